@@ -1,0 +1,1 @@
+"""The Mondrian trees: kernels over arrays, one verb of the paper per file."""

@@ -1,0 +1,84 @@
+"""Extend a tree by one point as if it had been there from the start: Algorithm 5 of [Ma2020]."""
+
+from imondrian.engine.boxes import bound, overhang, overhangs, stretch
+from imondrian.engine.jit import Array, helper
+from imondrian.engine.nodes import (
+    LOWER,
+    NO_NODE,
+    UPPER,
+    Trees,
+    child_towards,
+    inner_node,
+    is_leaf,
+    is_point_of,
+    new_leaf,
+    population,
+    put_in_place,
+    slot_of,
+)
+from imondrian.engine.randomness import LARGEST, exponential, feature_by_rate, time_after, total_rate, value_in_gap
+
+
+@helper
+def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
+    """Insert x into tree t, keeping the tree a sample of the Mondrian process.
+
+    Algorithm 5 of [Ma2020]. Differs: one exponential clock per descent instead of one per node (the same law by
+    memorylessness); populations grow on the way down; a copy of a leaf's point is counted in the leaf, since no cut
+    can part them; `x[q] < p` goes left here as everywhere.
+    """
+    if trees.heads[t]["n_leaves"] == 0:
+        plant(trees, t, x)
+        return
+    clock = exponential(trees.heads, t)
+    node, time, latest = trees.heads[t]["root"], 0.0, LARGEST
+    while not is_leaf(node):
+        cut = trees.cuts[t, slot_of(node)]
+        spent = overhang(trees, t, node, x, weights) * (cut["split_time"] - time)
+        if clock < spent:
+            latest = cut["split_time"]
+            break
+        clock -= spent
+        time = cut["split_time"]
+        cut["population"] += 1
+        stretch(trees, t, node, x)
+        node = child_towards(trees, t, node, x)
+    if is_leaf(node) and is_point_of(trees, t, node, x):
+        trees.copies[t, slot_of(node)] += 1
+    else:
+        rate = overhang(trees, t, node, x, weights)
+        cut_off(trees, t, node, x, weights, time_after(time, clock, rate, latest))
+
+
+@helper
+def plant(trees: Trees, t: int, x: Array) -> None:
+    """Make x the first leaf of an empty tree."""
+    leaf = new_leaf(trees, t, x, 1)
+    trees.heads[t]["root"] = leaf
+    trees.parents[t, leaf] = NO_NODE
+
+
+@helper
+def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, time: float) -> None:
+    """Put a new parent above the node, whose cut at this time parts the node's box from x."""
+    sizes = overhangs(trees, t, node, x)
+    feature = feature_by_rate(trees.heads, t, sizes, weights, total_rate(sizes, weights))
+    lower, upper = bound(trees, t, node, LOWER, feature), bound(trees, t, node, UPPER, feature)
+    slot = trees.heads[t]["n_leaves"] - 1
+    above, leaf = inner_node(slot), new_leaf(trees, t, x, 1)
+    put_in_place(trees, t, node, above)
+    trees.parents[t, node] = above
+    trees.parents[t, leaf] = above
+    cut = trees.cuts[t, slot]
+    cut["split_time"] = time
+    cut["split_feature"] = feature
+    cut["population"] = population(trees, t, node) + 1
+    if x[feature] > upper:
+        cut["split_value"] = value_in_gap(trees.heads, t, upper, x[feature])
+        cut["left"], cut["right"] = node, leaf
+    else:
+        cut["split_value"] = value_in_gap(trees.heads, t, x[feature], lower)
+        cut["left"], cut["right"] = leaf, node
+    for j in range(x.size):
+        trees.boxes[t, slot, LOWER, j] = min(bound(trees, t, node, LOWER, j), x[j])
+        trees.boxes[t, slot, UPPER, j] = max(bound(trees, t, node, UPPER, j), x[j])

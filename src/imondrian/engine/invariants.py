@@ -1,0 +1,166 @@
+"""What is true of every tree at all times, checked without trusting any of its numbers."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import LOWER, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, part
+
+Complaint = tuple[str, Array]  # what is wrong, and where
+Check = Callable[[Trees], Iterator[Complaint]]
+
+
+def broken_invariants(trees: Trees, t: int, max_samples: int = NO_LIMIT) -> list[str]:
+    """List what is wrong with tree t, which takes up to max_samples points; empty if it is sound.
+
+    The checks stand in an order: each group relies on the ones before it, so the list ends with the first group
+    in which anything is wrong.
+    """
+    tree = part(trees, t, t + 1)
+    of_sample: Check = partial(sample_is_possible, max_samples=max_samples)
+    for group in (*INVARIANTS, (of_sample,)):
+        complaints = [f"{text}: {_where(wrong)}" for check in group for text, wrong in check(tree) if np.any(wrong)]
+        if complaints:
+            return complaints
+    return []
+
+
+def _where(wrong: Array) -> str:
+    if wrong.ndim == 0:
+        return "the tree as a whole"
+    places = np.flatnonzero(wrong)
+    return f"slot {places[0]}" + (f" and {places.size - 1} more" if places.size > 1 else "")
+
+
+def counts_are_possible(tree: Trees) -> Iterator[Complaint]:
+    """Counters lie in their ranges."""
+    head = tree.heads[0]
+    n_slots = tree.points.shape[1]
+    yield "the number of leaves does not fit the table", np.asarray(not 0 <= head["n_leaves"] <= n_slots)
+    yield "a counter is negative", np.asarray(min(head["n_points"], head["n_owed"], head["next_kept"]) < 0)
+    yield "a counter is too large", np.asarray(max(head["n_points"], head["n_owed"], head["next_kept"]) > NO_LIMIT)
+    yield "the key of the sample is above 1 or no number", np.asarray(not -np.inf < head["log_key"] <= 0.0)
+
+
+def unused_slots_are_zero(tree: Trees) -> Iterator[Complaint]:
+    """Nothing is left where nothing is held."""
+    n_leaves = int(tree.heads[0]["n_leaves"])
+    n_inner = max(n_leaves - 1, 0)
+    leaves = (tree.points[0, n_leaves:], tree.copies[0, n_leaves:], tree.parents[0, 2 * n_leaves + 1 :: 2])
+    inner = (tree.cuts[0, n_inner:], tree.boxes[0, n_inner:], tree.parents[0, 2 * n_inner :: 2])
+    for kind, arrays in (("leaf", leaves), ("inner", inner)):
+        filled = [np.frombuffer(array.tobytes(), np.uint8).any() for array in arrays]
+        yield f"an unused {kind} slot is not zero", np.asarray(any(filled))
+
+
+def nodes_exist(tree: Trees) -> Iterator[Complaint]:
+    """Root and children name nodes in use, cuts name features."""
+    n_leaves = int(tree.heads[0]["n_leaves"])
+    root = int(tree.heads[0]["root"])
+    cuts = tree.cuts[0, : max(n_leaves - 1, 0)]
+    yield "the root is not a node of the tree", np.asarray(not _exists(np.asarray(root), n_leaves, n_leaves == 0))
+    yield (
+        "a child is not a node of the tree",
+        ~(_exists(cuts["left"], n_leaves, False) & _exists(cuts["right"], n_leaves, False)),
+    )
+    yield "a cut names a feature that does not exist", cuts["split_feature"] >= tree.points.shape[2]
+
+
+def _exists(node: Array, n_leaves: int) -> Array:
+    slot = node >> 1
+    return np.where(node & 1, slot < n_leaves, slot < n_leaves - 1)
+
+
+def parents_and_children_agree(tree: Trees) -> Iterator[Complaint]:
+    """Each child names its parent, the root none, and no node is a child twice."""
+    n_leaves = int(tree.heads[0]["n_leaves"])
+    cuts, parents = tree.cuts[0, : max(n_leaves - 1, 0)], tree.parents[0]
+    node = 2 * np.arange(len(cuts))
+    yield (
+        "a child names another parent",
+        (parents[cuts["left"]] != node) | (parents[cuts["right"]] != node),
+    )
+    yield "both children are the same node", cuts["left"] == cuts["right"]
+    if n_leaves > 0:
+        yield "the root has a parent", np.asarray(parents[tree.heads[0]["root"]] != NO_NODE)
+
+
+def populations_add_up(tree: Trees) -> Iterator[Complaint]:
+    """Each leaf holds a point, each inner node what its children hold; hence no node lies below itself."""
+    n_leaves = int(tree.heads[0]["n_leaves"])
+    cuts, copies = tree.cuts[0, : max(n_leaves - 1, 0)], tree.copies[0, :n_leaves]
+    below = _of_node(tree, cuts["left"]) + _of_node(tree, cuts["right"])
+    yield "a leaf holds no point", np.asarray(copies == 0)
+    yield "a population is not the sum of those below", np.asarray(cuts["population"] != below)
+
+
+def _of_node(tree: Trees, node: Array) -> Array:
+    slot = node >> 1
+    return np.where(node & 1, tree.copies[0, slot], tree.cuts[0, slot]["population"]).astype(np.int64)
+
+
+def points_are_finite(tree: Trees) -> Iterator[Complaint]:
+    """Points are numbers of a size that can be reckoned with."""
+    points = tree.points[0, : tree.heads[0]["n_leaves"]]
+    yield "a point is not finite or too large", ~(np.abs(points) <= MAX_SIZE).all(axis=1)
+
+
+def times_increase(tree: Trees) -> Iterator[Complaint]:
+    """Cuts happen at finite times, none before the one above."""
+    n_inner = max(int(tree.heads[0]["n_leaves"]) - 1, 0)
+    times = tree.cuts[0, :n_inner]["split_time"]
+    above = tree.parents[0, 0 : 2 * n_inner : 2]
+    earlier = np.where(above == NO_NODE, 0.0, tree.cuts[0, np.where(above == NO_NODE, 0, above >> 1)]["split_time"])
+    yield "a split time is not finite", ~np.isfinite(times)
+    yield "a cut happens before the one above", ~(times >= earlier)
+
+
+def boxes_are_tight(tree: Trees) -> Iterator[Complaint]:
+    """Each box is the union of those of its children."""
+    cuts = tree.cuts[0, : max(int(tree.heads[0]["n_leaves"]) - 1, 0)]
+    boxes = tree.boxes[0, : len(cuts)]
+    lower = np.minimum(_bounds(tree, cuts["left"], LOWER), _bounds(tree, cuts["right"], LOWER))
+    upper = np.maximum(_bounds(tree, cuts["left"], UPPER), _bounds(tree, cuts["right"], UPPER))
+    yield (
+        "a box is not the union of those below",
+        (boxes[:, LOWER] != lower).any(axis=1) | (boxes[:, UPPER] != upper).any(axis=1),
+    )
+
+
+def cuts_part_the_children(tree: Trees) -> Iterator[Complaint]:
+    """All that lies on the left of a cut goes left, all on its right goes right."""
+    cuts = tree.cuts[0, : max(int(tree.heads[0]["n_leaves"]) - 1, 0)]
+    feature = (np.arange(len(cuts)), cuts["split_feature"])
+    left = _bounds(tree, cuts["left"], UPPER)[feature]
+    right = _bounds(tree, cuts["right"], LOWER)[feature]
+    yield "a cut does not part its children", ~((left < cuts["split_value"]) & (cuts["split_value"] <= right))
+
+
+def _bounds(tree: Trees, node: Array, side: int) -> Array:
+    slot = node >> 1
+    return np.where((node & 1)[:, None], tree.points[0, slot], tree.boxes[0, slot, side])
+
+
+def sample_is_possible(tree: Trees, max_samples: int) -> Iterator[Complaint]:
+    """Trees hold as many points as a sample of those they were shown calls for."""
+    head = tree.heads[0]
+    held = int(_of_node(tree, tree.heads["root"])[0]) if head["n_leaves"] > 0 else 0
+    shown = int(head["n_points"]) + int(head["n_owed"])
+    n_vacancies = min(max_samples, shown) - held
+    yield (
+        "the tree holds more points than its sample or than it was shown",
+        np.asarray(n_vacancies < 0 or held > head["n_points"]),
+    )
+    yield "the tree holds fewer points than were forgotten", np.asarray(n_vacancies > head["n_owed"])
+    yield "the next point to take has passed already", np.asarray(shown >= max_samples and head["next_kept"] <= shown)
+
+
+INVARIANTS: tuple[tuple[Check, ...], ...] = (
+    (counts_are_possible,),
+    (unused_slots_are_zero, nodes_exist),
+    (parents_and_children_agree,),
+    (populations_add_up, points_are_finite),
+    (times_increase, boxes_are_tight, cuts_part_the_children),
+)

@@ -1,0 +1,17 @@
+"""The errors of imondrian: each names the thing, what it must be and what it was."""
+
+
+class ImondrianError(Exception):
+    """Base of every error that imondrian raises on purpose."""
+
+
+class InvalidInputError(ImondrianError, ValueError):
+    """A value handed in cannot be used; nothing was changed."""
+
+
+class EmptyForestError(ImondrianError, ValueError):
+    """The forest holds no points yet, so it has nothing to say about others."""
+
+
+class DamagedFileError(ImondrianError, ValueError):
+    """A model file is cut, altered or not a model file; nothing was loaded."""

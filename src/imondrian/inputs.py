@@ -1,0 +1,86 @@
+"""The one door for points: finite, C-contiguous float64, or one clear error."""
+
+from typing import Any
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SIZE
+from imondrian.errors import InvalidInputError
+
+
+def as_points(X: Any, n_features: int | None) -> Array:
+    """Check a table of points and give it in the one layout that kernels take."""
+    points = _as_numbers(X, "X")
+    if points.ndim != 2:
+        raise InvalidInputError(f"X must be a table of rows and features, but has {points.ndim} dimension(s).")
+    if points.size == 0:
+        raise InvalidInputError(f"X is empty: its shape is {points.shape}.")
+    _check_width(points.shape[1], n_features, "X")
+    if not _all_usable(points):
+        _complain(points)
+    return points
+
+
+def as_point(x: Any, n_features: int | None) -> Array:
+    """Check one point and give it as a table of one row."""
+    point = _as_numbers(x, "x")
+    if point.ndim != 1:
+        raise InvalidInputError(f"x must be one row of features, but has {point.ndim} dimension(s).")
+    if point.size == 0:
+        raise InvalidInputError("x is empty.")
+    _check_width(point.size, n_features, "x")
+    if not _all_usable(point):
+        _complain(point)
+    return point.reshape(1, -1)
+
+
+def as_weights(weights: Any, n_features: int) -> Array:
+    """Check one positive weight per feature."""
+    array = _as_numbers(weights, "scale")
+    if array.shape != (n_features,):
+        raise InvalidInputError(
+            f"scale must have one weight for each of {n_features} features; its shape is {array.shape}."
+        )
+    wrong = ~((array >= 1 / MAX_SIZE) & (array <= MAX_SIZE))
+    if wrong.any():
+        j = int(np.flatnonzero(wrong)[0])
+        raise InvalidInputError(f"scale must be positive and finite, but scale[{j}] is {array[j]}.")
+    return array
+
+
+def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
+    """Check a whole number in a range."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise InvalidInputError(f"{name} must be a whole number, but is {value!r}.")
+    if not smallest <= value <= largest:
+        raise InvalidInputError(f"{name} must be between {smallest} and {largest}, but is {value}.")
+    return int(value)
+
+
+def _as_numbers(values: Any, name: str) -> Array:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biufO":
+            return np.asarray(array, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers: {error}.") from None
+    raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
+
+
+def _check_width(width: int, n_features: int | None, name: str) -> None:
+    if n_features is not None and width != n_features:
+        raise InvalidInputError(f"{name} has {width} features, but this forest was built on {n_features}.")
+
+
+def _all_usable(points: Array) -> bool:
+    return bool(points.min() >= -MAX_SIZE and points.max() <= MAX_SIZE)  # NaN fails both
+
+
+def _complain(points: Array) -> None:
+    where = tuple(int(i) for i in np.argwhere(~(np.abs(points) <= MAX_SIZE))[0])
+    value, name = points[where], "X" if points.ndim == 2 else "x"
+    place = f"{name}[{', '.join(map(str, where))}]"
+    if np.isfinite(value):
+        raise InvalidInputError(f"{place} is {value}: beyond {MAX_SIZE:g} in size, spans overflow.")
+    raise InvalidInputError(f"{place} is {value}: values must be finite.")

@@ -1,0 +1,168 @@
+"""Feature weights: how much a unit of each feature counts in the rates of the cuts. The data stay as they are."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.randomness import LARGEST
+from imondrian.inputs import as_weights
+
+COUNT, MEAN, SQUARES = 0, 1, 2  # the rows of `moments`; squares: the sum of the squared deviations from the mean
+
+
+class Scale(Protocol):
+    """One weight per feature, which may move with the points seen and not forgotten."""
+
+    moments: Array
+
+    def weights(self) -> Array:
+        """Give the weights as they are now."""
+
+    def restart(self, X: Array) -> None:
+        """Begin anew with these points."""
+
+    def follow(self, X: Array) -> Array:
+        """Add points, and give the weights after each of them as a row."""
+
+    def unfollow(self, X: Array) -> None:
+        """Take points back."""
+
+    def join(self, moments: Array) -> None:
+        """Add all that another scale has seen."""
+
+
+class FixedScale:
+    """Weights that stay as they are."""
+
+    def __init__(self, weights: Array) -> None:
+        self._weights = weights
+        self.moments = np.zeros((3, weights.size))
+
+    def weights(self) -> Array:
+        """Give the weights."""
+        return self._weights
+
+    def restart(self, X: Array) -> None:
+        """Do nothing."""
+
+    def follow(self, X: Array) -> Array:
+        """Give the weights once for every row."""
+        return np.tile(self._weights, (X.shape[0], 1))
+
+    def unfollow(self, X: Array) -> None:
+        """Do nothing."""
+
+    def join(self, moments: Array) -> None:
+        """Do nothing."""
+
+
+class StandardScale:
+    """One over the standard deviation of each feature; 1 for a feature that does not vary."""
+
+    def __init__(self, n_features: int) -> None:
+        self.moments = np.zeros((3, n_features))
+
+    def weights(self) -> Array:
+        """Give the weights as they are now."""
+        weights = np.empty(self.moments.shape[1])
+        write_weights(self.moments, weights)
+        return weights
+
+    def restart(self, X: Array) -> None:
+        """Take the deviations of these points alone."""
+        self.moments[:] = 0.0
+        add_points(self.moments, X)
+
+    def follow(self, X: Array) -> Array:
+        """Add points one by one (Welford's method)."""
+        weights = np.empty(X.shape)
+        add_points_and_write_weights(self.moments, X, weights)
+        return weights
+
+    def unfollow(self, X: Array) -> None:
+        """Take points back one by one."""
+        remove_points(self.moments, X)
+
+    def join(self, moments: Array) -> None:
+        """Add all that another scale has seen (the pairwise update of Chan, Golub and LeVeque)."""
+        ours, theirs = self.moments, moments
+        count = ours[COUNT] + theirs[COUNT]
+        apart = theirs[MEAN] - ours[MEAN]
+        share = np.divide(theirs[COUNT], count, out=np.zeros_like(count), where=count > 0)
+        ours[SQUARES] += theirs[SQUARES] + apart * apart * ours[COUNT] * share
+        ours[MEAN] += apart * share
+        ours[COUNT] = count
+
+
+def unit_scale(n_features: int) -> Scale:
+    """Make a scale that weighs all features alike, as the paper does."""
+    return FixedScale(np.ones(n_features))
+
+
+SCALES: dict[str | None, Callable[[int], Scale]] = {None: unit_scale, "std": StandardScale}
+
+
+def new_scale(scale: Any, n_features: int) -> Scale:
+    """Make the scale of that name, or one of the given weights."""
+    if scale is None or isinstance(scale, str):
+        return SCALES[scale](n_features)
+    return FixedScale(as_weights(scale, n_features))
+
+
+@kernel
+def write_weights(moments: Array, weights: Array) -> None:
+    """Write the present weight of every feature."""
+    for j in range(weights.size):
+        weights[j] = weight(moments[COUNT, j], moments[MEAN, j], moments[SQUARES, j])
+
+
+@kernel
+def add_points(moments: Array, X: Array) -> None:
+    """Add the rows of X to the moments."""
+    for i in range(X.shape[0]):
+        add_point(moments, X[i])
+
+
+@kernel
+def add_points_and_write_weights(moments: Array, X: Array, weights: Array) -> None:
+    """Add the rows of X to the moments; after each, write the weights into a row."""
+    for i in range(X.shape[0]):
+        add_point(moments, X[i])
+        for j in range(X.shape[1]):
+            weights[i, j] = weight(moments[COUNT, j], moments[MEAN, j], moments[SQUARES, j])
+
+
+@helper
+def add_point(moments: Array, x: Array) -> None:
+    """Add x to the moments (Welford's method)."""
+    share = 1.0 / (moments[COUNT, 0] + 1.0)
+    for j in range(x.size):
+        deviation = x[j] - moments[MEAN, j]
+        moments[COUNT, j] += 1.0
+        moments[MEAN, j] += deviation * share
+        moments[SQUARES, j] += deviation * (x[j] - moments[MEAN, j])
+
+
+@kernel
+def remove_points(moments: Array, X: Array) -> None:
+    """Take the rows of X out of the moments."""
+    for i in range(X.shape[0]):
+        count = moments[COUNT, 0] - 1.0
+        for j in range(X.shape[1]):
+            deviation = X[i, j] - moments[MEAN, j]
+            moments[COUNT, j] = count
+            moments[MEAN, j] = moments[MEAN, j] - deviation / count if count > 0.0 else 0.0
+            left = moments[SQUARES, j] - deviation * (X[i, j] - moments[MEAN, j])
+            moments[SQUARES, j] = max(left, 0.0) if count > 1.0 else 0.0
+
+
+@helper
+def weight(count: float, mean: float, squares: float) -> float:
+    """Give one over the standard deviation, or 1 where the squares are no more than rounding errors of the mean."""
+    rounding = count * mean * 2.2e-16
+    if squares <= count * rounding * rounding:
+        return 1.0
+    return 1.0 / math.sqrt(min(squares / count, LARGEST))

@@ -1,0 +1,102 @@
+"""The scores, each in (0, 1): high is odd, 0.5 as isolated as an average point."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from imondrian.engine.depth import add_depths
+from imondrian.engine.frozen import Frozen, add_frozen_depths, freeze
+from imondrian.engine.isolation import (
+    HIGH,
+    LOW,
+    add_expected_depths,
+    add_log_sizes,
+    add_shares,
+    write_mean_log_sizes,
+)
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import Trees
+from imondrian.engine.threads import pieces, run
+
+_ROWS_PER_TASK = 2048
+_WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
+_SMALLEST, _LARGEST = np.finfo(np.float64).tiny, 1.0 - 2.0**-53
+
+
+class Reading:
+    """Trees that do not change while they are read, and what is derived from them when first asked for."""
+
+    def __init__(self, trees: Trees, weights: Array, n_jobs: int) -> None:
+        self.trees = trees
+        self.weights = weights
+        self.n_jobs = n_jobs
+
+    @cached_property
+    def frozen(self) -> Frozen:
+        """The compact copy for path lengths."""
+        return freeze(self.trees)
+
+    @cached_property
+    def mean_log_sizes(self) -> Array:
+        """The mean log size over the points of each tree."""
+        means = np.empty(self.trees.heads.size)
+        write_mean_log_sizes(self.trees, self.weights, means)
+        return means
+
+    def is_worth_freezing(self, n_rows: int) -> bool:
+        """Tell whether so many walks are faster with a compact copy made first."""
+        n_leaves = int(self.trees.heads["n_leaves"].max())
+        return "frozen" in self.__dict__ or n_rows * _WORTH_FREEZING >= n_leaves
+
+    def mean(self, add: Callable[[Array, Array], None], X: Array) -> Array:
+        """Average over the trees what `add` sums up for the rows of X."""
+        sums = np.zeros(X.shape[0])
+        tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in pieces(X.shape[0], _ROWS_PER_TASK)]
+        run(tasks, self.n_jobs)
+        return sums / self.trees.heads.size
+
+
+def depth(reading: Reading, X: Array) -> Array:
+    """Score by path length: Eqs. 1-4 of [Ma2020]."""
+    if reading.is_worth_freezing(X.shape[0]):
+        frozen = reading.frozen
+        return _halved(reading.mean(lambda rows, sums: add_frozen_depths(frozen, rows, sums), X))
+    return _halved(reading.mean(lambda rows, sums: add_depths(reading.trees, rows, sums), X))
+
+
+def expected(reading: Reading, X: Array) -> Array:
+    """Score by the expected depth at which x would be isolated, were it inserted (ours)."""
+    weights = reading.weights
+    return _halved(reading.mean(lambda rows, sums: add_expected_depths(reading.trees, rows, weights, sums), X))
+
+
+def size(reading: Reading, X: Array) -> Array:
+    """Score by the log size of the cell of x, over that of the points held (ours)."""
+    trees, weights, means = reading.trees, reading.weights, reading.mean_log_sizes
+    excess = reading.mean(lambda rows, sums: add_log_sizes(trees, rows, weights, means, sums), X)
+    return _halved(np.exp(-np.maximum(excess, -700.0)))  # beyond, the score is 0 to the last digit
+
+
+def _halved(relative: Array) -> Array:
+    return np.clip(np.exp2(-relative), _SMALLEST, _LARGEST)
+
+
+SCORES: dict[str, Callable[[Reading, Array], Array]] = {"depth": depth, "expected": expected, "size": size}
+
+
+def shares(reading: Reading, X: Array) -> Array:
+    """Give each feature's share in the isolation of each row: positive where the row lies too high.
+
+    The sizes of a row's shares sum to 1. Where no tree can tell (all points are copies), all features share alike.
+    """
+    sums = np.zeros((X.shape[0], 2, X.shape[1]))
+    tasks = [
+        lambda rows=rows: add_shares(reading.trees, X[rows], reading.weights, sums[rows])
+        for rows in pieces(X.shape[0], _ROWS_PER_TASK)
+    ]
+    run(tasks, reading.n_jobs)
+    sums[sums.sum(axis=(1, 2)) == 0.0] = 1.0
+    sums /= sums.sum(axis=(1, 2), keepdims=True)
+    side = np.where(sums[:, HIGH] >= sums[:, LOW], 1.0, -1.0)
+    return side * sums.sum(axis=1)

@@ -1,0 +1,229 @@
+"""Model files (.imf): a zip of plain .npy arrays and a JSON header, sealed by a digest; never a pickle.
+
+Members are stored, not compressed, so that no file can ask for more memory than its own length. The digest of all
+other bytes is the comment of the zip, at the very end. Loading checks everything before a kernel walks it.
+"""
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from imondrian.engine.invariants import broken_invariants
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import FIELDS, MAX_POINTS, NO_LIMIT, Trees, resized, shape_of
+from imondrian.errors import DamagedFileError
+from imondrian.forest import MondrianForest
+from imondrian.inputs import as_count
+
+FORMAT, VERSION = "imondrian forest", 1
+_HEADER = "header.json"
+_HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots"}
+_MAX_HEADER_BYTES = 2**24
+_DIGEST_LENGTH = 64  # sha256, in hexadecimal digits
+_NEVER = (1980, 1, 1, 0, 0, 0)  # so that the same forest gives the same file
+
+
+def save(forest: MondrianForest, path: str | os.PathLike[str]) -> None:
+    """Write the forest to a file.
+
+    It is written beside the file and renamed when complete, so that an interrupted save leaves an old file intact.
+    """
+    header, arrays = _packed(forest)
+    with _written_whole(Path(path)) as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.comment = b"-" * _DIGEST_LENGTH
+            with _member(archive, _HEADER) as member:
+                member.write(json.dumps(header, indent=1).encode())
+            for name, array in arrays.items():
+                with _member(archive, name) as member:
+                    np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+        _seal(file)
+
+
+def load(path: str | os.PathLike[str]) -> MondrianForest:
+    """Read a forest that `save` has written; a file that is cut or altered in any way is a DamagedFileError."""
+    with Path(path).open("rb") as file:
+        try:
+            _check_seal(file)
+            with zipfile.ZipFile(file) as archive:
+                return _unpacked(archive, os.fstat(file.fileno()).st_size)
+        except (
+            *(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError),  # from zipfile
+            *(ValueError, TypeError, KeyError, OverflowError, RecursionError, SyntaxError),  # from what is in it
+        ) as error:
+            raise DamagedFileError(f"{os.fspath(path)}: {error}") from None
+
+
+# -- the whole file ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write that takes the place of `path` when all has gone well, and vanishes otherwise."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).chmod(_usual_mode())
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _usual_mode() -> int:
+    """Give the mode that a new file would have (a temporary one is for its owner only)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renaming last; not every system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _seal(file: IO[bytes]) -> None:
+    digest = _digest(file)
+    file.seek(-_DIGEST_LENGTH, os.SEEK_END)
+    file.write(digest)
+
+
+def _check_seal(file: IO[bytes]) -> None:
+    digest = _digest(file)
+    if file.read() != digest:
+        raise ValueError("the file is cut or altered: its digest is wrong.")
+
+
+def _digest(file: IO[bytes]) -> bytes:
+    """Digest all bytes before the place of the digest, and stop there."""
+    left = file.seek(0, os.SEEK_END) - _DIGEST_LENGTH
+    file.seek(0)
+    sha = hashlib.sha256()
+    while left > 0:
+        block = file.read(min(left, 2**20))
+        sha.update(block)
+        left -= len(block)
+    return sha.hexdigest().encode()
+
+
+@contextmanager
+def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+    with archive.open(zipfile.ZipInfo(name, _NEVER), "w", force_zip64=True) as member:
+        yield member
+
+
+# -- what is in it ----------------------------------------------------------------------------------------------
+
+
+def _packed(forest: MondrianForest) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Give the header and the arrays of a forest, slots in use only."""
+    trees, moments = forest.state()
+    trees = resized(trees, int(trees.heads["n_leaves"].max()))
+    parameters = forest.parameters()
+    if isinstance(parameters["scale"], np.ndarray):
+        parameters["scale"] = parameters["scale"].tolist()
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "parameters": parameters,
+        "n_features": trees.points.shape[2],
+        "n_slots": trees.points.shape[1],
+    }
+    arrays = {}
+    for field, array in zip(FIELDS, trees, strict=True):
+        for column in array.dtype.names or (None,):
+            arrays[_member_name(field, column)] = array if column is None else np.ascontiguousarray(array[column])
+    return header, arrays | {"moments.npy": moments}
+
+
+def _member_name(field: str, column: str | None) -> str:
+    return f"{field}.npy" if column is None else f"{field}.{column}.npy"
+
+
+def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> MondrianForest:
+    header = _read_header(archive)
+    n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
+    n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
+    n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
+    shapes = {name: shape_of(field, n_trees, n_slots, n_features) for name, field in FIELDS.items()}
+    if sum(math.prod(shapes[name]) * field.dtype.itemsize for name, field in FIELDS.items()) > n_bytes:
+        raise ValueError("the header promises more than the file holds.")
+    names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
+    if sorted(archive.namelist()) != sorted([_HEADER, "moments.npy", *names]):
+        raise ValueError(f"the members are {archive.namelist()}.")
+    trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
+    moments = _read_array(archive, "moments.npy", (3, n_features), np.dtype(np.float64))
+    _check_forest(trees, moments, header["parameters"])
+    return MondrianForest.from_state(header["parameters"], trees, moments)
+
+
+def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
+    if archive.getinfo(_HEADER).file_size > _MAX_HEADER_BYTES:
+        raise ValueError("the header is too long.")
+    header = json.loads(archive.read(_HEADER))
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError("this is not a forest of imondrian.")
+    if header.get("version") != VERSION:
+        raise ValueError(f"its version is {header.get('version')!r}; this library reads version {VERSION}.")
+    if set(header) != _HEADER_KEYS or not isinstance(header["parameters"], dict):
+        raise ValueError(f"the header's entries are {sorted(header)}.")
+    return header
+
+
+def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:
+    """Read one array of the table, a record column by column."""
+    dtype = FIELDS[name].dtype
+    if dtype.names is None:
+        return _read_array(archive, _member_name(name, None), shape, dtype)
+    records = np.zeros(shape, dtype)
+    for column in dtype.names:
+        records[column] = _read_array(archive, _member_name(name, column), shape, dtype[column])
+    return records
+
+
+def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Read an array of exactly this shape and type."""
+    info = archive.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{name} is compressed.")
+    with archive.open(info) as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise ValueError(f"{name} is not an array of format 1.0.")
+        found_shape, is_fortran, found_dtype = np.lib.format.read_array_header_1_0(member)
+        if found_shape != shape or found_dtype != dtype or is_fortran:
+            raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {dtype} of shape {shape}.")
+        content = member.read()
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if len(content) != n_bytes:
+            raise ValueError(f"{name} holds {len(content)} bytes, but must hold {n_bytes}.")
+        return np.frombuffer(content, dtype).reshape(shape).copy()
+
+
+def _check_forest(trees: Trees, moments: Array, parameters: dict[str, Any]) -> None:
+    """Check the parameters, the moments and every tree."""
+    forest = MondrianForest(**parameters)
+    if not (np.isfinite(moments).all() and (moments[0] >= 0).all() and (moments[2] >= 0).all()):
+        raise ValueError("moments.npy is damaged: a count or a sum of squares is negative, or a value not finite.")
+    limit = NO_LIMIT if forest.max_samples is None else forest.max_samples
+    for t in range(forest.n_trees):
+        for complaint in broken_invariants(trees, t, limit):
+            raise ValueError(f"tree {t} is damaged: {complaint}.")
