@@ -60,11 +60,9 @@ def nodes_exist(tree: Trees) -> Iterator[Complaint]:
     n_leaves = int(tree.heads[0]["n_leaves"])
     root = int(tree.heads[0]["root"])
     cuts = tree.cuts[0, : max(n_leaves - 1, 0)]
-    yield "the root is not a node of the tree", np.asarray(not _exists(np.asarray(root), n_leaves, n_leaves == 0))
-    yield (
-        "a child is not a node of the tree",
-        ~(_exists(cuts["left"], n_leaves, False) & _exists(cuts["right"], n_leaves, False)),
-    )
+    yield "an empty tree has a root", np.asarray(n_leaves == 0 and root != NO_NODE)
+    yield "the root is not a node of the tree", np.asarray(n_leaves > 0 and not _exists(np.asarray(root), n_leaves))
+    yield "a child is not a node of the tree", ~(_exists(cuts["left"], n_leaves) & _exists(cuts["right"], n_leaves))
     yield "a cut names a feature that does not exist", cuts["split_feature"] >= tree.points.shape[2]
 
 
@@ -104,7 +102,7 @@ def _of_node(tree: Trees, node: Array) -> Array:
 def points_are_finite(tree: Trees) -> Iterator[Complaint]:
     """Points are numbers of a size that can be reckoned with."""
     points = tree.points[0, : tree.heads[0]["n_leaves"]]
-    yield "a point is not finite or too large", ~(np.abs(points) <= MAX_SIZE).all(axis=1)
+    yield "a point is not finite or too large", np.asarray(~(np.abs(points) <= MAX_SIZE).all(axis=1))
 
 
 def times_increase(tree: Trees) -> Iterator[Complaint]:
