@@ -1,0 +1,75 @@
+"""Hostile points for property tests, and small makers of trees."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from imondrian.engine.invariants import broken_invariants
+from imondrian.engine.nodes import NO_LIMIT, empty_trees
+from imondrian.engine.randomness import start_streams
+from imondrian.engine.remember import build_trees, extend_trees
+
+SEEDS = st.integers(0, 2**64 - 1)
+
+
+def _neighbours(value, n):
+    values = [value]
+    for _ in range(n):
+        values.append(float(np.nextafter(values[-1], np.inf)))
+    return values
+
+
+POOLS = {
+    "copies": [0.0, 1.0, 2.0],
+    "constant": [7.25],
+    "neighbours of 1": _neighbours(1.0, 3),
+    "neighbours of 0": _neighbours(0.0, 3),
+    "neighbours of 1e-300": _neighbours(1e-300, 3),
+    "both zeros": [0.0, -0.0, 1.0],
+    "tiny": [-1e-300, 1e-300, 3e-300, 5e-324],
+    "huge": [-1e150, 1e150, 5e149],
+    "all ranges": [-1e150, -1.0, 1e-300, 0.0, 1e-10, 3.0, 1e150],
+}
+
+
+@st.composite
+def point_sets(draw, min_rows=1, max_rows=24, max_features=3):
+    """Tables whose columns each come from a pool of awkward values, or from ordinary ones."""
+    n_rows = draw(st.integers(min_rows, max_rows))
+    columns = []
+    for _ in range(draw(st.integers(1, max_features))):
+        values = draw(st.sampled_from([None, *POOLS]))
+        number = st.floats(-10, 10) if values is None else st.sampled_from(POOLS[values])
+        columns.append(draw(st.lists(number, min_size=n_rows, max_size=n_rows)))
+    return np.array(columns).T.copy()
+
+
+POINT_SETS = point_sets()
+
+
+def empty(n_trees, n_slots, n_features, seed=0):
+    trees = empty_trees(n_trees, n_slots, n_features)
+    start_streams(trees.heads, np.uint64(seed))
+    return trees
+
+
+def built(points, seed=0, n_trees=3, room=0, max_samples=NO_LIMIT):
+    points = np.ascontiguousarray(points, dtype=float)
+    trees = empty(n_trees, min(len(points), max_samples) + room, points.shape[1], seed)
+    build_trees(trees, points, np.ones(points.shape[1]), max_samples)
+    return trees
+
+
+def extended(trees, points, max_samples=NO_LIMIT):
+    points = np.ascontiguousarray(points, dtype=float)
+    extend_trees(trees, points, np.ones_like(points), max_samples)
+    return trees
+
+
+def grown(points, seed=0, n_trees=3):
+    """Trees that were shown the points one by one."""
+    return extended(empty(n_trees, len(points), points.shape[1], seed), points)
+
+
+def assert_sound(trees, max_samples=NO_LIMIT):
+    for t in range(trees.heads.size):
+        assert broken_invariants(trees, t, max_samples) == []
