@@ -1,0 +1,152 @@
+"""Each invariant, broken on purpose, is noticed."""
+
+import numpy as np
+import pytest
+
+from imondrian.engine.invariants import INVARIANTS, broken_invariants
+from imondrian.engine.nodes import NO_NODE
+from tests.strategies import built, empty
+
+POINTS = np.random.default_rng(0).normal(size=(12, 3))
+ROOM = 2
+
+
+def sound_tree():
+    trees = built(np.vstack([POINTS, POINTS[:2]]), seed=3, n_trees=1, room=ROOM)
+    assert broken_invariants(trees, 0) == []
+    return trees
+
+
+def head(name, value):
+    def damage(trees):
+        trees.heads[0][name] = value
+
+    return damage
+
+
+def cut(name, value, slot=0):
+    def damage(trees):
+        trees.cuts[0, slot][name] = value
+
+    return damage
+
+
+def entry(name, place, value):
+    def damage(trees):
+        getattr(trees, name)[(0, *place)] = value
+
+    return damage
+
+
+def swap_children(trees):
+    root = trees.cuts[0, trees.heads[0]["root"] >> 1]
+    root["left"], root["right"] = root["right"], root["left"]
+
+
+def make_a_cycle(trees):
+    """Take two inner nodes out of the tree, a leaf in the place of each, and let them hold each other."""
+    cuts, parents = trees.cuts[0], trees.parents[0]
+    pair = [slot for slot in range(11) if cuts[slot]["left"] & 1 and cuts[slot]["right"] & 1][:2]
+    for slot in pair:
+        leaf, above = cuts[slot]["left"], parents[2 * slot]
+        side = "left" if cuts[above >> 1]["left"] == 2 * slot else "right"
+        cuts[above >> 1][side], parents[leaf] = leaf, above
+    for slot, other in (pair, pair[::-1]):
+        cuts[slot]["left"], parents[2 * other] = 2 * other, 2 * slot
+
+
+def widen_a_box(trees):
+    trees.boxes[0, 0, 1, 0] += 1e-9
+
+
+def move_a_cut(trees):
+    """Move a cut onto the upper bound of what must go left."""
+    first = trees.cuts[0, trees.heads[0]["root"] >> 1]
+    left, j = first["left"], first["split_feature"]
+    first["split_value"] = trees.points[0, left >> 1, j] if left & 1 else trees.boxes[0, left >> 1, 1, j]
+
+
+def lower_a_time(trees):
+    inner = [slot for slot in range(11) if trees.parents[0, 2 * slot] != NO_NODE][0]
+    trees.cuts[0, inner]["split_time"] = 0.0
+
+
+DAMAGES = {
+    "the number of leaves does not fit": head("n_leaves", 99),
+    "the number of leaves does not fit the": head("n_leaves", -1),
+    "a counter is negative": head("n_owed", -1),
+    "a counter is too large": head("n_points", 2**62 + 1),
+    "the key of the sample is above 1": head("log_key", 0.5),
+    "the key of the sample is above 1 or no number": head("log_key", np.nan),
+    "an unused leaf slot is not zero": entry("points", (14, 0), 1.0),
+    "an unused inner slot is not zero": entry("boxes", (12, 1, 0), 1.0),
+    "the root is not a node": head("root", NO_NODE),
+    "the root is not a node of": head("root", 2 * 11),
+    "a child is not a node": cut("left", 2 * 12 + 1),
+    "a child is not a node of": cut("right", 2 * 11),
+    "a cut names a feature": cut("split_feature", 3),
+    "a child names another parent": entry("parents", (1,), 2 * 5),
+    "a child names another": entry("parents", (2 * 3,), 2 * 3),
+    "both children are the same node": lambda trees: trees.cuts[0, 0].__setitem__("left", trees.cuts[0, 0]["right"]),
+    "the root has a parent": lambda trees: trees.parents[0].__setitem__(trees.heads[0]["root"], 0),
+    "a leaf holds no point": entry("copies", (3,), 0),
+    "a population is not the sum": cut("population", 9, slot=4),
+    "a population is not the sum of": make_a_cycle,
+    "a point is not finite": entry("points", (2, 1), np.nan),
+    "a point is not finite or too large": entry("points", (2, 1), 1e160),
+    "a split time is not finite": cut("split_time", np.inf),
+    "a cut happens before": lower_a_time,
+    "a cut happens before the one above": cut("split_time", -1.0),
+    "a box is not the union": widen_a_box,
+    "a box is not the union of": entry("boxes", (0, 0, 0), np.nan),
+    "a cut does not part": swap_children,
+    "a cut does not part its": move_a_cut,
+    "a cut does not part its children": cut("split_value", np.nan),
+    "the tree holds more points": head("n_points", 3),
+    "the tree holds fewer points": head("n_points", 99),
+}
+
+
+@pytest.mark.parametrize("complaint", DAMAGES)
+def test_a_broken_invariant_is_named(complaint):
+    trees = sound_tree()
+    DAMAGES[complaint](trees)
+    assert any(found.startswith(complaint) for found in broken_invariants(trees, 0)), broken_invariants(trees, 0)
+
+
+def test_a_cycle_alone_would_pass_the_links():
+    """Parents and children agree in it, so that it is the populations that rule it out."""
+    trees = sound_tree()
+    make_a_cycle(trees)
+    assert not any("parent" in complaint for complaint in broken_invariants(trees, 0))
+
+
+def test_a_sample_that_has_missed_its_next_point_is_named():
+    trees = built(POINTS, n_trees=1, max_samples=4)
+    assert broken_invariants(trees, 0, max_samples=4) == []
+    trees.heads["next_kept"] = 12
+    assert broken_invariants(trees, 0, max_samples=4) == [
+        "the next point to take has passed already: the tree as a whole"
+    ]
+
+
+def test_a_sample_that_is_too_large_is_named():
+    assert "more points than its sample" in broken_invariants(sound_tree(), 0, max_samples=4)[0]
+
+
+def test_an_empty_tree_is_sound_and_its_root_is_checked():
+    trees = empty(1, 4, 2)
+    assert broken_invariants(trees, 0) == []
+    trees.heads["root"] = 0
+    assert broken_invariants(trees, 0) == ["an empty tree has a root: the tree as a whole"]
+
+
+def test_the_place_is_named():
+    trees = sound_tree()
+    trees.copies[0, [3, 5]] = 0
+    assert "a leaf holds no point: slot 3 and 1 more" in broken_invariants(trees, 0)
+
+
+def test_every_check_has_been_broken():
+    checks = {check.__name__ for group in INVARIANTS for check in group}
+    assert len(DAMAGES) > 2 * len(checks)
