@@ -131,7 +131,9 @@ def test_the_mean_log_size_is_that_of_the_points_held(seed):
     trees = built(points, seed)
     means = np.empty(3)
     write_mean_log_sizes(trees, WEIGHTS, means)
-    np.testing.assert_allclose(means, per_tree(trees, sums(add_log_sizes, points, np.zeros(1))).mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        means, per_tree(trees, sums(add_log_sizes, points, np.zeros(1))).mean(axis=1), rtol=1e-12
+    )
 
 
 @given(points=point_sets(min_rows=2), seed=SEEDS)

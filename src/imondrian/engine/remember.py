@@ -26,6 +26,9 @@ from imondrian.engine.nodes import (
 from imondrian.engine.randomness import distinct_numbers, exponential, uniform
 
 
+_SMALLEST_KEY, _LARGEST_KEY = 1e-300, 1.0 - 2.0**-53
+
+
 @kernel
 def build_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> None:
     """Build every (empty) tree on its own sample of the rows of X."""
@@ -54,7 +57,7 @@ def start_reservoir(trees: Trees, t: int, max_samples: int) -> None:
     total = 0.0
     for i in range(max_samples):
         total += exponential(trees.heads, t) / (n - i)
-    trees.heads[t]["log_key"] = math.log(-math.expm1(-total))
+    trees.heads[t]["log_key"] = math.log(max(-math.expm1(-total), _SMALLEST_KEY))
     trees.heads[t]["next_kept"] = n
     pass_over(trees, t)
 
@@ -62,7 +65,7 @@ def start_reservoir(trees: Trees, t: int, max_samples: int) -> None:
 @helper
 def pass_over(trees: Trees, t: int) -> None:
     """Draw the number of the next point whose key is below the largest one kept."""
-    rate = -math.log1p(-math.exp(trees.heads[t]["log_key"]))
+    rate = -math.log1p(-min(math.exp(trees.heads[t]["log_key"]), _LARGEST_KEY))
     n_points = exponential(trees.heads, t) / rate if rate > 0.0 else float(NO_LIMIT)
     trees.heads[t]["next_kept"] += 1 + int(min(n_points, float(NO_LIMIT) - trees.heads[t]["next_kept"] - 1.0))
 

@@ -1,0 +1,81 @@
+"""Weights that follow the data: exact, in any number of steps, forwards and backwards."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from imondrian.scales import StandardScale, new_scale
+from tests.strategies import POINT_SETS, point_sets
+
+X = np.random.default_rng(0).normal(loc=[5.0, -100.0], scale=[2.0, 0.01], size=(200, 2))
+
+
+def test_weights_are_one_over_the_standard_deviation():
+    scale = StandardScale(2)
+    scale.restart(X)
+    np.testing.assert_allclose(scale.weights(), 1.0 / X.std(axis=0), rtol=1e-10)
+
+
+def test_each_row_of_weights_is_that_of_the_points_so_far():
+    weights = StandardScale(2).follow(X)
+    np.testing.assert_allclose(weights[50], 1.0 / X[:51].std(axis=0), rtol=1e-10)
+    assert weights[0].tolist() == [1.0, 1.0]
+
+
+@given(points=POINT_SETS)
+def test_steps_do_not_matter(points):
+    at_once, one_by_one, anew = (StandardScale(points.shape[1]) for _ in range(3))
+    at_once.follow(points)
+    for x in points:
+        one_by_one.follow(x[None])
+    anew.restart(points)
+    assert at_once.moments.tolist() == one_by_one.moments.tolist() == anew.moments.tolist()
+
+
+@given(points=POINT_SETS)
+def test_weights_are_positive_and_finite_on_hostile_points(points):
+    weights = StandardScale(points.shape[1]).follow(points)
+    assert (weights > 0).all()
+    assert np.isfinite(weights).all()
+
+
+def test_points_can_be_taken_back():
+    scale, never = StandardScale(2), StandardScale(2)
+    scale.follow(X)
+    scale.unfollow(X[:150])
+    never.follow(X[150:])
+    np.testing.assert_allclose(scale.weights(), never.weights(), rtol=1e-8)
+    scale.unfollow(X[150:])
+    assert (scale.moments == 0).all()
+
+
+@given(points=point_sets(min_rows=2))
+def test_a_feature_that_has_become_constant_weighs_one(points):
+    points = np.vstack([points * 1e-3, np.full((2, points.shape[1]), 0.1)])
+    points = np.clip(points, -1e3, 1e3)
+    scale = StandardScale(points.shape[1])
+    scale.follow(np.vstack([points[-2:], points[-2:]]))
+    scale.unfollow(points[-2:])
+    assert (scale.weights() == 1.0).all()
+
+
+@pytest.mark.parametrize(("scale", "weights"), [(None, [1.0, 1.0]), ([3.0, 0.5], [3.0, 0.5])])
+def test_fixed_weights_stay(scale, weights):
+    fixed = new_scale(scale, 2)
+    fixed.restart(X)
+    assert fixed.follow(X[:3]).tolist() == [weights] * 3
+    fixed.unfollow(X)
+    fixed.join(np.ones((3, 2)))
+    assert fixed.weights().tolist() == weights
+
+
+def test_joined_moments_are_those_of_all_points():
+    one, other, whole = StandardScale(2), StandardScale(2), StandardScale(2)
+    one.follow(X[:30])
+    other.follow(X[30:])
+    whole.follow(X)
+    one.join(other.moments)
+    np.testing.assert_allclose(one.moments, whole.moments, rtol=1e-9)
+    empty = StandardScale(2)
+    empty.join(np.zeros((3, 2)))
+    assert (empty.moments == 0).all()

@@ -1,0 +1,112 @@
+"""What the scores mean: high is odd, 0.5 is average, boxes count, explanations point at the right feature."""
+
+import numpy as np
+import pytest
+
+from imondrian import MondrianForest
+from imondrian.scores import SCORES, Reading
+
+RNG = np.random.default_rng(1)
+CROWD = RNG.normal(size=(1000, 3))
+
+
+@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("scale", [None, "std"])
+def test_an_outlier_is_odder_than_the_crowd(kind, scale):
+    forest = MondrianForest(max_samples=256, scale=scale).build(CROWD)
+    assert forest.score_one([6.0, -6.0, 6.0], kind) > 0.6
+    assert forest.score_one([0.0, 0.0, 0.0], kind) < 0.5
+    assert forest.score(CROWD, kind).max() < forest.score_one([8.0, 8.0, 8.0], kind)
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_the_average_point_scores_a_half(kind):
+    forest = MondrianForest(n_trees=200).build(CROWD)
+    relative = -np.log2(forest.score(CROWD, kind))
+    mean = relative.mean() if kind != "size" else np.exp(np.log(relative).mean())
+    assert mean == pytest.approx(1.0, abs=0.35 if kind != "size" else 1e-9)
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_one_point_says_nothing(kind):
+    forest = MondrianForest().build([[1.0, 2.0]])
+    assert forest.score([[1.0, 2.0], [50.0, 50.0]], kind).tolist() == [0.5, 0.5]
+
+
+def test_a_point_among_copies_only_is_odd_to_the_scores_that_see_boxes():
+    forest = MondrianForest().build(np.ones((500, 2)))
+    assert forest.score_one([1.0, 1.0], "size") == pytest.approx(0.5)
+    assert forest.score_one([1.0, 1.5], "size") > 0.99
+    assert forest.score_one([1.0, 1.5], "expected") > 0.9
+
+
+@pytest.mark.parametrize("kind", ["expected", "size"])
+def test_the_further_the_odder(kind):
+    """Path lengths cannot tell how far a point lies outside; the box-aware scores can."""
+    forest = MondrianForest(max_samples=256).build(CROWD)
+    scores = [forest.score_one([distance, 0.0, 0.0], kind) for distance in (4.0, 6.0, 10.0, 100.0)]
+    assert scores == sorted(scores)
+    assert scores[0] < scores[-1]
+
+
+def test_scale_std_does_not_see_units():
+    units = np.array([1e-6, 1.0, 1e6])
+    plain = MondrianForest(scale="std").build(CROWD)
+    stretched = MondrianForest(scale="std").build(CROWD * units)
+    for kind in SCORES:
+        np.testing.assert_allclose(plain.score(CROWD, kind), stretched.score(CROWD * units, kind), rtol=1e-6)
+
+
+def test_weights_act_as_scaling_does():
+    weights = np.array([1.0, 4.0, 0.25])
+    weighted = MondrianForest(scale=weights).build(CROWD)
+    scaled = MondrianForest().build(CROWD * weights)
+    for kind in SCORES:
+        np.testing.assert_allclose(weighted.score(CROWD, kind), scaled.score(CROWD * weights, kind), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_walking_live_and_frozen_trees_gives_the_same_bits(kind):
+    forest = MondrianForest(n_trees=20, max_samples=128).build(CROWD)
+    at_once = forest.score(CROWD, kind)
+    forest.extend_one(CROWD[0])
+    forest.forget(CROWD[:1])
+    one_by_one = [forest.score_one(x, kind) for x in CROWD[:50]]
+    assert forest.score(CROWD[:50], kind).tolist() == one_by_one
+    assert at_once.shape == (1000,)
+
+
+def test_a_compact_copy_is_made_for_many_rows_only():
+    trees, _ = MondrianForest(n_trees=4).build(CROWD).state()
+    reading = Reading(trees, np.ones(3), 1)
+    SCORES["depth"](reading, CROWD[:10])
+    assert "frozen" not in vars(reading)
+    SCORES["depth"](reading, CROWD)
+    assert "frozen" in vars(reading)
+    assert reading.is_worth_freezing(1)
+
+
+@pytest.mark.parametrize("scale", [None, "std"])
+def test_a_shifted_feature_is_found_with_its_direction(scale):
+    """Of 100 anomalies with one feature of 20 shifted, at least 95 are explained by it first."""
+    rng = np.random.default_rng(2)
+    forest = MondrianForest(max_samples=256, scale=scale).build(rng.normal(size=(2000, 20)))
+    anomalies = rng.normal(size=(100, 20))
+    feature, side = rng.integers(20, size=100), rng.choice([-1.0, 1.0], size=100)
+    anomalies[np.arange(100), feature] = side * 8.0
+    parts = forest.explain(anomalies, "size")
+    leading = np.abs(parts).argmax(axis=1)
+    assert (leading == feature).sum() >= 95
+    assert (np.sign(parts[np.arange(100), feature]) == side).sum() >= 95
+
+
+def test_the_points_held_are_explained_too():
+    points = np.vstack([CROWD, [[0.0, 9.0, 0.0]]])
+    parts = MondrianForest().build(points).explain(points[-1:])
+    assert np.abs(parts[0]).argmax() == 1
+    assert parts[0, 1] > 0
+
+
+def test_where_nothing_can_be_told_all_features_share_alike():
+    forest = MondrianForest().build(np.ones((5, 2)))
+    assert forest.explain([[1.0, 1.0]]).tolist() == [[0.25, 0.25]]
