@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from imondrian.scales import StandardScale, new_scale
+from imondrian.scales import StandardScale, are_possible, new_scale
 from tests.strategies import POINT_SETS, point_sets
 
 X = np.random.default_rng(0).normal(loc=[5.0, -100.0], scale=[2.0, 0.01], size=(200, 2))
@@ -79,3 +79,24 @@ def test_joined_moments_are_those_of_all_points():
     empty = StandardScale(2)
     empty.join(np.zeros((3, 2)))
     assert (empty.moments == 0).all()
+
+
+def test_values_at_the_limit_of_size_do_not_overflow():
+    points = np.where(np.arange(200) % 2, 1e153, -1e153)[:, None]
+    scale, other = StandardScale(1), StandardScale(1)
+    assert np.isfinite(scale.follow(points)).all()
+    other.follow(points)
+    scale.join(other.moments)
+    assert are_possible(scale.moments)
+    assert scale.weights()[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("row", "value"), [(0, -1.0), (0, 1e160), (0, 2.0), (1, np.nan), (1, 1e160), (2, -1.0), (2, np.inf)]
+)
+def test_impossible_moments_are_noticed(row, value):
+    scale = StandardScale(2)
+    scale.follow(X)
+    assert are_possible(scale.moments)
+    scale.moments[row, 1] = value
+    assert not are_possible(scale.moments)

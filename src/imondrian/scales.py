@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.nodes import MAX_SIZE, NO_LIMIT
 from imondrian.engine.randomness import LARGEST
 from imondrian.inputs import as_weights
 
@@ -92,7 +93,9 @@ class StandardScale:
         count = ours[COUNT] + theirs[COUNT]
         apart = theirs[MEAN] - ours[MEAN]
         share = np.divide(theirs[COUNT], count, out=np.zeros_like(count), where=count > 0)
-        ours[SQUARES] += theirs[SQUARES] + apart * apart * ours[COUNT] * share
+        with np.errstate(over="ignore"):
+            squares = ours[SQUARES] + theirs[SQUARES] + apart * apart * ours[COUNT] * share
+        ours[SQUARES] = np.minimum(squares, LARGEST)
         ours[MEAN] += apart * share
         ours[COUNT] = count
 
@@ -110,6 +113,13 @@ def new_scale(scale: Any, n_features: int) -> Scale:
     if scale is None or isinstance(scale, str):
         return SCALES[scale](n_features)
     return FixedScale(as_weights(scale, n_features))
+
+
+def are_possible(moments: Array) -> bool:
+    """Tell whether there are points with such moments."""
+    count, mean, squares = moments
+    counts = count.min() >= 0 and count.max() <= NO_LIMIT and bool((count == count[0]).all())
+    return counts and bool((np.abs(mean) <= MAX_SIZE).all() and (squares >= 0).all() and np.isfinite(squares).all())
 
 
 @kernel
@@ -143,7 +153,7 @@ def add_point(moments: Array, x: Array) -> None:
         deviation = x[j] - moments[MEAN, j]
         moments[COUNT, j] += 1.0
         moments[MEAN, j] += deviation * share
-        moments[SQUARES, j] += deviation * (x[j] - moments[MEAN, j])
+        moments[SQUARES, j] = min(moments[SQUARES, j] + deviation * (x[j] - moments[MEAN, j]), LARGEST)
 
 
 @kernel
@@ -165,4 +175,4 @@ def weight(count: float, mean: float, squares: float) -> float:
     rounding = count * mean * 2.2e-16
     if squares <= count * rounding * rounding:
         return 1.0
-    return 1.0 / math.sqrt(min(squares / count, LARGEST))
+    return 1.0 / math.sqrt(squares / count)

@@ -4,10 +4,12 @@ Members are stored, not compressed, so that no file can ask for more memory than
 other bytes is the comment of the zip, at the very end. Loading checks everything before a kernel walks it.
 """
 
+import errno
 import hashlib
 import json
 import math
 import os
+import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from imondrian.engine.nodes import FIELDS, MAX_POINTS, NO_LIMIT, Trees, resized,
 from imondrian.errors import DamagedFileError
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_count
+from imondrian.scales import are_possible
 
 FORMAT, VERSION = "imondrian forest", 1
 _HEADER = "header.json"
@@ -51,16 +54,25 @@ def save(forest: MondrianForest, path: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str]) -> MondrianForest:
     """Read a forest that `save` has written; a file that is cut or altered in any way is a DamagedFileError."""
-    with Path(path).open("rb") as file:
-        try:
-            _check_seal(file)
-            with zipfile.ZipFile(file) as archive:
-                return _unpacked(archive, os.fstat(file.fileno()).st_size)
-        except (
-            *(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError),  # from zipfile
-            *(ValueError, TypeError, KeyError, OverflowError, RecursionError, SyntaxError),  # from what is in it
-        ) as error:
-            raise DamagedFileError(f"{os.fspath(path)}: {error}") from None
+    with Path(path).open("rb") as file, _complaints_about(path):
+        _check_seal(file)
+        with zipfile.ZipFile(file) as archive:
+            return _unpacked(archive, os.fstat(file.fileno()).st_size)
+
+
+@contextmanager
+def _complaints_about(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn whatever a hostile file can provoke in zipfile, json and numpy into the one documented error."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place in the file that cannot be; anything else is the disk's fault
+            raise
+        raise DamagedFileError(f"{os.fspath(path)}: {error}.") from None
+    except (zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError, EOFError) as error:
+        raise DamagedFileError(f"{os.fspath(path)}: {error}.") from None
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, SyntaxError) as error:
+        raise DamagedFileError(f"{os.fspath(path)}: {error}") from None
 
 
 # -- the whole file ---------------------------------------------------------------------------------------------
@@ -176,10 +188,21 @@ def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> MondrianForest:
     return MondrianForest.from_state(header["parameters"], trees, moments)
 
 
+@contextmanager
+def _stored(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+    """Open a member that is stored as it is."""
+    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{name} is compressed.")
+    with archive.open(name) as member:
+        yield member
+
+
 def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
-    if archive.getinfo(_HEADER).file_size > _MAX_HEADER_BYTES:
+    with _stored(archive, _HEADER) as member:
+        text = member.read(_MAX_HEADER_BYTES + 1)
+    if len(text) > _MAX_HEADER_BYTES:
         raise ValueError("the header is too long.")
-    header = json.loads(archive.read(_HEADER))
+    header = json.loads(text)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
     if header.get("version") != VERSION:
@@ -202,10 +225,7 @@ def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> 
 
 def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Read an array of exactly this shape and type."""
-    info = archive.getinfo(name)
-    if info.compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{name} is compressed.")
-    with archive.open(info) as member:
+    with _stored(archive, name) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is not an array of format 1.0.")
         found_shape, is_fortran, found_dtype = np.lib.format.read_array_header_1_0(member)
@@ -221,8 +241,8 @@ def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dty
 def _check_forest(trees: Trees, moments: Array, parameters: dict[str, Any]) -> None:
     """Check the parameters, the moments and every tree."""
     forest = MondrianForest(**parameters)
-    if not (np.isfinite(moments).all() and (moments[0] >= 0).all() and (moments[2] >= 0).all()):
-        raise ValueError("moments.npy is damaged: a count or a sum of squares is negative, or a value not finite.")
+    if not are_possible(moments):
+        raise ValueError("moments.npy is damaged: no points have such moments.")
     limit = NO_LIMIT if forest.max_samples is None else forest.max_samples
     for t in range(forest.n_trees):
         for complaint in broken_invariants(trees, t, limit):

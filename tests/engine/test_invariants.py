@@ -67,7 +67,7 @@ def move_a_cut(trees):
 
 
 def lower_a_time(trees):
-    inner = [slot for slot in range(11) if trees.parents[0, 2 * slot] != NO_NODE][0]
+    inner = next(slot for slot in range(11) if trees.parents[0, 2 * slot] != NO_NODE)
     trees.cuts[0, inner]["split_time"] = 0.0
 
 

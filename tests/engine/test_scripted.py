@@ -20,7 +20,7 @@ def script(monkeypatch):
     """Let the draws be the numbers put into this list; what is left over at the end is an error."""
     draws = []
     for module in (randomness, remember):
-        monkeypatch.setattr(module, "uniform", lambda heads, t: draws.pop(0))
+        monkeypatch.setattr(module, "uniform", lambda _heads, _t: draws.pop(0))
     yield draws
     assert draws == []
 
@@ -28,9 +28,9 @@ def script(monkeypatch):
 def test_build_extend_and_forget_as_drawn(script):
     #   t = ln2 / 6      y < 1.5 ?                     rate 6 = 4 + 2; mass 5.4 falls into y
     #                   /         \
-    #   + ln2 / 1   x < 0.5 ?     (4, 2)               rate 1
+    #   + ln2 / 1   x < 0.5 ?   at (4, 2)              rate 1
     #               /      \
-    #           (0, 0)    (1, 0)
+    #      at (0, 0)    at (1, 0)
     script += [0.5, 0.9, 0.25, 0.5, 0.0, 0.5]
     trees = built([[0.0, 0.0], [1.0, 0.0], [4.0, 2.0]], n_trees=1, room=1)
     tree = view(trees, 0)

@@ -25,7 +25,6 @@ from imondrian.engine.nodes import (
 )
 from imondrian.engine.randomness import distinct_numbers, exponential, uniform
 
-
 _SMALLEST_KEY, _LARGEST_KEY = 1e-300, 1.0 - 2.0**-53
 
 

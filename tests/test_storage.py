@@ -1,0 +1,392 @@
+"""Files: what was saved goes on as if nothing had been, and no damaged file is ever accepted."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import imondrian
+from imondrian import DamagedFileError, EmptyForestError, MondrianForest
+from imondrian.scores import SCORES
+from tests.strategies import POINT_SETS, SEEDS
+
+RNG = np.random.default_rng(0)
+X, NEW = RNG.normal(size=(120, 3)), RNG.normal(size=(80, 3))
+MODES = [(None, None), (None, "std"), (16, "std"), (16, [1.0, 2.0, 3.0])]
+
+
+def saved(tmp_path, forest):
+    path = tmp_path / "model.imf"
+    imondrian.save(forest, path)
+    return path
+
+
+@pytest.mark.parametrize(("max_samples", "scale"), MODES)
+def test_saved_and_resumed_equals_never_saved(tmp_path, max_samples, scale):
+    forest = MondrianForest(n_trees=4, max_samples=max_samples, scale=scale, seed=9, n_jobs=2).build(X).forget(X[:9])
+    resumed = imondrian.load(saved(tmp_path, forest))
+    for step in (lambda f: f.extend(NEW), lambda f: f.forget(X[20:30]), lambda f: f.extend(X)):
+        step(forest)
+        step(resumed)
+        for kind in SCORES:
+            assert forest.score(NEW, kind).tobytes() == resumed.score(NEW, kind).tobytes()
+    assert repr(forest) == repr(resumed)
+
+
+@given(points=POINT_SETS, seed=SEEDS, max_samples=st.sampled_from([None, 1, 4]))
+def test_hostile_points_can_be_saved(tmp_path_factory, points, seed, max_samples):
+    folder = tmp_path_factory.mktemp("file")
+    forest = MondrianForest(n_trees=2, max_samples=max_samples, seed=seed).extend(points)
+    resumed = imondrian.load(saved(folder, forest))
+    assert forest.extend(points).score(points).tobytes() == resumed.extend(points).score(points).tobytes()
+
+
+def test_the_same_forest_gives_the_same_file(tmp_path):
+    grown = MondrianForest(n_trees=3).extend(X)
+    one = saved(tmp_path, grown).read_bytes()
+    assert saved(tmp_path, imondrian.load(tmp_path / "model.imf")).read_bytes() == one
+
+
+def test_a_file_is_a_zip_of_plain_arrays(tmp_path):
+    with zipfile.ZipFile(saved(tmp_path, MondrianForest(n_trees=3).build(X))) as archive:
+        header = json.loads(archive.read("header.json"))
+        assert (header["format"], header["version"]) == ("imondrian forest", 1)
+        times = np.load(io.BytesIO(archive.read("cuts.split_time.npy")), allow_pickle=False)
+        assert times.shape == (3, 120)
+
+
+def test_nothing_of_a_forgotten_point_is_written(tmp_path):
+    forest = MondrianForest(n_trees=5, max_samples=8).build(np.vstack([X[:20], [[1234.5, 77.25, 3.125]]]))
+    path = saved(tmp_path, forest.forget([[1234.5, 77.25, 3.125]]))
+    assert np.float64(1234.5).tobytes() not in path.read_bytes()
+
+
+def test_a_forest_that_has_forgotten_all_can_be_saved(tmp_path):
+    resumed = imondrian.load(saved(tmp_path, MondrianForest(n_trees=2).build(X).forget(X)))
+    assert resumed.extend(X).n_points == 120
+
+
+def test_a_forest_that_was_shown_nothing_cannot_be_saved(tmp_path):
+    with pytest.raises(EmptyForestError):
+        saved(tmp_path, MondrianForest())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        imondrian.load(tmp_path / "none.imf")
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path):
+    path, plain = saved(tmp_path, MondrianForest(n_trees=1).build(X)), tmp_path / "plain"
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
+# -- interrupted saves ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["numpy.lib.format.write_array", "os.fsync", "imondrian.storage._seal"])
+@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, where, error):
+    path = saved(tmp_path, MondrianForest(n_trees=2).build(X))
+    before = path.read_bytes()
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(where, fail)
+    with pytest.raises(type(error)):
+        imondrian.save(MondrianForest(n_trees=3).build(NEW), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+KILLED_WHILE_SAVING = """
+import os, signal, sys
+import imondrian.storage as storage
+from imondrian import MondrianForest
+import numpy as np
+write, left = np.lib.format.write_array, [int(sys.argv[2])]
+def write_some(*arguments, **options):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(*arguments, **options)
+np.lib.format.write_array = write_some
+storage.save(MondrianForest(n_trees=3).build([[1.0], [2.0]]), sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("n_arrays", [0, 5])
+def test_a_killed_save_leaves_the_old_file_intact(tmp_path, n_arrays):
+    path = saved(tmp_path, MondrianForest(n_trees=2).build(X))
+    before = path.read_bytes()
+    command = [sys.executable, "-c", KILLED_WHILE_SAVING, str(path), str(n_arrays)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL  # noqa: S603
+    assert path.read_bytes() == before
+    assert imondrian.load(path).n_points == 120
+
+
+# -- damaged files: 2,000 and more ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a sound file, small enough to damage it thousands of times."""
+    forest = MondrianForest(n_trees=2, max_samples=6, scale="std").build(np.round(X[:12], 3))
+    return saved(tmp_path_factory.mktemp("whole"), forest).read_bytes()
+
+
+def refused(path, content):
+    """Tell whether the documented error, and no other, meets these bytes."""
+    path.write_bytes(content)
+    try:
+        imondrian.load(path)
+    except DamagedFileError as error:
+        return str(error).startswith(str(path))
+    return False
+
+
+def sealed(content):
+    """Give bytes of a zip the digest that makes them look untouched: damage with intent."""
+    body = content[:-64]
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def members(content):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(parts, compression=zipfile.ZIP_STORED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        archive.comment = b"-" * 64
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return sealed(buffer.getvalue())
+
+
+def as_npy(array, **options):
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def as_array(content):
+    return np.load(io.BytesIO(content), allow_pickle=False)
+
+
+def test_the_sound_file_is_accepted_however_it_was_zipped(tmp_path, whole):
+    for content in (whole, zipped(members(whole))):
+        (tmp_path / "model.imf").write_bytes(content)
+        assert imondrian.load(tmp_path / "model.imf").n_points == 12
+
+
+def test_400_cut_files_are_refused(tmp_path, whole):
+    lengths = np.unique(np.linspace(0, len(whole) - 1, 400).astype(int))
+    assert len(lengths) == 400
+    assert all(refused(tmp_path / "cut.imf", whole[:length]) for length in lengths)
+    assert refused(tmp_path / "long.imf", whole + b"\0")
+
+
+def test_1000_files_with_a_flipped_bit_are_refused(tmp_path, whole):
+    rng = np.random.default_rng(1)
+    for place, bit in zip(rng.choice(len(whole), 1000, replace=False), rng.integers(8, size=1000), strict=True):
+        content = bytearray(whole)
+        content[place] ^= 1 << bit
+        assert refused(tmp_path / "flipped.imf", bytes(content)), (place, bit)
+
+
+def test_600_sealed_files_with_a_wild_byte_never_crash_and_are_sound_if_accepted(tmp_path, whole):
+    """With the digest made right again, a changed byte may give another sound forest, but never an unsound one."""
+    rng = np.random.default_rng(2)
+    n_refused = 0
+    for place, byte in zip(rng.choice(len(whole) - 64, 600), rng.integers(256, size=600), strict=True):
+        content = bytearray(whole)
+        content[place] = byte
+        if refused(tmp_path / "wild.imf", sealed(bytes(content))):
+            n_refused += 1
+        else:
+            forest = imondrian.load(tmp_path / "wild.imf")
+            forest.extend(NEW).forget(NEW[:5])
+            assert np.isfinite(forest.score(NEW, "size")).all()
+    assert n_refused > 300
+
+
+def test_sealed_files_with_wild_indices_are_refused(tmp_path, whole):
+    """Every entry of every array of node numbers and counts, with values that point elsewhere, into a cycle or out."""
+    parts, n_files = members(whole), 0
+    structure = [
+        "cuts.left.npy",
+        "cuts.right.npy",
+        "parents.npy",
+        "cuts.population.npy",
+        "copies.npy",
+        "heads.root.npy",
+    ]
+    for name in (*structure, "heads.n_leaves.npy", "cuts.split_feature.npy"):
+        array = as_array(parts[name])
+        for place in range(array.size):
+            for value in (0, 2, 2**31, 2**32 - 1):
+                damaged = array.copy()
+                damaged.flat[place] = value
+                if (damaged != array).any() and not (name == "cuts.split_feature.npy" and value < 3):
+                    n_files += 1
+                    assert refused(tmp_path / "wild.imf", zipped({**parts, name: as_npy(damaged)})), (
+                        name,
+                        place,
+                        value,
+                    )
+    assert n_files > 250
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e160, -1.0])
+def test_sealed_files_with_wild_numbers_are_refused(tmp_path, whole, value):
+    parts = members(whole)
+    for name in ("points.npy", "boxes.npy", "cuts.split_time.npy", "cuts.split_value.npy", "moments.npy"):
+        array = as_array(parts[name]).copy()
+        array.flat[0] = value
+        assert refused(tmp_path / "wild.imf", zipped({**parts, name: as_npy(array)})), name
+
+
+def test_sealed_files_with_wrong_shapes_and_types_are_refused(tmp_path, whole):
+    parts = members(whole)
+    for name in [name for name in parts if name.endswith(".npy")]:
+        array = as_array(parts[name])
+        damaged = [array[:1], array[..., None], array.ravel()[:0], array.astype(np.float32), array.astype(">f8")]
+        if array.ndim > 1:
+            damaged += [np.asfortranarray(array)] if array.shape[-1] > 1 else []
+            damaged += [array[:, :-1], np.concatenate([array, array], axis=1)]
+        for i, wrong in enumerate(damaged):
+            assert refused(tmp_path / "wrong.imf", zipped({**parts, name: as_npy(wrong)})), (name, i)
+        assert refused(tmp_path / "wrong.imf", zipped({**parts, name: parts[name][:-1]}))
+        assert refused(tmp_path / "wrong.imf", zipped({**parts, name: parts[name] + b"\0"}))
+        assert refused(tmp_path / "wrong.imf", zipped({**parts, name: b""}))
+        assert refused(tmp_path / "wrong.imf", zipped({k: v for k, v in parts.items() if k != name}))
+
+
+class Bomb:
+    """What would leave a trace if a pickle were ever opened."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_inside_is_refused_and_not_opened(tmp_path, whole):
+    trace, parts = tmp_path / "trace", members(whole)
+    bomb = np.array([[Bomb(trace)]], dtype=object)
+    for name in ("points.npy", "moments.npy", "heads.root.npy"):
+        assert refused(tmp_path / "bomb.imf", zipped({**parts, name: as_npy(bomb, allow_pickle=True)}))
+        assert refused(tmp_path / "bomb.imf", zipped({**parts, name: pickle.dumps(Bomb(trace))}))
+    assert refused(tmp_path / "bomb.imf", zipped({**parts, "more.pkl": pickle.dumps(Bomb(trace))}))
+    assert refused(tmp_path / "bomb.imf", pickle.dumps(Bomb(trace)))
+    assert not trace.exists()
+
+
+def with_header(parts, **changes):
+    header = json.loads(parts["header.json"])
+    for name, value in changes.items():
+        (header if name in header else header["parameters"])[name] = value
+    return zipped({**parts, "header.json": json.dumps(header)})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 2},
+        {"version": "1"},
+        {"format": "another"},
+        {"n_features": 2},
+        {"n_features": 0},
+        {"n_features": -3},
+        {"n_features": 3.0},
+        {"n_features": 2**40},
+        {"n_slots": 10**9},
+        {"n_slots": 10**30},
+        {"n_slots": None},
+        {"parameters": []},
+        {"parameters": {}},
+        {"n_trees": 1},
+        {"n_trees": 10**9},
+        {"n_trees": True},
+        {"n_trees": "2"},
+        {"max_samples": 5},
+        {"max_samples": -1},
+        {"max_samples": [6]},
+        {"scale": "mad"},
+        {"scale": [1.0, 2.0]},
+        {"scale": [1.0, 2.0, -3.0]},
+        {"scale": {"a": 1}},
+        {"seed": -1},
+        {"seed": 0.5},
+        {"n_jobs": 0},
+        {"surprise": 1},
+    ],
+)
+def test_a_sealed_file_with_a_wrong_header_is_refused(tmp_path, whole, changes):
+    assert refused(tmp_path / "wrong.imf", with_header(members(whole), **changes))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format": "imondrian forest"}', b"NaN", b" " * 2**25],
+    ids=["empty", "list", "null", "cut", "not text", "deep", "short", "NaN", "long"],
+)
+def test_a_sealed_file_with_a_broken_header_is_refused(tmp_path, whole, header):
+    assert refused(tmp_path / "wrong.imf", zipped({**members(whole), "header.json": header}))
+
+
+def test_other_files_are_refused(tmp_path, whole):
+    for content in (
+        b"",
+        b"x",
+        b"-" * 64,
+        b"a,b\n1,2\n" * 50,
+        os.urandom(1000),
+        sealed(b"PK" + bytes(500)),
+        bytes(5000),
+    ):
+        assert refused(tmp_path / "other.imf", content)
+    assert refused(tmp_path / "other.imf", zipped(members(whole), zipfile.ZIP_DEFLATED))
+    assert refused(tmp_path / "other.imf", zipped({"header.json": members(whole)["header.json"]}))
+    assert refused(tmp_path / "other.imf", with_a_member_twice(members(whole)))
+
+
+def with_a_member_twice(parts):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.comment = b"-" * 64
+        for name, content in parts.items():
+            archive.writestr(name, content)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("points.npy", b"")
+    return sealed(buffer.getvalue())
+
+
+def test_the_error_says_what_is_wrong(tmp_path, whole):
+    parts = members(whole)
+    left = as_array(parts["cuts.left.npy"]).copy()
+    left[1, 0] = left[1, 1]
+    path = tmp_path / "model.imf"
+    path.write_bytes(zipped({**parts, "cuts.left.npy": as_npy(left)}))
+    with pytest.raises(DamagedFileError, match=r"model.imf: tree 1 is damaged: a child names another parent: slot 0"):
+        imondrian.load(path)
+    path.write_bytes(with_header(parts, version=7))
+    with pytest.raises(DamagedFileError, match=r"its version is 7; this library reads version 1"):
+        imondrian.load(path)
