@@ -353,3 +353,27 @@ def test_a_tree_that_can_hold_no_more_says_so(monkeypatch):
     with pytest.raises(InvalidInputError, match="500 points are more than a tree can hold, 310"):
         forest.extend(NEW)
     assert forest.extend(NEW[:10]).n_points == 310
+
+
+def test_a_long_batch_takes_just_the_room_it_can_need():
+    forest = MondrianForest(n_trees=1).build(X)
+    forest.extend(RNG.normal(size=(200, 4)))
+    assert forest.state()[0].cuts.shape[1] == 500
+
+
+def test_a_forest_survives_when_memory_runs_out(monkeypatch):
+    forest, same = (MondrianForest(n_trees=2).build(X) for _ in range(2))
+    zeros, left = np.zeros, [3]
+
+    def few_zeros(*arguments, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise MemoryError
+        return zeros(*arguments, **options)
+
+    monkeypatch.setattr("imondrian.engine.nodes.np.zeros", few_zeros)
+    with pytest.raises(MemoryError):
+        forest.extend(NEW)
+    monkeypatch.undo()
+    assert_sound(forest.state()[0])
+    assert bits(forest.extend(NEW)) == bits(same.extend(NEW))

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, part, resized
+from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, part, resize
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
-from imondrian.engine.threads import pieces, run
+from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_point, as_points, as_weights
@@ -244,30 +244,53 @@ class MondrianForest:
         return self._reading
 
     def _extend(self, points: Array) -> Self:
-        self._check_growth(self.n_points, points.shape[0])
+        n_rows = points.shape[0]
+        self._check_growth(self.n_points, n_rows)
         if self._trees is None:
             self._trees, self._scale = self._new_state(points.shape[1], 1)
-        for rows in pieces(points.shape[0], _ROWS_PER_BLOCK):
+        for rows in pieces(n_rows, _ROWS_PER_BLOCK):
+            self._make_room(rows.stop - rows.start, n_rows - rows.start)
             self._extend_block(points[rows])
         return self
 
     def _extend_block(self, points: Array) -> None:
-        self._make_room(points.shape[0])
         trees, scale = self._state()
         self._reading = None
         weights = scale.follow(points)
         self._on_trees(trees, lambda some: extend_trees(some, points, weights, self._limit))
 
-    def _make_room(self, n_rows: int) -> None:
-        """See to it that every tree has slots for so many points more; tables grow by doubling."""
+    def _make_room(self, n_rows: int, n_coming: int) -> None:
+        """See to it that every tree has slots for n_rows points more, of n_coming that are on their way.
+
+        Tables grow by doubling, or by what a long batch can need if that is less: it is long if it is at least a
+        sixteenth of the table, so that copying costs little beside inserting.
+        """
+        n_slots, n_used = self._slots()
+        if min(n_used + n_rows, self._limit) <= n_slots:
+            return
+        wanted = max(2 * n_slots, n_used + n_rows)
+        if n_coming >= max(n_slots // 16, 16):
+            wanted = min(wanted, n_used + n_coming)
+        self._resize(min(wanted, self._limit))
+
+    def _slots(self) -> tuple[int, int]:
+        """Count the slots of a tree, and those in use."""
         trees, _ = self._state()
-        n_slots = trees.points.shape[1]
-        needed = min(int(trees.heads["n_leaves"].max()) + n_rows, self._limit)
-        if needed > n_slots:
-            self._trees = resized(trees, min(max(needed, 2 * n_slots), self._limit))
+        return trees.cuts.shape[1], int(trees.heads["n_leaves"].max())
+
+    def _resize(self, n_slots: int) -> None:
+        """Change the number of slots, holding on to no table that has been replaced."""
+        arrays = list(self._state()[0])
+        self._trees = self._reading = None
+        try:
+            resize(arrays, n_slots)
+        finally:
+            self._trees = Trees(*arrays)
 
     def _on_trees(self, trees: Trees, change: Callable[[Trees], None]) -> None:
-        some_trees = [part(trees, some.start, some.stop) for some in pieces(self.n_trees, _TREES_PER_TASK)]
+        """Change all trees in one call, or some at a time on several threads: an interruption waits for all of them."""
+        n_trees = self.n_trees if n_threads(self.n_jobs) == 1 else _TREES_PER_TASK
+        some_trees = [part(trees, some.start, some.stop) for some in pieces(self.n_trees, n_trees)]
         run([partial(change, some) for some in some_trees], self.n_jobs)
 
     def _check_growth(self, n_points: int, n_rows: int) -> None:

@@ -1,7 +1,5 @@
 """Tight boxes: how far a point hangs over one, stretching it, shrinking it. A leaf's box is its point."""
 
-import numpy as np
-
 from imondrian.engine.jit import Array, helper
 from imondrian.engine.nodes import LOWER, UPPER, Trees, is_leaf, slot_of
 from imondrian.engine.randomness import LARGEST
@@ -32,14 +30,17 @@ def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float
 
 
 @helper
-def overhangs(trees: Trees, t: int, node: int, x: Array) -> Array:
-    """Give how far x lies outside the node's box along each feature, unweighted."""
-    sizes = np.empty(x.size)
-    for j in range(x.size):
-        below = bound(trees, t, node, LOWER, j) - x[j]
-        above = x[j] - bound(trees, t, node, UPPER, j)
-        sizes[j] = max(below, above, 0.0)
-    return sizes
+def copy_box(trees: Trees, t: int, node: int, box: Array) -> None:
+    """Write the bounds of the node's box into the rows LOWER and UPPER of `box`."""
+    slot = slot_of(node)
+    if is_leaf(node):
+        for j in range(box.shape[1]):
+            box[LOWER, j] = trees.points[t, slot, j]
+            box[UPPER, j] = trees.points[t, slot, j]
+    else:
+        for j in range(box.shape[1]):
+            box[LOWER, j] = trees.boxes[t, slot, LOWER, j]
+            box[UPPER, j] = trees.boxes[t, slot, UPPER, j]
 
 
 @helper
@@ -63,16 +64,22 @@ def stretch(trees: Trees, t: int, node: int, x: Array) -> None:
 
 
 @helper
-def fit_box(trees: Trees, t: int, node: int) -> bool:
-    """Make the box of an inner node the union of its children's; tell whether that changed it."""
+def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
+    """Tighten the box of an inner node that x has left; tell whether that changed it. Only x can have held a bound."""
     slot = slot_of(node)
-    left, right = trees.cuts[t, slot]["left"], trees.cuts[t, slot]["right"]
     changed = False
-    for j in range(trees.points.shape[2]):
-        lower = min(bound(trees, t, left, LOWER, j), bound(trees, t, right, LOWER, j))
-        upper = max(bound(trees, t, left, UPPER, j), bound(trees, t, right, UPPER, j))
-        if lower != trees.boxes[t, slot, LOWER, j] or upper != trees.boxes[t, slot, UPPER, j]:
-            changed = True
-            trees.boxes[t, slot, LOWER, j] = lower
-            trees.boxes[t, slot, UPPER, j] = upper
+    for j in range(x.size):
+        for side in (LOWER, UPPER):
+            if trees.boxes[t, slot, side, j] == x[j]:
+                tight = children_bound(trees, t, slot, side, j)
+                changed |= tight != x[j]
+                trees.boxes[t, slot, side, j] = tight
     return changed
+
+
+@helper
+def children_bound(trees: Trees, t: int, slot: int, side: int, j: int) -> float:
+    """Give the bound of the box around the boxes of both children."""
+    left = bound(trees, t, trees.cuts[t, slot]["left"], side, j)
+    right = bound(trees, t, trees.cuts[t, slot]["right"], side, j)
+    return min(left, right) if side == LOWER else max(left, right)

@@ -1,6 +1,8 @@
 """Extend a tree by one point as if it had been there from the start: Algorithm 5 of [Ma2020]."""
 
-from imondrian.engine.boxes import bound, overhang, overhangs, stretch
+import numpy as np
+
+from imondrian.engine.boxes import copy_box, overhang, stretch
 from imondrian.engine.jit import Array, helper
 from imondrian.engine.nodes import (
     LOWER,
@@ -61,9 +63,11 @@ def plant(trees: Trees, t: int, x: Array) -> None:
 @helper
 def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, time: float) -> None:
     """Put a new parent above the node, whose cut at this time parts the node's box from x."""
-    sizes = overhangs(trees, t, node, x)
+    box, sizes = np.empty((2, x.size)), np.empty(x.size)
+    copy_box(trees, t, node, box)
+    for j in range(x.size):
+        sizes[j] = max(box[LOWER, j] - x[j], x[j] - box[UPPER, j], 0.0)
     feature = feature_by_rate(trees.heads, t, sizes, weights, total_rate(sizes, weights))
-    lower, upper = bound(trees, t, node, LOWER, feature), bound(trees, t, node, UPPER, feature)
     slot = trees.heads[t]["n_leaves"] - 1
     above, leaf = inner_node(slot), new_leaf(trees, t, x, 1)
     put_in_place(trees, t, node, above)
@@ -73,12 +77,12 @@ def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, time: flo
     cut["split_time"] = time
     cut["split_feature"] = feature
     cut["population"] = population(trees, t, node) + 1
-    if x[feature] > upper:
-        cut["split_value"] = value_in_gap(trees.heads, t, upper, x[feature])
-        cut["left"], cut["right"] = node, leaf
-    else:
-        cut["split_value"] = value_in_gap(trees.heads, t, x[feature], lower)
-        cut["left"], cut["right"] = leaf, node
+    x_is_above = x[feature] > box[UPPER, feature]
+    low = box[UPPER, feature] if x_is_above else x[feature]
+    high = x[feature] if x_is_above else box[LOWER, feature]
+    cut["split_value"] = value_in_gap(trees.heads, t, low, high)
+    cut["left"] = node if x_is_above else leaf
+    cut["right"] = leaf if x_is_above else node
     for j in range(x.size):
-        trees.boxes[t, slot, LOWER, j] = min(bound(trees, t, node, LOWER, j), x[j])
-        trees.boxes[t, slot, UPPER, j] = max(bound(trees, t, node, UPPER, j), x[j])
+        trees.boxes[t, slot, LOWER, j] = min(box[LOWER, j], x[j])
+        trees.boxes[t, slot, UPPER, j] = max(box[UPPER, j], x[j])

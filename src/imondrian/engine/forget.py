@@ -1,7 +1,7 @@
 """Forget a point: the mirror image of extend, after which the tree is distributed as if it had never been there."""
 
-from imondrian.engine.boxes import fit_box
-from imondrian.engine.jit import helper
+from imondrian.engine.boxes import shrink
+from imondrian.engine.jit import Array, helper
 from imondrian.engine.nodes import NO_NODE, Trees, put_in_place, release, sibling, slot_of, wipe_leaf
 
 
@@ -21,7 +21,7 @@ def forget(trees: Trees, t: int, leaf: int) -> None:
     else:
         higher = trees.parents[t, above]
         put_in_place(trees, t, above, sibling(trees, t, leaf))
-        shrink(trees, t, higher)
+        shrink_above(trees, t, higher, trees.points[t, slot_of(leaf)])
         count_down(trees, t, higher)
         release(trees, t, leaf, above)
 
@@ -35,9 +35,9 @@ def count_down(trees: Trees, t: int, node: int) -> None:
 
 
 @helper
-def shrink(trees: Trees, t: int, node: int) -> None:
-    """Tighten the boxes from the node upwards; above one that stays as it is, all stay."""
-    while node != NO_NODE and fit_box(trees, t, node):
+def shrink_above(trees: Trees, t: int, node: int, x: Array) -> None:
+    """Tighten the boxes that x has left, from the node upwards; above one that stays as it is, all stay."""
+    while node != NO_NODE and shrink(trees, t, node, x):
         node = trees.parents[t, node]
 
 

@@ -90,16 +90,24 @@ def empty_trees(n_trees: int, n_slots: int, n_features: int) -> Trees:
 
 def resized(trees: Trees, n_slots: int) -> Trees:
     """Copy the trees into tables with room for n_slots leaves each, at least those in use."""
-    n_trees, _, n_features = trees.points.shape
-    used = int(trees.heads["n_leaves"].max(initial=0))
-    arrays = []
-    for old, field in zip(trees, FIELDS.values(), strict=True):
-        new = np.zeros(shape_of(field, n_trees, n_slots, n_features), field.dtype)
-        in_use = shape_of(field, n_trees, used, n_features)
-        kept = tuple(slice(length) for length in in_use)
-        new[kept] = old[kept]
-        arrays.append(new)
+    arrays = list(trees)
+    resize(arrays, n_slots)
     return Trees(*arrays)
+
+
+def resize(arrays: list[Array], n_slots: int) -> None:
+    """Replace each of the arrays of trees by one with room for n_slots leaves, at least those in use.
+
+    Each is let go as soon as its copy is there, so that little more than the new ones is in memory at a time. The
+    first goes last: if memory runs out, its length still says how many slots all of them have.
+    """
+    n_trees, _, n_features = Trees(*arrays).points.shape
+    used = int(Trees(*arrays).heads["n_leaves"].max(initial=0))
+    for i, field in reversed(list(enumerate(FIELDS.values()))):
+        new = np.zeros(shape_of(field, n_trees, n_slots, n_features), field.dtype)
+        kept = tuple(slice(length) for length in shape_of(field, n_trees, used, n_features))
+        new[kept] = arrays[i][kept]
+        arrays[i] = new
 
 
 def part(trees: Trees, first: int, last: int) -> Trees:

@@ -7,16 +7,20 @@ from itertools import pairwise
 
 
 def run(tasks: Iterable[Callable[[], None]], n_jobs: int) -> None:
-    """Do the tasks, up to n_jobs at a time; -1 stands for all processors, -2 for all but one, and so on."""
+    """Do the tasks, up to n_threads(n_jobs) at a time."""
     tasks = list(tasks)
-    n_threads = min(n_jobs if n_jobs > 0 else max((os.cpu_count() or 1) + 1 + n_jobs, 1), len(tasks))
-    if n_threads <= 1:
+    if min(n_threads(n_jobs), len(tasks)) <= 1:
         for task in tasks:
             task()
         return
-    with ThreadPoolExecutor(n_threads) as pool:
+    with ThreadPoolExecutor(min(n_threads(n_jobs), len(tasks))) as pool:
         for future in [pool.submit(task) for task in tasks]:
             future.result()
+
+
+def n_threads(n_jobs: int) -> int:
+    """Give the number of threads: -1 stands for one per processor, -2 for one less, and so on, at least one."""
+    return n_jobs if n_jobs > 0 else max((os.cpu_count() or 1) + 1 + n_jobs, 1)
 
 
 def pieces(length: int, largest: int) -> list[slice]:
