@@ -1,0 +1,55 @@
+"""What the documents name exists."""
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import imondrian
+from imondrian import MondrianForest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_files_and_targets_that_are_named_exist(document):
+    text = document.read_text()
+    targets = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`?make (\w+)`?", " ".join(re.findall(r"`make \w+`|^make \w+", text, re.MULTILINE))):
+        assert f"\n{target}:" in targets, target
+    for name in re.findall(r"`((?:engine|tests|examples|benchmarks|docs)/[\w/.-]+)`", text):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "imondrian")), name
+
+
+def test_the_architecture_names_every_module():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for module in (ROOT / "src" / "imondrian").rglob("[a-z]*.py"):
+        assert re.search(rf"\b{module.stem}\b", text), module
+
+
+def test_the_file_format_names_every_member_and_header_entry(tmp_path):
+    text = (ROOT / "docs" / "file-format.md").read_text()
+    imondrian.save(MondrianForest(n_trees=2).build(np.eye(3)), tmp_path / "model.imf")
+    with zipfile.ZipFile(tmp_path / "model.imf") as archive:
+        names, header = archive.namelist(), json.loads(archive.read("header.json"))
+    for name in names:
+        record, _, column = name.removesuffix(".npy").partition(".")
+        assert f"`{name}`" in text or (f"`{record}.*.npy`" in text and f"`{column}`" in text), name
+    for entry in header:
+        assert f"`{entry}`" in text, entry
+
+
+def test_every_public_name_is_documented_in_the_changelog_or_readme():
+    text = (ROOT / "README.md").read_text() + (ROOT / "CHANGELOG.md").read_text()
+    for name in ("MondrianForest", "save", "load"):
+        assert name in text
