@@ -1,0 +1,168 @@
+"""Thresholds above which a score is an anomaly: fixed, by two clusters, or by a share; for batches and streams."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from imondrian.engine.jit import Array, helper, kernel
+from imondrian.errors import InvalidInputError
+from imondrian.inputs import as_count
+
+Rule = Callable[[Array], float]
+_N_BINS = 1024
+_COUNT, _SUM = 0, 1
+_HEAVY = 1e100  # weights are brought down again before they can overflow
+
+
+def fixed(value: float = 0.5) -> Rule:
+    """Make the rule that calls an anomaly what scores above the value (0.5: odder than an average point)."""
+    return lambda _scores: value
+
+
+def two_means(scores: Array) -> float:
+    """Part the scores into the two clusters of least squares, and give the middle between their means.
+
+    The labelling by K-means of [Ma2020], in one dimension: exact, by sorting and prefix sums, without iterations or
+    a seed. A new score joins the cluster whose mean is nearer. Where all scores are alike, none is an anomaly.
+    """
+    ordered = np.sort(scores)
+    centred = ordered - ordered.mean()
+    n_low = np.arange(1, ordered.size)
+    sum_low = np.cumsum(centred)[:-1]
+    sum_high = centred.sum() - sum_low
+    gains = sum_low**2 / n_low + sum_high**2 / (ordered.size - n_low)
+    if ordered[0] == ordered[-1]:
+        return float(ordered[-1])
+    n = int(n_low[gains.argmax()])
+    return float((ordered[:n].mean() + ordered[n:].mean()) / 2.0)
+
+
+def quantile(share: float) -> Rule:
+    """Make the rule that calls that share of the scores anomalies."""
+    return lambda scores: float(np.quantile(scores, 1.0 - share))
+
+
+def rule_of(contamination: Any) -> Rule:
+    """Give the rule for "auto" (0.5), "kmeans" or a share in (0, 0.5]."""
+    if isinstance(contamination, str) and contamination in THRESHOLDS:
+        return THRESHOLDS[contamination]
+    if isinstance(contamination, (float, int)) and not isinstance(contamination, bool) and 0 < contamination <= 0.5:
+        return quantile(float(contamination))
+    raise InvalidInputError(
+        f"contamination must be 'auto', 'kmeans' or a share between 0 (excluded) and 0.5, but is {contamination!r}."
+    )
+
+
+THRESHOLDS: dict[str, Rule] = {"auto": fixed(), "kmeans": two_means}
+
+
+class StreamingThreshold:
+    """The same three rules on a stream of scores, from a histogram that forgets: no score is kept.
+
+    A score weighs half as much after `half_life` others, so that about the last 1.44 * half_life count.
+
+    Parameters
+    ----------
+    contamination : "auto", "kmeans" or float
+        0.5; the middle between the means of two clusters; or the share of scores to lie above.
+    half_life : int, default=1024
+        After how many scores one counts half.
+
+    Examples
+    --------
+    >>> threshold = StreamingThreshold("kmeans")
+    >>> for score in [0.4, 0.45, 0.42, 0.8, 0.41]:
+    ...     threshold.update(score)
+    >>> threshold.is_anomaly(0.75), threshold.is_anomaly(0.5)
+    (True, False)
+    """
+
+    def __init__(self, contamination: Any = "kmeans", half_life: int = 1024) -> None:
+        rule_of(contamination)  # for its check
+        self.contamination = contamination
+        self.half_life = as_count(half_life, "half_life", 1, 2**53)
+        self.histogram = np.zeros((2, _N_BINS))  # weight and weighted sum of the scores in each bin
+        self.weight = np.ones(1)  # of the next score
+        self._threshold: float | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a point is an anomaly; 1 (nothing is) as long as the stream has not shown any."""
+        if self._threshold is None:
+            self._threshold = self._computed()
+        return self._threshold
+
+    def update(self, score: float) -> None:
+        """Count one score, and all earlier ones a little less."""
+        if not 0.0 <= score <= 1.0:
+            raise InvalidInputError(f"A score must be between 0 and 1, but is {score}.")
+        count_score(self.histogram, self.weight, score, 2.0 ** (1.0 / self.half_life))
+        self._threshold = None
+
+    def is_anomaly(self, score: float) -> bool:
+        """Tell whether the score lies above the present threshold."""
+        return score > self.threshold
+
+    def _computed(self) -> float:
+        if self.contamination == "auto":
+            return 0.5
+        if self.contamination == "kmeans":
+            return two_means_of(self.histogram)
+        return upper_share_of(self.histogram, self.contamination)
+
+
+@kernel
+def count_score(histogram: Array, weight: Array, score: float, growth: float) -> None:
+    """Add the score to its bin; instead of the old ones becoming lighter, the new ones become heavier."""
+    place = min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
+    histogram[_COUNT, place] += weight[0]
+    histogram[_SUM, place] += weight[0] * score
+    weight[0] *= growth
+    if weight[0] > _HEAVY:
+        for i in range(histogram.shape[1]):
+            histogram[_COUNT, i] /= weight[0]
+            histogram[_SUM, i] /= weight[0]
+        weight[0] = 1.0
+
+
+@kernel
+def two_means_of(histogram: Array) -> float:
+    """Give the middle between the means of the two clusters of least squares, parted between bins; 1 if there is one."""
+    n, total = 0.0, 0.0
+    for i in range(histogram.shape[1]):
+        n += histogram[_COUNT, i]
+        total += histogram[_SUM, i]
+    best, threshold = 0.0, 1.0
+    n_low, sum_low = 0.0, 0.0
+    for i in range(histogram.shape[1] - 1):
+        n_low += histogram[_COUNT, i]
+        sum_low += histogram[_SUM, i]
+        if histogram[_COUNT, i] > 0.0 and n_low < n:
+            gain = parted_squares(n_low, sum_low, n - n_low, total - sum_low)
+            if gain > best:
+                best = gain
+                threshold = 0.5 * (sum_low / n_low + (total - sum_low) / (n - n_low))
+    return threshold
+
+
+@helper
+def parted_squares(n_low: float, sum_low: float, n_high: float, sum_high: float) -> float:
+    """Give by how much two clusters lower the sum of squares of one."""
+    apart = sum_high / n_high - sum_low / n_low
+    return apart * apart * n_low * n_high / (n_low + n_high)
+
+
+@kernel
+def upper_share_of(histogram: Array, share: float) -> float:
+    """Give the score above which that share of the weight lies, taken to be even within a bin; 1 if there is none."""
+    wanted = 0.0
+    for i in range(histogram.shape[1]):
+        wanted += share * histogram[_COUNT, i]
+    if wanted == 0.0:
+        return 1.0
+    i = histogram.shape[1] - 1
+    while histogram[_COUNT, i] < wanted and i > 0:
+        wanted -= histogram[_COUNT, i]
+        i -= 1
+    return (i + 1.0 - wanted / histogram[_COUNT, i]) / histogram.shape[1] if histogram[_COUNT, i] > 0.0 else 0.0

@@ -1,0 +1,112 @@
+"""Thresholds: two-means against brute force and scikit-learn, shares against quantiles, streams against batches."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+
+from imondrian import InvalidInputError
+from imondrian.thresholds import StreamingThreshold, fixed, quantile, rule_of, two_means
+
+SCORES = st.lists(st.floats(0.001, 0.999), min_size=1, max_size=40).map(np.array)
+RNG = np.random.default_rng(0)
+TYPICAL = np.clip(np.concatenate([RNG.normal(0.42, 0.04, 900), RNG.normal(0.7, 0.05, 100)]), 0.0, 1.0)
+
+
+def squares(values):
+    return ((values - values.mean()) ** 2).sum() if values.size else 0.0
+
+
+@given(scores=SCORES)
+def test_two_means_is_as_good_as_the_best_of_all_cuts(scores):
+    ordered = np.sort(scores)
+    costs = [squares(ordered[:i]) + squares(ordered[i:]) for i in range(1, ordered.size)]
+    threshold = two_means(scores)
+    low, high = scores[scores <= threshold], scores[scores > threshold]
+    assert squares(low) + squares(high) <= min(costs, default=0.0) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_means_is_where_scikit_learn_s_k_means_parts_the_scores(seed):
+    scores = np.random.default_rng(seed).permutation(TYPICAL)
+    means = KMeans(2, n_init=10, random_state=seed).fit(scores[:, None]).cluster_centers_
+    assert two_means(scores) == pytest.approx(means.mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize("scores", [[0.4], [0.4, 0.4, 0.4]])
+def test_where_all_scores_are_alike_none_is_an_anomaly(scores):
+    assert not (np.array(scores) > two_means(np.array(scores))).any()
+
+
+@given(scores=SCORES, share=st.floats(0.01, 0.5))
+def test_a_share_lies_above_the_quantile(scores, share):
+    """To one score, as between scores the quantile is interpolated, like scikit-learn's."""
+    assert (scores > quantile(share)(scores)).mean() <= share + 1 / scores.size
+    assert (scores >= quantile(share)(scores)).mean() >= share - 1 / scores.size
+
+
+def test_rules_by_name():
+    assert rule_of("auto")(TYPICAL) == fixed()(TYPICAL) == 0.5
+    assert rule_of("kmeans")(TYPICAL) == two_means(TYPICAL)
+    assert rule_of(0.1)(TYPICAL) == np.quantile(TYPICAL, 0.9)
+
+
+@pytest.mark.parametrize("wrong", ["mean", 0.0, 0.6, -0.1, None, True, float("nan")])
+@pytest.mark.parametrize("taker", [rule_of, StreamingThreshold])
+def test_a_wrong_contamination_is_named(taker, wrong):
+    with pytest.raises(InvalidInputError, match=r"contamination must be 'auto', 'kmeans' or a share .* but is"):
+        taker(wrong)
+
+
+@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.05, 0.3])
+def test_a_stream_of_the_same_scores_comes_to_the_same_threshold(contamination):
+    """The histogram has 1,024 bins, so that it knows a threshold to about a thousandth."""
+    stream = StreamingThreshold(contamination, half_life=10**9)
+    for score in TYPICAL:
+        stream.update(score)
+    assert stream.threshold == pytest.approx(rule_of(contamination)(TYPICAL), abs=2e-3)
+    labels = [stream.is_anomaly(score) for score in TYPICAL]
+    assert np.mean(labels == (rule_of(contamination)(TYPICAL) < TYPICAL)) > 0.99
+
+
+@pytest.mark.parametrize("contamination", ["kmeans", 0.1])
+def test_a_stream_forgets(contamination):
+    moved, fresh = StreamingThreshold(contamination, 100), StreamingThreshold(contamination, 100)
+    for score in TYPICAL * 0.3:
+        moved.update(score)
+    for score in TYPICAL:
+        moved.update(score)
+        fresh.update(score)
+    assert moved.threshold == pytest.approx(fresh.threshold, abs=0.01)
+
+
+def test_an_endless_stream_does_not_overflow():
+    stream = StreamingThreshold(0.1, half_life=1)
+    for score in np.tile(TYPICAL, 3):
+        stream.update(score)
+    assert np.isfinite(stream.histogram).all()
+    assert 0.0 < stream.threshold < 1.0
+
+
+@pytest.mark.parametrize("contamination", ["kmeans", 0.1])
+def test_nothing_is_flagged_before_anything_was_seen(contamination):
+    assert not StreamingThreshold(contamination).is_anomaly(0.99)
+
+
+def test_scores_at_the_ends_are_counted():
+    stream = StreamingThreshold("kmeans")
+    for score in (0.0, 0.0, 1.0):
+        stream.update(score)
+    assert stream.threshold == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
+def test_a_wrong_score_is_named(score):
+    with pytest.raises(InvalidInputError, match="A score must be between 0 and 1, but is"):
+        StreamingThreshold().update(score)
+
+
+def test_a_wrong_half_life_is_named():
+    with pytest.raises(InvalidInputError, match="half_life must be between 1 and"):
+        StreamingThreshold(half_life=0)
