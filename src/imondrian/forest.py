@@ -271,19 +271,19 @@ class MondrianForest:
         wanted = max(2 * n_slots, n_used + n_rows)
         if n_coming >= max(n_slots // 16, 16):
             wanted = min(wanted, n_used + n_coming)
-        self._resize(min(wanted, self._limit))
+        self._resize(min(wanted, self._limit), self._known_features())
 
     def _slots(self) -> tuple[int, int]:
         """Count the slots of a tree, and those in use."""
         trees, _ = self._state()
         return trees.cuts.shape[1], int(trees.heads["n_leaves"].max())
 
-    def _resize(self, n_slots: int) -> None:
-        """Change the number of slots, holding on to no table that has been replaced."""
+    def _resize(self, n_slots: int, n_features: int) -> None:
+        """Change the number of slots and features, holding on to no table that has been replaced."""
         arrays = list(self._state()[0])
         self._trees = self._reading = None
         try:
-            resize(arrays, n_slots)
+            resize(arrays, n_slots, n_features)
         finally:
             self._trees = Trees(*arrays)
 

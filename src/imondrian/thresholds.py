@@ -128,7 +128,7 @@ def count_score(histogram: Array, weight: Array, score: float, growth: float) ->
 
 @kernel
 def two_means_of(histogram: Array) -> float:
-    """Give the middle between the means of the two clusters of least squares, parted between bins; 1 if there is one."""
+    """Give the middle between the means of the two clusters of least squares, parted between bins; 1 if only one."""
     n, total = 0.0, 0.0
     for i in range(histogram.shape[1]):
         n += histogram[_COUNT, i]

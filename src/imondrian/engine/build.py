@@ -3,7 +3,18 @@
 import numpy as np
 
 from imondrian.engine.jit import Array, helper
-from imondrian.engine.nodes import LOWER, NO_NODE, UPPER, Trees, inner_node, new_leaf, slot_of
+from imondrian.engine.nodes import (
+    LOWER,
+    NO_NODE,
+    UPPER,
+    Trees,
+    inner_node,
+    leaf_node,
+    move_leaf,
+    new_leaf,
+    slot_of,
+    wipe_leaf,
+)
 from imondrian.engine.randomness import (
     LARGEST,
     exponential,
@@ -17,13 +28,14 @@ _FIRST, _LAST, _ABOVE, _ON_RIGHT = 0, 1, 2, 3
 
 
 @helper
-def build(trees: Trees, t: int, X: Array, rows: Array, weights: Array) -> None:
-    """Grow the empty tree t over X[rows]; the rows are put into another order.
+def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
+    """Grow the empty tree t over the rows of X.
 
     Algorithm 2 of [Ma2020], the recursion (left before right) written as a stack. Differs: rows that are copies of
     one another become one leaf that counts them, since no cut can part them; rates are weighted by feature.
+    Leaves lie in the order of the rows, so that trees over the same points have the same points in the same slots.
     """
-    sizes = np.empty(X.shape[1])
+    rows, sizes = np.arange(X.shape[0]), np.empty(X.shape[1])
     waiting = np.empty((rows.size + 1, 4), np.int64)
     n_waiting = pushed(waiting, 0, 0, rows.size, int(NO_NODE), 0)
     n_inner = 0
@@ -32,7 +44,8 @@ def build(trees: Trees, t: int, X: Array, rows: Array, weights: Array) -> None:
         first, last = waiting[n_waiting, _FIRST], waiting[n_waiting, _LAST]
         above, on_right = waiting[n_waiting, _ABOVE], waiting[n_waiting, _ON_RIGHT]
         if all_copies(X, rows, first, last):
-            hang(trees, t, new_leaf(trees, t, X[rows[first]], last - first), above, on_right)
+            row = smallest(rows, first, last)
+            hang(trees, t, new_leaf(trees, t, row, X[row], last - first), above, on_right)
             continue
         node = inner_node(n_inner)
         hang(trees, t, node, above, on_right)
@@ -43,6 +56,7 @@ def build(trees: Trees, t: int, X: Array, rows: Array, weights: Array) -> None:
         n_waiting = pushed(waiting, n_waiting, middle, last, node, 1)
         n_waiting = pushed(waiting, n_waiting, first, middle, node, 0)
         n_inner += 1
+    close_ranks(trees, t, X.shape[0])
 
 
 @helper
@@ -115,3 +129,25 @@ def partition(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int
         rows[middle] = row
         middle += X[row, feature] < value  # without a branch, since no processor can guess it
     return middle
+
+
+@helper
+def smallest(rows: Array, first: int, last: int) -> int:
+    """Give the first of some rows."""
+    row = rows[first]
+    for i in range(first + 1, last):
+        row = min(row, rows[i])
+    return row
+
+
+@helper
+def close_ranks(trees: Trees, t: int, n_rows: int) -> None:
+    """Move the leaves up, in their order, where copies have left slots free."""
+    if trees.heads[t]["n_leaves"] < n_rows:
+        n_leaves = 0
+        for slot in range(n_rows):
+            if trees.copies[t, slot] > 0:
+                if slot > n_leaves:
+                    move_leaf(trees, t, leaf_node(slot), leaf_node(n_leaves))
+                    wipe_leaf(trees, t, leaf_node(slot))
+                n_leaves += 1

@@ -55,7 +55,7 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
 @helper
 def plant(trees: Trees, t: int, x: Array) -> None:
     """Make x the first leaf of an empty tree."""
-    leaf = new_leaf(trees, t, x, 1)
+    leaf = new_leaf(trees, t, 0, x, 1)
     trees.heads[t]["root"] = leaf
     trees.parents[t, leaf] = NO_NODE
 
@@ -69,7 +69,7 @@ def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, time: flo
         sizes[j] = max(box[LOWER, j] - x[j], x[j] - box[UPPER, j], 0.0)
     feature = feature_by_rate(trees.heads, t, sizes, weights, total_rate(sizes, weights))
     slot = trees.heads[t]["n_leaves"] - 1
-    above, leaf = inner_node(slot), new_leaf(trees, t, x, 1)
+    above, leaf = inner_node(slot), new_leaf(trees, t, slot + 1, x, 1)
     put_in_place(trees, t, node, above)
     trees.parents[t, node] = above
     trees.parents[t, leaf] = above

@@ -91,21 +91,23 @@ def empty_trees(n_trees: int, n_slots: int, n_features: int) -> Trees:
 def resized(trees: Trees, n_slots: int) -> Trees:
     """Copy the trees into tables with room for n_slots leaves each, at least those in use."""
     arrays = list(trees)
-    resize(arrays, n_slots)
+    resize(arrays, n_slots, trees.points.shape[2])
     return Trees(*arrays)
 
 
-def resize(arrays: list[Array], n_slots: int) -> None:
+def resize(arrays: list[Array], n_slots: int, n_features: int) -> None:
     """Replace each of the arrays of trees by one with room for n_slots leaves, at least those in use.
+
+    Features that are new are 0 in all points.
 
     Each is let go as soon as its copy is there, so that little more than the new ones is in memory at a time. The
     first goes last: if memory runs out, its length still says how many slots all of them have.
     """
-    n_trees, _, n_features = Trees(*arrays).points.shape
+    n_trees, _, n_known = Trees(*arrays).points.shape
     used = int(Trees(*arrays).heads["n_leaves"].max(initial=0))
     for i, field in reversed(list(enumerate(FIELDS.values()))):
         new = np.zeros(shape_of(field, n_trees, n_slots, n_features), field.dtype)
-        kept = tuple(slice(length) for length in shape_of(field, n_trees, used, n_features))
+        kept = tuple(slice(length) for length in shape_of(field, n_trees, used, n_known))
         new[kept] = arrays[i][kept]
         arrays[i] = new
 
@@ -194,14 +196,22 @@ def sibling(trees: Trees, t: int, node: int) -> int:
 
 
 @helper
-def new_leaf(trees: Trees, t: int, x: Array, n_copies: int) -> int:
-    """Take the next leaf slot for n_copies of x."""
-    slot = trees.heads[t]["n_leaves"]
+def new_leaf(trees: Trees, t: int, slot: int, x: Array, n_copies: int) -> int:
+    """Put n_copies of x into a free leaf slot."""
     trees.heads[t]["n_leaves"] += 1
     trees.copies[t, slot] = n_copies
     for j in range(x.size):
         trees.points[t, slot, j] = x[j]
     return leaf_node(slot)
+
+
+@helper
+def move_leaf(trees: Trees, t: int, old: int, new: int) -> None:
+    """Move a leaf to another slot; the old one is left as it is."""
+    put_in_place(trees, t, old, new)
+    trees.copies[t, slot_of(new)] = trees.copies[t, slot_of(old)]
+    for j in range(trees.points.shape[2]):
+        trees.points[t, slot_of(new), j] = trees.points[t, slot_of(old), j]
 
 
 @helper
@@ -225,10 +235,7 @@ def release(trees: Trees, t: int, leaf: int, inner: int) -> None:
     last_leaf = leaf_node(trees.heads[t]["n_leaves"] - 1)
     last_inner = inner_node(trees.heads[t]["n_leaves"] - 2)
     if leaf != last_leaf:
-        put_in_place(trees, t, last_leaf, leaf)
-        trees.copies[t, slot_of(leaf)] = trees.copies[t, slot_of(last_leaf)]
-        for j in range(trees.points.shape[2]):
-            trees.points[t, slot_of(leaf), j] = trees.points[t, slot_of(last_leaf), j]
+        move_leaf(trees, t, last_leaf, leaf)
     if inner != last_inner:
         put_in_place(trees, t, last_inner, inner)
         cut = trees.cuts[t, slot_of(last_inner)]

@@ -32,17 +32,22 @@ _SMALLEST_KEY, _LARGEST_KEY = 1e-300, 1.0 - 2.0**-53
 def build_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> None:
     """Build every (empty) tree on its own sample of the rows of X."""
     for t in range(trees.heads.size):
-        build(trees, t, X, sample(trees, t, X.shape[0], max_samples), weights)
+        build(trees, t, sample(trees, t, X, max_samples), weights)
 
 
 @helper
-def sample(trees: Trees, t: int, n_rows: int, max_samples: int) -> Array:
-    """Show n_rows points to the empty tree t, and give the numbers of those it takes."""
-    trees.heads[t]["n_points"] = n_rows
-    if n_rows < max_samples:
-        return np.arange(n_rows)
+def sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
+    """Show the rows of X to the empty tree t, and give those it takes."""
+    trees.heads[t]["n_points"] = X.shape[0]
+    if X.shape[0] < max_samples:
+        return X
     start_reservoir(trees, t, max_samples)
-    return distinct_numbers(trees.heads, t, n_rows, max_samples)
+    rows = distinct_numbers(trees.heads, t, X.shape[0], max_samples)
+    points = np.empty((max_samples, X.shape[1]))
+    for i in range(max_samples):
+        for j in range(X.shape[1]):
+            points[i, j] = X[rows[i], j]
+    return points
 
 
 @helper
