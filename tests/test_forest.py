@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian import EmptyForestError, ImondrianError, InvalidInputError, MondrianForest
+from imondrian.engine.remember import build_trees
+from imondrian.engine.rescore import is_aligned
 from imondrian.scores import SCORES
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, point_sets
 
@@ -377,3 +379,60 @@ def test_a_forest_survives_when_memory_runs_out(monkeypatch):
     monkeypatch.undo()
     assert_sound(forest.state()[0])
     assert bits(forest.extend(NEW)) == bits(same.extend(NEW))
+
+
+@pytest.mark.parametrize("kind", SCORES)
+@given(points=POINT_SETS, seed=SEEDS)
+def test_rescoring_equals_walking(kind, points, seed):
+    forest = MondrianForest(n_trees=3, scale="std", seed=seed).build(points).extend(points[:5])
+    held, scores = forest.forget(points[:2]).rescore(kind) if len(points) > 1 else forest.rescore(kind)
+    assert len(held) == forest.n_points
+    assert (
+        np.sort(held, axis=0) == np.sort(np.vstack([points[2 if len(points) > 1 else 0 :], points[:5]]), axis=0)
+    ).all()
+    np.testing.assert_allclose(scores, forest.score(held, kind), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_the_points_of_samples_and_of_joined_forests_are_rescored_too(kind):
+    sampled = MondrianForest(n_trees=4, max_samples=16).build(np.vstack([X, X[:50]]))
+    joined = MondrianForest(n_trees=2).build(X[:9]).join(MondrianForest(n_trees=2, seed=1).build(X[5:20]))
+    for forest, n_held in ((sampled, 64), (joined, 2 * (9 + 15))):
+        held, scores = forest.rescore(kind)
+        assert held.shape == (n_held, 4)
+        assert scores.tolist() == forest.score(held, kind).tolist()
+
+
+@given(points=POINT_SETS, seed=SEEDS, order=st.randoms(use_true_random=False))
+def test_trees_that_hold_all_points_stay_aligned(points, seed, order):
+    forest = MondrianForest(n_trees=3, seed=seed).build(points).extend(points[::-1])
+    rows = list(range(len(points)))
+    order.shuffle(rows)
+    for row in rows:
+        forest.forget(points[row : row + 1])
+        assert is_aligned(forest.state()[0])
+
+
+@pytest.mark.parametrize("scale", [None, "std"])
+def test_a_widened_forest_goes_on_as_if_the_features_had_always_been_there(scale):
+    wide = np.hstack([X, np.zeros((300, 2))])
+    forest, always = (MondrianForest(n_trees=3, scale=scale) for _ in range(2))
+    forest.build(X).widen(6)
+    always.build(wide)
+    assert bits(forest) == bits(always)
+    more = RNG.normal(size=(50, 6))
+    assert bits(forest.extend(more)) == bits(always.extend(more))
+
+
+def test_a_forest_cannot_be_widened_to_fewer_features_or_beyond_its_weights():
+    with pytest.raises(InvalidInputError, match="n_features must be between 4 and"):
+        MondrianForest(n_trees=1).build(X).widen(3)
+    with pytest.raises(InvalidInputError, match="scale has 4 weights"):
+        MondrianForest(n_trees=1, scale=[1.0] * 4).build(X).widen(5)
+
+
+def test_a_read_only_table_is_no_other_layout():
+    table = X.copy()
+    table.flags.writeable = False
+    MondrianForest(n_trees=1).build(table)
+    assert len(build_trees.signatures) == 1

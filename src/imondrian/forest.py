@@ -11,12 +11,13 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, part, resize
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
+from imondrian.engine.rescore import is_aligned
 from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_point, as_points, as_weights
 from imondrian.scales import SCALES, Scale, new_scale
-from imondrian.scores import SCORES, Reading, shares
+from imondrian.scores import HELD_SCORES, SCORES, Reading, shares
 
 _ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
 _TREES_PER_TASK = 4
@@ -191,6 +192,36 @@ class MondrianForest:
         scoring = _scoring(kind)
         points = as_points(X, self._known_features())
         return shares(self._read(), points) * scoring(self._read(), points)[:, None]
+
+    def rescore(self, kind: str = "depth") -> tuple[Array, Array]:
+        """Score the points that the forest holds now, each as often as it is held; give the points and the scores.
+
+        The paper scores earlier points again after each update. Where all trees hold the same points this takes one
+        pass over the nodes, without a walk for every point. Of a forest of samples, the points of all samples.
+        """
+        scoring, reading = _scoring(kind), self._read()
+        trees = reading.trees
+        if is_aligned(trees):
+            used = int(trees.heads["n_leaves"][0])
+            points, copies, scores = trees.points[0, :used], trees.copies[0, :used], HELD_SCORES[kind](reading)
+            return np.repeat(points, copies, axis=0), np.repeat(scores, copies)
+        held = trees.copies > 0
+        points, place = np.unique(trees.points[held], axis=0, return_inverse=True)
+        place = np.repeat(place.ravel(), trees.copies[held])
+        return points[place], scoring(reading, points)[place]
+
+    def widen(self, n_features: int) -> Self:
+        """Add features that are 0 in all points so far, as if they had always been there; none can be taken away."""
+        n_known = self._known_features()
+        n_features = as_count(n_features, "n_features", n_known, MAX_POINTS)
+        if isinstance(self.scale, np.ndarray) and n_features > n_known:
+            raise InvalidInputError(f"scale has {n_known} weights; a forest with such a scale cannot be widened.")
+        moments = self._state()[1].moments
+        self._resize(self._slots()[0], n_features)
+        self._scale = new_scale(self.scale, n_features)
+        self._scale.moments[:, :n_known] = moments
+        self._scale.moments[0] = moments[0, 0]
+        return self
 
     def holds(self, X: npt.ArrayLike) -> Array:
         """Count for each row of X the trees that hold it."""

@@ -62,7 +62,9 @@ def _as_numbers(values: Any, name: str) -> Array:
     try:
         array = np.asarray(values)
         if array.dtype.kind in "biufO":
-            return np.asarray(array, dtype=np.float64, order="C")
+            return np.require(
+                array, np.float64, ["C", "A", "W"]
+            )  # else kernels would be compiled again for each other layout
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be numbers: {error}.") from None
     raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")

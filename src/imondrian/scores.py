@@ -17,6 +17,7 @@ from imondrian.engine.isolation import (
 )
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
+from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
 from imondrian.engine.threads import pieces, run
 
 _ROWS_PER_TASK = 2048
@@ -75,6 +76,24 @@ def size(reading: Reading, X: Array) -> Array:
     """Score by the log size of the cell of x, over that of the points held (ours)."""
     trees, weights, means = reading.trees, reading.weights, reading.mean_log_sizes
     excess = reading.mean(lambda rows, sums: add_log_sizes(trees, rows, weights, means, sums), X)
+    return _sized(excess)
+
+
+def held_depth(reading: Reading) -> Array:
+    """Score the point in every leaf slot of aligned trees by path length, which for a point held is `expected` too."""
+    sums = np.zeros(int(reading.trees.heads["n_leaves"][0]))
+    add_held_depths(reading.trees, sums)
+    return _halved(sums / reading.trees.heads.size)
+
+
+def held_size(reading: Reading) -> Array:
+    """Score the point in every leaf slot of aligned trees by the log size of its cell."""
+    sums = np.zeros(int(reading.trees.heads["n_leaves"][0]))
+    add_held_log_sizes(reading.trees, reading.weights, reading.mean_log_sizes, sums)
+    return _sized(sums / reading.trees.heads.size)
+
+
+def _sized(excess: Array) -> Array:
     return _halved(np.exp(-np.maximum(excess, -700.0)))  # beyond, the score is 0 to the last digit
 
 
@@ -83,6 +102,11 @@ def _halved(relative: Array) -> Array:
 
 
 SCORES: dict[str, Callable[[Reading, Array], Array]] = {"depth": depth, "expected": expected, "size": size}
+HELD_SCORES: dict[str, Callable[[Reading], Array]] = {
+    "depth": held_depth,
+    "expected": held_depth,
+    "size": held_size,
+}
 
 
 def shares(reading: Reading, X: Array) -> Array:
