@@ -95,8 +95,7 @@ def test_forgetting_everything_leaves_an_empty_forest_that_can_begin_again(point
     with pytest.raises(EmptyForestError, match="forgotten all its points"):
         forest.score(points)
     assert (forest.state()[1] == 0).all()
-    forest.extend(points)
-    assert forest.n_points == len(points)
+    assert forest.extend(points).n_points == len(points)
 
 
 def test_holds_counts_trees():
@@ -436,3 +435,54 @@ def test_a_read_only_table_is_no_other_layout():
     table.flags.writeable = False
     MondrianForest(n_trees=1).build(table)
     assert len(build_trees.signatures) == 1
+
+
+def test_forgetting_an_outlier_leaves_the_weights_of_the_others():
+    """The variance of the rest must not drown in that of the outlier."""
+    points = np.column_stack([RNG.normal(size=500), np.full(500, 5.0)])
+    points[0, 1] = 1e6
+    forest = MondrianForest(n_trees=20, scale="std").build(points).forget(points[:1])
+    never = MondrianForest(n_trees=20, scale="std").build(points[1:])
+    np.testing.assert_allclose(forest.state()[1], never.state()[1], rtol=1e-9)
+    assert forest.score_one([0.0, 5.001], "size") < 0.6
+
+
+def test_parameters_cannot_be_changed_under_the_trees():
+    forest = MondrianForest(n_trees=2).build(X)
+    for name in ("n_trees", "max_samples", "scale", "seed"):
+        with pytest.raises(AttributeError):
+            setattr(forest, name, 1)
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_a_point_immeasurably_far_outside_does_no_harm(kind):
+    """Its weighted overhang overflows."""
+    forest = MondrianForest(n_trees=5, scale="std").build([[0.0, 1.0], [1e-150, 2.0], [0.0, 3.0]])
+    far = [[1e153, 2.0], [-1e153, 1e153]]
+    assert (forest.score(far, kind) < 1.0).all()
+    assert (forest.score(far, kind) > (0.0 if kind == "depth" else 0.6)).all()
+    np.testing.assert_allclose(np.abs(forest.explain(far, kind)).sum(axis=1), forest.score(far, kind))
+    assert_sound(forest.extend(far).state()[0])
+
+
+def test_an_overhang_so_small_that_it_vanishes_does_no_harm():
+    forest = MondrianForest(n_trees=5, scale=[0.3]).build([[0.0], [1.0]])
+    for kind in SCORES:
+        assert np.isfinite(forest.explain([[5e-324]], kind)).all()
+
+
+@pytest.mark.parametrize("wrong", [[[10**400]], [[1.0, 2.0], [10**400, 1.0]]])
+def test_numbers_too_large_for_a_float_are_named(wrong):
+    with pytest.raises(InvalidInputError, match="X must be numbers"):
+        MondrianForest().build(wrong)
+
+
+@pytest.mark.parametrize("wrong", [[10**400], [[1], [1, 2]], 3.0, []])
+def test_weights_that_are_none_are_named(wrong):
+    with pytest.raises(InvalidInputError, match="scale must"):
+        MondrianForest(scale=wrong)
+
+
+def test_a_kind_that_is_no_name_is_named():
+    with pytest.raises(InvalidInputError, match=r"kind must be one of .* but is \['depth'\]"):
+        MondrianForest().build(X).score(X, kind=["depth"])

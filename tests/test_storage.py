@@ -88,6 +88,17 @@ def test_a_missing_file_is_a_missing_file(tmp_path):
         imondrian.load(tmp_path / "none.imf")
 
 
+def test_mode_and_links_of_an_old_file_stay(tmp_path):
+    path = saved(tmp_path, MondrianForest(n_trees=1).build(X))
+    path.chmod(0o600)
+    link = tmp_path / "link.imf"
+    link.symlink_to(path)
+    imondrian.save(MondrianForest(n_trees=2).build(X), link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert imondrian.load(path).n_trees == 2
+
+
 def test_a_new_file_has_the_usual_mode(tmp_path):
     path, plain = saved(tmp_path, MondrianForest(n_trees=1).build(X)), tmp_path / "plain"
     plain.touch()
@@ -276,6 +287,36 @@ def test_sealed_files_with_wrong_shapes_and_types_are_refused(tmp_path, whole):
         assert refused(tmp_path / "wrong.imf", zipped({**parts, name: parts[name] + b"\0"}))
         assert refused(tmp_path / "wrong.imf", zipped({**parts, name: b""}))
         assert refused(tmp_path / "wrong.imf", zipped({k: v for k, v in parts.items() if k != name}))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': ('<f8',), 'fortran_order': False, 'shape': (2, 6, 3)}",
+        b"{'descr': (",
+        b"-" * 9000 + b"1",
+        b"2L",
+        b"",
+    ],
+    ids=["odd type", "open", "deep", "old integer", "empty"],
+)
+def test_a_sealed_file_whose_array_has_a_broken_header_is_refused(tmp_path, whole, header):
+    parts = members(whole)
+    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    assert refused(tmp_path / "wrong.imf", zipped({**parts, "points.npy": start + bytes(288)}))
+
+
+def test_a_sealed_file_whose_counters_would_run_over_is_refused(tmp_path, whole):
+    parts = members(whole)
+    for name, value in (("n_points", 2**62 - 1), ("n_owed", 2**62), ("next_kept", 0), ("n_points", -1)):
+        array = as_array(parts[f"heads.{name}.npy"]).copy()
+        array[0] = value
+        assert refused(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(array)})), name
+
+
+def test_a_sealed_file_whose_moments_are_of_fewer_points_is_refused(tmp_path, whole):
+    parts = members(whole)
+    assert refused(tmp_path / "wrong.imf", zipped({**parts, "moments.npy": as_npy(np.zeros((3, 3)))}))
 
 
 class Bomb:

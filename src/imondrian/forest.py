@@ -11,13 +11,13 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, part, resize
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
-from imondrian.engine.rescore import is_aligned
+from imondrian.engine.rescore import held_copies, held_points, is_aligned
 from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_point, as_points, as_weights
 from imondrian.scales import SCALES, Scale, new_scale
-from imondrian.scores import HELD_SCORES, SCORES, Reading, shares
+from imondrian.scores import HELD_SCORES, Reading, scoring_of, shares
 
 _ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
 _TREES_PER_TASK = 4
@@ -67,10 +67,10 @@ class MondrianForest:
         seed: int = 0,
         n_jobs: int = 1,
     ) -> None:
-        self.n_trees = as_count(n_trees, "n_trees", 1, MAX_POINTS)
-        self.max_samples = None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
-        self.scale = _checked_scale(scale)
-        self.seed = as_count(seed, "seed", 0, _MAX_SEED)
+        self._n_trees = as_count(n_trees, "n_trees", 1, MAX_POINTS)
+        self._max_samples = None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
+        self._given_scale = _checked_scale(scale)
+        self._seed = as_count(seed, "seed", 0, _MAX_SEED)
         self.n_jobs = as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS)
         if self.n_jobs == 0:
             raise InvalidInputError("n_jobs must not be 0; -1 stands for all processors.")
@@ -81,7 +81,27 @@ class MondrianForest:
     def __repr__(self) -> str:
         return f"MondrianForest({', '.join(f'{name}={value!r}' for name, value in self.parameters().items())})"
 
-    # -- what it holds ------------------------------------------------------------------------------------------
+    # -- what it is and holds -----------------------------------------------------------------------------------
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees; those of joined forests are counted."""
+        return self._n_trees
+
+    @property
+    def max_samples(self) -> int | None:
+        """How many points a tree holds at the most; None for no limit."""
+        return self._max_samples
+
+    @property
+    def scale(self) -> Any:
+        """None, "std" or the weights, as given."""
+        return self._given_scale
+
+    @property
+    def seed(self) -> int:
+        """The seed, as given."""
+        return self._seed
 
     @property
     def n_features(self) -> int | None:
@@ -114,7 +134,7 @@ class MondrianForest:
         points = as_points(X, None)
         self._check_growth(0, points.shape[0])
         trees, scale = self._new_state(points.shape[1], min(points.shape[0], self._limit))
-        scale.restart(points)
+        scale.restart(points, points.shape[0])
         weights = scale.weights()
         self._on_trees(trees, lambda some: build_trees(some, points, weights, self._limit))
         self._trees, self._scale, self._reading = trees, scale, None
@@ -129,24 +149,28 @@ class MondrianForest:
         return self._extend(as_point(x, self.n_features))
 
     def forget(self, X: npt.ArrayLike) -> Self:
-        """Forget the rows of X: afterwards every tree is distributed as if it had never been shown them.
+        """Forget the rows of X: every tree is distributed as if it had never held them.
 
-        A row may be one that a tree was shown but did not take into its sample. It is an error if a tree holds all
-        the points it was shown, and the row is not among them.
+        A row may be one that a tree was shown but did not take into its sample; a sample that has lost points is
+        filled up by the next ones that come. It is an error if a tree holds all the points it was shown, and the row
+        is not among them. With ``scale="std"`` the weights are those of the points still held; cuts that were made
+        before stay as they are.
         """
         points = as_points(X, self._known_features()) + 0.0  # -0.0 becomes 0.0
         trees, scale = self._state()
         self._check_presence(points)
         self._reading = None
-        scale.unfollow(points)
         self._on_trees(trees, lambda some: forget_points(some, points))
+        if isinstance(self.scale, str):
+            scale.restart(held_points(trees), self.n_points)
         return self
 
     def join(self, other: "MondrianForest") -> Self:
         """Take over a copy of the trees of another forest over the same features; the other is left as it is.
 
-        The parameters stay those of this forest. Forests of the same seed have the same random streams: give them
-        different seeds.
+        Seed and threads stay those of this forest. Forests of the same seed have the same random streams: give them
+        different seeds. Where the two were shown different points, a point can only be forgotten if every tree may
+        have been shown it.
         """
         trees, scale = self._state()
         their_trees, their_moments = other.state()
@@ -158,7 +182,7 @@ class MondrianForest:
             raise InvalidInputError(f"The forests differ in scale: {self.scale!r} and {other.scale!r}.")
         scale.join(their_moments)
         self._trees, self._reading = joined(trees, their_trees), None
-        self.n_trees += other.n_trees
+        self._n_trees += other.n_trees
         return self
 
     # -- asking -------------------------------------------------------------------------------------------------
@@ -173,13 +197,13 @@ class MondrianForest:
             "depth": the path length (Eqs. 1-4). "expected": the expected depth at which the row would be isolated,
             were it inserted now. "size": the size of the row's cell, averaged over all scales of mass.
         """
-        scoring = _scoring(kind)
+        scoring = scoring_of(kind)
         points = as_points(X, self._known_features())
         return scoring(self._read(), points)
 
     def score_one(self, x: npt.ArrayLike, kind: str = "depth") -> float:
         """Score one point as `score` does."""
-        scoring = _scoring(kind)
+        scoring = scoring_of(kind)
         point = as_point(x, self._known_features())
         return float(scoring(self._read(), point)[0])
 
@@ -189,7 +213,7 @@ class MondrianForest:
         The sizes of a row's parts sum to its score. Each cut on the way of the row is credited to its feature by
         the share of the crowd that it parts from the row.
         """
-        scoring = _scoring(kind)
+        scoring = scoring_of(kind)
         points = as_points(X, self._known_features())
         return shares(self._read(), points) * scoring(self._read(), points)[:, None]
 
@@ -199,16 +223,11 @@ class MondrianForest:
         The paper scores earlier points again after each update. Where all trees hold the same points this takes one
         pass over the nodes, without a walk for every point. Of a forest of samples, the points of all samples.
         """
-        scoring, reading = _scoring(kind), self._read()
-        trees = reading.trees
-        if is_aligned(trees):
-            used = int(trees.heads["n_leaves"][0])
-            points, copies, scores = trees.points[0, :used], trees.copies[0, :used], HELD_SCORES[kind](reading)
-            return np.repeat(points, copies, axis=0), np.repeat(scores, copies)
-        held = trees.copies > 0
-        points, place = np.unique(trees.points[held], axis=0, return_inverse=True)
-        place = np.repeat(place.ravel(), trees.copies[held])
-        return points[place], scoring(reading, points)[place]
+        scoring, reading = scoring_of(kind), self._read()
+        if is_aligned(reading.trees):
+            return held_points(reading.trees), np.repeat(HELD_SCORES[kind](reading), held_copies(reading.trees))
+        points, place = np.unique(held_points(reading.trees), axis=0, return_inverse=True)
+        return points[place.ravel()], scoring(reading, points)[place.ravel()]
 
     def widen(self, n_features: int) -> Self:
         """Add features that are 0 in all points so far, as if they had always been there; none can be taken away."""
@@ -356,11 +375,4 @@ def _checked_scale(scale: Any) -> Any:
         return scale
     if isinstance(scale, str):
         raise InvalidInputError(f"scale must be None, 'std' or one weight per feature, but is {scale!r}.")
-    weights = np.array(scale, ndmin=1)
-    return as_weights(weights, weights.size)
-
-
-def _scoring(kind: str) -> Callable[[Reading, Array], Array]:
-    if kind not in SCORES:
-        raise InvalidInputError(f"kind must be one of {', '.join(SCORES)}, but is {kind!r}.")
-    return SCORES[kind]
+    return as_weights(scale, None)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
 
 
@@ -35,12 +35,12 @@ def as_point(x: Any, n_features: int | None) -> Array:
     return point.reshape(1, -1)
 
 
-def as_weights(weights: Any, n_features: int) -> Array:
+def as_weights(weights: Any, n_features: int | None) -> Array:
     """Check one positive weight per feature."""
     array = _as_numbers(weights, "scale")
-    if array.shape != (n_features,):
+    if array.ndim != 1 or array.size == 0 or n_features not in (None, array.size):
         raise InvalidInputError(
-            f"scale must have one weight for each of {n_features} features; its shape is {array.shape}."
+            f"scale must have one weight for each of {n_features or 'the'} features; its shape is {array.shape}."
         )
     wrong = ~((array >= 1 / MAX_SIZE) & (array <= MAX_SIZE))
     if wrong.any():
@@ -58,6 +58,15 @@ def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
     return int(value)
 
 
+def sample_size(max_samples: Any, n_rows: int) -> int | None:
+    """Give the size of a tree's sample: "auto" is 256, a float that share of the rows at hand, None no limit."""
+    if isinstance(max_samples, str) and max_samples == "auto":
+        return 256
+    if isinstance(max_samples, float) and 0.0 < max_samples <= 1.0:
+        return max(1, int(max_samples * n_rows))
+    return None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
+
+
 def _as_numbers(values: Any, name: str) -> Array:
     try:
         array = np.asarray(values)
@@ -65,7 +74,7 @@ def _as_numbers(values: Any, name: str) -> Array:
             return np.require(
                 array, np.float64, ["C", "A", "W"]
             )  # else kernels would be compiled again for each other layout
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers: {error}.") from None
     raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
 

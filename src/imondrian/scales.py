@@ -24,14 +24,11 @@ class Scale(Protocol):
     def weights(self) -> Array:
         """Give the weights as they are now."""
 
-    def restart(self, X: Array) -> None:
-        """Begin anew with these points."""
+    def restart(self, X: Array, n_points: int) -> None:
+        """Begin anew with these points, a sample of n_points."""
 
     def follow(self, X: Array) -> Array:
         """Add points, and give the weights after each of them as a row."""
-
-    def unfollow(self, X: Array) -> None:
-        """Take points back."""
 
     def join(self, moments: Array) -> None:
         """Add all that another scale has seen."""
@@ -48,15 +45,12 @@ class FixedScale:
         """Give the weights."""
         return self._weights
 
-    def restart(self, X: Array) -> None:
+    def restart(self, X: Array, n_points: int) -> None:
         """Do nothing."""
 
     def follow(self, X: Array) -> Array:
         """Give the weights once for every row."""
         return np.tile(self._weights, (X.shape[0], 1))
-
-    def unfollow(self, X: Array) -> None:
-        """Do nothing."""
 
     def join(self, moments: Array) -> None:
         """Do nothing."""
@@ -74,21 +68,20 @@ class StandardScale:
         write_weights(self.moments, weights)
         return weights
 
-    def restart(self, X: Array) -> None:
-        """Take the deviations of these points alone."""
+    def restart(self, X: Array, n_points: int) -> None:
+        """Take the deviations of these points alone, as if n_points had them."""
         self.moments[:] = 0.0
         for rows in pieces(X.shape[0], _ROWS_PER_BLOCK):
             self.follow(X[rows])
+        if X.shape[0] not in (0, n_points):
+            self.moments[SQUARES] *= n_points / X.shape[0]
+            self.moments[COUNT] = n_points
 
     def follow(self, X: Array) -> Array:
         """Add points one by one (Welford's method)."""
         weights = np.empty(X.shape)
         add_points_and_write_weights(self.moments, X, weights)
         return weights
-
-    def unfollow(self, X: Array) -> None:
-        """Take points back one by one."""
-        remove_points(self.moments, X)
 
     def join(self, moments: Array) -> None:
         """Add all that another scale has seen (the pairwise update of Chan, Golub and LeVeque)."""
@@ -118,10 +111,10 @@ def new_scale(scale: Any, n_features: int) -> Scale:
     return FixedScale(as_weights(scale, n_features))
 
 
-def are_possible(moments: Array) -> bool:
-    """Tell whether there are points with such moments."""
+def are_possible(moments: Array, n_points: int) -> bool:
+    """Tell whether there can be at least n_points points with such moments."""
     count, mean, squares = moments
-    counts = count.min() >= 0 and count.max() <= NO_LIMIT and bool((count == count[0]).all())
+    counts = count.min() >= n_points and count.max() <= NO_LIMIT and bool((count == count[0]).all())
     return counts and bool((np.abs(mean) <= MAX_SIZE).all() and (squares >= 0).all() and np.isfinite(squares).all())
 
 
@@ -152,23 +145,10 @@ def add_point(moments: Array, x: Array) -> None:
         moments[SQUARES, j] = min(moments[SQUARES, j] + deviation * (x[j] - moments[MEAN, j]), LARGEST)
 
 
-@kernel
-def remove_points(moments: Array, X: Array) -> None:
-    """Take the rows of X out of the moments."""
-    for i in range(X.shape[0]):
-        count = moments[COUNT, 0] - 1.0
-        for j in range(X.shape[1]):
-            deviation = X[i, j] - moments[MEAN, j]
-            moments[COUNT, j] = count
-            moments[MEAN, j] = moments[MEAN, j] - deviation / count if count > 0.0 else 0.0
-            left = moments[SQUARES, j] - deviation * (X[i, j] - moments[MEAN, j])
-            moments[SQUARES, j] = max(left, 0.0) if count > 1.0 else 0.0
-
-
 @helper
 def weight(count: float, mean: float, squares: float) -> float:
-    """Give one over the standard deviation, or 1 where the squares are no more than rounding errors of the mean."""
-    rounding = count * mean * 2.2e-16
+    """Give one over the standard deviation, or 1 where the deviations are no more than rounding errors of the mean."""
+    rounding = mean * 2.2e-16
     if squares <= count * rounding * rounding:
         return 1.0
-    return 1.0 / math.sqrt(squares / count)
+    return math.sqrt(count) / math.sqrt(squares)

@@ -19,6 +19,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
 from imondrian.engine.threads import pieces, run
+from imondrian.errors import InvalidInputError
 
 _ROWS_PER_TASK = 2048
 _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
@@ -48,6 +49,8 @@ class Reading:
     def is_worth_freezing(self, n_rows: int) -> bool:
         """Tell whether so many walks are faster with a compact copy made first."""
         n_leaves = int(self.trees.heads["n_leaves"].max())
+        if 2 * n_leaves * self.trees.heads.size >= 2**32:
+            return False  # nodes are numbered by 32 bits
         return "frozen" in self.__dict__ or n_rows * _WORTH_FREEZING >= n_leaves
 
     def mean(self, add: Callable[[Array, Array], None], X: Array) -> Array:
@@ -107,6 +110,13 @@ HELD_SCORES: dict[str, Callable[[Reading], Array]] = {
     "expected": held_depth,
     "size": held_size,
 }
+
+
+def scoring_of(kind: str) -> Callable[[Reading, Array], Array]:
+    """Give the score of that name."""
+    if not isinstance(kind, str) or kind not in SCORES:
+        raise InvalidInputError(f"kind must be one of {', '.join(SCORES)}, but is {kind!r}.")
+    return SCORES[kind]
 
 
 def shares(reading: Reading, X: Array) -> Array:

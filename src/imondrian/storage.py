@@ -11,6 +11,7 @@ import math
 import os
 import struct
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,18 +30,18 @@ from imondrian.scales import are_possible
 
 FORMAT, VERSION = "imondrian forest", 1
 _HEADER = "header.json"
-_HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots"}
+_HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
 _DIGEST_LENGTH = 64  # sha256, in hexadecimal digits
 _NEVER = (1980, 1, 1, 0, 0, 0)  # so that the same forest gives the same file
 
 
-def save(forest: MondrianForest, path: str | os.PathLike[str]) -> None:
-    """Write the forest to a file.
+def save(forest: MondrianForest, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
+    """Write the forest to a file, with notes (anything JSON can hold) for whoever stands above it.
 
     It is written beside the file and renamed when complete, so that an interrupted save leaves an old file intact.
     """
-    header, arrays = _packed(forest)
+    header, arrays = _packed(forest, notes or {})
     with _written_whole(Path(path)) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.comment = b"-" * _DIGEST_LENGTH
@@ -52,16 +53,16 @@ def save(forest: MondrianForest, path: str | os.PathLike[str]) -> None:
         _seal(file)
 
 
-def load(path: str | os.PathLike[str]) -> MondrianForest:
-    """Read a forest that `save` has written; a file that is cut or altered in any way is a DamagedFileError."""
-    with Path(path).open("rb") as file, _complaints_about(path):
+def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
+    """Read a forest that `save` has written, and the notes; a file that is cut or altered is a DamagedFileError."""
+    with Path(path).open("rb") as file, complaints_about(path):
         _check_seal(file)
         with zipfile.ZipFile(file) as archive:
             return _unpacked(archive, os.fstat(file.fileno()).st_size)
 
 
 @contextmanager
-def _complaints_about(path: str | os.PathLike[str]) -> Iterator[None]:
+def complaints_about(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn whatever a hostile file can provoke in zipfile, json and numpy into the one documented error."""
     try:
         yield
@@ -81,13 +82,14 @@ def _complaints_about(path: str | os.PathLike[str]) -> Iterator[None]:
 @contextmanager
 def _written_whole(path: Path) -> Iterator[IO[bytes]]:
     """Give a file to write that takes the place of `path` when all has gone well, and vanishes otherwise."""
+    path = path.resolve()  # what a link leads to is replaced, not the link
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fsync(descriptor)
-        Path(name).chmod(_usual_mode())
+        Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else _usual_mode())
         Path(name).replace(path)
     except BaseException:
         with suppress(OSError):
@@ -146,7 +148,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
 # -- what is in it ----------------------------------------------------------------------------------------------
 
 
-def _packed(forest: MondrianForest) -> tuple[dict[str, Any], dict[str, Array]]:
+def _packed(forest: MondrianForest, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Give the header and the arrays of a forest, slots in use only."""
     trees, moments = forest.state()
     trees = resized(trees, int(trees.heads["n_leaves"].max()))
@@ -159,6 +161,7 @@ def _packed(forest: MondrianForest) -> tuple[dict[str, Any], dict[str, Array]]:
         "parameters": parameters,
         "n_features": trees.points.shape[2],
         "n_slots": trees.points.shape[1],
+        "notes": notes,
     }
     arrays = {}
     for field, array in zip(FIELDS, trees, strict=True):
@@ -171,7 +174,7 @@ def _member_name(field: str, column: str | None) -> str:
     return f"{field}.npy" if column is None else f"{field}.{column}.npy"
 
 
-def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> MondrianForest:
+def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
     header = _read_header(archive)
     n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
@@ -185,7 +188,7 @@ def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> MondrianForest:
     trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
     moments = _read_array(archive, "moments.npy", (3, n_features), np.dtype(np.float64))
     _check_forest(trees, moments, header["parameters"])
-    return MondrianForest.from_state(header["parameters"], trees, moments)
+    return MondrianForest.from_state(header["parameters"], trees, moments), header["notes"]
 
 
 @contextmanager
@@ -207,7 +210,9 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
         raise ValueError("this is not a forest of imondrian.")
     if header.get("version") != VERSION:
         raise ValueError(f"its version is {header.get('version')!r}; this library reads version {VERSION}.")
-    if set(header) != _HEADER_KEYS or not isinstance(header["parameters"], dict):
+    if set(header) != _HEADER_KEYS or not (
+        isinstance(header["parameters"], dict) and isinstance(header["notes"], dict)
+    ):
         raise ValueError(f"the header's entries are {sorted(header)}.")
     return header
 
@@ -228,7 +233,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dty
     with _stored(archive, name) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is not an array of format 1.0.")
-        found_shape, is_fortran, found_dtype = np.lib.format.read_array_header_1_0(member)
+        found_shape, is_fortran, found_dtype = _read_array_header(member, name)
         if found_shape != shape or found_dtype != dtype or is_fortran:
             raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {dtype} of shape {shape}.")
         content = member.read()
@@ -238,10 +243,19 @@ def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dty
         return np.frombuffer(content, dtype).reshape(shape).copy()
 
 
+def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and type; numpy evaluates the header as Python literals, which can fail in many ways."""
+    try:
+        with warnings.catch_warnings(action="error"):
+            return np.lib.format.read_array_header_1_0(member)
+    except Exception as error:  # noqa: BLE001
+        raise ValueError(f"{name} has no readable header: {error}.") from None
+
+
 def _check_forest(trees: Trees, moments: Array, parameters: dict[str, Any]) -> None:
     """Check the parameters, the moments and every tree."""
     forest = MondrianForest(**parameters)
-    if not are_possible(moments):
+    if not are_possible(moments, trees.heads["n_points"].max() if isinstance(forest.scale, str) else 0):
         raise ValueError("moments.npy is damaged: no points have such moments.")
     limit = NO_LIMIT if forest.max_samples is None else forest.max_samples
     for t in range(forest.n_trees):

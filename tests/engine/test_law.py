@@ -168,6 +168,16 @@ def test_the_sample_stays_uniform_when_points_are_forgotten_and_others_come():
     assert_uniform(held_rows(trees), np.arange(6, 40), 8)
 
 
+def test_a_row_with_copies_is_let_go_as_often_as_others():
+    """Ten copies of one row among 20: the sample holds 8 * 10 / 20 of them on average (within 5 standard errors)."""
+    rows = np.where(ROWS[:20] < 10, 0.0, ROWS[:20])
+    trees = extended(built(rows[:12], 17, N_TREES, max_samples=8), rows[12:], max_samples=8)
+    of_copies = np.where((trees.points[..., 0] == 0.0) & (trees.copies > 0), trees.copies, 0).sum(axis=1)
+    expected, variance = 4.0, 8 * 0.5 * 0.5 * 12 / 19  # hypergeometric
+    assert abs(of_copies.mean() - expected) < 5 * np.sqrt(variance / N_TREES)
+    assert of_copies.var() == pytest.approx(variance, rel=0.15)
+
+
 def test_an_unlimited_sample_takes_every_point_after_forgetting():
     trees = built(ROWS[:20], 13, 50, room=20)
     forget_points(trees, ROWS[:6])

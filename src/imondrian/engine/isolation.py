@@ -195,6 +195,8 @@ def share_as_new(trees: Trees, t: int, x: Array, weights: Array, shares: Array) 
 def credit_overhang(trees: Trees, t: int, node: int, x: Array, weights: Array, credit: float, shares: Array) -> None:
     """Divide the credit among the features by the weighted overhang of x over the node's box."""
     rate = overhang(trees, t, node, x, weights)
+    if rate == 0.0:
+        return  # so small that it vanishes
     for j in range(x.size):
         below = bound(trees, t, node, LOWER, j) - x[j]
         above = x[j] - bound(trees, t, node, UPPER, j)

@@ -2,7 +2,8 @@
 
 The sample is a reservoir (Algorithm L of [Li1994]: it knows the number of the next point it will take, so that
 those in between cost nothing), and stays uniform when points are forgotten: a forgotten point is owed, and the
-points that come next make up for it (random pairing, [Gemulla2008]).
+points that come next make up for it (random pairing, [Gemulla2008]). Of copies, those in the sample are forgotten
+before those outside, since nothing tells them apart: then the sample holds fewer of them than a uniform one would.
 """
 
 import math
@@ -71,7 +72,8 @@ def pass_over(trees: Trees, t: int) -> None:
     """Draw the number of the next point whose key is below the largest one kept."""
     rate = -math.log1p(-min(math.exp(trees.heads[t]["log_key"]), _LARGEST_KEY))
     n_points = exponential(trees.heads, t) / rate if rate > 0.0 else float(NO_LIMIT)
-    trees.heads[t]["next_kept"] += 1 + int(min(n_points, float(NO_LIMIT) - trees.heads[t]["next_kept"] - 1.0))
+    furthest = max(float(NO_LIMIT) - trees.heads[t]["next_kept"], 0.0)
+    trees.heads[t]["next_kept"] += 1 + int(min(n_points, furthest))
 
 
 @helper
@@ -101,7 +103,7 @@ def n_passed_over(trees: Trees, t: int, max_samples: int) -> int:
     head = trees.heads[t]
     if head["n_owed"] > 0 or head["n_points"] < max_samples:
         return 0
-    return head["next_kept"] - head["n_points"] - 1
+    return max(head["next_kept"] - head["n_points"] - 1, 0)
 
 
 @helper
@@ -154,8 +156,10 @@ def forget_points(trees: Trees, X: Array) -> None:
     """Forget the rows of X in every tree; one that a tree did not take only lowers the number it stands for."""
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
-            if n_copies(trees, t, X[i]) > 0:
-                forget(trees, t, leaf_towards(trees, t, X[i]))
+            if trees.heads[t]["n_leaves"] > 0:
+                leaf = leaf_towards(trees, t, X[i])
+                if is_point_of(trees, t, leaf, X[i]):
+                    forget(trees, t, leaf)
             trees.heads[t]["n_points"] -= 1
             trees.heads[t]["n_owed"] += 1
 

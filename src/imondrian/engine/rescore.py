@@ -1,6 +1,6 @@
-"""Score the points that the trees hold in one pass over the nodes, without a walk for each.
+"""The points that the trees hold, and their scores in one pass over the nodes, without a walk for each.
 
-For trees that hold the same points in the same leaf slots: `is_aligned` tells.
+One pass is enough for trees that hold the same points in the same leaf slots: `is_aligned` tells.
 """
 
 import math
@@ -11,7 +11,7 @@ from imondrian.engine.boxes import extent
 from imondrian.engine.harmonic import average_path_length, relative_depth
 from imondrian.engine.isolation import floored_log
 from imondrian.engine.jit import Array, kernel
-from imondrian.engine.nodes import Trees, is_leaf, population, slot_of, tree_population
+from imondrian.engine.nodes import Trees, is_leaf, part, population, slot_of, tree_population
 
 
 def is_aligned(trees: Trees) -> bool:
@@ -25,6 +25,22 @@ def is_aligned(trees: Trees) -> bool:
         and np.array_equal(trees.points[t, :used], trees.points[0, :used])
         for t in range(1, n_leaves.size)
     )
+
+
+def held_points(trees: Trees) -> Array:
+    """List the points that the trees hold, copies included: of aligned trees those of one, else of all."""
+    some = _one_if_aligned(trees)
+    return np.repeat(some.points[some.copies > 0], held_copies(trees), axis=0)
+
+
+def held_copies(trees: Trees) -> Array:
+    """Count the copies of each point in the order of `held_points`."""
+    some = _one_if_aligned(trees)
+    return some.copies[some.copies > 0]
+
+
+def _one_if_aligned(trees: Trees) -> Trees:
+    return part(trees, 0, 1) if is_aligned(trees) else trees
 
 
 @kernel

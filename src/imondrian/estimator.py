@@ -1,0 +1,255 @@
+"""The scikit-learn estimator. Here, and nowhere else, the sign of the score is turned."""
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from imondrian.engine.jit import Array
+from imondrian.forest import MondrianForest
+from imondrian.inputs import sample_size
+from imondrian.scores import SCORES
+from imondrian.thresholds import THRESHOLDS, rule_of
+
+
+class ParameterOnly:
+    """A parameter whose name scikit-learn keeps for a method: set, cloned and searched like any, but not an attribute.
+
+    ``estimator.score`` would be taken for the method ``score(X, y)`` by scikit-learn, which calls it where it finds it.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self.name] = value
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(f"{self.name!r} is a parameter: get_params()[{self.name!r}] gives its value.")
+
+
+class IsolationMondrianForest(OutlierMixin, BaseEstimator):
+    """Isolation Mondrian forest: anomaly detection for batches and streams.
+
+    Trees cut space at random in proportion to the extent of the points; a point that few cuts isolate is an anomaly.
+    Unlike other isolation forests it takes new points, and forgets old ones, exactly as if it had been fitted on the
+    present points from the start [1]_.
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Number of trees.
+    max_samples : "auto", int, float or None, default="auto"
+        How many points a tree holds at most, its own uniform sample of all it was shown. "auto": 256, or all if there
+        are fewer in the first call. A float: that share of the points in the first call. None: all points.
+    window : None
+        Reserved for forests that follow the latest points only.
+    score : {"depth", "expected", "size"}, default="depth"
+        What is averaged over the trees: the path length (the paper); the expected depth at which the point would be
+        isolated, were it inserted; or the size of its cell over all scales of mass. Read it with `get_params`; there
+        is no attribute of this name, which scikit-learn would take for a method.
+    scale : None, "std" or array-like of shape (n_features,), default=None
+        Weight of a unit of each feature; "std" is one over its standard deviation. The data are not transformed.
+    contamination : "auto", "kmeans" or float in (0, 0.5], default="auto"
+        What is an anomaly: a score above 0.5; above the middle of two clusters of the scores; or that share of them.
+    n_jobs : int, default=None
+        Number of threads; None is 1, -1 is all processors. Results do not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the trees.
+
+    Attributes
+    ----------
+    forest_ : MondrianForest
+        The forest itself.
+    offset_ : float
+        ``decision_function = score_samples - offset_``. After `fit` it is that of the fitted rows; after
+        `partial_fit` or `forget`, of the points that the forest holds.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, where X has names that are all strings.
+
+    References
+    ----------
+    .. [1] H. Ma, B. Ghojogh, M. N. Samad, D. Zheng, M. Crowley, "Isolation Mondrian Forest for Batch and Online
+       Anomaly Detection", IEEE SMC 2020.
+
+    Examples
+    --------
+    >>> from imondrian import IsolationMondrianForest
+    >>> X = [[-1.1], [0.3], [0.5], [100.0]]
+    >>> IsolationMondrianForest(contamination="kmeans", random_state=0).fit_predict(X).tolist()
+    [1, 1, 1, -1]
+    """
+
+    score = ParameterOnly()
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "max_samples": [
+            None,
+            StrOptions({"auto"}),
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="right"),
+        ],
+        "window": [None],
+        "score": [StrOptions(set(SCORES))],
+        "scale": [None, StrOptions({"std"}), "array-like"],
+        "contamination": [StrOptions(set(THRESHOLDS)), Interval(Real, 0, 0.5, closed="right")],
+        "n_jobs": [None, Integral],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 100,
+        max_samples: Any = "auto",
+        window: None = None,
+        score: str = "depth",
+        scale: Any = None,
+        contamination: Any = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_samples = max_samples
+        self.window = window
+        self.score = score
+        self.scale = scale
+        self.contamination = contamination
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
+        """Give the parameters by name; none of them has parameters of its own, so that `deep` makes no difference."""
+        return {name: vars(self)[name] for name in self._get_param_names()}
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Build the forest on X; y is ignored."""
+        points = validate_data(self, X, dtype=np.float64)
+        self.forest_ = self._new_forest(points.shape[0]).build(points)
+        self._offset = _Offset(-rule_of(self.contamination)(self._scores(points)) if self._learns_offset() else -0.5)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Show the rows of X to the forest, one after the other; the first call needs no `fit` before it."""
+        is_first = not hasattr(self, "forest_")
+        points = validate_data(self, X, dtype=np.float64, reset=is_first)
+        if is_first:
+            self.forest_ = self._new_forest(points.shape[0])
+        self.forest_.extend(points)
+        self._offset = _Offset()
+        return self
+
+    def forget(self, X: Any) -> Self:
+        """Forget the rows of X exactly: the forest is distributed as if it had never been shown them."""
+        self.forest_.forget(self._checked(X))
+        self._offset = _Offset()
+        return self
+
+    def score_samples(self, X: Any) -> Array:
+        """Give the opposite of the anomaly score of each row: in (-1, 0), the lower the odder."""
+        return -self._scores(self._checked(X))
+
+    def decision_function(self, X: Any) -> Array:
+        """Give `score_samples` less the offset: negative for anomalies."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> Array:
+        """Give -1 for each row that is an anomaly, 1 for the others."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def explain(self, X: Any) -> Array:
+        """Divide the score of each row among its features; the sizes of a row's parts sum to ``-score_samples``.
+
+        A part is positive where the row lies too high, negative where it lies too low. Columns are the features, as in
+        ``feature_names_in_``.
+        """
+        return self.forest_.explain(self._checked(X), self._kind)
+
+    def rescore(self) -> tuple[Array, Array]:
+        """Give the points that the forest holds now, and their `score_samples`, without a walk for each."""
+        check_is_fitted(self)
+        points, scores = self.forest_.rescore(self._kind)
+        return points, -scores
+
+    @property
+    def offset_(self) -> float:
+        """The `score_samples` below which a row is an anomaly."""
+        check_is_fitted(self)
+        if self._offset.value is None:
+            self._offset.value = -rule_of(self.contamination)(-self.rescore()[1]) if self._learns_offset() else -0.5
+        return self._offset.value
+
+    @property
+    def _kind(self) -> str:
+        return str(vars(self)["score"])
+
+    # -- model files ------------------------------------------------------------------------------------------
+
+    def notes(self) -> dict[str, Any]:
+        """Give what a model file keeps beside the forest: parameters, offset and names, as JSON can hold them."""
+        check_is_fitted(self)
+        parameters = self.get_params()
+        if not isinstance(parameters["random_state"], Integral):
+            parameters["random_state"] = None  # the forest has the state of its random numbers
+        if parameters["scale"] is not None and not isinstance(parameters["scale"], str):
+            parameters["scale"] = np.asarray(parameters["scale"], dtype=float).tolist()
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "parameters": {name: _plain(value) for name, value in parameters.items()},
+            "offset": self._offset.value,
+            "feature_names": None if names is None else [str(name) for name in names],
+        }
+
+    @classmethod
+    def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
+        """Make a fitted estimator from a forest and what `notes` gave."""
+        estimator = cls(**notes["parameters"])
+        estimator._validate_params()
+        estimator.forest_ = forest
+        estimator.n_features_in_ = forest.n_features
+        names, offset = notes["feature_names"], notes["offset"]
+        if names is not None:
+            if len(names) != forest.n_features or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"there are {forest.n_features} features, but the names are {names}.")
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        if offset is not None and not -1.0 <= offset <= 0.0:
+            raise ValueError(f"the offset is {offset!r}.")
+        estimator._offset = _Offset(offset)
+        return estimator
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _learns_offset(self) -> bool:
+        return bool(self.contamination != "auto")
+
+    def _scores(self, X: Array) -> Array:
+        return self.forest_.score(X, self._kind)
+
+    def _checked(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _new_forest(self, n_rows: int) -> MondrianForest:
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        max_samples = sample_size(self.max_samples, n_rows)
+        return MondrianForest(self.n_estimators, max_samples, self.scale, seed, self.n_jobs or 1)
+
+
+class _Offset:
+    """The offset, once somebody has asked for it; apart, so that asking does not change the estimator."""
+
+    def __init__(self, value: float | None = None) -> None:
+        self.value = value
+
+
+def _plain(value: Any) -> Any:
+    """Give a number as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,92 @@
+"""The PyOD detector."""
+
+from typing import Any, Self
+
+from pyod.models.base import BaseDetector
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from imondrian.engine.jit import Array
+from imondrian.forest import MondrianForest
+from imondrian.inputs import sample_size
+from imondrian.scores import scoring_of
+
+
+class IMForest(BaseDetector):
+    """Isolation Mondrian forest.
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Number of trees.
+    max_samples : "auto", int, float or None, default="auto"
+        How many rows a tree is built on: "auto" 256, a number, a share of the rows, or None for all.
+    score : {"depth", "expected", "size"}, default="depth"
+        What is averaged over the trees.
+    scale : None, "std" or array-like, default=None
+        Weight of a unit of each feature.
+    contamination : float, default=0.1
+        Share of anomalies, for the threshold.
+    n_jobs : int, default=1
+        Number of threads.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the trees.
+
+    Attributes
+    ----------
+    decision_scores_ : ndarray of shape (n_rows,)
+        The scores of the rows fitted, in (0, 1), high is odd.
+    threshold_ : float
+        The score above which a row is an anomaly.
+    labels_ : ndarray of shape (n_rows,)
+        1 for each row fitted that is an anomaly, 0 for the others.
+    forest_ : MondrianForest
+        The forest itself.
+
+    Examples
+    --------
+    >>> from imondrian.pyod import IMForest
+    >>> detector = IMForest(contamination=0.25, random_state=0).fit([[-1.1], [0.3], [0.5], [100.0]])
+    >>> detector.labels_.tolist()
+    [0, 0, 0, 1]
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        max_samples: Any = "auto",
+        score: str = "depth",
+        scale: Any = None,
+        contamination: float = 0.1,
+        n_jobs: int = 1,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(contamination=contamination)
+        self.n_estimators = n_estimators
+        self.max_samples = max_samples
+        self.score = score
+        self.scale = scale
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Build the forest on X; y is ignored."""
+        scoring_of(self.score)  # for its check, before work is done
+        points = check_array(X, dtype=float)
+        self._set_n_classes(y)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        max_samples = sample_size(self.max_samples, points.shape[0])
+        self.forest_ = MondrianForest(self.n_estimators, max_samples, self.scale, seed, self.n_jobs).build(points)
+        self.decision_scores_ = self.forest_.score(points, self.score)
+        self._process_decision_scores()
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Score the rows of X in (0, 1), high is odd."""
+        check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
+        return self.forest_.score(check_array(X, dtype=float), self.score)
+
+    def explain(self, X: Any) -> Array:
+        """Divide the score of each row among its features; positive where it lies too high."""
+        check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
+        return self.forest_.explain(check_array(X, dtype=float), self.score)

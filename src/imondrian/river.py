@@ -1,0 +1,140 @@
+"""The River detector: dictionaries in, one at a time or in frames; features may come and go."""
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from river.base import AnomalyDetector
+from river.utils.dataframe import into_frame, to_native_series, to_numpy
+
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.forest import MondrianForest
+from imondrian.inputs import as_point, as_points
+from imondrian.scores import scoring_of
+
+_BEFORE_LEARNING = 0.5  # as odd as an average point: nothing is known yet
+
+
+class IsolationMondrianForest(AnomalyDetector):
+    """Isolation Mondrian forest on a stream.
+
+    Each tree holds a uniform sample of bounded size of all points learned, and is at all times distributed as if it had
+    been built on it at once. Scores lie in (0, 1), high is odd. A feature that a point does not have counts as 0, and
+    so does a new feature in the points learned before it came.
+
+    Parameters
+    ----------
+    n_trees
+        Number of trees.
+    max_samples
+        How many points a tree holds; `None` for all of them, which grows for ever.
+    score
+        `"depth"` (the paper), `"expected"` or `"size"`.
+    scale
+        `None` (the paper), or `"std"`: every feature is weighed by one over its standard deviation.
+    seed
+        Seed of the trees.
+
+    Examples
+    --------
+    >>> import random
+    >>> from imondrian.river import IsolationMondrianForest
+    >>> rng, model = random.Random(0), IsolationMondrianForest(score="size", seed=42)
+    >>> for _ in range(500):
+    ...     model.learn_one({"x": rng.gauss(0, 1), "y": rng.gauss(0, 1)})
+    >>> model.score_one({"x": 0.0, "y": 0.0}) < 0.5 < model.score_one({"x": 0.0, "y": 9.0})
+    True
+    >>> parts = model.explain_one({"x": 0.0, "y": 9.0})
+    >>> max(parts, key=lambda name: abs(parts[name]))
+    'y'
+    """
+
+    def __init__(
+        self,
+        n_trees: int = 100,
+        max_samples: int | None = 256,
+        score: str = "depth",
+        scale: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.n_trees = n_trees
+        self.max_samples = max_samples
+        self.score = score
+        self.scale = scale
+        self.seed = seed
+        self._names: dict[Hashable, int] = {}
+        if seed is None:
+            seed = int(np.random.default_rng().integers(2**63))
+        scoring_of(score)  # for its check
+        self._forest = MondrianForest(n_trees, max_samples, scale, seed)
+
+    def learn_one(self, x: Mapping[Hashable, float]) -> None:
+        """Learn one point."""
+        names = self._names_with(x)
+        point = as_point(_row(x, names), None)
+        self._meet(names)
+        self._forest.extend(point)
+
+    def learn_many(self, X: Any) -> None:
+        """Learn the rows of a data frame (pandas, polars, ...), as `learn_one` would one after the other."""
+        frame = into_frame(X)
+        names = self._names_with(frame.columns)
+        points = as_points(_matrix(frame, names), None)
+        self._meet(names)
+        self._forest.extend(points)
+
+    def score_one(self, x: Mapping[Hashable, float]) -> float:
+        """Score one point in (0, 1), high is odd; 0.5 before anything was learned. New features are not looked at."""
+        if self._forest.n_points == 0:
+            return _BEFORE_LEARNING
+        return self._forest.score_one(_row(x, self._names), self.score)
+
+    def score_many(self, X: Any) -> Any:
+        """Score the rows of a data frame as `score_one` would; give a series of the same kind."""
+        frame = into_frame(X)
+        if self._forest.n_points == 0:
+            scores = np.full(len(frame), _BEFORE_LEARNING)
+        else:
+            scores = self._forest.score(_matrix(frame, self._names), self.score)
+        return to_native_series(scores, name="score", like=frame)
+
+    def explain_one(self, x: Mapping[Hashable, float]) -> dict[Hashable, float]:
+        """Divide the score among the features learned: positive too high, negative too low; sizes sum to the score."""
+        if self._forest.n_points == 0:
+            return dict.fromkeys(x, _BEFORE_LEARNING / max(len(x), 1))
+        parts = self._forest.explain(_row(x, self._names)[None], self.score)[0]
+        return {name: float(parts[place]) for name, place in self._names.items()}
+
+    def _names_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
+        """Give the place of each feature; new ones come last, in an order that does not depend on that of `others`."""
+        new = sorted(
+            (name for name in others if name not in self._names), key=lambda name: (str(type(name)), str(name))
+        )
+        return self._names | {name: len(self._names) + i for i, name in enumerate(new)}
+
+    def _meet(self, names: dict[Hashable, int]) -> None:
+        if self._forest.n_features is not None:
+            self._forest.widen(len(names))
+        self._names = names
+
+
+def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int]) -> Array:
+    """Put the values into their places, 0 where there is none."""
+    row = np.zeros(len(names))
+    for name, value in x.items():
+        if name in names:
+            try:
+                row[names[name]] = value
+            except (TypeError, ValueError):
+                raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.") from None
+    return row
+
+
+def _matrix(frame: Any, names: Mapping[Hashable, int]) -> Array:
+    """Put the columns into their places, 0 where there is none."""
+    matrix = np.zeros((len(frame), len(names)))
+    known = [name for name in frame.columns if name in names]
+    if known:
+        matrix[:, [names[name] for name in known]] = to_numpy(frame.select(known))
+    return matrix

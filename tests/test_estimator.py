@@ -1,0 +1,199 @@
+"""The scikit-learn estimator, first of all by scikit-learn's own checks."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import imondrian
+from imondrian import IsolationMondrianForest, storage
+from imondrian.scores import SCORES
+from imondrian.thresholds import two_means
+
+
+@parametrize_with_checks(
+    [
+        IsolationMondrianForest(n_estimators=10),
+        IsolationMondrianForest(n_estimators=10, max_samples=None, contamination="kmeans"),
+        IsolationMondrianForest(n_estimators=10, score="size", scale="std", contamination=0.2),
+    ]
+)
+def test_scikit_learn_s_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(600, 3)), rng.normal(size=(100, 3)) * 2.0
+
+
+def test_scores_are_those_of_the_forest_with_the_sign_turned(data):
+    X, new = data
+    for score in SCORES:
+        model = IsolationMondrianForest(score=score, random_state=0).fit(X)
+        assert (model.score_samples(new) == -model.forest_.score(new, score)).all()
+        assert (model.decision_function(new) == model.score_samples(new) - model.offset_).all()
+        assert (model.predict(new) == np.where(model.decision_function(new) < 0, -1, 1)).all()
+
+
+def test_the_three_rules(data):
+    X, _ = data
+    scores = {
+        c: -IsolationMondrianForest(contamination=c, random_state=0).fit(X).offset_ for c in ("auto", "kmeans", 0.1)
+    }
+    own = -IsolationMondrianForest(random_state=0).fit(X).score_samples(X)
+    assert scores["auto"] == 0.5
+    assert scores["kmeans"] == two_means(own)
+    labels = IsolationMondrianForest(contamination=0.1, random_state=0).fit_predict(X)
+    assert (labels == -1).sum() == 60
+
+
+@pytest.mark.parametrize("max_samples", ["auto", 64, 0.5, None])
+@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.1])
+def test_partial_fit_in_any_pieces_gives_the_same(data, max_samples, contamination):
+    X, new = data
+    if max_samples == 0.5:
+        max_samples = 300  # a share is that of the first call
+    parameters = {"n_estimators": 8, "max_samples": max_samples, "contamination": contamination, "random_state": 0}
+    at_once = IsolationMondrianForest(**parameters).partial_fit(X)
+    one_by_one = IsolationMondrianForest(**parameters)
+    for x in X:
+        one_by_one.partial_fit(x[None])
+    assert (at_once.score_samples(new) == one_by_one.score_samples(new)).all()
+    assert at_once.offset_ == one_by_one.offset_
+    more = IsolationMondrianForest(**parameters).fit(X[:300]).partial_fit(X[300:])
+    assert more.forest_.n_points == 600
+
+
+def test_a_share_of_the_rows():
+    assert IsolationMondrianForest(max_samples=0.25).fit(np.eye(40)).forest_.max_samples == 10
+
+
+def test_forget_and_rescore(data):
+    X, _ = data
+    model = IsolationMondrianForest(max_samples=None, n_estimators=20, contamination="kmeans", random_state=0).fit(X)
+    held, scores = model.forget(X[:100]).rescore()
+    assert held.shape == (500, 3)
+    np.testing.assert_allclose(scores, model.score_samples(held))
+    assert model.offset_ == pytest.approx(-two_means(-scores))
+
+
+def test_explanations_sum_to_the_score(data):
+    X, new = data
+    model = IsolationMondrianForest(score="size", scale="std", random_state=0).fit(X)
+    np.testing.assert_allclose(np.abs(model.explain(new)).sum(axis=1), -model.score_samples(new))
+
+
+def test_planted_features_lead_the_explanation():
+    """One feature shifted: it leads in at least 95 of 100 cases; two: both lead in at least 95."""
+    rng = np.random.default_rng(1)
+    model = IsolationMondrianForest(score="size", scale="std", random_state=0).fit(rng.normal(size=(2000, 10)))
+    for n_shifted in (1, 2):
+        anomalies = rng.normal(size=(100, 10))
+        shifted = np.array([rng.choice(10, n_shifted, replace=False) for _ in range(100)])
+        np.put_along_axis(anomalies, shifted, 9.0, axis=1)
+        leading = np.argsort(-np.abs(model.explain(anomalies)), axis=1)[:, :n_shifted]
+        assert sum(set(a) == set(b) for a, b in zip(leading.tolist(), shifted.tolist(), strict=True)) >= 95
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_frames_and_their_names(data, frame):
+    X, _ = data
+    table = frame(dict(zip("abc", X.T, strict=True)))
+    model = IsolationMondrianForest(n_estimators=5, random_state=0).fit(table)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    plain = IsolationMondrianForest(n_estimators=5, random_state=0).fit(X)
+    assert (model.score_samples(table) == plain.score_samples(X)).all()
+    for wrong in (["c", "b", "a"], ["a", "b", "d"]):
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(frame(dict(zip(wrong, X.T, strict=True))))
+
+
+def test_everything_scikit_learn_users_do(data):
+    X, new = data
+    model = IsolationMondrianForest(n_estimators=5, random_state=0).fit(X)
+    pickled, cloned = pickle.loads(pickle.dumps(model)), clone(model).fit(X)  # noqa: S301
+    assert (pickled.partial_fit(new).score_samples(X) == cloned.partial_fit(new).score_samples(X)).all()
+    pipeline = make_pipeline(StandardScaler(), IsolationMondrianForest(random_state=0)).fit(X)
+    assert set(pipeline.predict(new)) <= {-1, 1}
+    y = np.where(np.abs(X).max(axis=1) > 2.5, -1, 1)
+
+    def auc(estimator, rows, labels):
+        return roc_auc_score(labels, estimator.score_samples(rows))
+
+    grid = {"score": ["depth", "size"], "scale": [None, "std"]}
+    search = GridSearchCV(IsolationMondrianForest(n_estimators=10, random_state=0), grid, scoring=auc, cv=3).fit(X, y)
+    assert search.best_params_["score"] in SCORES
+    assert search.best_score_ > 0.8
+
+
+def test_joblib(data, tmp_path):
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=5, random_state=0).fit(X)
+    joblib.dump(model, tmp_path / "model.joblib")
+    assert (joblib.load(tmp_path / "model.joblib").score_samples(X) == model.score_samples(X)).all()
+    several = joblib.Parallel(n_jobs=2, prefer="threads")(joblib.delayed(model.score_samples)(X) for _ in range(4))
+    assert all((one == several[0]).all() for one in several)
+
+
+def test_the_parameter_named_score_is_a_parameter_and_no_attribute():
+    model = IsolationMondrianForest(score="size")
+    assert model.get_params()["score"] == "size"
+    assert model.set_params(score="depth").get_params()["score"] == "depth"
+    assert "score='size'" in repr(IsolationMondrianForest(score="size"))
+    with pytest.raises(AttributeError, match="'score' is a parameter"):
+        _ = model.score
+
+
+@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.2])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_model_file_brings_the_estimator_back(data, tmp_path, contamination, named):
+    X, new = data
+    table = pd.DataFrame(X, columns=list("abc")) if named else X
+    model = IsolationMondrianForest(
+        n_estimators=6, score="size", scale=[1.0, 2.0, 3.0], contamination=contamination, random_state=3
+    ).fit(table)
+    imondrian.save(model, tmp_path / "model.imf")
+    resumed = imondrian.load(tmp_path / "model.imf")
+    assert repr(resumed) == repr(model)
+    assert resumed.offset_ == model.offset_
+    new = pd.DataFrame(new, columns=list("abc")) if named else new
+    assert (resumed.partial_fit(new).score_samples(new) == model.partial_fit(new).score_samples(new)).all()
+    assert resumed.offset_ == model.offset_
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda notes: notes.clear(),
+        lambda notes: notes["parameters"].update(n_estimators=0),
+        lambda notes: notes["parameters"].update(surprise=1),
+        lambda notes: notes.update(feature_names=["a"]),
+        lambda notes: notes.update(feature_names=[1, 2, 3]),
+        lambda notes: notes.update(offset=5.0),
+        lambda notes: notes.update(offset="x"),
+    ],
+)
+def test_damaged_notes_are_refused(data, tmp_path, damage):
+    model = IsolationMondrianForest(n_estimators=2).fit(data[0])
+    notes = model.notes()
+    damage(notes)
+    storage.save(model.forest_, tmp_path / "model.imf", {"IsolationMondrianForest": notes})
+    with pytest.raises(imondrian.DamagedFileError):
+        imondrian.load(tmp_path / "model.imf")
+
+
+def test_notes_of_something_else_are_refused(data, tmp_path):
+    storage.save(imondrian.MondrianForest(2).build(data[0]), tmp_path / "model.imf", {"Another": {}})
+    with pytest.raises(imondrian.DamagedFileError):
+        imondrian.load(tmp_path / "model.imf")

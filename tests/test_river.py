@@ -1,0 +1,151 @@
+"""The River detector, first of all by River's own checks, on data made here instead of downloaded."""
+
+import inspect
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from river import checks, compose, datasets, evaluate, metrics, preprocessing
+
+from imondrian import InvalidInputError
+from imondrian.river import IsolationMondrianForest
+from imondrian.scores import SCORES
+
+RNG = np.random.default_rng(0)
+NAMES = [f"V{i}" for i in range(8)]
+
+
+class Stream:
+    """A stand-in for the data set that River would download: the same protocol, anomalies further out."""
+
+    def __iter__(self):
+        rng = np.random.default_rng(1)
+        for i in range(self.n):
+            is_anomaly = i % 50 == 49
+            values = rng.normal(size=8) * (6.0 if is_anomaly else 1.0)
+            yield dict(zip(NAMES, values.tolist(), strict=True)), int(is_anomaly)
+
+    n = 1000
+
+    def take(self, n):
+        stream = Stream()
+        stream.n = min(n, 2000)
+        return stream
+
+
+CONFIGURATIONS = [
+    {"n_trees": 10, "seed": 1},
+    {"n_trees": 10, "max_samples": 64, "score": "size", "scale": "std", "seed": 1},
+    {"n_trees": 5, "max_samples": None, "score": "expected"},
+]
+
+
+def all_checks():
+    for parameters in CONFIGURATIONS:
+        model = IsolationMondrianForest(**parameters)
+        assert not model._unit_test_skips()
+        for check in checks.yield_checks(model):
+            yield pytest.param(parameters, check, id=f"{check.__name__}-{parameters}")
+
+
+@pytest.fixture(autouse=True)
+def no_download(monkeypatch):
+    monkeypatch.setattr(datasets, "CreditCard", Stream)
+
+
+def pytest_generate_tests(metafunc):
+    if "river_check" in metafunc.fixturenames:
+        original, datasets.CreditCard = datasets.CreditCard, Stream
+        metafunc.parametrize(("parameters", "river_check"), list(all_checks()))
+        datasets.CreditCard = original
+
+
+def test_river_s_own_checks(parameters, river_check):
+    river_check(IsolationMondrianForest(**parameters).clone())
+
+
+def test_the_whole_of_check_estimator():
+    checks.check_estimator(IsolationMondrianForest(n_trees=3, seed=1))
+
+
+def row(values):
+    return dict(zip("abc", values, strict=True))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+@pytest.mark.parametrize("score", SCORES)
+def test_many_equals_one_by_one(frame, score):
+    table, new = RNG.normal(size=(60, 3)), RNG.normal(size=(20, 3))
+    one, many = (IsolationMondrianForest(n_trees=5, max_samples=16, score=score, seed=2) for _ in range(2))
+    for values in table:
+        one.learn_one(row(values))
+    many.learn_many(frame(dict(zip("abc", table.T, strict=True))))
+    scores = many.score_many(frame(dict(zip("cab", new.T[[2, 0, 1]], strict=True))))
+    assert list(scores) == [one.score_one(row(values)) for values in new]
+    assert isinstance(scores, pd.Series if frame is pd.DataFrame else pl.Series)
+
+
+def test_a_pandas_index_is_kept():
+    model = IsolationMondrianForest(n_trees=2, seed=0)
+    table = pd.DataFrame({"a": [1.0, 2.0]}, index=["x", "y"])
+    assert model.score_many(table).to_dict() == {"x": 0.5, "y": 0.5}
+    model.learn_many(table)
+    assert model.score_many(table).index.tolist() == ["x", "y"]
+
+
+def test_features_come_and_go_and_count_as_zero():
+    model, plain = (IsolationMondrianForest(n_trees=5, max_samples=None, seed=3) for _ in range(2))
+    model.learn_one({"a": 1.0})
+    model.learn_one({"b": 2.0, "a": 3.0})
+    model.learn_one({"b": 5.0})
+    for values in ({"a": 1.0, "b": 0.0}, {"a": 3.0, "b": 2.0}, {"a": 0.0, "b": 5.0}):
+        plain.learn_one(values)
+    assert model.score_one({"a": 2.0}) == plain.score_one({"a": 2.0, "b": 0.0})
+    assert model.score_one({"a": 2.0, "unknown": 9.0}) == model.score_one({"a": 2.0})
+    assert 0.0 < model.score_one({}) < 1.0
+
+
+def test_names_of_any_kind():
+    model = IsolationMondrianForest(n_trees=3, seed=0)
+    model.learn_one({1: 1.0, "a": 2.0, ("t", 3): 3.0})
+    model.learn_one({("t", 3): 1.0, "b": 2.0})
+    assert set(model.explain_one({"a": 9.0})) == {1, "a", "b", ("t", 3)}
+
+
+def test_explanations_sum_to_the_score():
+    model = IsolationMondrianForest(n_trees=20, score="size", seed=0)
+    assert sum(model.explain_one({"a": 1.0, "b": 2.0}).values()) == 0.5
+    for values in RNG.normal(size=(200, 3)):
+        model.learn_one(row(values))
+    odd = row([0.0, -9.0, 0.0])
+    parts = model.explain_one(odd)
+    assert sum(map(abs, parts.values())) == pytest.approx(model.score_one(odd))
+    assert min(parts, key=parts.get) == "b"
+
+
+def test_pipelines_and_progressive_validation():
+    model = compose.Pipeline(preprocessing.StandardScaler(), IsolationMondrianForest(n_trees=20, seed=0))
+    assert evaluate.progressive_val_score(Stream(), model, metrics.ROCAUC()).get() > 0.9
+
+
+def test_seeds():
+    def scores(seed):
+        model = IsolationMondrianForest(n_trees=3, seed=seed)
+        for x, _ in Stream().take(100):
+            model.learn_one(x)
+        return model.score_one(x)
+
+    assert scores(1) == scores(1) != scores(2)
+    assert scores(None) != scores(None)
+    assert "seed" in inspect.signature(IsolationMondrianForest).parameters
+
+
+@pytest.mark.parametrize("bad", [{"a": float("nan")}, {"a": "text"}, {"a": None}, {"a": 1e308}, {"new": float("inf")}])
+def test_a_bad_point_leaves_the_model_as_it_was(bad):
+    model = IsolationMondrianForest(n_trees=2, seed=0)
+    model.learn_one({"a": 1.0})
+    with pytest.raises(InvalidInputError):
+        model.learn_one(bad)
+    assert model.score_one({"a": 2.0}) == 0.5
+    assert list(model.explain_one({"a": 2.0})) == ["a"]
