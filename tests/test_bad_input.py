@@ -1,0 +1,169 @@
+"""Bad input in every adapter: a clear error, or a right answer. One row of the table below per case."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from imondrian import IsolationMondrianForest, MondrianForest
+from imondrian.pyod import IMForest
+from imondrian.river import IsolationMondrianForest as RiverForest
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3))
+
+
+class Forest:
+    """`MondrianForest` itself."""
+
+    fitted = staticmethod(lambda table: MondrianForest(n_trees=5).build(table))
+    scores = staticmethod(lambda model, table: model.score(table))
+
+
+class ScikitLearn:
+    fitted = staticmethod(lambda table: IsolationMondrianForest(n_estimators=5, random_state=0).fit(table))
+    scores = staticmethod(lambda model, table: -model.score_samples(table))
+
+
+class ScikitLearnPartial:
+    fitted = staticmethod(lambda table: IsolationMondrianForest(n_estimators=5, random_state=0).partial_fit(table))
+    scores = staticmethod(lambda model, table: -model.score_samples(table))
+
+
+class PyOD:
+    fitted = staticmethod(lambda table: IMForest(n_estimators=5, random_state=0).fit(table))
+    scores = staticmethod(lambda model, table: model.decision_function(table))
+
+
+class River:
+    @staticmethod
+    def fitted(table):
+        model = RiverForest(n_trees=5, seed=0)
+        for values in table:
+            model.learn_one(dict(enumerate(values)))
+        return model
+
+    @staticmethod
+    def scores(model, table):
+        return np.array([model.score_one(dict(enumerate(values))) for values in table])
+
+
+ADAPTERS = [Forest, ScikitLearn, ScikitLearnPartial, PyOD, River]
+
+
+def changed(value):
+    table = X.astype(object if isinstance(value, str) else float)
+    table[3, 1] = value
+    return table
+
+
+ERRORS = {
+    "NaN": (changed(np.nan), "(?i)nan"),
+    "inf": (changed(np.inf), "(?i)inf"),
+    "minus inf": (changed(-np.inf), "(?i)inf"),
+    "text": (changed("odd"), "odd|number"),
+    "1e308": (changed(1e308), r"1e\+308"),
+    "no rows": (X[:0], "(?i)empty|0 sample"),
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_cannot_be_learned_is_an_error_that_names_it(adapter, case):
+    table, message = ERRORS[case]
+    if adapter is River and case == "no rows":
+        assert River.fitted(table).score_one({0: 1.0}) == 0.5  # a stream that has not begun
+        return
+    with pytest.raises(ValueError, match=message):
+        adapter.fitted(table)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_cannot_be_scored_is_an_error_that_names_it(adapter, case):
+    table, message = ERRORS[case]
+    model = adapter.fitted(X)
+    before = adapter.scores(model, X)
+    if adapter is River and case == "no rows":
+        assert River.scores(model, table).size == 0
+        return
+    with pytest.raises(ValueError, match=message):
+        adapter.scores(model, table)
+    assert (adapter.scores(model, X) == before).all()
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
+def test_a_wrong_width(adapter):
+    model = adapter.fitted(X)
+    if adapter is River:  # features come and go
+        assert (River.scores(model, X[:, :2]) == River.scores(model, X * [1, 1, 0])).all()
+        return
+    with pytest.raises(ValueError, match="2 features"):
+        adapter.scores(model, X[:, :2])
+
+
+GOOD = {
+    "one row": X[:1],
+    "two copies": np.vstack([X[:1], X[:1]]),
+    "a constant column": np.column_stack([X, np.full(80, 7.0)]),
+    "all constant": np.full((20, 3), 5.0),
+    "tiny": X * 1e-300,
+    "huge": X * 1e150,
+    "integers": (X * 100).astype(int),
+    "one column": X[:, :1],
+    "neighbouring floats": np.nextafter(np.ones((30, 2)), X[:30, :2]),
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
+@pytest.mark.parametrize("case", GOOD)
+def test_odd_but_lawful_tables_are_learned_and_scored(adapter, case):
+    table = GOOD[case]
+    model = adapter.fitted(table)
+    for rows in (table, table * 2.0):
+        scores = adapter.scores(model, rows)
+        assert scores.shape == (len(rows),)
+        assert ((scores > 0) & (scores < 1)).all()
+
+
+@pytest.mark.parametrize("model", [IsolationMondrianForest(), IMForest()], ids=["scikit-learn", "PyOD"])
+def test_asking_before_fitting(model):
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_estimators": 0}, "n_estimators"),
+        ({"max_samples": 0}, "max_samples"),
+        ({"max_samples": 1.5}, "max_samples"),
+        ({"max_samples": "all"}, "max_samples"),
+        ({"window": 100}, "window"),
+        ({"score": "deep"}, "score"),
+        ({"scale": "mad"}, "scale"),
+        ({"scale": [1.0, 2.0]}, "scale must have one weight for each of 3 features"),
+        ({"contamination": 0.0}, "contamination"),
+        ({"contamination": 0.7}, "contamination"),
+        ({"contamination": "many"}, "contamination"),
+        ({"n_jobs": "all"}, "n_jobs"),
+        ({"random_state": "seed"}, "random_state"),
+    ],
+)
+def test_bad_parameters_are_named_when_fitting(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        IsolationMondrianForest(**parameters).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_trees": 0}, "n_trees"),
+        ({"max_samples": 0}, "max_samples"),
+        ({"score": "deep"}, "kind must be one of depth, expected, size, but is 'deep'"),
+        ({"scale": "mad"}, "scale"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_parameters_are_named_by_river(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        RiverForest(**parameters)
