@@ -17,6 +17,7 @@ from sklearn.ensemble import IsolationForest
 
 import imondrian
 from imondrian import MondrianForest
+from imondrian.engine.threads import run
 from timing import interleaved_medians
 from workloads import SAMPLES, TREES, crowd
 
@@ -87,6 +88,8 @@ def score() -> Iterator[Result]:
 
 def two_threads() -> Iterator[Result]:
     """Compare two threads with one."""
+    arithmetic = {"two threads": lambda: spin_on(2), "one": lambda: spin_on(1)}
+    yield ratio("two threads: pure arithmetic", interleaved_medians(arithmetic, repeats=9), "two threads", "one", 1.7)
     X, small = crowd(100_000, 10), crowd(2_000, 10)
     forests = {n: MondrianForest(TREES, SAMPLES, n_jobs=n).build(X) for n in (1, 2)}
     works = {
@@ -97,6 +100,20 @@ def two_threads() -> Iterator[Result]:
     for name, work in works.items():
         contestants = {"two threads": lambda work=work: work(2), "one": lambda work=work: work(1)}
         yield ratio(f"two threads: {name}", interleaved_medians(contestants, repeats=9), "two threads", "one", 1.7)
+
+
+def spin_on(n_threads: int) -> None:
+    """Do arithmetic that needs no memory: how well this machine runs two threads at all."""
+    run([lambda: spin(40_000_000 // n_threads)] * n_threads, n_threads)
+
+
+@numba.njit(nogil=True)
+def spin(n: int) -> int:
+    """Multiply and add n times."""
+    word = np.uint64(1)
+    for i in range(n):
+        word = word * np.uint64(6364136223846793005) + np.uint64(i)
+    return word
 
 
 def first_use() -> Iterator[Result]:
