@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -112,7 +113,7 @@ def spin(n: int) -> int:
     """Multiply and add n times."""
     word = np.uint64(1)
     for i in range(n):
-        word = word * np.uint64(6364136223846793005) + np.uint64(i)
+        word = (word ^ (word >> np.uint64(29))) * np.uint64(6364136223846793005) + np.uint64(i)
     return word
 
 
