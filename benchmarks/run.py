@@ -82,7 +82,7 @@ def score() -> Iterator[Result]:
     forest = MondrianForest(TREES, SAMPLES).build(X)
     peer = IsolationForest(n_estimators=TREES, max_samples=SAMPLES, n_jobs=1).fit(X)
     seconds = interleaved_medians(
-        {"ours": lambda: forest.score(X), "scikit-learn": lambda: peer.score_samples(X)}, repeats=9
+        {"ours": lambda: forest.score(X), "scikit-learn": lambda: peer.score_samples(X)}, repeats=25
     )
     yield ratio("score 100000 rows, 100 x 256, d = 10", seconds, "ours", "scikit-learn", 1.7)
 
@@ -100,7 +100,7 @@ def two_threads() -> Iterator[Result]:
     }
     for name, work in works.items():
         contestants = {"two threads": lambda work=work: work(2), "one": lambda work=work: work(1)}
-        yield ratio(f"two threads: {name}", interleaved_medians(contestants, repeats=9), "two threads", "one", 1.7)
+        yield ratio(f"two threads: {name}", interleaved_medians(contestants, repeats=25), "two threads", "one", 1.7)
 
 
 def spin_on(n_threads: int) -> None:

@@ -21,7 +21,7 @@ from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
 from imondrian.engine.threads import pieces, run
 from imondrian.errors import InvalidInputError
 
-_ROWS_PER_TASK = 2040  # two blocks of the frozen walk
+_ROWS_PER_TASK = 2064  # four blocks of the frozen walk
 _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
 _SMALLEST, _LARGEST = np.finfo(np.float64).tiny, 1.0 - 2.0**-53
 
