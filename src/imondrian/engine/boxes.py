@@ -55,6 +55,16 @@ def extent(trees: Trees, t: int, node: int, weights: Array) -> float:
 
 
 @helper
+def is_outside(trees: Trees, t: int, node: int, x: Array) -> bool:
+    """Tell whether x lies outside the box of an inner node."""
+    slot = slot_of(node)
+    for j in range(x.size):
+        if x[j] < trees.boxes[t, slot, LOWER, j] or x[j] > trees.boxes[t, slot, UPPER, j]:
+            return True
+    return False
+
+
+@helper
 def stretch(trees: Trees, t: int, node: int, x: Array) -> None:
     """Stretch the box of an inner node over x."""
     slot = slot_of(node)

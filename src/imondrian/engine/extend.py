@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from imondrian.engine.boxes import copy_box, overhang, stretch
+from imondrian.engine.boxes import copy_box, is_outside, overhang, stretch
 from imondrian.engine.jit import Array, helper
 from imondrian.engine.nodes import (
     LOWER,
@@ -36,14 +36,16 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
     node, time, latest = trees.heads[t]["root"], 0.0, LARGEST
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
-        spent = overhang(trees, t, node, x, weights) * (cut["split_time"] - time)
+        rate = overhang(trees, t, node, x, weights)
+        spent = rate * (cut["split_time"] - time)
         if clock < spent:
             latest = cut["split_time"]
             break
         clock -= spent
         time = cut["split_time"]
         cut["population"] += 1
-        stretch(trees, t, node, x)
+        if rate > 0.0 or is_outside(trees, t, node, x):  # a rate may be so small that it vanishes
+            stretch(trees, t, node, x)
         node = child_towards(trees, t, node, x)
     if is_leaf(node) and is_point_of(trees, t, node, x):
         trees.copies[t, slot_of(node)] += 1
