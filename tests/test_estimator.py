@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -197,3 +198,46 @@ def test_notes_of_something_else_are_refused(data, tmp_path):
     storage.save(imondrian.MondrianForest(2).build(data[0]), tmp_path / "model.imf", {"Another": {}})
     with pytest.raises(imondrian.DamagedFileError):
         imondrian.load(tmp_path / "model.imf")
+
+
+def test_a_failed_call_leaves_the_estimator_as_it_was(data):
+    X, new = data
+    model = IsolationMondrianForest(n_estimators=3, random_state=0)
+    with pytest.raises(ValueError, match=r"1e\+308"):
+        model.partial_fit([[1e308, 1.0], [1.0, 2.0]])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    before = model.partial_fit(X).score_samples(new)
+    with pytest.raises(ValueError, match=r"1e\+308"):
+        model.partial_fit([[1e308, 1.0, 1.0]])
+    assert (model.score_samples(new) == before).all()
+
+
+@pytest.mark.parametrize("method", ["forget", "explain", "score_samples", "decision_function", "predict"])
+def test_an_unfitted_estimator_says_so(data, method, tmp_path):
+    with pytest.raises(NotFittedError):
+        getattr(IsolationMondrianForest(), method)(data[0])
+    with pytest.raises(NotFittedError):
+        imondrian.save(IsolationMondrianForest(), tmp_path / "model.imf")
+    with pytest.raises(imondrian.InvalidInputError, match="but not 3"):
+        imondrian.save(3, tmp_path / "model.imf")
+
+
+def test_the_offset_follows_the_parameters(data):
+    X, _ = data
+    for first_asked in (True, False):
+        model = IsolationMondrianForest(contamination=0.1, max_samples=None, random_state=0).partial_fit(X)
+        _ = model.offset_ if first_asked else None
+        assert (model.set_params(contamination=0.4).predict(X) == -1).sum() == 240
+        assert (model.set_params(score="size").predict(X) == -1).sum() == 240
+
+
+def test_what_cannot_be_loaded_is_not_saved(data, tmp_path):
+    model = IsolationMondrianForest(n_estimators=3).fit(data[0]).set_params(n_estimators=0)
+    with pytest.raises(ValueError, match="n_estimators"):
+        imondrian.save(model, tmp_path / "model.imf")
+    assert not (tmp_path / "model.imf").exists()
+
+
+def test_shares_of_other_float_types(data):
+    assert (IsolationMondrianForest(contamination=np.float32(0.1)).fit_predict(data[0]) == -1).sum() in (59, 60)

@@ -141,7 +141,39 @@ def test_seeds():
     assert "seed" in inspect.signature(IsolationMondrianForest).parameters
 
 
-@pytest.mark.parametrize("bad", [{"a": float("nan")}, {"a": "text"}, {"a": None}, {"a": 1e308}, {"new": float("inf")}])
+@pytest.mark.parametrize(
+    "columns", [{0: [1.0, 2.0], 1: [3.0, 4.0]}, {0: [1.0, 2.0], "b": [3.0, 4.0]}], ids=["integers", "mixed"]
+)
+def test_columns_may_have_any_name(columns):
+    one, many = (IsolationMondrianForest(n_trees=3, seed=1) for _ in range(2))
+    many.learn_many(pd.DataFrame(columns))
+    for i in range(2):
+        one.learn_one({name: values[i] for name, values in columns.items()})
+    assert many.score_one({0: 9.0}) == one.score_one({0: 9.0})
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": ["x", "4"]}),
+        pd.DataFrame({"a": pd.to_datetime(["2020-01-01", "2020-01-02"])}),
+        pl.DataFrame({"a": [1.0, None]}),
+        pd.DataFrame({"a": [1 + 2j, 3.0]}),
+    ],
+    ids=["text", "dates", "missing", "complex"],
+)
+def test_a_bad_frame_leaves_the_model_as_it_was(frame):
+    model = IsolationMondrianForest(n_trees=2, seed=0)
+    with pytest.raises(InvalidInputError):
+        model.learn_many(frame)
+    assert model.score_one({"a": 2.0}) == 0.5
+    assert len(model.score_many(frame[:0])) == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"a": float("nan")}, {"a": "text"}, {"a": None}, {"a": 1e308}, {"new": float("inf")}, {"a": 10**400}, {"a": 1j}],
+)
 def test_a_bad_point_leaves_the_model_as_it_was(bad):
     model = IsolationMondrianForest(n_trees=2, seed=0)
     model.learn_one({"a": 1.0})

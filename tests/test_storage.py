@@ -77,6 +77,13 @@ def test_a_forest_that_has_forgotten_all_can_be_saved(tmp_path):
     assert resumed.extend(X).n_points == 120
 
 
+def test_a_forest_whose_samples_have_been_emptied_can_be_saved(tmp_path):
+    forest = MondrianForest(n_trees=1, max_samples=2, scale="std").extend(X[:6])
+    forest.forget(X[:6][forest.holds(X[:6]) > 0])
+    assert imondrian.load(saved(tmp_path, forest)).n_points == 4
+    assert imondrian.load(saved(tmp_path, forest.extend(X))).n_points == 124
+
+
 def test_a_forest_that_was_shown_nothing_cannot_be_saved(tmp_path):
     with pytest.raises(EmptyForestError):
         saved(tmp_path, MondrianForest())

@@ -110,3 +110,21 @@ def test_a_wrong_score_is_named(score):
 def test_a_wrong_half_life_is_named():
     with pytest.raises(InvalidInputError, match="half_life must be between 1 and"):
         StreamingThreshold(half_life=0)
+
+
+@pytest.mark.parametrize("early", [0.1, 0.9])
+def test_a_score_of_long_ago_is_no_cluster(early):
+    stream = StreamingThreshold("kmeans", half_life=100)
+    stream.update(early)
+    for _ in range(5000):
+        stream.update(0.4)
+    assert not stream.is_anomaly(0.4)
+    assert stream.threshold == 1.0
+
+
+@pytest.mark.parametrize("score", [1.0, 0.4, 409.95 / 1024])
+def test_no_share_of_scores_that_are_all_alike_lies_above(score):
+    stream = StreamingThreshold(0.1)
+    for _ in range(100):
+        stream.update(score)
+    assert not stream.is_anomaly(score)

@@ -99,7 +99,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         "score": [StrOptions(set(SCORES))],
         "scale": [None, StrOptions({"std"}), "array-like"],
         "contamination": [StrOptions(set(THRESHOLDS)), Interval(Real, 0, 0.5, closed="right")],
-        "n_jobs": [None, Integral],
+        "n_jobs": [None, Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right")],
         "random_state": ["random_state"],
     }
 
@@ -128,12 +128,16 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Give the parameters by name; none of them has parameters of its own, so that `deep` makes no difference."""
         return {name: vars(self)[name] for name in self._get_param_names()}
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "forest_")
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
         points = validate_data(self, X, dtype=np.float64)
-        self.forest_ = self._new_forest(points.shape[0]).build(points)
-        self._offset = _Offset(-rule_of(self.contamination)(self._scores(points)) if self._learns_offset() else -0.5)
+        forest = self._new_forest(points.shape[0]).build(points)
+        offset = -rule_of(self.contamination)(forest.score(points, self._kind)) if self._learns_offset() else -0.5
+        self.forest_, self._offset = forest, _Offset(offset, self._offset_key())
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -141,21 +145,22 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Show the rows of X to the forest, one after the other; the first call needs no `fit` before it."""
         is_first = not hasattr(self, "forest_")
         points = validate_data(self, X, dtype=np.float64, reset=is_first)
-        if is_first:
-            self.forest_ = self._new_forest(points.shape[0])
-        self.forest_.extend(points)
+        forest = self._new_forest(points.shape[0]) if is_first else self.forest_
+        self.forest_ = forest.extend(points)
         self._offset = _Offset()
         return self
 
     def forget(self, X: Any) -> Self:
         """Forget the rows of X exactly: the forest is distributed as if it had never been shown them."""
-        self.forest_.forget(self._checked(X))
+        points = self._checked(X)
+        self.forest_.forget(points)
         self._offset = _Offset()
         return self
 
     def score_samples(self, X: Any) -> Array:
         """Give the opposite of the anomaly score of each row: in (-1, 0), the lower the odder."""
-        return -self._scores(self._checked(X))
+        points = self._checked(X)
+        return -self.forest_.score(points, self._kind)
 
     def decision_function(self, X: Any) -> Array:
         """Give `score_samples` less the offset: negative for anomalies."""
@@ -171,7 +176,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         A part is positive where the row lies too high, negative where it lies too low. Columns are the features, as in
         ``feature_names_in_``.
         """
-        return self.forest_.explain(self._checked(X), self._kind)
+        points = self._checked(X)
+        return self.forest_.explain(points, self._kind)
 
     def rescore(self) -> tuple[Array, Array]:
         """Give the points that the forest holds now, and their `score_samples`, without a walk for each."""
@@ -183,8 +189,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def offset_(self) -> float:
         """The `score_samples` below which a row is an anomaly."""
         check_is_fitted(self)
-        if self._offset.value is None:
+        if self._offset.value is None or self._offset.key != self._offset_key():
             self._offset.value = -rule_of(self.contamination)(-self.rescore()[1]) if self._learns_offset() else -0.5
+            self._offset.key = self._offset_key()
         return self._offset.value
 
     @property
@@ -196,6 +203,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def notes(self) -> dict[str, Any]:
         """Give what a model file keeps beside the forest: parameters, offset and names, as JSON can hold them."""
         check_is_fitted(self)
+        self._validate_params()
         parameters = self.get_params()
         if not isinstance(parameters["random_state"], Integral):
             parameters["random_state"] = None  # the forest has the state of its random numbers
@@ -204,7 +212,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         return {
             "parameters": {name: _plain(value) for name, value in parameters.items()},
-            "offset": self._offset.value,
+            "offset": self._offset.value if self._offset.key == self._offset_key() else None,
             "feature_names": None if names is None else [str(name) for name in names],
         }
 
@@ -222,7 +230,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             estimator.feature_names_in_ = np.array(names, dtype=object)
         if offset is not None and not -1.0 <= offset <= 0.0:
             raise ValueError(f"the offset is {offset!r}.")
-        estimator._offset = _Offset(offset)
+        estimator._offset = _Offset(offset, estimator._offset_key())
         return estimator
 
     # -- inside -----------------------------------------------------------------------------------------------
@@ -230,8 +238,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def _learns_offset(self) -> bool:
         return bool(self.contamination != "auto")
 
-    def _scores(self, X: Array) -> Array:
-        return self.forest_.score(X, self._kind)
+    def _offset_key(self) -> tuple[Any, ...]:
+        """Give the parameters that an offset belongs to: after `set_params` it is another."""
+        return self._kind, self.contamination
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -246,8 +255,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 class _Offset:
     """The offset, once somebody has asked for it; apart, so that asking does not change the estimator."""
 
-    def __init__(self, value: float | None = None) -> None:
+    def __init__(self, value: float | None = None, key: tuple[Any, ...] = ()) -> None:
         self.value = value
+        self.key = key
 
 
 def _plain(value: Any) -> Any:

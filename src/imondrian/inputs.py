@@ -35,6 +35,11 @@ def as_point(x: Any, n_features: int | None) -> Array:
     return point.reshape(1, -1)
 
 
+def as_column(values: Any, name: Any) -> Array:
+    """Check the values of one feature: numbers, finite or not."""
+    return _as_numbers(values, f"The feature {name!r}")
+
+
 def as_weights(weights: Any, n_features: int | None) -> Array:
     """Check one positive weight per feature."""
     array = _as_numbers(weights, "scale")
@@ -62,7 +67,7 @@ def sample_size(max_samples: Any, n_rows: int) -> int | None:
     """Give the size of a tree's sample: "auto" is 256, a float that share of the rows at hand, None no limit."""
     if isinstance(max_samples, str) and max_samples == "auto":
         return 256
-    if isinstance(max_samples, float) and 0.0 < max_samples <= 1.0:
+    if isinstance(max_samples, (float, np.floating)) and 0.0 < max_samples <= 1.0:
         return max(1, int(max_samples * n_rows))
     return None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
 

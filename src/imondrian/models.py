@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from imondrian import storage
+from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 
 _ESTIMATOR = "IsolationMondrianForest"
@@ -16,8 +17,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """
     if isinstance(model, MondrianForest):
         storage.save(model, path)
+    elif hasattr(model, "notes"):
+        notes = model.notes()
+        storage.save(model.forest_, path, {_ESTIMATOR: notes})
     else:
-        storage.save(model.forest_, path, {_ESTIMATOR: model.notes()})
+        raise InvalidInputError(f"A MondrianForest or an IsolationMondrianForest can be saved, but not {model!r}.")
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -58,7 +58,7 @@ class IMForest(BaseDetector):
         score: str = "depth",
         scale: Any = None,
         contamination: float = 0.1,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         random_state: Any = None,
     ) -> None:
         super().__init__(contamination=contamination)
@@ -76,7 +76,8 @@ class IMForest(BaseDetector):
         self._set_n_classes(y)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         max_samples = sample_size(self.max_samples, points.shape[0])
-        self.forest_ = MondrianForest(self.n_estimators, max_samples, self.scale, seed, self.n_jobs).build(points)
+        n_jobs = 1 if self.n_jobs is None else self.n_jobs
+        self.forest_ = MondrianForest(self.n_estimators, max_samples, self.scale, seed, n_jobs).build(points)
         self.decision_scores_ = self.forest_.score(points, self.score)
         self._process_decision_scores()
         return self

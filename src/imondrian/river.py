@@ -1,16 +1,19 @@
 """The River detector: dictionaries in, one at a time or in frames; features may come and go."""
 
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from river.base import AnomalyDetector
-from river.utils.dataframe import into_frame, to_native_series, to_numpy
+from river.utils.dataframe import into_frame, to_native_series
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
-from imondrian.inputs import as_point, as_points
+from imondrian.inputs import as_column, as_point, as_points
 from imondrian.scores import scoring_of
 
 _BEFORE_LEARNING = 0.5  # as odd as an average point: nothing is known yet
@@ -72,17 +75,13 @@ class IsolationMondrianForest(AnomalyDetector):
     def learn_one(self, x: Mapping[Hashable, float]) -> None:
         """Learn one point."""
         names = self._names_with(x)
-        point = as_point(_row(x, names), None)
-        self._meet(names)
-        self._forest.extend(point)
+        self._learn(as_point(_row(x, names), None), names)
 
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...), as `learn_one` would one after the other."""
         frame = into_frame(X)
         names = self._names_with(frame.columns)
-        points = as_points(_matrix(frame, names), None)
-        self._meet(names)
-        self._forest.extend(points)
+        self._learn(as_points(_matrix(frame, names), None), names)
 
     def score_one(self, x: Mapping[Hashable, float]) -> float:
         """Score one point in (0, 1), high is odd; 0.5 before anything was learned. New features are not looked at."""
@@ -93,7 +92,7 @@ class IsolationMondrianForest(AnomalyDetector):
     def score_many(self, X: Any) -> Any:
         """Score the rows of a data frame as `score_one` would; give a series of the same kind."""
         frame = into_frame(X)
-        if self._forest.n_points == 0:
+        if self._forest.n_points == 0 or len(frame) == 0:
             scores = np.full(len(frame), _BEFORE_LEARNING)
         else:
             scores = self._forest.score(_matrix(frame, self._names), self.score)
@@ -113,9 +112,10 @@ class IsolationMondrianForest(AnomalyDetector):
         )
         return self._names | {name: len(self._names) + i for i, name in enumerate(new)}
 
-    def _meet(self, names: dict[Hashable, int]) -> None:
+    def _learn(self, points: Array, names: dict[Hashable, int]) -> None:
         if self._forest.n_features is not None:
             self._forest.widen(len(names))
+        self._forest.extend(points)
         self._names = names
 
 
@@ -124,17 +124,21 @@ def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int]) -> Array:
     row = np.zeros(len(names))
     for name, value in x.items():
         if name in names:
-            try:
-                row[names[name]] = value
-            except (TypeError, ValueError):
-                raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.") from None
+            row[names[name]] = _number(value, name)
     return row
+
+
+def _number(value: Any, name: Hashable) -> float:
+    if isinstance(value, (Real, np.bool_, Decimal)):
+        with suppress(OverflowError):
+            return float(value)
+    raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")
 
 
 def _matrix(frame: Any, names: Mapping[Hashable, int]) -> Array:
     """Put the columns into their places, 0 where there is none."""
     matrix = np.zeros((len(frame), len(names)))
-    known = [name for name in frame.columns if name in names]
-    if known:
-        matrix[:, [names[name] for name in known]] = to_numpy(frame.select(known))
+    for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
+        if name in names:
+            matrix[:, names[name]] = as_column(column.to_numpy(), name)
     return matrix

@@ -73,9 +73,8 @@ class StandardScale:
         self.moments[:] = 0.0
         for rows in pieces(X.shape[0], _ROWS_PER_BLOCK):
             self.follow(X[rows])
-        if X.shape[0] not in (0, n_points):
-            self.moments[SQUARES] *= n_points / X.shape[0]
-            self.moments[COUNT] = n_points
+        self.moments[SQUARES] *= n_points / max(X.shape[0], 1)
+        self.moments[COUNT] = n_points
 
     def follow(self, X: Array) -> Array:
         """Add points one by one (Welford's method)."""

@@ -12,6 +12,8 @@ from imondrian.inputs import as_count
 Rule = Callable[[Array], float]
 _N_BINS = 1024
 _COUNT, _SUM = 0, 1
+_FORGOTTEN = 1e-9  # a bin of less than this share of the weight is not looked at any more
+_ROUNDING = 1e-12
 _HEAVY = 1e100  # weights are brought down again before they can overflow
 
 
@@ -47,7 +49,8 @@ def rule_of(contamination: Any) -> Rule:
     """Give the rule for "auto" (0.5), "kmeans" or a share in (0, 0.5]."""
     if isinstance(contamination, str) and contamination in THRESHOLDS:
         return THRESHOLDS[contamination]
-    if isinstance(contamination, (float, int)) and not isinstance(contamination, bool) and 0 < contamination <= 0.5:
+    is_number = isinstance(contamination, (float, int, np.floating)) and not isinstance(contamination, bool)
+    if is_number and 0 < contamination <= 0.5:
         return quantile(float(contamination))
     raise InvalidInputError(
         f"contamination must be 'auto', 'kmeans' or a share between 0 (excluded) and 0.5, but is {contamination!r}."
@@ -102,14 +105,14 @@ class StreamingThreshold:
 
     def is_anomaly(self, score: float) -> bool:
         """Tell whether the score lies above the present threshold."""
-        return score > self.threshold
+        return bool(score > self.threshold)
 
     def _computed(self) -> float:
         if self.contamination == "auto":
             return 0.5
         if self.contamination == "kmeans":
             return two_means_of(self.histogram)
-        return upper_share_of(self.histogram, self.contamination)
+        return upper_share_of(self.histogram, float(self.contamination))
 
 
 @kernel
@@ -129,16 +132,20 @@ def count_score(histogram: Array, weight: Array, score: float, growth: float) ->
 @kernel
 def two_means_of(histogram: Array) -> float:
     """Give the middle between the means of the two clusters of least squares, parted between bins; 1 if only one."""
+    lightest = _FORGOTTEN * histogram[_COUNT].sum()
     n, total = 0.0, 0.0
     for i in range(histogram.shape[1]):
-        n += histogram[_COUNT, i]
-        total += histogram[_SUM, i]
+        if histogram[_COUNT, i] > lightest:
+            n += histogram[_COUNT, i]
+            total += histogram[_SUM, i]
     best, threshold = 0.0, 1.0
     n_low, sum_low = 0.0, 0.0
     for i in range(histogram.shape[1] - 1):
-        n_low += histogram[_COUNT, i]
-        sum_low += histogram[_SUM, i]
-        if histogram[_COUNT, i] > 0.0 and n_low < n:
+        if histogram[_COUNT, i] > lightest:
+            n_low += histogram[_COUNT, i]
+            sum_low += histogram[_SUM, i]
+            if n - n_low <= lightest:
+                break
             gain = parted_squares(n_low, sum_low, n - n_low, total - sum_low)
             if gain > best:
                 best = gain
@@ -155,7 +162,7 @@ def parted_squares(n_low: float, sum_low: float, n_high: float, sum_high: float)
 
 @kernel
 def upper_share_of(histogram: Array, share: float) -> float:
-    """Give the score above which that share of the weight lies, taken to be even within a bin; 1 if there is none."""
+    """Give the score above which at most that share of the weight lies; 1 before there is any."""
     wanted = 0.0
     for i in range(histogram.shape[1]):
         wanted += share * histogram[_COUNT, i]
@@ -165,4 +172,8 @@ def upper_share_of(histogram: Array, share: float) -> float:
     while histogram[_COUNT, i] < wanted and i > 0:
         wanted -= histogram[_COUNT, i]
         i -= 1
-    return (i + 1.0 - wanted / histogram[_COUNT, i]) / histogram.shape[1] if histogram[_COUNT, i] > 0.0 else 0.0
+    if histogram[_COUNT, i] == 0.0:
+        return 0.0
+    even = (i + 1.0 - wanted / histogram[_COUNT, i]) / histogram.shape[1]
+    mean = histogram[_SUM, i] / histogram[_COUNT, i]
+    return max(even, mean + _ROUNDING)  # where all scores are alike, none lies above
