@@ -115,6 +115,10 @@ def test_frames_and_their_names(data, frame):
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
     plain = IsolationMondrianForest(n_estimators=5, random_state=0).fit(X)
     assert (model.score_samples(table) == plain.score_samples(X)).all()
+    parts = model.explain(table)
+    assert isinstance(parts, frame)
+    assert list(parts.columns) == ["a", "b", "c"]
+    assert (parts.to_numpy() == plain.explain(X)).all()
     for wrong in (["c", "b", "a"], ["a", "b", "d"]):
         with pytest.raises(ValueError, match="feature names"):
             model.predict(frame(dict(zip(wrong, X.T, strict=True))))

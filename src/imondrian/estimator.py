@@ -170,14 +170,16 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Give -1 for each row that is an anomaly, 1 for the others."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def explain(self, X: Any) -> Array:
+    def explain(self, X: Any) -> Any:
         """Divide the score of each row among its features; the sizes of a row's parts sum to ``-score_samples``.
 
-        A part is positive where the row lies too high, negative where it lies too low. Columns are the features, as in
-        ``feature_names_in_``.
+        A part is positive where the row lies too high, negative where it lies too low. Of a pandas or polars frame with
+        names the result is a frame with the same names, else an array with a column per feature.
         """
         points = self._checked(X)
-        return self.forest_.explain(points, self._kind)
+        parts = self.forest_.explain(points, self._kind)
+        names = getattr(self, "feature_names_in_", None)
+        return parts if names is None or not hasattr(X, "columns") else _frame_like(X, parts, list(names))
 
     def rescore(self) -> tuple[Array, Array]:
         """Give the points that the forest holds now, and their `score_samples`, without a walk for each."""
@@ -258,6 +260,13 @@ class _Offset:
     def __init__(self, value: float | None = None, key: tuple[Any, ...] = ()) -> None:
         self.value = value
         self.key = key
+
+
+def _frame_like(frame: Any, values: Array, names: list[str]) -> Any:
+    """Make a frame of the same kind, pandas with its index, or polars."""
+    if hasattr(frame, "index"):
+        return type(frame)(values, columns=names, index=frame.index)
+    return type(frame)(values, schema=names)
 
 
 def _plain(value: Any) -> Any:
