@@ -11,7 +11,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, part, resize
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
-from imondrian.engine.rescore import held_copies, held_points, is_aligned
+from imondrian.engine.rescore import held_points, is_aligned, witnesses
 from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
@@ -162,7 +162,7 @@ class MondrianForest:
         self._reading = None
         self._on_trees(trees, lambda some: forget_points(some, points))
         if isinstance(self.scale, str):
-            scale.restart(held_points(trees), self.n_points)
+            scale.restart(held_points(witnesses(trees)), self.n_points)
         return self
 
     def join(self, other: "MondrianForest") -> Self:
@@ -225,7 +225,8 @@ class MondrianForest:
         """
         scoring, reading = scoring_of(kind), self._read()
         if is_aligned(reading.trees):
-            return held_points(reading.trees), np.repeat(HELD_SCORES[kind](reading), held_copies(reading.trees))
+            one = part(reading.trees, 0, 1)
+            return held_points(one), np.repeat(HELD_SCORES[kind](reading), one.copies[one.copies > 0])
         points, place = np.unique(held_points(reading.trees), axis=0, return_inverse=True)
         return points[place.ravel()], scoring(reading, points)[place.ravel()]
 

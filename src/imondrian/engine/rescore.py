@@ -27,20 +27,15 @@ def is_aligned(trees: Trees) -> bool:
     )
 
 
-def held_points(trees: Trees) -> Array:
-    """List the points that the trees hold, copies included: of aligned trees those of one, else of all."""
-    some = _one_if_aligned(trees)
-    return np.repeat(some.points[some.copies > 0], held_copies(trees), axis=0)
-
-
-def held_copies(trees: Trees) -> Array:
-    """Count the copies of each point in the order of `held_points`."""
-    some = _one_if_aligned(trees)
-    return some.copies[some.copies > 0]
-
-
-def _one_if_aligned(trees: Trees) -> Trees:
+def witnesses(trees: Trees) -> Trees:
+    """Give trees that hold all the points held: one of aligned trees, else all of them."""
     return part(trees, 0, 1) if is_aligned(trees) else trees
+
+
+def held_points(trees: Trees) -> Array:
+    """List the points in the leaves of the trees, each as often as it is held."""
+    held = trees.copies > 0
+    return np.repeat(trees.points[held], trees.copies[held], axis=0)
 
 
 @kernel
