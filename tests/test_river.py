@@ -131,7 +131,7 @@ def test_pipelines_and_progressive_validation():
 
 def test_seeds():
     def scores(seed):
-        model = IsolationMondrianForest(n_trees=3, seed=seed)
+        model = IsolationMondrianForest(n_trees=3, score="size", seed=seed)  # depths of few trees are often equal
         for x, _ in Stream().take(100):
             model.learn_one(x)
         return model.score_one(x)

@@ -1,6 +1,6 @@
 """Tight boxes: how far a point hangs over one, stretching it, shrinking it. A leaf's box is its point."""
 
-from imondrian.engine.jit import Array, helper
+from imondrian.engine.jit import Array, helper, summing_helper
 from imondrian.engine.nodes import LOWER, UPPER, Trees, is_leaf, slot_of
 from imondrian.engine.randomness import LARGEST
 
@@ -13,44 +13,52 @@ def bound(trees: Trees, t: int, node: int, side: int, j: int) -> float:
     return trees.boxes[t, slot_of(node), side, j]
 
 
-@helper
+@summing_helper
 def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float:
-    """Sum over the features how far x lies outside the node's box, weighted: the rate of Algorithm 5."""
+    """Sum over the features how far x lies outside the box of an inner node, weighted: the rate of Algorithm 5."""
     slot = slot_of(node)
     rate = 0.0
-    if is_leaf(node):
-        for j in range(x.size):
-            rate += weights[j] * abs(x[j] - trees.points[t, slot, j])
-    else:
-        for j in range(x.size):
-            below = trees.boxes[t, slot, LOWER, j] - x[j]
-            above = x[j] - trees.boxes[t, slot, UPPER, j]
-            rate += weights[j] * max(below, above, 0.0)
+    for j in range(x.size):
+        rate += weights[j] * distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
+    return min(rate, LARGEST)
+
+
+@summing_helper
+def leaf_overhang(trees: Trees, t: int, leaf: int, x: Array, weights: Array) -> float:
+    """Do for a leaf what `overhang` does for an inner node (apart: a choice inside would cost six times the time)."""
+    slot = slot_of(leaf)
+    rate = 0.0
+    for j in range(x.size):
+        rate += weights[j] * abs(x[j] - trees.points[t, slot, j])
     return min(rate, LARGEST)
 
 
 @helper
-def copy_box(trees: Trees, t: int, node: int, box: Array) -> None:
-    """Write the bounds of the node's box into the rows LOWER and UPPER of `box`."""
-    slot = slot_of(node)
-    if is_leaf(node):
-        for j in range(box.shape[1]):
-            box[LOWER, j] = trees.points[t, slot, j]
-            box[UPPER, j] = trees.points[t, slot, j]
-    else:
-        for j in range(box.shape[1]):
-            box[LOWER, j] = trees.boxes[t, slot, LOWER, j]
-            box[UPPER, j] = trees.boxes[t, slot, UPPER, j]
+def distance(lower: float, upper: float, value: float) -> float:
+    """Give how far a value lies outside an interval, without a branch, since no processor can guess it."""
+    return greater(greater(lower - value, value - upper), 0.0)
 
 
 @helper
+def copy_box(trees: Trees, t: int, node: int, slot: int) -> None:
+    """Give the inner node in a slot the box of another node."""
+    if is_leaf(node):
+        for j in range(trees.points.shape[2]):
+            trees.boxes[t, slot, LOWER, j] = trees.points[t, slot_of(node), j]
+            trees.boxes[t, slot, UPPER, j] = trees.points[t, slot_of(node), j]
+    else:
+        for j in range(trees.points.shape[2]):
+            trees.boxes[t, slot, LOWER, j] = trees.boxes[t, slot_of(node), LOWER, j]
+            trees.boxes[t, slot, UPPER, j] = trees.boxes[t, slot_of(node), UPPER, j]
+
+
+@summing_helper
 def extent(trees: Trees, t: int, node: int, weights: Array) -> float:
-    """Sum the side lengths of the node's box, weighted; 0 for a leaf."""
+    """Sum the side lengths of the box of an inner node, weighted."""
     slot = slot_of(node)
     rate = 0.0
-    if not is_leaf(node):
-        for j in range(weights.size):
-            rate += weights[j] * (trees.boxes[t, slot, UPPER, j] - trees.boxes[t, slot, LOWER, j])
+    for j in range(weights.size):
+        rate += weights[j] * (trees.boxes[t, slot, UPPER, j] - trees.boxes[t, slot, LOWER, j])
     return min(rate, LARGEST)
 
 
@@ -69,8 +77,20 @@ def stretch(trees: Trees, t: int, node: int, x: Array) -> None:
     """Stretch the box of an inner node over x."""
     slot = slot_of(node)
     for j in range(x.size):
-        trees.boxes[t, slot, LOWER, j] = min(trees.boxes[t, slot, LOWER, j], x[j])
-        trees.boxes[t, slot, UPPER, j] = max(trees.boxes[t, slot, UPPER, j], x[j])
+        trees.boxes[t, slot, LOWER, j] = lesser(trees.boxes[t, slot, LOWER, j], x[j])
+        trees.boxes[t, slot, UPPER, j] = greater(trees.boxes[t, slot, UPPER, j], x[j])
+
+
+@helper
+def lesser(a: float, b: float) -> float:
+    """Give the lesser of two numbers; unlike min it need not think of NaN, and is several times as fast."""
+    return a if a < b else b  # noqa: FURB136
+
+
+@helper
+def greater(a: float, b: float) -> float:
+    """Give the greater of two numbers."""
+    return a if a > b else b  # noqa: FURB136
 
 
 @helper
@@ -92,4 +112,4 @@ def children_bound(trees: Trees, t: int, slot: int, side: int, j: int) -> float:
     """Give the bound of the box around the boxes of both children."""
     left = bound(trees, t, trees.cuts[t, slot]["left"], side, j)
     right = bound(trees, t, trees.cuts[t, slot]["right"], side, j)
-    return min(left, right) if side == LOWER else max(left, right)
+    return lesser(left, right) if side == LOWER else greater(left, right)

@@ -1,8 +1,6 @@
 """Extend a tree by one point as if it had been there from the start: Algorithm 5 of [Ma2020]."""
 
-import numpy as np
-
-from imondrian.engine.boxes import copy_box, is_outside, overhang, stretch
+from imondrian.engine.boxes import copy_box, distance, is_outside, leaf_overhang, overhang, stretch
 from imondrian.engine.jit import Array, helper
 from imondrian.engine.nodes import (
     LOWER,
@@ -18,7 +16,7 @@ from imondrian.engine.nodes import (
     put_in_place,
     slot_of,
 )
-from imondrian.engine.randomness import LARGEST, exponential, feature_by_rate, time_after, total_rate, value_in_gap
+from imondrian.engine.randomness import LARGEST, exponential, feature_by_rate, time_after, value_in_gap
 
 
 @helper
@@ -33,25 +31,25 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
         plant(trees, t, x)
         return
     clock = exponential(trees.heads, t)
-    node, time, latest = trees.heads[t]["root"], 0.0, LARGEST
+    node, time = trees.heads[t]["root"], 0.0
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
         rate = overhang(trees, t, node, x, weights)
         spent = rate * (cut["split_time"] - time)
         if clock < spent:
-            latest = cut["split_time"]
-            break
+            cut_off(trees, t, node, x, weights, rate, time_after(time, clock, rate, cut["split_time"]))
+            return
         clock -= spent
         time = cut["split_time"]
         cut["population"] += 1
         if rate > 0.0 or is_outside(trees, t, node, x):  # a rate may be so small that it vanishes
             stretch(trees, t, node, x)
         node = child_towards(trees, t, node, x)
-    if is_leaf(node) and is_point_of(trees, t, node, x):
+    if is_point_of(trees, t, node, x):
         trees.copies[t, slot_of(node)] += 1
     else:
-        rate = overhang(trees, t, node, x, weights)
-        cut_off(trees, t, node, x, weights, time_after(time, clock, rate, latest))
+        rate = leaf_overhang(trees, t, node, x, weights)
+        cut_off(trees, t, node, x, weights, rate, time_after(time, clock, rate, LARGEST))
 
 
 @helper
@@ -63,14 +61,16 @@ def plant(trees: Trees, t: int, x: Array) -> None:
 
 
 @helper
-def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, time: float) -> None:
-    """Put a new parent above the node, whose cut at this time parts the node's box from x."""
-    box, sizes = np.empty((2, x.size)), np.empty(x.size)
-    copy_box(trees, t, node, box)
-    for j in range(x.size):
-        sizes[j] = max(box[LOWER, j] - x[j], x[j] - box[UPPER, j], 0.0)
-    feature = feature_by_rate(trees.heads, t, sizes, weights, total_rate(sizes, weights))
+def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, rate: float, time: float) -> None:
+    """Put a new parent above the node, whose cut at this time parts its box from x, which hangs over by `rate`."""
     slot = trees.heads[t]["n_leaves"] - 1
+    copy_box(trees, t, node, slot)
+    sizes = trees.points[t, slot + 1]  # the place of the new leaf is scratch paper until it comes
+    for j in range(x.size):
+        sizes[j] = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
+    feature = feature_by_rate(trees.heads, t, sizes, weights, rate)
+    lower, upper = trees.boxes[t, slot, LOWER, feature], trees.boxes[t, slot, UPPER, feature]
+    x_is_above = x[feature] > upper
     above, leaf = inner_node(slot), new_leaf(trees, t, slot + 1, x, 1)
     put_in_place(trees, t, node, above)
     trees.parents[t, node] = above
@@ -79,12 +79,9 @@ def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, time: flo
     cut["split_time"] = time
     cut["split_feature"] = feature
     cut["population"] = population(trees, t, node) + 1
-    x_is_above = x[feature] > box[UPPER, feature]
-    low = box[UPPER, feature] if x_is_above else x[feature]
-    high = x[feature] if x_is_above else box[LOWER, feature]
-    cut["split_value"] = value_in_gap(trees.heads, t, low, high)
+    cut["split_value"] = value_in_gap(
+        trees.heads, t, upper if x_is_above else x[feature], x[feature] if x_is_above else lower
+    )
     cut["left"] = node if x_is_above else leaf
     cut["right"] = leaf if x_is_above else node
-    for j in range(x.size):
-        trees.boxes[t, slot, LOWER, j] = min(box[LOWER, j], x[j])
-        trees.boxes[t, slot, UPPER, j] = max(box[UPPER, j], x[j])
+    stretch(trees, t, above, x)

@@ -8,11 +8,13 @@ paper's.
 
 import math
 
-from imondrian.engine.boxes import bound, extent, overhang
+from imondrian.engine.boxes import bound, extent, leaf_overhang, lesser, overhang
 from imondrian.engine.harmonic import average_path_length, relative_depth
 from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.logarithms import MAX_DECAY, decay, log_of_count
 from imondrian.engine.nodes import (
     LOWER,
+    NO_NODE,
     UPPER,
     Trees,
     child_towards,
@@ -26,67 +28,71 @@ from imondrian.engine.nodes import (
 )
 
 HIGH, LOW = 0, 1  # the side of the others on which x lies
-_NEGLIGIBLE = 1e-6
 _LOG_ZERO = math.log(5e-324)
 
 
 @helper
-def survival(alive: float, rate: float, duration: float) -> float:
-    """Give the probability not to be cut off at this rate; 0 where hardly anything of x is alive any more."""
-    chance = math.exp(-rate * duration)
-    return chance if alive * chance >= _NEGLIGIBLE else 0.0
+def cut_off_by(spent: float, rate: float, duration: float) -> float:
+    """Add up the rate of being cut off over time; x is alive with probability `decay(spent)`, never quite 0."""
+    return lesser(spent + rate * duration, MAX_DECAY)
 
 
 @helper
 def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
-    """Give the expected depth at which x would be isolated, were it inserted by Algorithm 5."""
-    node, time, depth = trees.heads[t]["root"], 0.0, 0
-    alive, total = 1.0, 0.0
+    """Give the expected depth at which x would be isolated, were it inserted by Algorithm 5.
+
+    It is one edge, and one more for every node that x passes alive.
+    """
+    node, time = trees.heads[t]["root"], 0.0
+    spent, total = 0.0, 0.0
     while not is_leaf(node):
-        cut = trees.cuts[t, slot_of(node)]
-        survives = survival(alive, overhang(trees, t, node, x, weights), cut["split_time"] - time)
-        total += alive * (1.0 - survives) * (depth + 1)
-        alive *= survives
-        if alive == 0.0:
-            return total
-        time = cut["split_time"]
+        split_time = trees.cuts[t, slot_of(node)]["split_time"]
+        spent = cut_off_by(spent, overhang(trees, t, node, x, weights), split_time - time)
+        total += decay(spent)
+        time = split_time
         node = child_towards(trees, t, node, x)
-        depth += 1
     if is_point_of(trees, t, node, x):
-        return total + alive * (depth + average_path_length(trees.copies[t, slot_of(node)]))
-    return total + alive * (depth + 1)
+        return total + average_path_length(trees.copies[t, slot_of(node)])
+    return total + 1.0
 
 
 @helper
 def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
     """Give the log size of the cell of x, averaged over all scales of mass.
 
-    The weights log(M / M') of the cuts on its way, M points before and M' after, telescope to the log of the whole
-    crowd, so that every halving of the crowd around x counts alike.
+    A node counts by how much alive * log(n + 1) falls there, n the points around x: because x is cut off, or because
+    others are parted from it. Over the whole way it falls from the log of the whole crowd to nothing, so that every
+    halving of the crowd around x counts alike.
     """
     node, time = trees.heads[t]["root"], 0.0
-    crowd = float(tree_population(trees, t))
-    n, size = crowd, _LOG_ZERO
-    alive, new, held = 1.0, 0.0, 0.0  # `new` counts x as one point more, `held` as one of those in the tree
+    whole = log_of_count(tree_population(trees, t) + 1)
+    before, spent, total = whole, 0.0, 0.0
     while not is_leaf(node):
-        cut = trees.cuts[t, slot_of(node)]
+        split_time = trees.cuts[t, slot_of(node)]["split_time"]
         rate = overhang(trees, t, node, x, weights)
         size = floored_log(extent(trees, t, node, weights) + rate)
-        survives = survival(alive, rate, cut["split_time"] - time)
-        new += alive * (1.0 - survives) * math.log(n + 1.0) * size
-        alive *= survives
-        if alive == 0.0:
-            return new / math.log(crowd + 1.0)
-        time = cut["split_time"]
+        spent = cut_off_by(spent, rate, split_time - time)
+        time = split_time
         node = child_towards(trees, t, node, x)
-        n_below = float(population(trees, t, node))
-        new += alive * math.log((n + 1.0) / (n_below + 1.0)) * size
-        held += math.log(n / n_below) * size
-        n = n_below
+        after = decay(spent) * log_of_count(population(trees, t, node) + 1)
+        total += (before - after) * size
+        before = after
     if is_point_of(trees, t, node, x):
-        return (held + math.log(n) * (size - 0.5 * math.log(n))) / math.log(crowd)
-    size = floored_log(overhang(trees, t, node, x, weights))
-    return (new + alive * math.log(n + 1.0) * size) / math.log(crowd + 1.0)
+        return held_log_size(trees, t, node, weights)
+    return (total + before * floored_log(leaf_overhang(trees, t, node, x, weights))) / whole
+
+
+@helper
+def held_log_size(trees: Trees, t: int, leaf: int, weights: Array) -> float:
+    """Give the log size of the cell of a point held, up from its leaf: here it is itself one of the crowd."""
+    node, crowd = trees.parents[t, leaf], log_of_count(trees.copies[t, slot_of(leaf)])
+    size = _LOG_ZERO if node == NO_NODE else floored_log(extent(trees, t, node, weights))
+    total = crowd * (size - 0.5 * crowd)
+    while node != NO_NODE:
+        wider = log_of_count(population(trees, t, node))
+        total += (wider - crowd) * floored_log(extent(trees, t, node, weights))
+        node, crowd = trees.parents[t, node], wider
+    return total / crowd
 
 
 @helper
@@ -101,28 +107,26 @@ def mean_log_size(trees: Trees, t: int, weights: Array) -> float:
 
     Summed by nodes: a cut of log size s that parts n points into k and l adds s * (n log n - k log k - l log l).
     """
-    crowd = float(tree_population(trees, t))
+    whole = entropy(tree_population(trees, t))
     total = 0.0
     for slot in range(trees.heads[t]["n_leaves"] - 1):
         cut = trees.cuts[t, slot]
-        size = floored_log(extent(trees, t, inner_node(slot), weights))
         parted = entropy(cut["population"])
         for node in (cut["left"], cut["right"]):
             if not is_leaf(node):
                 parted -= entropy(population(trees, t, node))
-        total += size * parted
+        total += parted * floored_log(extent(trees, t, inner_node(slot), weights))
     for slot in range(trees.heads[t]["n_leaves"]):
-        copies = float(trees.copies[t, slot])
-        total -= 0.5 * entropy(copies) * math.log(copies)
+        total -= 0.5 * entropy(trees.copies[t, slot]) * log_of_count(trees.copies[t, slot])
     if trees.heads[t]["n_leaves"] == 1:
-        total += entropy(crowd) * _LOG_ZERO
-    return total / entropy(crowd)
+        total += whole * _LOG_ZERO
+    return total / whole
 
 
 @helper
-def entropy(n: float) -> float:
+def entropy(n: int) -> float:
     """Give n log n."""
-    return n * math.log(n)
+    return n * log_of_count(n)
 
 
 @kernel
@@ -170,33 +174,32 @@ def share_as_new(trees: Trees, t: int, x: Array, weights: Array, shares: Array) 
 
     The credits are the weights that `log_size` gives to the same cuts, and sum to 1.
     """
-    node, time, alive = trees.heads[t]["root"], 0.0, 1.0
-    n = float(tree_population(trees, t))
-    unit = 1.0 / math.log(n + 1.0)
+    node, time = trees.heads[t]["root"], 0.0
+    n = log_of_count(tree_population(trees, t) + 1)
+    unit, alive, spent = 1.0 / n, 1.0, 0.0
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
         rate = overhang(trees, t, node, x, weights)
-        if rate > 0.0:
-            survives = survival(alive, rate, cut["split_time"] - time)
-            credit_overhang(trees, t, node, x, weights, alive * (1.0 - survives) * math.log(n + 1.0) * unit, shares)
-            alive *= survives
-            if alive == 0.0:
-                return
-        time = cut["split_time"]
+        spent = cut_off_by(spent, rate, cut["split_time"] - time)
+        survives = decay(spent)
+        credit_overhang(trees, t, node, x, weights, rate, (alive - survives) * n * unit, shares)
+        alive, time = survives, cut["split_time"]
         below = child_towards(trees, t, node, x)
-        n_below = float(population(trees, t, below))
+        n_below = log_of_count(population(trees, t, below) + 1)
         side = HIGH if below == cut["right"] else LOW
-        shares[side, cut["split_feature"]] += alive * math.log((n + 1.0) / (n_below + 1.0)) * unit
+        shares[side, cut["split_feature"]] += alive * (n - n_below) * unit
         node, n = below, n_below
-    credit_overhang(trees, t, node, x, weights, alive * math.log(n + 1.0) * unit, shares)
+    rate = leaf_overhang(trees, t, node, x, weights)
+    credit_overhang(trees, t, node, x, weights, rate, alive * n * unit, shares)
 
 
 @helper
-def credit_overhang(trees: Trees, t: int, node: int, x: Array, weights: Array, credit: float, shares: Array) -> None:
-    """Divide the credit among the features by the weighted overhang of x over the node's box."""
-    rate = overhang(trees, t, node, x, weights)
+def credit_overhang(
+    trees: Trees, t: int, node: int, x: Array, weights: Array, rate: float, credit: float, shares: Array
+) -> None:
+    """Divide the credit among the features by the weighted overhang of x over the node's box, `rate` in all."""
     if rate == 0.0:
-        return  # so small that it vanishes
+        return  # x is inside, or its overhang so small that it vanishes
     for j in range(x.size):
         below = bound(trees, t, node, LOWER, j) - x[j]
         above = x[j] - bound(trees, t, node, UPPER, j)
@@ -209,12 +212,12 @@ def credit_overhang(trees: Trees, t: int, node: int, x: Array, weights: Array, c
 @helper
 def share_as_held(trees: Trees, t: int, x: Array, leaf: int, shares: Array) -> None:
     """Credit each cut on the way of x, a point of the tree, to its feature; the credits sum to 1."""
-    whole = math.log(tree_population(trees, t) / trees.copies[t, slot_of(leaf)])
+    whole = log_of_count(tree_population(trees, t)) - log_of_count(trees.copies[t, slot_of(leaf)])
     node = trees.heads[t]["root"]
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
         below = child_towards(trees, t, node, x)
         side = HIGH if below == cut["right"] else LOW
-        parted = math.log(cut["population"] / population(trees, t, below))
+        parted = log_of_count(cut["population"]) - log_of_count(population(trees, t, below))
         shares[side, cut["split_feature"]] += parted / whole
         node = below

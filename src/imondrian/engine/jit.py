@@ -26,6 +26,11 @@ def helper(function: Function) -> Function:
     return _compile(forceinline=True, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
+def summing_helper(function: Function) -> Function:
+    """Compile a helper whose sums may be taken in any order, several terms at a time."""
+    return _compile(forceinline=True, no_cpython_wrapper=True, fastmath={"reassoc", "nsz"}, **_OPTIONS)(function)
+
+
 def _drop_stale_kernels() -> None:
     """Delete compiled kernels made from other sources than the present ones.
 
