@@ -1,9 +1,11 @@
 """Hostile points for property tests, and small makers of trees."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import strategies as st
 
-from imondrian.engine.invariants import broken_invariants
+from imondrian.engine.invariants import broken_invariants, sample_is_possible
 from imondrian.engine.nodes import NO_LIMIT, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_trees, extend_trees
@@ -70,6 +72,10 @@ def grown(points, seed=0, n_trees=3):
     return extended(empty(n_trees, len(points), points.shape[1], seed), points)
 
 
+def sample_of(max_samples):
+    return partial(sample_is_possible, max_samples=max_samples)
+
+
 def assert_sound(trees, max_samples=NO_LIMIT):
     for t in range(trees.heads.size):
-        assert broken_invariants(trees, t, max_samples) == []
+        assert broken_invariants(trees, t, sample_of(max_samples)) == []

@@ -17,24 +17,29 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4))
 NEW = RNG.normal(size=(200, 4)) * 2.0
 MODES = [
-    {"max_samples": max_samples, "scale": scale}
+    {"max_samples": max_samples, "window": window, "scale": scale}
     for max_samples in (None, 32)
+    for window in (None, 100)
     for scale in (None, "std", [1.0, 2.0, 0.5, 4.0])
 ]
 
 
+def moments(forest):
+    return forest.state()[1]["moments"]
+
+
 def bits(forest):
     """Everything that a forest consists of, as bytes; unused slots do not count."""
-    trees, moments = forest.state()
+    trees, beside = forest.state()
     used = int(trees.heads["n_leaves"].max())
     slots = [trees.cuts[:, :used], trees.boxes[:, :used], trees.points[:, :used], trees.copies[:, :used]]
-    return b"".join(a.tobytes() for a in (*slots, trees.parents[:, : 2 * used], trees.heads, moments))
+    return b"".join(a.tobytes() for a in (*slots, trees.parents[:, : 2 * used], trees.heads, *beside.values()))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_one_thread_equals_many(mode):
     def life(n_jobs):
-        forest = MondrianForest(n_trees=11, n_jobs=n_jobs, **mode).build(X).extend(NEW).forget(X[:50])
+        forest = MondrianForest(n_trees=11, n_jobs=n_jobs, **mode).build(X).extend(NEW).forget(NEW[-50:])
         return bits(forest), *(forest.score(np.tile(NEW, (30, 1)), kind).tobytes() for kind in SCORES)
 
     assert life(1) == life(2) == life(-1)
@@ -94,7 +99,7 @@ def test_forgetting_everything_leaves_an_empty_forest_that_can_begin_again(point
     assert forest.n_points == 0
     with pytest.raises(EmptyForestError, match="forgotten all its points"):
         forest.score(points)
-    assert (forest.state()[1] == 0).all()
+    assert (forest.state()[1]["moments"] == 0).all()
     assert forest.extend(points).n_points == len(points)
 
 
@@ -137,7 +142,7 @@ def test_join_puts_the_trees_side_by_side():
 def test_joined_scales_know_all_points():
     one, other = (MondrianForest(n_trees=2, scale="std", seed=i).build(half) for i, half in enumerate((X[:90], X[90:])))
     whole = MondrianForest(scale="std").build(X)
-    np.testing.assert_allclose(one.join(other).state()[1], whole.state()[1], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(moments(one.join(other)), moments(whole), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +350,7 @@ def test_trees_can_be_looked_at():
 def test_a_forest_can_be_pickled_and_shown():
     forest = MondrianForest(n_trees=3, max_samples=16).build(X)
     assert bits(pickle.loads(pickle.dumps(forest)).extend(NEW)) == bits(forest.extend(NEW))  # noqa: S301
-    assert repr(forest) == "MondrianForest(n_trees=3, max_samples=16, scale=None, seed=0, n_jobs=1)"
+    assert repr(forest) == "MondrianForest(n_trees=3, max_samples=16, window=None, scale=None, seed=0, n_jobs=1)"
 
 
 def test_a_tree_that_can_hold_no_more_says_so(monkeypatch):
@@ -443,7 +448,7 @@ def test_forgetting_an_outlier_leaves_the_weights_of_the_others():
     points[0, 1] = 1e6
     forest = MondrianForest(n_trees=20, scale="std").build(points).forget(points[:1])
     never = MondrianForest(n_trees=20, scale="std").build(points[1:])
-    np.testing.assert_allclose(forest.state()[1], never.state()[1], rtol=1e-9)
+    np.testing.assert_allclose(moments(forest), moments(never), rtol=1e-9)
     assert forest.score_one([0.0, 5.001], "size") < 0.6
 
 

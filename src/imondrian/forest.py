@@ -8,18 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, part, resize
+from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, resize
 from imondrian.engine.randomness import start_streams
-from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
-from imondrian.engine.rescore import held_points, is_aligned, witnesses
+from imondrian.engine.remember import copies_held
+from imondrian.engine.rescore import is_aligned, write_leaf_slots
 from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_point, as_points, as_weights
+from imondrian.memories import Sample, Window, new_memory
 from imondrian.scales import SCALES, Scale, new_scale
 from imondrian.scores import HELD_SCORES, Reading, scoring_of, shares
 
-_ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
 _TREES_PER_TASK = 4
 _MAX_SEED = 2**64 - 1
 
@@ -36,9 +36,13 @@ class MondrianForest:
     max_samples : int, optional
         How many points a tree holds at the most: its own uniform sample of all points it was shown. By default a
         tree holds all of them (the paper's online mode) and grows with them.
+    window : int, optional
+        Hold only the latest points, so many of them: of these a tree holds all or, if max_samples is given, a share
+        that makes about max_samples. Those that leave the window are forgotten exactly. Memory is fixed.
     scale : None, "std" or array of shape (n_features,)
         Weight of a unit of each feature. None: 1 (the paper). "std": one over the standard deviation of the points
-        seen and not forgotten. The data themselves are never transformed.
+        seen and not forgotten; with a window, of its points, moving on in steps of a sixteenth of the window. The data
+        themselves are never transformed.
     seed : int, default=0
         The same seed and the same calls give the same forest, bit for bit.
     n_jobs : int, default=1
@@ -66,14 +70,17 @@ class MondrianForest:
         scale: Literal["std"] | npt.ArrayLike | None = None,
         seed: int = 0,
         n_jobs: int = 1,
+        window: int | None = None,
     ) -> None:
         self._n_trees = as_count(n_trees, "n_trees", 1, MAX_POINTS)
         self._max_samples = None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
+        self._window = None if window is None else as_count(window, "window", 1, MAX_POINTS)
         self._given_scale = _checked_scale(scale)
         self._seed = as_count(seed, "seed", 0, _MAX_SEED)
         self.n_jobs = as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS)
         if self.n_jobs == 0:
             raise InvalidInputError("n_jobs must not be 0; -1 stands for all processors.")
+        self._memory: Sample | Window = new_memory(self._max_samples, self._window)
         self._trees: Trees | None = None
         self._scale: Scale | None = None
         self._reading: Reading | None = None
@@ -94,6 +101,11 @@ class MondrianForest:
         return self._max_samples
 
     @property
+    def window(self) -> int | None:
+        """How many of the latest points are held; None if points do not pass by."""
+        return self._window
+
+    @property
     def scale(self) -> Any:
         """None, "std" or the weights, as given."""
         return self._given_scale
@@ -110,16 +122,16 @@ class MondrianForest:
 
     @property
     def n_points(self) -> int:
-        """Number of points shown and not forgotten, whether or not they are in a sample.
+        """Number of points shown and not forgotten, whether or not they are in a sample; with a window, of those in it.
 
         In a forest joined from forests of different points: of the tree that was shown most.
         """
-        return 0 if self._trees is None else int(self._trees.heads["n_points"].max())
+        return 0 if self._trees is None else self._memory.n_points(self._trees)
 
     @property
     def n_bytes(self) -> int:
-        """Memory that the trees take."""
-        return 0 if self._trees is None else sum(array.nbytes for array in self._trees)
+        """Memory that the trees and the window take; with a window it never changes."""
+        return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
 
     def trees(self) -> Iterator[Tree]:
         """Copy one tree after the other into plain arrays, to look at."""
@@ -129,15 +141,27 @@ class MondrianForest:
 
     # -- making and changing ------------------------------------------------------------------------------------
 
+    def reserve(self, n_features: int) -> Self:
+        """Make the tables before the first point, so that the number of features and, with a window, of bytes is known.
+
+        On a forest that has been shown points it only checks the number.
+        """
+        n_features = as_count(n_features, "n_features", 1, MAX_POINTS)
+        if self._trees is None:
+            self._trees, self._scale = self._new_state(n_features, self._memory.reserve(n_features))
+        elif n_features != self.n_features:
+            raise InvalidInputError(f"This forest has {self.n_features} features, not {n_features}.")
+        return self
+
     def build(self, X: npt.ArrayLike) -> Self:
         """Forget everything, and build every tree on the rows of X, or on its own sample of them (Algorithm 1)."""
         points = as_points(X, None)
         self._check_growth(0, points.shape[0])
-        trees, scale = self._new_state(points.shape[1], min(points.shape[0], self._limit))
-        scale.restart(points, points.shape[0])
-        weights = scale.weights()
-        self._on_trees(trees, lambda some: build_trees(some, points, weights, self._limit))
-        self._trees, self._scale, self._reading = trees, scale, None
+        memory = new_memory(self.max_samples, self.window)
+        n_slots = max(memory.reserve(points.shape[1]), min(points.shape[0], memory.limit))
+        trees, scale = self._new_state(points.shape[1], n_slots)
+        memory.build(trees, points, scale, self._on_trees)
+        self._trees, self._scale, self._memory, self._reading = trees, scale, memory, None
         return self
 
     def extend(self, X: npt.ArrayLike) -> Self:
@@ -158,12 +182,30 @@ class MondrianForest:
         """
         points = as_points(X, self._known_features()) + 0.0  # -0.0 becomes 0.0
         trees, scale = self._state()
-        self._check_presence(points)
+        self._memory.forget(trees, points, self._on_trees)
         self._reading = None
-        self._on_trees(trees, lambda some: forget_points(some, points))
         if isinstance(self.scale, str):
-            scale.restart(held_points(witnesses(trees)), self.n_points)
+            scale.restart(self._memory.points(trees), self.n_points)
         return self
+
+    def score_and_extend(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
+        """Score each row, then show it to every tree, one row after the other; 0.5 as long as nothing is known.
+
+        The scores are those that `score_one` and `extend_one` in turn would give. With a window this is many times as
+        fast; there the level with which "size" compares is that of the window's last step.
+        """
+        scoring = scoring_of(kind)
+        points = as_points(X, self.n_features)
+        self._check_growth(self.n_points, points.shape[0])
+        self.reserve(points.shape[1])
+        if isinstance(self._memory, Window):
+            return self._score_and_slide(self._memory, points, kind)
+        scores = np.full(points.shape[0], 0.5)
+        for i in range(points.shape[0]):
+            if self.n_points > 0:
+                scores[i] = scoring(self._read(), points[i : i + 1])[0]
+            self._extend(points[i : i + 1])
+        return scores
 
     def join(self, other: "MondrianForest") -> Self:
         """Take over a copy of the trees of another forest over the same features; the other is left as it is.
@@ -173,14 +215,19 @@ class MondrianForest:
         have been shown it.
         """
         trees, scale = self._state()
-        their_trees, their_moments = other.state()
+        their_trees, theirs = other.state()
         if other.n_features != self.n_features:
             raise InvalidInputError(f"The forests differ in features: {self.n_features} and {other.n_features}.")
         if other.max_samples != self.max_samples:
             raise InvalidInputError(f"The forests differ in max_samples: {self.max_samples} and {other.max_samples}.")
+        if other.window != self.window:
+            raise InvalidInputError(f"The forests differ in window: {self.window} and {other.window}.")
+        if not all(np.array_equal(ours, theirs[name], equal_nan=True) for name, ours in self._memory.state().items()):
+            raise InvalidInputError("The forests differ in what their windows have seen.")
         if not np.array_equal(self.scale, other.scale):
             raise InvalidInputError(f"The forests differ in scale: {self.scale!r} and {other.scale!r}.")
-        scale.join(their_moments)
+        if self.window is None:
+            scale.join(theirs["moments"])
         self._trees, self._reading = joined(trees, their_trees), None
         self._n_trees += other.n_trees
         return self
@@ -221,14 +268,17 @@ class MondrianForest:
         """Score the points that the forest holds now, each as often as it is held; give the points and the scores.
 
         The paper scores earlier points again after each update. Where all trees hold the same points this takes one
-        pass over the nodes, without a walk for every point. Of a forest of samples, the points of all samples.
+        pass over the nodes, without a walk for every point. Of a forest of samples, the points of all samples; of a
+        window, its points, the oldest first.
         """
         scoring, reading = scoring_of(kind), self._read()
+        points = self._memory.points(reading.trees)
         if is_aligned(reading.trees):
-            one = part(reading.trees, 0, 1)
-            return held_points(one), np.repeat(HELD_SCORES[kind](reading), one.copies[one.copies > 0])
-        points, place = np.unique(held_points(reading.trees), axis=0, return_inverse=True)
-        return points[place.ravel()], scoring(reading, points)[place.ravel()]
+            slots = np.empty(points.shape[0], np.int64)
+            write_leaf_slots(reading.trees, points, slots)
+            return points, HELD_SCORES[kind](reading)[slots]
+        different, place = np.unique(points, axis=0, return_inverse=True)
+        return points, scoring(reading, different)[place.ravel()]
 
     def widen(self, n_features: int) -> Self:
         """Add features that are 0 in all points so far, as if they had always been there; none can be taken away."""
@@ -238,6 +288,7 @@ class MondrianForest:
             raise InvalidInputError(f"scale has {n_known} weights; a forest with such a scale cannot be widened.")
         moments = self._state()[1].moments
         self._resize(self._slots()[0], n_features)
+        self._memory.widen(n_features)
         self._scale = new_scale(self.scale, n_features)
         self._scale.moments[:, :n_known] = moments
         self._scale.moments[0] = moments[0, 0]
@@ -246,32 +297,34 @@ class MondrianForest:
     def holds(self, X: npt.ArrayLike) -> Array:
         """Count for each row of X the trees that hold it."""
         points = as_points(X, self._known_features())
-        return np.count_nonzero(self._copies_held(points), axis=0)
+        held = np.empty((self.n_trees, points.shape[0]), np.int64)
+        copies_held(self._state()[0], points, held)
+        return np.count_nonzero(held, axis=0)
 
     # -- keeping ------------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
         """Give the arguments that make a forest like this one."""
-        return {name: getattr(self, name) for name in ("n_trees", "max_samples", "scale", "seed", "n_jobs")}
+        names = ("n_trees", "max_samples", "window", "scale", "seed", "n_jobs")
+        return {name: getattr(self, name) for name in names}
 
-    def state(self) -> tuple[Trees, Array]:
-        """Give all that changes: the trees, and the moments that the feature weights follow."""
+    def state(self) -> tuple[Trees, dict[str, Array]]:
+        """Give all that changes: the trees, and by name the arrays beside them."""
         trees, scale = self._state()
-        return trees, scale.moments
+        return trees, {"moments": scale.moments, **self._memory.state()}
 
     @classmethod
-    def from_state(cls, parameters: dict[str, Any], trees: Trees, moments: Array) -> Self:
+    def from_state(cls, parameters: dict[str, Any], trees: Trees, arrays: dict[str, Array]) -> Self:
         """Make a forest from what `parameters` and `state` gave; nothing is checked."""
         forest = cls(**parameters)
         forest._trees, forest._scale = trees, new_scale(forest.scale, trees.points.shape[2])
-        forest._scale.moments[:] = moments
+        forest._scale.moments[:] = arrays["moments"]
+        forest._memory.restore(arrays)
+        if forest.window is not None:
+            forest._resize(forest._memory.limit, trees.points.shape[2])
         return forest
 
     # -- inside -------------------------------------------------------------------------------------------------
-
-    @property
-    def _limit(self) -> int:
-        return NO_LIMIT if self.max_samples is None else self.max_samples
 
     def _new_state(self, n_features: int, n_slots: int) -> tuple[Trees, Scale]:
         trees = empty_trees(self.n_trees, n_slots, n_features)
@@ -295,20 +348,30 @@ class MondrianForest:
         return self._reading
 
     def _extend(self, points: Array) -> Self:
-        n_rows = points.shape[0]
-        self._check_growth(self.n_points, n_rows)
-        if self._trees is None:
-            self._trees, self._scale = self._new_state(points.shape[1], 1)
-        for rows in pieces(n_rows, _ROWS_PER_BLOCK):
-            self._make_room(rows.stop - rows.start, n_rows - rows.start)
-            self._extend_block(points[rows])
+        self._check_growth(self.n_points, points.shape[0])
+        self.reserve(points.shape[1])
+        for rows in self._blocks(points.shape[0]):
+            self._make_room(rows.stop - rows.start, points.shape[0] - rows.start)
+            trees, scale = self._state()
+            self._reading = None
+            self._memory.extend(trees, points[rows], scale, self._on_trees)
         return self
 
-    def _extend_block(self, points: Array) -> None:
+    def _score_and_slide(self, window: Window, points: Array, kind: str) -> Array:
         trees, scale = self._state()
         self._reading = None
-        weights = scale.follow(points)
-        self._on_trees(trees, lambda some: extend_trees(some, points, weights, self._limit))
+        scores = np.empty(points.shape[0])
+        for rows in self._blocks(points.shape[0]):
+            scores[rows] = window.score_and_extend(trees, points[rows], kind, scale, self._on_trees)
+        return scores
+
+    def _blocks(self, n_rows: int) -> Iterator[slice]:
+        """Cut rows into blocks; each is to be shown before the next is asked for."""
+        first = 0
+        while first < n_rows:
+            last = first + self._memory.block(n_rows - first)
+            yield slice(first, last)
+            first = last
 
     def _make_room(self, n_rows: int, n_coming: int) -> None:
         """See to it that every tree has slots for n_rows points more, of n_coming that are on their way.
@@ -317,12 +380,12 @@ class MondrianForest:
         sixteenth of the table, so that copying costs little beside inserting.
         """
         n_slots, n_used = self._slots()
-        if min(n_used + n_rows, self._limit) <= n_slots:
+        if min(n_used + n_rows, self._memory.limit) <= n_slots:
             return
         wanted = max(2 * n_slots, n_used + n_rows)
         if n_coming >= max(n_slots // 16, 16):
             wanted = min(wanted, n_used + n_coming)
-        self._resize(min(wanted, self._limit), self._known_features())
+        self._resize(min(wanted, self._memory.limit), self._known_features())
 
     def _slots(self) -> tuple[int, int]:
         """Count the slots of a tree, and those in use."""
@@ -338,37 +401,16 @@ class MondrianForest:
         finally:
             self._trees = Trees(*arrays)
 
-    def _on_trees(self, trees: Trees, change: Callable[[Trees], None]) -> None:
+    def _on_trees(self, change: Callable[[slice], None]) -> None:
         """Change all trees in one call, or some at a time on several threads: an interruption waits for all of them."""
-        n_trees = self.n_trees if n_threads(self.n_jobs) == 1 else _TREES_PER_TASK
-        some_trees = [part(trees, some.start, some.stop) for some in pieces(self.n_trees, n_trees)]
-        run([partial(change, some) for some in some_trees], self.n_jobs)
+        if n_threads(self.n_jobs) == 1:
+            change(slice(None))
+        else:
+            run([partial(change, some) for some in pieces(self.n_trees, _TREES_PER_TASK)], self.n_jobs)
 
     def _check_growth(self, n_points: int, n_rows: int) -> None:
-        if self.max_samples is None and n_points + n_rows > MAX_POINTS:
+        if self._memory.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
             raise InvalidInputError(f"{n_points + n_rows} points are more than a tree can hold, {MAX_POINTS}.")
-
-    def _check_presence(self, points: Array) -> None:
-        """Make sure that each row, as often as it stands there, can be one of those that each tree was shown."""
-        heads = self._state()[0].heads
-        rows, first_place, counts = np.unique(points, axis=0, return_index=True, return_counts=True)
-        absent = np.maximum(counts - self._copies_held(rows), 0)
-        n_outside = heads["n_points"] - self._populations()
-        if (absent.sum(axis=1) > n_outside).any():
-            t = int(np.flatnonzero(absent.sum(axis=1) > n_outside)[0])
-            row = int(first_place[absent[t] > 0].min())
-            raise InvalidInputError(f"X[{row}] is not in the forest, at least not so often: {points[row]}.")
-
-    def _copies_held(self, points: Array) -> Array:
-        """Count the copies of each row in each tree."""
-        held = np.empty((self.n_trees, points.shape[0]), np.int64)
-        copies_held(self._state()[0], points, held)
-        return held
-
-    def _populations(self) -> Array:
-        """Count the points in each tree."""
-        trees, _ = self._state()
-        return trees.copies.sum(axis=1, dtype=np.int64)
 
 
 def _checked_scale(scale: Any) -> Any:

@@ -9,10 +9,8 @@ import numpy as np
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.nodes import MAX_SIZE, NO_LIMIT
 from imondrian.engine.randomness import LARGEST
-from imondrian.engine.threads import pieces
 from imondrian.inputs import as_weights
 
-_ROWS_PER_BLOCK = 4096
 COUNT, MEAN, SQUARES = 0, 1, 2  # the rows of `moments`; squares: the sum of the squared deviations from the mean
 
 
@@ -71,8 +69,7 @@ class StandardScale:
     def restart(self, X: Array, n_points: int) -> None:
         """Take the deviations of these points alone, as if n_points had them."""
         self.moments[:] = 0.0
-        for rows in pieces(X.shape[0], _ROWS_PER_BLOCK):
-            self.follow(X[rows])
+        add_points(self.moments, X)
         self.moments[SQUARES] *= n_points / max(X.shape[0], 1)
         self.moments[COUNT] = n_points
 
@@ -122,6 +119,13 @@ def write_weights(moments: Array, weights: Array) -> None:
     """Write the present weight of every feature."""
     for j in range(weights.size):
         weights[j] = weight(moments[COUNT, j], moments[MEAN, j], moments[SQUARES, j])
+
+
+@kernel
+def add_points(moments: Array, X: Array) -> None:
+    """Add the rows of X to the moments."""
+    for i in range(X.shape[0]):
+        add_point(moments, X[i])
 
 
 @kernel

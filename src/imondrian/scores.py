@@ -19,6 +19,11 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
 from imondrian.engine.threads import pieces, run
+from imondrian.engine.window import (
+    score_depths_and_slide,
+    score_expected_depths_and_slide,
+    score_log_sizes_and_slide,
+)
 from imondrian.errors import InvalidInputError
 
 _ROWS_PER_TASK = 2064  # four blocks of the frozen walk
@@ -110,6 +115,13 @@ HELD_SCORES: dict[str, Callable[[Reading], Array]] = {
     "expected": held_depth,
     "size": held_size,
 }
+
+
+SLIDING_SCORES: dict[str, tuple[Callable[..., None], Callable[[Array], Array]]] = {
+    "depth": (score_depths_and_slide, _halved),
+    "expected": (score_expected_depths_and_slide, _halved),
+    "size": (score_log_sizes_and_slide, _sized),
+}  # a kernel that scores each row and then shows it to the trees, and what makes a score of the mean over the trees
 
 
 def scoring_of(kind: str) -> Callable[[Reading, Array], Array]:

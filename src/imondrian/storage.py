@@ -22,10 +22,11 @@ import numpy as np
 
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import FIELDS, MAX_POINTS, NO_LIMIT, Trees, resized, shape_of
+from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, resized, shape_of
 from imondrian.errors import DamagedFileError
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_count
+from imondrian.memories import Memory, new_memory
 from imondrian.scales import are_possible
 
 FORMAT, VERSION = "imondrian forest", 1
@@ -150,7 +151,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
 
 def _packed(forest: MondrianForest, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Give the header and the arrays of a forest, slots in use only."""
-    trees, moments = forest.state()
+    trees, beside = forest.state()
     trees = resized(trees, int(trees.heads["n_leaves"].max()))
     parameters = forest.parameters()
     if isinstance(parameters["scale"], np.ndarray):
@@ -167,7 +168,7 @@ def _packed(forest: MondrianForest, notes: dict[str, Any]) -> tuple[dict[str, An
     for field, array in zip(FIELDS, trees, strict=True):
         for column in array.dtype.names or (None,):
             arrays[_member_name(field, column)] = array if column is None else np.ascontiguousarray(array[column])
-    return header, arrays | {"moments.npy": moments}
+    return header, arrays | {_member_name(name, None): array for name, array in beside.items()}
 
 
 def _member_name(field: str, column: str | None) -> str:
@@ -180,15 +181,20 @@ def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, d
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
     n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
     shapes = {name: shape_of(field, n_trees, n_slots, n_features) for name, field in FIELDS.items()}
-    if sum(math.prod(shapes[name]) * field.dtype.itemsize for name, field in FIELDS.items()) > n_bytes:
+    forest = MondrianForest(**header["parameters"])
+    memory = new_memory(forest.max_samples, forest.window)
+    layouts = {"moments": ((3, n_features), np.dtype(np.float64)), **memory.layout(n_features)}
+    sizes = [math.prod(shapes[name]) * field.dtype.itemsize for name, field in FIELDS.items()]
+    if sum(sizes) + sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values()) > n_bytes:
         raise ValueError("the header promises more than the file holds.")
     names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
-    if sorted(archive.namelist()) != sorted([_HEADER, "moments.npy", *names]):
+    if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):
         raise ValueError(f"the members are {archive.namelist()}.")
     trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
-    moments = _read_array(archive, "moments.npy", (3, n_features), np.dtype(np.float64))
-    _check_forest(trees, moments, header["parameters"])
-    return MondrianForest.from_state(header["parameters"], trees, moments), header["notes"]
+    beside = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
+    memory.restore(beside)
+    _check_forest(forest, memory, trees, beside["moments"])
+    return MondrianForest.from_state(header["parameters"], trees, beside), header["notes"]
 
 
 @contextmanager
@@ -252,12 +258,15 @@ def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], b
         raise ValueError(f"{name} has no readable header: {error}.") from None
 
 
-def _check_forest(trees: Trees, moments: Array, parameters: dict[str, Any]) -> None:
-    """Check the parameters, the moments and every tree."""
-    forest = MondrianForest(**parameters)
-    if not are_possible(moments, trees.heads["n_points"].max() if isinstance(forest.scale, str) else 0):
+def _check_forest(forest: MondrianForest, memory: Memory, trees: Trees, moments: Array) -> None:
+    """Check the moments, what is remembered, and every tree."""
+    follows_all = isinstance(forest.scale, str) and forest.window is None
+    if not are_possible(moments, trees.heads["n_points"].max() if follows_all else 0):
         raise ValueError("moments.npy is damaged: no points have such moments.")
-    limit = NO_LIMIT if forest.max_samples is None else forest.max_samples
+    if trees.points.shape[1] > memory.limit:
+        raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold no more than {memory.limit} points.")
+    for complaint in memory.complaints():
+        raise ValueError(f"{complaint}.")
     for t in range(forest.n_trees):
-        for complaint in broken_invariants(trees, t, limit):
+        for complaint in broken_invariants(trees, t, memory.check()):
             raise ValueError(f"tree {t} is damaged: {complaint}.")

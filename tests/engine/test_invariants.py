@@ -8,7 +8,7 @@ import pytest
 
 from imondrian.engine.invariants import INVARIANTS, broken_invariants
 from imondrian.engine.nodes import NO_NODE
-from tests.strategies import built, empty
+from tests.strategies import built, empty, sample_of
 
 POINTS = np.random.default_rng(0).normal(size=(12, 3))
 ROOM = 2
@@ -127,15 +127,15 @@ def test_a_cycle_alone_would_pass_the_links():
 
 def test_a_sample_that_has_missed_its_next_point_is_named():
     trees = built(POINTS, n_trees=1, max_samples=4)
-    assert broken_invariants(trees, 0, max_samples=4) == []
+    assert broken_invariants(trees, 0, sample_of(4)) == []
     trees.heads["next_kept"] = 12
-    assert broken_invariants(trees, 0, max_samples=4) == [
+    assert broken_invariants(trees, 0, sample_of(4)) == [
         "the next point to take has passed already: the tree as a whole"
     ]
 
 
 def test_a_sample_that_is_too_large_is_named():
-    assert "more points than its sample" in broken_invariants(sound_tree(), 0, max_samples=4)[0]
+    assert "more points than its sample" in broken_invariants(sound_tree(), 0, sample_of(4))[0]
 
 
 def test_an_empty_tree_is_sound_and_its_root_is_checked():

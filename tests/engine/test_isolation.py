@@ -95,7 +95,7 @@ def ordinary(seed, n=20, d=3):
 
 
 def per_tree(trees, add):
-    return np.array([add(part(trees, t, t + 1)) for t in range(trees.heads.size)])
+    return np.array([add(part(trees, slice(t, t + 1))) for t in range(trees.heads.size)])
 
 
 def sums(add, rows, *arguments):
@@ -151,7 +151,7 @@ def test_shares_are_what_their_definition_says(seed):
     trees = built(points, seed, n_trees=2)
     for t in range(2):
         found = np.zeros((len(rows), 2, 3))
-        add_shares(part(trees, t, t + 1), rows, WEIGHTS, found)
+        add_shares(part(trees, slice(t, t + 1)), rows, WEIGHTS, found)
         plain = [plain_shares(view(trees, t), x, WEIGHTS) for x in rows]
         np.testing.assert_allclose(found, plain, atol=1e-5)
 

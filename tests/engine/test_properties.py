@@ -101,8 +101,8 @@ def test_one_by_one_equals_all_at_once(points, seed, max_samples):
 @given(points=POINT_SETS, seed=SEEDS)
 def test_a_tree_does_not_depend_on_the_others(points, seed):
     many, few = built(points, seed, n_trees=7, room=4), built(points, seed, n_trees=3, room=4)
-    assert_equal(part(many, 0, 3), few)
-    assert_equal(part(extended(many, points[:4]), 0, 3), extended(few, points[:4]))
+    assert_equal(part(many, slice(3)), few)
+    assert_equal(part(extended(many, points[:4]), slice(3)), extended(few, points[:4]))
 
 
 @given(points=POINT_SETS, seed=SEEDS)
@@ -110,8 +110,8 @@ def test_trees_side_by_side_are_the_same_trees(points, seed):
     ours, theirs = built(points, seed, n_trees=2), grown(points[:3], seed, n_trees=3)
     both = joined(ours, theirs)
     assert_sound(both)
-    assert_equal(part(both, 0, 2), ours)
-    assert_equal(part(both, 2, 5), theirs)
+    assert_equal(part(both, slice(2)), ours)
+    assert_equal(part(both, slice(2, 5)), theirs)
 
 
 @given(points=POINT_SETS, seed=SEEDS, powers=st.lists(st.integers(-3, 3), min_size=3, max_size=3))

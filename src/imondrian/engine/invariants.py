@@ -12,15 +12,15 @@ Complaint = tuple[str, Array]  # what is wrong, and where
 Check = Callable[[Trees], Iterator[Complaint]]
 
 
-def broken_invariants(trees: Trees, t: int, max_samples: int = NO_LIMIT) -> list[str]:
-    """List what is wrong with tree t, which takes up to max_samples points; empty if it is sound.
+def broken_invariants(trees: Trees, t: int, of_memory: Check | None = None) -> list[str]:
+    """List what is wrong with tree t, which holds all points or what `of_memory` demands; empty if it is sound.
 
     The checks stand in an order: each group relies on the ones before it, so the list ends with the first group
     in which anything is wrong.
     """
-    tree = part(trees, t, t + 1)
-    of_sample: Check = partial(sample_is_possible, max_samples=max_samples)
-    for group in (*INVARIANTS, (of_sample,)):
+    tree = part(trees, slice(t, t + 1))
+    last: Check = of_memory or partial(sample_is_possible, max_samples=NO_LIMIT)
+    for group in (*INVARIANTS, (last,)):
         complaints = [f"{text}: {_where(wrong)}" for check in group for text, wrong in check(tree) if np.any(wrong)]
         if complaints:
             return complaints

@@ -38,6 +38,11 @@ HEAD = np.dtype(
         ("n_owed", np.int64),  # forgotten, and not yet made up for by a new point
         ("next_kept", np.int64),  # number of the next point that a full sample takes
         ("log_key", np.float64),  # log of the largest key in a full sample
+        # what it has taken from a window, see window.py
+        ("lot", np.uint64),  # what its choice among the points of a window hangs on
+        ("n_taken", np.int64),  # points taken so far
+        ("n_outside", np.int64),  # those of them that lay outside its root box
+        ("level", np.float64),  # mean log size of its points at the window's last step; NaN where not kept up
     ]
 )
 
@@ -85,6 +90,7 @@ def empty_trees(n_trees: int, n_slots: int, n_features: int) -> Trees:
     fields = FIELDS.values()
     trees = Trees(*(np.zeros(shape_of(field, n_trees, n_slots, n_features), field.dtype) for field in fields))
     trees.heads["root"] = NO_NODE
+    trees.heads["level"] = np.nan
     return trees
 
 
@@ -112,9 +118,9 @@ def resize(arrays: list[Array], n_slots: int, n_features: int) -> None:
         arrays[i] = new
 
 
-def part(trees: Trees, first: int, last: int) -> Trees:
-    """Show the trees first..last-1 alone; changes reach the whole."""
-    return Trees(*(array[first:last] for array in trees))
+def part(trees: Trees, some: slice) -> Trees:
+    """Show some of the trees alone; changes reach the whole."""
+    return Trees(*(array[some] for array in trees))
 
 
 def joined(ours: Trees, theirs: Trees) -> Trees:

@@ -1,6 +1,7 @@
 """Every random draw of a tree: one 64-bit SplitMix stream per tree, kept in the state beside its nodes."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +23,19 @@ def start_streams(heads: Array, seed: np.uint64) -> None:
         origin = next_word(heads, t)
         heads[t]["stream"] = origin + np.uint64(t) * _STEP
         heads[t]["stream"] = next_word(heads, t)
+        heads[t]["lot"] = mixed(heads[t]["stream"])
 
 
 @helper
 def next_word(heads: Array, t: int) -> int:
     """Advance the stream of tree t and return 64 random bits (SplitMix64)."""
     heads[t]["stream"] += _STEP
-    word = heads[t]["stream"]
+    return mixed(heads[t]["stream"])
+
+
+@helper
+def mixed(word: Any) -> Any:
+    """Scramble 64 bits (the finaliser of SplitMix64)."""
     word = (word ^ (word >> _30)) * _FIRST_FACTOR
     word = (word ^ (word >> _27)) * _SECOND_FACTOR
     return word ^ (word >> _31)
@@ -38,6 +45,12 @@ def next_word(heads: Array, t: int) -> int:
 def uniform(heads: Array, t: int) -> float:
     """Draw from [0, 1)."""
     return float(next_word(heads, t) >> _11) * _UNIT
+
+
+@helper
+def lot_of(heads: Array, t: int, number: int) -> float:
+    """Give a number in [0, 1) that hangs on tree t and a whole number alone: the same whenever it is asked for."""
+    return float(mixed(heads[t]["lot"] + np.uint64(number + 1) * _STEP) >> _11) * _UNIT
 
 
 @helper

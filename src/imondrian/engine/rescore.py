@@ -11,7 +11,7 @@ from imondrian.engine.boxes import extent
 from imondrian.engine.harmonic import average_path_length, relative_depth
 from imondrian.engine.isolation import floored_log
 from imondrian.engine.jit import Array, kernel
-from imondrian.engine.nodes import Trees, is_leaf, part, population, slot_of, tree_population
+from imondrian.engine.nodes import Trees, is_leaf, leaf_towards, part, population, slot_of, tree_population
 
 
 def is_aligned(trees: Trees) -> bool:
@@ -29,13 +29,20 @@ def is_aligned(trees: Trees) -> bool:
 
 def witnesses(trees: Trees) -> Trees:
     """Give trees that hold all the points held: one of aligned trees, else all of them."""
-    return part(trees, 0, 1) if is_aligned(trees) else trees
+    return part(trees, slice(1)) if is_aligned(trees) else trees
 
 
 def held_points(trees: Trees) -> Array:
     """List the points in the leaves of the trees, each as often as it is held."""
     held = trees.copies > 0
     return np.repeat(trees.points[held], trees.copies[held], axis=0)
+
+
+@kernel
+def write_leaf_slots(trees: Trees, X: Array, slots: Array) -> None:
+    """Write the slot of the leaf into which each row of X falls in the first tree."""
+    for i in range(X.shape[0]):
+        slots[i] = slot_of(leaf_towards(trees, 0, X[i]))
 
 
 @kernel

@@ -1,0 +1,152 @@
+"""What a tree holds of a window over the latest points: those that its lot chooses, by default or by a share all.
+
+Points are numbered as they come. Whether tree t holds point i hangs on t and i alone, so that the same test that
+let it in says what to forget when it leaves, and membership needs no storage. The points of the window lie in a ring
+shared by all trees, number i in row i modulo its length; a row that holds none (any more) is NaN.
+"""
+
+import numpy as np
+
+from imondrian.engine.boxes import overhang
+from imondrian.engine.build import build
+from imondrian.engine.depth import path_length
+from imondrian.engine.extend import extend
+from imondrian.engine.forget import forget
+from imondrian.engine.harmonic import average_path_length, relative_depth
+from imondrian.engine.isolation import expected_depth, log_size, mean_log_size
+from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
+from imondrian.engine.randomness import lot_of
+
+
+@kernel
+def slide_trees(trees: Trees, ring: Array, number: int, X: Array, weights: Array, share: float) -> None:
+    """Show the rows of X, no more than the ring has, to every tree, as points `number`, `number` + 1, ..."""
+    for t in range(trees.heads.size):
+        for i in range(X.shape[0]):
+            slide(trees, t, ring, number + i, X[i], weights, share)
+
+
+@helper
+def slide(trees: Trees, t: int, ring: Array, number: int, x: Array, weights: Array, share: float) -> None:
+    """Let tree t forget the point that leaves the window as x comes in, and take x if it is chosen."""
+    if number >= ring.shape[0] and lot_of(trees.heads, t, number - ring.shape[0]) < share:
+        let_go(trees, t, ring[number % ring.shape[0]])
+    if lot_of(trees.heads, t, number) < share and trees.heads[t]["n_leaves"] < trees.points.shape[1]:
+        count_taken(trees, t, x, weights)
+        extend(trees, t, x, weights)
+
+
+@helper
+def let_go(trees: Trees, t: int, x: Array) -> None:
+    """Forget x if tree t holds it; a row of NaN is nowhere."""
+    if trees.heads[t]["n_leaves"] > 0:
+        leaf = leaf_towards(trees, t, x)
+        if is_point_of(trees, t, leaf, x):
+            forget(trees, t, leaf)
+
+
+@helper
+def count_taken(trees: Trees, t: int, x: Array, weights: Array) -> None:
+    """Count x, and whether it lies outside the root box."""
+    head = trees.heads[t]
+    head["n_taken"] += 1
+    if head["n_leaves"] > 1 and overhang(trees, t, head["root"], x, weights) > 0.0:
+        head["n_outside"] += 1
+
+
+@kernel
+def score_depths_and_slide(
+    trees: Trees, ring: Array, number: int, X: Array, weights: Array, share: float, parts: Array
+) -> None:
+    """Do as `slide_trees`; before each row is shown, write its depth relative to c(n) in every tree into parts[t]."""
+    for t in range(trees.heads.size):
+        n, average = 0, 0.0
+        for i in range(X.shape[0]):
+            if tree_population(trees, t) != n:
+                n = tree_population(trees, t)
+                average = average_path_length(n)
+            parts[t, i] = relative_depth(path_length(trees, t, X[i]) if n > 1 else 0.0, average)
+            slide(trees, t, ring, number + i, X[i], weights, share)
+
+
+@kernel
+def score_expected_depths_and_slide(
+    trees: Trees, ring: Array, number: int, X: Array, weights: Array, share: float, parts: Array
+) -> None:
+    """Do as `score_depths_and_slide`, with expected depths."""
+    for t in range(trees.heads.size):
+        n, average = 0, 0.0
+        for i in range(X.shape[0]):
+            if tree_population(trees, t) != n:
+                n = tree_population(trees, t)
+                average = average_path_length(n)
+            parts[t, i] = relative_depth(expected_depth(trees, t, X[i], weights) if n > 1 else 0.0, average)
+            slide(trees, t, ring, number + i, X[i], weights, share)
+
+
+@kernel
+def score_log_sizes_and_slide(
+    trees: Trees, ring: Array, number: int, X: Array, weights: Array, share: float, parts: Array
+) -> None:
+    """Do as `slide_trees`; before each row is shown, write its log size over the tree's level into parts[t]."""
+    for t in range(trees.heads.size):
+        level = trees.heads[t]["level"]
+        for i in range(X.shape[0]):
+            has_scale = tree_population(trees, t) > 1 and not np.isnan(level)
+            parts[t, i] = log_size(trees, t, X[i], weights) - level if has_scale else 0.0
+            slide(trees, t, ring, number + i, X[i], weights, share)
+
+
+@kernel
+def write_levels(trees: Trees, weights: Array) -> None:
+    """Keep every tree's mean log size in its head; one with fewer than two points has none."""
+    for t in range(trees.heads.size):
+        has_scale = tree_population(trees, t) > 1
+        trees.heads[t]["level"] = mean_log_size(trees, t, weights) if has_scale else np.nan
+
+
+@kernel
+def build_on_window(trees: Trees, ring: Array, number: int, weights: Array, share: float) -> None:
+    """Build every (empty) tree on those points of the ring that it holds before point `number` comes."""
+    for t in range(trees.heads.size):
+        points = chosen_points(trees, t, ring, number, share)
+        if points.shape[0] > 0:
+            build(trees, t, points, weights)
+
+
+@helper
+def chosen_points(trees: Trees, t: int, ring: Array, number: int, share: float) -> Array:
+    """Copy the points in the window that tree t holds, oldest first, as many as it has room for."""
+    points = np.empty((min(ring.shape[0], trees.points.shape[1]), ring.shape[1]))
+    n_chosen = 0
+    for i in range(max(number - ring.shape[0], 0), number):
+        x = ring[i % ring.shape[0]]
+        if lot_of(trees.heads, t, i) < share and not np.isnan(x[0]) and n_chosen < points.shape[0]:
+            points[n_chosen] = x
+            n_chosen += 1
+    return points[:n_chosen]
+
+
+@kernel
+def forget_numbers(trees: Trees, ring: Array, numbers: Array, share: float) -> None:
+    """Forget some points of the window in every tree that holds them."""
+    for t in range(trees.heads.size):
+        for i in numbers:
+            if lot_of(trees.heads, t, i) < share:
+                let_go(trees, t, ring[i % ring.shape[0]])
+
+
+@kernel
+def write_chosen(heads: Array, numbers: Array, share: float, chosen: Array) -> None:
+    """Tell of each point, by its number, whether the first tree holds it while it is in the window."""
+    for i in range(numbers.size):
+        chosen[i] = lot_of(heads, 0, numbers[i]) < share
+
+
+@kernel
+def sum_over_trees(parts: Array, sums: Array) -> None:
+    """Add up the rows of parts in their order."""
+    for t in range(parts.shape[0]):
+        for i in range(sums.size):
+            sums[i] += parts[t, i]

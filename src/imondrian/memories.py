@@ -1,0 +1,344 @@
+"""What a forest remembers of the points it is shown: all or a uniform sample (Sample), or the latest (Window)."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from imondrian.engine.invariants import Check, Complaint, sample_is_possible
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SIZE, NO_LIMIT, Trees, part
+from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
+from imondrian.engine.rescore import held_points, witnesses
+from imondrian.engine.window import (
+    build_on_window,
+    forget_numbers,
+    slide_trees,
+    sum_over_trees,
+    write_chosen,
+    write_levels,
+)
+from imondrian.errors import InvalidInputError
+from imondrian.scales import Scale
+from imondrian.scores import SLIDING_SCORES
+
+OnTrees = Callable[[Callable[[slice], None]], None]  # does something to all trees, some at a time
+Layout = tuple[tuple[int, ...], np.dtype[Any]]
+_ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
+_STEPS_PER_WINDOW = 16
+_UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
+_LAST_NUMBER = 2**62
+
+
+class Memory(Protocol):
+    """Which of the points it is shown each tree holds."""
+
+    limit: int  # leaves that a tree can have
+
+    def n_points(self, trees: Trees) -> int:
+        """Count the points shown and not forgotten (nor, in a window, passed by)."""
+
+    def n_bytes(self) -> int:
+        """Give the memory taken beside the trees."""
+
+    def reserve(self, n_features: int) -> int:
+        """Prepare for points of that many features; give the number of slots a tree should have before the first."""
+
+    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Build empty trees on the rows of X."""
+
+    def block(self, n_rows: int) -> int:
+        """Tell how many of that many rows can be shown in one go."""
+
+    def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Show the rows of X, one block, to the trees."""
+
+    def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
+        """Forget the rows of X, or raise if they are not there."""
+
+    def points(self, trees: Trees) -> Array:
+        """List the points remembered, each as often as it is."""
+
+    def widen(self, n_features: int) -> None:
+        """Add features that are 0 in all points."""
+
+    def state(self) -> dict[str, Array]:
+        """Give what is to be kept beside the trees, by name."""
+
+    def layout(self, n_features: int) -> dict[str, Layout]:
+        """Give shape and type of the arrays that `state` gives."""
+
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Take over what `state` gave; nothing is checked."""
+
+    def complaints(self) -> Iterator[str]:
+        """Say what is wrong with what was restored."""
+
+    def check(self) -> Check:
+        """Give what must be true of each tree under this memory."""
+
+
+def new_memory(max_samples: int | None, window: int | None) -> "Sample | Window":
+    """Make the memory for these two settings."""
+    limit = NO_LIMIT if max_samples is None else max_samples
+    return Sample(limit) if window is None else Window(window, min(limit / window, 1.0))
+
+
+class Sample:
+    """Every tree holds its own uniform sample of all points, of bounded size or all of them."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def n_points(self, trees: Trees) -> int:
+        """Count the points shown and not forgotten, by the tree that was shown most."""
+        return int(trees.heads["n_points"].max())
+
+    def n_bytes(self) -> int:
+        """Give 0: all is in the trees."""
+        return 0
+
+    def reserve(self, n_features: int) -> int:
+        """Let tables begin small; they grow."""
+        return 1
+
+    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Build every tree on its own sample of the rows of X."""
+        scale.restart(X, X.shape[0])
+        weights = scale.weights()
+        on_trees(lambda some: build_trees(part(trees, some), X, weights, self.limit))
+
+    def block(self, n_rows: int) -> int:
+        """Show as many as stay in the cache."""
+        return min(n_rows, _ROWS_PER_BLOCK)
+
+    def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Show the rows of X to every tree, each with the weights that the scale has after it."""
+        weights = scale.follow(X)
+        on_trees(lambda some: extend_trees(part(trees, some), X, weights, self.limit))
+
+    def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
+        """Forget the rows of X; one that a tree did not take only lowers the number its sample stands for."""
+        self._check_presence(trees, X)
+        on_trees(lambda some: forget_points(part(trees, some), X))
+
+    def points(self, trees: Trees) -> Array:
+        """List the points in the trees: of one, where all hold the same."""
+        return held_points(witnesses(trees))
+
+    def widen(self, n_features: int) -> None:
+        """Do nothing."""
+
+    def state(self) -> dict[str, Array]:
+        """Give nothing: all is in the trees."""
+        return {}
+
+    def layout(self, n_features: int) -> dict[str, Layout]:
+        """Give nothing."""
+        return {}
+
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Do nothing."""
+
+    def complaints(self) -> Iterator[str]:
+        """Find nothing."""
+        return iter(())
+
+    def check(self) -> Check:
+        """Demand that the tree holds a possible sample."""
+        return partial(sample_is_possible, max_samples=self.limit)
+
+    def _check_presence(self, trees: Trees, X: Array) -> None:
+        """Make sure that each row, as often as it stands there, can be one of those that each tree was shown."""
+        rows, first_place, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
+        held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
+        copies_held(trees, rows, held)
+        absent = np.maximum(counts - held, 0)
+        n_outside = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
+        if (absent.sum(axis=1) > n_outside).any():
+            t = int(np.flatnonzero(absent.sum(axis=1) > n_outside)[0])
+            raise _not_there(X, int(first_place[absent[t] > 0].min()))
+
+
+class Window:
+    """Every tree holds a share of the latest points, or all of them; those that leave the window are forgotten.
+
+    Memory is fixed: the ring of the points, and room in each tree for so many that it wants more with a chance below
+    exp(-60) at any time (then it passes one by). Feature weights, and the level that `size` compares with, move on in
+    steps of a sixteenth of the window.
+    """
+
+    def __init__(self, length: int, share: float) -> None:
+        self.length = length
+        self.share = share
+        self.limit = _room(length, share)
+        self.ring = np.empty((0, 0))
+        self.number = 0  # of the next point
+        self.next_step = 1  # the number at which weights and levels move on
+        self.keeps_levels = False  # from the first score by size on
+
+    def n_points(self, trees: Trees) -> int:
+        """Count the points in the window."""
+        return int(np.count_nonzero(~np.isnan(self.ring[:, 0])))
+
+    def n_bytes(self) -> int:
+        """Give the size of the ring."""
+        return self.ring.nbytes
+
+    def reserve(self, n_features: int) -> int:
+        """Make the ring; trees have all their room from the start."""
+        self.ring = np.full((self.length, n_features), np.nan)
+        return self.limit
+
+    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Build every tree on its share of the last rows of X, as if all rows had passed by."""
+        self._write(X[-self.length :], X.shape[0] - min(X.shape[0], self.length))
+        self._step(trees, scale)
+        weights = scale.weights()
+        on_trees(lambda some: build_on_window(part(trees, some), self.ring, self.number, weights, self.share))
+
+    def block(self, n_rows: int) -> int:
+        """Show as many as come before the next step."""
+        return min(n_rows, self.next_step - self.number)
+
+    def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Show the rows of X to every tree."""
+        weights = scale.weights()
+        on_trees(lambda some: slide_trees(part(trees, some), self.ring, self.number, X, weights, self.share))
+        self._move_on(trees, X, scale)
+
+    def score_and_extend(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
+        """Score each of the rows of X, one block, before it is shown to the trees."""
+        kernel, score_of = SLIDING_SCORES[kind]
+        weights = scale.weights()
+        if kind == "size" and not self.keeps_levels:
+            self.keeps_levels = True
+            write_levels(trees, weights)
+        parts, sums = np.empty((trees.heads.size, X.shape[0])), np.zeros(X.shape[0])
+        on_trees(lambda some: kernel(part(trees, some), self.ring, self.number, X, weights, self.share, parts[some]))
+        self._move_on(trees, X, scale)
+        sum_over_trees(parts, sums)
+        return score_of(sums / trees.heads.size)
+
+    def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
+        """Forget the rows of X, of copies the oldest; they leave gaps in the window."""
+        numbers = self._numbers_of(X)
+        on_trees(lambda some: forget_numbers(part(trees, some), self.ring, numbers, self.share))
+        self.ring[numbers % self.length] = np.nan
+
+    def points(self, trees: Trees) -> Array:
+        """List the points in the window, the oldest first."""
+        ordered = np.roll(self.ring, -(self.number % self.length), axis=0)
+        return ordered[~np.isnan(ordered[:, 0])]
+
+    def widen(self, n_features: int) -> None:
+        """Give the points in the window more features, all 0."""
+        more = np.zeros((self.length, n_features - self.ring.shape[1]))
+        more[np.isnan(self.ring[:, 0])] = np.nan
+        self.ring = np.hstack([self.ring, more])
+
+    def state(self) -> dict[str, Array]:
+        """Give the ring and the clock."""
+        return {"ring": self.ring, "clock": np.array([self.number, self.next_step, self.keeps_levels], np.int64)}
+
+    def layout(self, n_features: int) -> dict[str, Layout]:
+        """Give shape and type of the ring and the clock."""
+        return {"ring": ((self.length, n_features), np.dtype(np.float64)), "clock": ((3,), np.dtype(np.int64))}
+
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Take over a ring and a clock."""
+        self.ring = arrays["ring"]
+        self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
+        self.keeps_levels = bool(arrays["clock"][2])
+
+    def check(self) -> Check:
+        """Demand that the tree holds no points but those of the window that it chooses."""
+        return self._tree_is_possible
+
+    def complaints(self) -> Iterator[str]:
+        """Say what is wrong with the ring and the clock."""
+        empty = np.isnan(self.ring)
+        if not ((np.abs(self.ring) <= MAX_SIZE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
+            yield "a point of the window is not finite or too large"
+        if not 0 <= self.number < self.next_step <= self.number + self._step_length() <= _LAST_NUMBER:
+            yield "the clock of the window is impossible"
+        elif not empty[self.number :].all():
+            yield "the window holds points that have not come yet"
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _move_on(self, trees: Trees, X: Array, scale: Scale) -> None:
+        """Put the rows of X in the places of those that have left, and take a step if it is time."""
+        self._write(X, self.number)
+        if self.number >= self.next_step:
+            self._step(trees, scale)
+
+    def _write(self, X: Array, number: int) -> None:
+        place = number % self.length
+        n_first = min(X.shape[0], self.length - place)
+        self.ring[place : place + n_first] = X[:n_first]
+        self.ring[: X.shape[0] - n_first] = X[n_first:]
+        self.number = number + X.shape[0]
+
+    def _step(self, trees: Trees, scale: Scale) -> None:
+        """Let the weights and the levels move on to those of the present window."""
+        points = self.points(trees)
+        scale.restart(points, points.shape[0])
+        if self.keeps_levels:
+            write_levels(trees, scale.weights())
+        self.next_step = self.number + self._step_length()
+
+    def _step_length(self) -> int:
+        return max(min(self.number, self.length) // _STEPS_PER_WINDOW, 1)
+
+    def _numbers_of(self, X: Array) -> Array:
+        """Find the rows of X in the window."""
+        first = max(self.number - self.length, 0)
+        places: dict[bytes, list[int]] = defaultdict(list)
+        for number in range(self.number - 1, first - 1, -1):  # the oldest come last, to be popped first
+            places[(self.ring[number % self.length] + 0.0).tobytes()].append(number)
+        numbers = []
+        for row in X:
+            if not places[row.tobytes()]:
+                raise _not_there(X, int(np.flatnonzero((X == row).all(axis=1))[0]))
+            numbers.append(places[row.tobytes()].pop())
+        return np.array(numbers, np.int64)
+
+    def _tree_is_possible(self, tree: Trees) -> Iterator[Complaint]:
+        head, n_leaves = tree.heads[0], int(tree.heads[0]["n_leaves"])
+        numbers = np.arange(max(self.number - self.length, 0), self.number)
+        chosen = np.empty(numbers.size, np.bool_)
+        write_chosen(tree.heads, numbers, self.share, chosen)
+        held = np.repeat(tree.points[0, :n_leaves], tree.copies[0, :n_leaves], axis=0)
+        of_sample = (head["n_points"], head["n_owed"], head["next_kept"], head["log_key"])
+        yield "a sample is spoken of where there is a window", np.asarray(any(of_sample))
+        yield "a counter is impossible", np.asarray(not 0 <= head["n_outside"] <= head["n_taken"] <= self.number)
+        yield "the level is not finite", np.asarray(np.isinf(head["level"]))
+        allowed = self.ring[numbers[chosen] % self.length]
+        yield "the tree holds points that are not its own", np.asarray(not _is_within(held, allowed))
+
+
+def _is_within(rows: Array, others: Array) -> bool:
+    """Tell whether each row is among the others, as often as it stands there."""
+    left: dict[bytes, int] = defaultdict(int)
+    for other in others:
+        left[(other + 0.0).tobytes()] += 1
+    for row in rows:
+        left[(row + 0.0).tobytes()] -= 1
+    return min(left.values(), default=0) >= 0
+
+
+def _room(length: int, share: float) -> int:
+    """Give the number of points that a tree hardly ever exceeds (Chernoff's bound for a Poisson number)."""
+    mean = length * share
+    n = mean
+    while n < length and n * math.log(n / mean) - (n - mean) < _UNLIKELY:
+        n += 1
+    return min(math.ceil(n), length)
+
+
+def _not_there(X: Array, row: int) -> InvalidInputError:
+    return InvalidInputError(f"X[{row}] is not in the forest, at least not so often: {X[row]}.")
