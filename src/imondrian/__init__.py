@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from imondrian.errors import DamagedFileError, EmptyForestError, ImondrianError, InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.models import load, save
+from imondrian.stream import StreamDetector
 
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest
@@ -17,6 +18,7 @@ __all__ = [
     "InvalidInputError",
     "IsolationMondrianForest",
     "MondrianForest",
+    "StreamDetector",
     "load",
     "save",
 ]

@@ -133,6 +133,12 @@ class MondrianForest:
         """Memory that the trees and the window take; with a window it never changes."""
         return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
 
+    @property
+    def n_taken(self) -> tuple[int, int]:
+        """How many points the trees have taken from the window's stream, and of these outside their root boxes."""
+        heads = None if self._trees is None else self._trees.heads
+        return (0, 0) if heads is None else (int(heads["n_taken"].sum()), int(heads["n_outside"].sum()))
+
     def trees(self) -> Iterator[Tree]:
         """Copy one tree after the other into plain arrays, to look at."""
         if self._trees is not None:
@@ -206,6 +212,17 @@ class MondrianForest:
                 scores[i] = scoring(self._read(), points[i : i + 1])[0]
             self._extend(points[i : i + 1])
         return scores
+
+    def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
+        """Give each row the score that `score_and_extend` would give it if it came next; nothing is learned."""
+        scoring = scoring_of(kind)
+        points = as_points(X, self.n_features)
+        if self.n_points == 0:
+            return np.full(points.shape[0], 0.5)
+        trees, scale = self._state()
+        if isinstance(self._memory, Window):
+            return self._memory.score(trees, points, kind, scale, self._on_trees)
+        return scoring(self._read(), points)
 
     def join(self, other: "MondrianForest") -> Self:
         """Take over a copy of the trees of another forest over the same features; the other is left as it is.

@@ -1,5 +1,8 @@
 """The one door for points: finite, C-contiguous float64, or one clear error."""
 
+from contextlib import suppress
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,14 @@ def as_point(x: Any, n_features: int | None) -> Array:
     if not _all_usable(point):
         _complain(point)
     return point.reshape(1, -1)
+
+
+def as_number(value: Any, name: Any) -> float:
+    """Check the value of one feature: a number, finite or not, and no text that looks like one."""
+    if isinstance(value, (Real, np.bool_, Decimal)):
+        with suppress(OverflowError):
+            return float(value)
+    raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")
 
 
 def as_column(values: Any, name: Any) -> Array:
@@ -90,6 +101,8 @@ def _check_width(width: int, n_features: int | None, name: str) -> None:
 
 
 def _all_usable(points: Array) -> bool:
+    if points.ndim == 1 and points.dot(points) <= MAX_SIZE * MAX_SIZE:  # for few values faster than what follows
+        return True
     return bool(points.min() >= -MAX_SIZE and points.max() <= MAX_SIZE)  # NaN fails both
 
 

@@ -13,6 +13,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE, NO_LIMIT, Trees, part
 from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
 from imondrian.engine.rescore import held_points, witnesses
+from imondrian.engine.threads import pieces
 from imondrian.engine.window import (
     build_on_window,
     forget_numbers,
@@ -23,7 +24,7 @@ from imondrian.engine.window import (
 )
 from imondrian.errors import InvalidInputError
 from imondrian.scales import Scale
-from imondrian.scores import SLIDING_SCORES
+from imondrian.scores import SCORES, SLIDING_SCORES, Reading
 
 OnTrees = Callable[[Callable[[slice], None]], None]  # does something to all trees, some at a time
 Layout = tuple[tuple[int, ...], np.dtype[Any]]
@@ -212,16 +213,19 @@ class Window:
 
     def score_and_extend(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
         """Score each of the rows of X, one block, before it is shown to the trees."""
-        kernel, score_of = SLIDING_SCORES[kind]
-        weights = scale.weights()
         if kind == "size" and not self.keeps_levels:
             self.keeps_levels = True
-            write_levels(trees, weights)
-        parts, sums = np.empty((trees.heads.size, X.shape[0])), np.zeros(X.shape[0])
-        on_trees(lambda some: kernel(part(trees, some), self.ring, self.number, X, weights, self.share, parts[some]))
+            write_levels(trees, scale.weights())
+        scores = self._scores(trees, X, kind, scale.weights(), self.number, self.share, on_trees)
         self._move_on(trees, X, scale)
-        sum_over_trees(parts, sums)
-        return score_of(sums / trees.heads.size)
+        return scores
+
+    def score(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
+        """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
+        if kind == "size" and not self.keeps_levels:
+            return SCORES[kind](Reading(trees, scale.weights(), 1), X)
+        weights, blocks = scale.weights(), pieces(X.shape[0], _ROWS_PER_BLOCK)
+        return np.concatenate([self._scores(trees, X[rows], kind, weights, 0, 0.0, on_trees) for rows in blocks])
 
     def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
         """Forget the rows of X, of copies the oldest; they leave gaps in the window."""
@@ -270,6 +274,15 @@ class Window:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
+    def _scores(
+        self, trees: Trees, X: Array, kind: str, weights: Array, number: int, share: float, on_trees: OnTrees
+    ) -> Array:
+        kernel, score_of = SLIDING_SCORES[kind]
+        parts, sums = np.empty((trees.heads.size, X.shape[0])), np.zeros(X.shape[0])
+        on_trees(lambda some: kernel(part(trees, some), self.ring, number, X, weights, share, parts[some]))
+        sum_over_trees(parts, sums)
+        return score_of(sums / trees.heads.size)
+
     def _move_on(self, trees: Trees, X: Array, scale: Scale) -> None:
         """Put the rows of X in the places of those that have left, and take a step if it is time."""
         self._write(X, self.number)
@@ -303,7 +316,7 @@ class Window:
         numbers = []
         for row in X:
             if not places[row.tobytes()]:
-                raise _not_there(X, int(np.flatnonzero((X == row).all(axis=1))[0]))
+                raise _not_there(X, int(np.flatnonzero((row == X).all(axis=1))[0]))
             numbers.append(places[row.tobytes()].pop())
         return np.array(numbers, np.int64)
 

@@ -1,4 +1,4 @@
-"""Model files of forests and of estimators: `imondrian.save` and `imondrian.load`."""
+"""Model files of forests, estimators and detectors: `imondrian.save` and `imondrian.load`."""
 
 import os
 from typing import Any
@@ -6,34 +6,39 @@ from typing import Any
 from imondrian import storage
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
+from imondrian.stream import StreamDetector
 
-_ESTIMATOR = "IsolationMondrianForest"
+_ESTIMATOR, _DETECTOR = "IsolationMondrianForest", "StreamDetector"
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a forest or a fitted IsolationMondrianForest to a model file (.imf).
+    """Write a forest, a fitted IsolationMondrianForest or a StreamDetector to a model file (.imf).
 
     The file is at all times the old one or the new one, whole: it is written beside and renamed.
     """
     if isinstance(model, MondrianForest):
         storage.save(model, path)
+    elif isinstance(model, StreamDetector):
+        storage.save(model.forest, path, {_DETECTOR: model.notes()})
     elif hasattr(model, "notes"):
         notes = model.notes()
         storage.save(model.forest_, path, {_ESTIMATOR: notes})
     else:
-        raise InvalidInputError(f"A MondrianForest or an IsolationMondrianForest can be saved, but not {model!r}.")
+        raise InvalidInputError(f"A forest, an estimator of it or a StreamDetector can be saved, but not {model!r}.")
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `save` has written, a forest or an estimator; it goes on bit for bit as if it had never been saved.
+    """Read what `save` has written; it goes on bit for bit as if it had never been saved.
 
     Safe to call on any file: nothing in it is executed, everything is checked, and one that is cut or altered in any
     way is a DamagedFileError.
     """
     forest, notes = storage.load(path)
-    if not notes:
-        return forest
-    from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (scikit-learn takes a second to load)
-
     with storage.complaints_about(path):
+        if not notes:
+            return forest
+        if _DETECTOR in notes:
+            return StreamDetector.from_notes(forest, notes[_DETECTOR])
+        from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (scikit-learn takes a second to load)
+
         return IsolationMondrianForest.from_notes(forest, notes[_ESTIMATOR])

@@ -1,9 +1,6 @@
 """The River detector: dictionaries in, one at a time or in frames; features may come and go."""
 
 from collections.abc import Hashable, Iterable, Mapping
-from contextlib import suppress
-from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,9 +8,8 @@ from river.base import AnomalyDetector
 from river.utils.dataframe import into_frame, to_native_series
 
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
-from imondrian.inputs import as_column, as_point, as_points
+from imondrian.inputs import as_column, as_number, as_point, as_points
 from imondrian.scores import scoring_of
 
 _BEFORE_LEARNING = 0.5  # as odd as an average point: nothing is known yet
@@ -124,15 +120,8 @@ def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int]) -> Array:
     row = np.zeros(len(names))
     for name, value in x.items():
         if name in names:
-            row[names[name]] = _number(value, name)
+            row[names[name]] = as_number(value, name)
     return row
-
-
-def _number(value: Any, name: Hashable) -> float:
-    if isinstance(value, (Real, np.bool_, Decimal)):
-        with suppress(OverflowError):
-            return float(value)
-    raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")
 
 
 def _matrix(frame: Any, names: Mapping[Hashable, int]) -> Array:

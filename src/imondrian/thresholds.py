@@ -103,6 +103,30 @@ class StreamingThreshold:
         count_score(self.histogram, self.weight, score, 2.0 ** (1.0 / self.half_life))
         self._threshold = None
 
+    def observe(self, scores: Array) -> Array:
+        """Count scores one after the other; give the threshold that was there before each."""
+        thresholds = np.full(len(scores), 0.5)
+        growth = 2.0 ** (1.0 / self.half_life)
+        if self.contamination == "kmeans":
+            count_and_write_two_means(self.histogram, self.weight, scores, growth, thresholds)
+        elif self.contamination != "auto":
+            share = float(self.contamination)
+            count_and_write_upper_share(self.histogram, self.weight, scores, growth, share, thresholds)
+        self._threshold = None
+        return thresholds
+
+    def state(self) -> dict[str, Any]:
+        """Give all that changes, as JSON can hold it."""
+        return {"histogram": self.histogram.tolist(), "weight": float(self.weight[0])}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave, or raise a ValueError."""
+        histogram, weight = np.array(state["histogram"], dtype=np.float64), float(state["weight"])
+        possible = histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 0.0 < weight <= _HEAVY
+        if not possible or not (histogram[_SUM] >= 0.0).all() or not (histogram[_SUM] <= histogram[_COUNT]).all():
+            raise ValueError("the histogram of scores is damaged.")
+        self.histogram, self.weight, self._threshold = histogram, np.array([weight]), None
+
     def is_anomaly(self, score: float) -> bool:
         """Tell whether the score lies above the present threshold."""
         return bool(score > self.threshold)
@@ -127,6 +151,24 @@ def count_score(histogram: Array, weight: Array, score: float, growth: float) ->
             histogram[_COUNT, i] /= weight[0]
             histogram[_SUM, i] /= weight[0]
         weight[0] = 1.0
+
+
+@kernel
+def count_and_write_two_means(histogram: Array, weight: Array, scores: Array, growth: float, thresholds: Array) -> None:
+    """Count scores one after the other, and write the threshold by two means before each."""
+    for i in range(scores.size):
+        thresholds[i] = two_means_of(histogram)
+        count_score(histogram, weight, scores[i], growth)
+
+
+@kernel
+def count_and_write_upper_share(
+    histogram: Array, weight: Array, scores: Array, growth: float, share: float, thresholds: Array
+) -> None:
+    """Count scores one after the other, and write the threshold by an upper share before each."""
+    for i in range(scores.size):
+        thresholds[i] = upper_share_of(histogram, share)
+        count_score(histogram, weight, scores[i], growth)
 
 
 @kernel

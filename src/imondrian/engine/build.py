@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from imondrian.engine.jit import Array, helper
+from imondrian.engine.jit import Array, helper, making_helper
 from imondrian.engine.nodes import (
     LOWER,
     NO_NODE,
@@ -27,7 +27,7 @@ from imondrian.engine.randomness import (
 _FIRST, _LAST, _ABOVE, _ON_RIGHT = 0, 1, 2, 3
 
 
-@helper
+@making_helper
 def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
     """Grow the empty tree t over the rows of X.
 

@@ -14,6 +14,8 @@ Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 _compile: Any = numba.njit
 _OPTIONS = {"no_cfunc_wrapper": True, "error_model": "numpy"}
+_HELPER_OPTIONS = _OPTIONS | {"forceinline": True, "no_cpython_wrapper": True}
+_WITHOUT_COUNTING = {"_nrt": False}  # references to arrays: atomic counters that would double the time of small steps
 
 
 def kernel(function: Function) -> Function:
@@ -22,13 +24,18 @@ def kernel(function: Function) -> Function:
 
 
 def helper(function: Function) -> Function:
-    """Compile a function into the kernels that call it; it has no door to Python and no file of its own."""
-    return _compile(forceinline=True, no_cpython_wrapper=True, **_OPTIONS)(function)
+    """Compile a function into the kernels that call it; it has no door to Python, no file, and makes no array."""
+    return _compile(**_HELPER_OPTIONS, **_WITHOUT_COUNTING)(function)
 
 
 def summing_helper(function: Function) -> Function:
     """Compile a helper whose sums may be taken in any order, several terms at a time."""
-    return _compile(forceinline=True, no_cpython_wrapper=True, fastmath={"reassoc", "nsz"}, **_OPTIONS)(function)
+    return _compile(**_HELPER_OPTIONS, **_WITHOUT_COUNTING, fastmath={"reassoc", "nsz"})(function)
+
+
+def making_helper(function: Function) -> Function:
+    """Compile a helper that makes arrays."""
+    return _compile(**_HELPER_OPTIONS)(function)
 
 
 def _drop_stale_kernels() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.jit import Array, helper, kernel, making_helper
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
@@ -95,7 +95,7 @@ def time_after(time: float, clock: float, rate: float, latest: float) -> float:
     return min(time + clock / rate, latest) if rate > 0.0 else latest
 
 
-@helper
+@making_helper
 def distinct_numbers(heads: Array, t: int, n: int, k: int) -> Array:
     """Draw k different numbers below n, every set of k with the same probability (Floyd's algorithm)."""
     chosen = np.empty(k, np.int64)

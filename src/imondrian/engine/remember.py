@@ -13,7 +13,7 @@ import numpy as np
 from imondrian.engine.build import build
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
-from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import (
     NO_LIMIT,
     Trees,
@@ -36,7 +36,7 @@ def build_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> Non
         build(trees, t, sample(trees, t, X, max_samples), weights)
 
 
-@helper
+@making_helper
 def sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
     """Show the rows of X to the empty tree t, and give those it takes."""
     trees.heads[t]["n_points"] = X.shape[0]

@@ -14,7 +14,7 @@ from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
 from imondrian.engine.harmonic import average_path_length, relative_depth
 from imondrian.engine.isolation import expected_depth, log_size, mean_log_size
-from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
 from imondrian.engine.randomness import lot_of
 
@@ -115,7 +115,7 @@ def build_on_window(trees: Trees, ring: Array, number: int, weights: Array, shar
             build(trees, t, points, weights)
 
 
-@helper
+@making_helper
 def chosen_points(trees: Trees, t: int, ring: Array, number: int, share: float) -> Array:
     """Copy the points in the window that tree t holds, oldest first, as many as it has room for."""
     points = np.empty((min(ring.shape[0], trees.points.shape[1]), ring.shape[1]))

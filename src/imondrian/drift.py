@@ -1,0 +1,138 @@
+"""Drift: telling that a stream has moved for good, from how often points lie outside and from how scores are spread.
+
+The stream is looked at in blocks. Two figures of each block are held against those of the blocks before it: the share
+of points outside the root box of a tree that takes them, and the distance (Kolmogorov's) between the histogram of the
+block's scores and that of all blocks before. A block is odd if a figure lies more than five standard deviations above
+its mean over at least eight blocks. One odd block may be a burst; two in a row are a drift. Afterwards the figures are
+gathered anew. No point and no score is kept.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+
+_N_BINS = 64
+_N_BLOCKS_BEFORE = 8
+_N_DEVIATIONS = 5.0
+_COUNT, _MEAN, _SQUARES = 0, 1, 2
+OUTSIDE, SCORES = "outside", "scores"
+
+
+class Drift(NamedTuple):
+    """A report that the stream has moved for good."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index; of the row at which it was noticed
+    since: int  # of the first row of the first odd block
+    what: str  # "outside": more points outside the root boxes; "scores": their histogram has moved
+    value: float  # of that figure in the last block
+    usual: float  # its mean over the blocks before
+
+
+class DriftMonitor:
+    """The two figures of a stream of scores, block by block.
+
+    Parameters
+    ----------
+    block : int
+        How many scores make a block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng, monitor = np.random.default_rng(0), DriftMonitor(block=100)
+    >>> for i in range(20):
+    ...     monitor.count(rng.uniform(0.3, 0.6, 100))
+    ...     drift = monitor.close(n_taken=1000, n_outside=70, index=100 * i + 99)
+    ...     assert drift is None
+    >>> for i in range(20, 22):
+    ...     monitor.count(rng.uniform(0.3, 0.6, 100))
+    ...     drift = monitor.close(n_taken=1000, n_outside=900, index=100 * i + 99)
+    >>> drift.what, drift.since, drift.index
+    ('outside', 2000, 2199)
+    """
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+        self.n_counted = 0  # in the present block
+        self.present = np.zeros(_N_BINS)
+        self.before = np.zeros(_N_BINS)
+        self.moments = np.zeros((2, 3))  # of both figures: count, mean, sum of squared deviations
+        self.odd: str | None = None  # the figure that was odd in the last block
+
+    @property
+    def n_left(self) -> int:
+        """How many scores the present block lacks."""
+        return self.block - self.n_counted
+
+    def count(self, scores: Array) -> None:
+        """Count scores, no more than the block lacks."""
+        self.present += np.bincount(np.minimum(scores * _N_BINS, _N_BINS - 1).astype(np.intp), minlength=_N_BINS)
+        self.n_counted += len(scores)
+
+    def close(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
+        """End a block in which so many points were taken, so many of them outside a root box; report a drift."""
+        figures = {OUTSIDE: n_outside / max(n_taken, 1), SCORES: self._distance()}
+        odd = next((what for what, value in figures.items() if self._is_odd(what, value)), None)
+        drift = None
+        if odd is None:
+            self._learn(figures)
+        elif odd == self.odd:
+            usual = float(self._moments_of(odd)[_MEAN])
+            drift = Drift(index, index + 1 - 2 * self.block, odd, float(figures[odd]), usual)
+            self.before[:], self.moments[:], odd = 0.0, 0.0, None
+        self.present[:], self.n_counted, self.odd = 0.0, 0, odd
+        return drift
+
+    def state(self) -> dict[str, Any]:
+        """Give all that changes, as JSON can hold it."""
+        arrays = {name: getattr(self, name).tolist() for name in ("present", "before", "moments")}
+        return {"n_counted": self.n_counted, "odd": self.odd, **arrays}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave, or raise a ValueError."""
+        for name in ("present", "before", "moments"):
+            array = np.array(state[name], dtype=np.float64)
+            if array.shape != getattr(self, name).shape or not (array >= 0.0).all() or not np.isfinite(array).all():
+                raise ValueError(f"the state of the drift monitor is damaged: {name}.")
+            setattr(self, name, array)
+        if state["n_counted"] not in range(self.block) or state["odd"] not in (None, OUTSIDE, SCORES):
+            raise ValueError("the state of the drift monitor is damaged.")
+        self.n_counted, self.odd = state["n_counted"], state["odd"]
+
+    def _moments_of(self, what: str) -> Array:
+        return self.moments[0 if what == OUTSIDE else 1]
+
+    def _distance(self) -> float:
+        """Give Kolmogorov's distance between the present scores and those before."""
+        if not self.before.any():
+            return 0.0
+        apart = np.cumsum(self.present) / self.present.sum() - np.cumsum(self.before) / self.before.sum()
+        return float(np.abs(apart).max())
+
+    def _is_odd(self, what: str, value: float) -> bool:
+        count, mean, squares = self._moments_of(what)
+        if count < _N_BLOCKS_BEFORE:
+            return False
+        deviation = max(math.sqrt(squares / (count - 1)), self._least_deviation(what, mean))
+        return bool(value > mean + _N_DEVIATIONS * deviation)
+
+    def _least_deviation(self, what: str, mean: float) -> float:
+        """Give the deviation that chance alone makes: of a share, and of Kolmogorov's distance."""
+        if what == OUTSIDE:
+            share = min(max(mean, 1.0 / self.block), 0.5)
+            return math.sqrt(share * (1.0 - share) / self.block)
+        return 0.26 / math.sqrt(self.block)
+
+    def _learn(self, figures: dict[str, float]) -> None:
+        """Add a block to those before (Welford's method); the first has nothing to be distant from."""
+        for what, value in figures.items():
+            if what == OUTSIDE or self.before.any():
+                moments = self._moments_of(what)
+                moments[_COUNT] += 1
+                deviation = value - moments[_MEAN]
+                moments[_MEAN] += deviation / moments[_COUNT]
+                moments[_SQUARES] += deviation * (value - moments[_MEAN])
+        self.before += self.present

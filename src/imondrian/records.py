@@ -1,0 +1,99 @@
+"""Rows as a stream brings them, arrays, dictionaries or frames, made into points with the features in one order."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.inputs import as_column, as_number, as_point, as_points
+
+
+class Records:
+    """The features of a stream: how many, and their names once a row has named them.
+
+    The first dictionary or frame fixes the names and their order; later ones must have the same names, in any order.
+    Rows without names count by position.
+    """
+
+    def __init__(self, n_features: int, names: list[Any] | None = None) -> None:
+        self.n_features = n_features
+        self.names = names
+
+    def point(self, x: Any) -> Array:
+        """Make one row a table of one point, or raise an InvalidInputError that names what is wrong with it."""
+        if isinstance(x, Mapping):
+            names = self._checked_names(x)
+            point = as_point(np.array([as_number(x[name], name) for name in names]), self.n_features)
+            self.names = names
+            return point
+        if self.n_features == 1 and np.ndim(x) == 0:
+            x = [x]
+        return as_point(x, self.n_features)
+
+    def points(self, X: Any) -> Array:
+        """Make rows a table of points, or raise; nothing is taken over from a table in which any row is bad."""
+        if _is_frame(X):
+            names = self._checked_names(X.columns)
+            points = as_points(np.column_stack([as_column(X[name], name) for name in names]), self.n_features)
+            self.names = names
+            return points
+        if isinstance(X, np.ndarray):
+            return as_points(X[:, None] if X.ndim == 1 and self.n_features == 1 else X, self.n_features)
+        attempt = Records(self.n_features, self.names)
+        rows = [_numbered(attempt, i, row) for i, row in enumerate(X)]
+        self.names = attempt.names
+        return np.vstack(rows) if rows else np.empty((0, self.n_features))
+
+    def usable(self, X: Any) -> tuple[Array, Array]:
+        """Make those rows points that can be; give also which they are."""
+        X = X if _is_frame(X) or isinstance(X, np.ndarray) else list(X)
+        try:
+            table = self.points(X)
+            return table, np.ones(table.shape[0], np.bool_)
+        except InvalidInputError:
+            points = [self._point_or_none(row) for row in _rows(X)]
+            usable = [point for point in points if point is not None]
+            return np.vstack([np.empty((0, self.n_features)), *usable]), np.array([p is not None for p in points])
+
+    def _point_or_none(self, row: Any) -> Array | None:
+        try:
+            return self.point(row)
+        except InvalidInputError:
+            return None
+
+    def _checked_names(self, names: Iterable[Any]) -> list[Any]:
+        """Give the names in their order, if these are they."""
+        given = list(names)
+        if self.names is None:
+            if len(given) != self.n_features:
+                raise InvalidInputError(f"x has {len(given)} features, but there should be {self.n_features}.")
+            return given
+        for name in self.names:
+            if name not in given:
+                raise InvalidInputError(f"x has no feature {name!r}.")
+        for name in given:
+            if name not in self.names:
+                raise InvalidInputError(f"x has a feature {name!r} that is not known here.")
+        return self.names
+
+
+def _numbered(records: Records, i: int, row: Any) -> Array:
+    try:
+        return records.point(row)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"Row {i}: {error}") from None
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") and hasattr(X, "to_numpy")
+
+
+def _rows(X: Any) -> Iterable[Any]:
+    """Give one row after the other, those of a frame as dictionaries."""
+    if hasattr(X, "to_dicts"):
+        return X.to_dicts()
+    if hasattr(X, "to_dict"):
+        return X.to_dict("records")
+    return X

@@ -1,0 +1,58 @@
+"""Shingling: the last few rows of a time series as one point, so that its shape counts and not its values alone."""
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+from imondrian.inputs import as_count
+
+_MAX_SIZE = 2**20
+
+
+class Shingle:
+    """The last `size` rows, the oldest first, put side by side.
+
+    Parameters
+    ----------
+    size : int
+        How many rows make a point; 1 leaves rows as they are.
+    n_features : int, default=1
+        Number of values in a row.
+
+    Examples
+    --------
+    >>> shingle = Shingle(size=3)
+    >>> shingle.points([[1.0], [2.0], [3.0], [4.0]]).tolist()
+    [[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]
+    >>> shingle.points([[5.0]]).tolist()
+    [[3.0, 4.0, 5.0]]
+    """
+
+    def __init__(self, size: int, n_features: int = 1) -> None:
+        self.size = as_count(size, "shingle", 1, _MAX_SIZE)
+        self.n_features = as_count(n_features, "n_features", 1, _MAX_SIZE)
+        self.last = np.empty((0, self.n_features))  # the rows that the next one is put beside
+
+    def points(self, rows: Array) -> Array:
+        """Give the points that the rows complete, one for each, fewer only at the beginning; the last rows are kept."""
+        points = self.preview(rows)
+        n_kept = min(self.size - 1, self.last.shape[0] + len(rows))
+        self.last = np.vstack([self.last, rows])[self.last.shape[0] + len(rows) - n_kept :]
+        return points
+
+    def restore(self, rows: list[list[float]]) -> None:
+        """Take over the last rows of another shingle, or raise a ValueError."""
+        last = np.array(rows, dtype=np.float64).reshape(-1, self.n_features)
+        if last.shape[0] >= self.size or not np.isfinite(last).all():
+            raise ValueError("the rows of the shingle are damaged.")
+        self.last = last
+
+    def preview(self, rows: Array) -> Array:
+        """Give the points that `points` would give, and keep nothing."""
+        if self.size == 1:
+            return np.asarray(rows)
+        joined = np.vstack([self.last, rows])
+        n_points = max(joined.shape[0] - self.size + 1, 0)
+        if n_points == 0:
+            return np.empty((0, self.size * self.n_features))
+        views = np.lib.stride_tricks.sliding_window_view(joined, self.size, axis=0)
+        return np.ascontiguousarray(views.transpose(0, 2, 1)).reshape(n_points, -1)

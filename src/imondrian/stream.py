@@ -1,0 +1,385 @@
+"""The stream detector: scores each point, tells whether it is an anomaly, and learns it; in a fixed number of bytes."""
+
+from collections import deque
+from itertools import groupby
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from imondrian.drift import Drift, DriftMonitor
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.forest import MondrianForest
+from imondrian.inputs import as_count
+from imondrian.presets import preset_of
+from imondrian.records import Records
+from imondrian.shingles import Shingle
+from imondrian.thresholds import StreamingThreshold
+
+_UNKNOWN = 0.5  # the score of a point of which nothing can be said
+_N_DRIFTS_KEPT = 16
+_BLOCKS_PER_WINDOW = 8  # of the drift monitor
+_LARGEST = 2**31
+
+
+class Result(NamedTuple):
+    """What there is to say of one row."""
+
+    score: float  # in (0, 1), high is odd; NaN of a row that was skipped
+    is_anomaly: bool  # the score lies above the threshold; never while warming up
+    threshold: float  # as it was when the row came
+    index: int  # type: ignore[assignment]  # hides tuple.index; number of the row in the stream
+
+
+class Results(NamedTuple):
+    """What there is to say of many rows: the fields of `Result` as arrays."""
+
+    score: Array
+    is_anomaly: Array
+    threshold: Array
+    index: Array  # type: ignore[assignment]
+
+
+class StreamDetector:
+    """Anomaly detection on an endless stream, with a forest that follows the latest points.
+
+    Each point is scored, then held against a threshold that moves with the scores, then learned; the point that leaves
+    the window is forgotten exactly. Memory is fixed from the start, see `n_bytes`.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of values in a row.
+    window : int, default=2048
+        How many of the latest points are known.
+    max_samples : int or None, default=256
+        How many points of the window a tree holds, about; None: all of them.
+    n_estimators : int, default=100
+        Number of trees.
+    threshold : "kmeans", "auto" or float, default="kmeans"
+        What is an anomaly: a score above the middle between the means of two clusters of the latest scores (the paper;
+        it always finds two clusters, be the upper one ever so ordinary); above 0.5 ("auto", or 0.5); or a share below
+        0.5 of the latest points, the oddest.
+    preset : "practice" or "paper", default="practice"
+        "practice": the score "size" with `scale="std"`. "paper": the score "depth", features as they come.
+    seed : int, default=0
+        The same seed and the same rows give the same results, bit for bit, however they are cut into calls.
+    warm_up : int, optional
+        How many points are learned before any is called an anomaly. By default an eighth of the window.
+    learn_anomalies : bool, default=True
+        Whether points called anomalies are learned. If not, a stream that moves to a new place may be called anomalous
+        for ever; and rows must be scored one by one, which is slower.
+    shingle : int, default=1
+        How many rows make a point: the last so many, side by side, for time series.
+    on_error : "raise" or "skip", default="raise"
+        What to do with a row that cannot be used (not finite, no number, a wrong width, other features): raise an
+        InvalidInputError, or count it in `n_skipped` and give it the score NaN. Either way nothing else changes.
+    n_jobs : int, default=1
+        Number of threads for `process_many`; results do not depend on it.
+
+    Attributes
+    ----------
+    n_seen : int
+        Number of rows so far, those skipped included.
+    n_skipped : int
+        Number of rows skipped.
+    drifts : tuple of Drift
+        The last reports that the stream has moved for good, at most 16.
+    forest : MondrianForest
+        The forest itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from imondrian import StreamDetector
+    >>> X = np.random.default_rng(0).normal(size=(1_000, 2))
+    >>> detector = StreamDetector(n_features=2, threshold=0.01, seed=0)
+    >>> results = detector.process_many(X)
+    >>> int(results.is_anomaly.sum()) < 25
+    True
+    >>> result = detector.process([9.0, 9.0])
+    >>> result.is_anomaly, result.index
+    (True, 1000)
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        n_features: int,
+        *,
+        window: int = 2048,
+        max_samples: int | None = 256,
+        n_estimators: int = 100,
+        threshold: Any = "kmeans",
+        preset: str = "practice",
+        seed: int = 0,
+        warm_up: int | None = None,
+        learn_anomalies: bool = True,
+        shingle: int = 1,
+        on_error: str = "raise",
+        n_jobs: int = 1,
+    ) -> None:
+        self._parameters = {
+            "n_features": as_count(n_features, "n_features", 1, _LARGEST),
+            "window": as_count(window, "window", 1, _LARGEST),
+            "max_samples": max_samples,
+            "n_estimators": as_count(n_estimators, "n_estimators", 1, _LARGEST),
+            "threshold": _checked_threshold(threshold),
+            "preset": preset,
+            "seed": seed,
+            "warm_up": window // 8 if warm_up is None else as_count(warm_up, "warm_up", 0, _LARGEST),
+            "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
+            "shingle": shingle,
+            "on_error": _checked_choice(on_error, "on_error", ("raise", "skip")),
+            "n_jobs": n_jobs,
+        }
+        self._kind, scale = preset_of(preset)
+        self.forest = MondrianForest(n_estimators, max_samples, scale, seed, n_jobs, window)
+        self._shingle = Shingle(shingle, n_features)
+        self.forest.reserve(n_features * self._shingle.size)
+        self._records = Records(n_features)
+        self._threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
+        self._monitor = DriftMonitor(max(window // _BLOCKS_PER_WINDOW, 1))
+        self._drifts: deque[Drift] = deque(maxlen=_N_DRIFTS_KEPT)
+        self._n_taken = (0, 0)  # by all trees, and of these outside their root boxes, up to the present block
+        self._turns = (self._parameters["warm_up"] // 2, self._parameters["warm_up"], window)
+        self.n_seen = self.n_skipped = self.n_scored = self.n_drifts = 0
+
+    def __repr__(self) -> str:
+        return f"StreamDetector({', '.join(f'{name}={value!r}' for name, value in self._parameters.items())})"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments that make a detector like this one."""
+        return dict(self._parameters)
+
+    @property
+    def feature_names(self) -> list[Any] | None:
+        """The names of the features, once a dictionary or a frame has named them."""
+        return self._records.names
+
+    @property
+    def threshold(self) -> float:
+        """The score above which the next point would be an anomaly, were it not for the warm-up."""
+        return self._threshold.threshold
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the warm-up is over, so that the next point can be called an anomaly."""
+        return self.n_scored >= self._parameters["warm_up"]
+
+    @property
+    def drifts(self) -> tuple[Drift, ...]:
+        """The last reports that the stream has moved for good."""
+        return tuple(self._drifts)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that the state takes: the same from the first point to the last."""
+        arrays = (self._threshold.histogram, self._monitor.present, self._monitor.before, self._monitor.moments)
+        shingle = (self._shingle.size - 1) * self._shingle.n_features * 8
+        return self.forest.n_bytes + sum(array.nbytes for array in arrays) + shingle
+
+    # -- the stream -------------------------------------------------------------------------------------------------
+
+    def process(self, x: Any) -> Result:
+        """Score one row, tell whether it is an anomaly, then learn it.
+
+        Parameters
+        ----------
+        x : array of shape (n_features,), dictionary, or a number where there is one feature
+        """
+        try:
+            row = self._records.point(x)
+        except InvalidInputError:
+            if self._parameters["on_error"] == "raise":
+                raise
+            self._count_skipped(1)
+            return Result(float("nan"), False, self.threshold, self.n_seen - 1)
+        score, is_anomaly, threshold = self._process(row)
+        return Result(float(score[0]), bool(is_anomaly[0]), float(threshold[0]), self.n_seen - 1)
+
+    def process_many(self, X: Any) -> Results:
+        """Do as `process` with one row after the other, and the same to the last bit; several times as fast.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), data frame (pandas, polars), or rows or dictionaries in any iterable
+
+        Returns
+        -------
+        Results
+            With one entry per row. With ``on_error="raise"`` and a bad row anywhere, nothing is processed.
+        """
+        if not hasattr(X, "__len__"):
+            X = list(X)
+        first = self.n_seen
+        index = np.arange(first, first + len(X))
+        if len(X) == 0:
+            return Results(np.empty(0), np.empty(0, np.bool_), np.empty(0), index)
+        if self._parameters["on_error"] == "raise":
+            return Results(*self._process(self._records.points(X)), index)
+        return self._process_usable(*self._records.usable(X), index)
+
+    def score(self, X: Any) -> Array:
+        """Score each row as if it came next; nothing is learned and nothing counted."""
+        rows = self._records.points(X)
+        points = [self._shingle.preview(row[None]) for row in rows]
+        if sum(map(len, points)) == 0:
+            return np.full(len(rows), _UNKNOWN)
+        return self.forest.score_next(np.vstack(points), self._kind)
+
+    def explain(self, x: Any) -> dict[Any, float]:
+        """Divide the score of a row, as if it came next, among its features; the sizes of the parts sum to the score.
+
+        A part is positive where the row lies too high, negative where it lies too low. Features are named as the
+        stream named them, or numbered; in a shingle with the rows ago as well: ("x", 2) is x two rows ago.
+        """
+        point = self._shingle.preview(self._records.point(x))
+        names = self._records.names or range(self._shingle.n_features)
+        size = self._shingle.size
+        keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
+        if len(point) == 0 or self.forest.n_points == 0:
+            return dict.fromkeys(keys, _UNKNOWN / len(keys))
+        parts = self.forest.explain(point, self._kind)[0]
+        parts *= self.forest.score_next(point, self._kind)[0] / np.abs(parts).sum()
+        return {key: float(value) for key, value in zip(keys, parts, strict=True)}
+
+    def rescore(self) -> tuple[Array, Array]:
+        """Score the points of the window again with the forest as it is now; give the points, oldest first, and scores.
+
+        The paper scores earlier points again after each update.
+        """
+        return self.forest.rescore(self._kind)
+
+    # -- model files ------------------------------------------------------------------------------------------------
+
+    def notes(self) -> dict[str, Any]:
+        """Give what a model file keeps beside the forest, as JSON can hold it."""
+        return {
+            "parameters": self.parameters,
+            "names": self._records.names,
+            "shingle": self._shingle.last.tolist(),
+            "threshold": self._threshold.state(),
+            "monitor": self._monitor.state(),
+            "drifts": [list(drift) for drift in self._drifts],
+            "counts": [self.n_seen, self.n_skipped, self.n_scored, self.n_drifts, *self._n_taken],
+        }
+
+    @classmethod
+    def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
+        """Make a detector from its forest and what `notes` gave; notes that cannot be are a ValueError."""
+        detector = cls(**notes["parameters"])
+        if detector.forest.parameters() != forest.parameters() or detector.forest.n_features != forest.n_features:
+            raise ValueError("the forest is not that of the detector.")
+        detector.forest = forest
+        detector._records.names = _checked_names(notes["names"], detector._records.n_features)
+        detector._shingle.restore(notes["shingle"])
+        detector._threshold.restore(notes["threshold"])
+        detector._monitor.restore(notes["monitor"])
+        detector._drifts.extend(Drift(*values) for values in notes["drifts"])
+        counts = [as_count(count, "a count", 0, 2**62) for count in notes["counts"]]
+        detector.n_seen, detector.n_skipped, detector.n_scored, detector.n_drifts = counts[:4]
+        detector._n_taken = (counts[4], counts[5])
+        return detector
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _count_skipped(self, n: int) -> None:
+        self.n_skipped += n
+        self.n_seen += n
+
+    def _process_usable(self, rows: Array, is_usable: Array, index: Array) -> Results:
+        """Process the usable rows and skip the others."""
+        score, is_anomaly = np.full(index.size, np.nan), np.zeros(index.size, np.bool_)
+        threshold = np.empty(index.size)
+        done = first = 0
+        for usable, run in groupby(is_usable):
+            n = len(list(run))
+            places = slice(first, first + n)
+            if usable:
+                score[places], is_anomaly[places], threshold[places] = self._process(rows[done : done + n])
+                done += n
+            else:
+                self._count_skipped(n)
+                threshold[places] = self.threshold
+            first += n
+        return Results(score, is_anomaly, threshold, index)
+
+    def _process(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Score, judge and learn rows that have been checked."""
+        n_rows = rows.shape[0]
+        points = self._shingle.points(rows)
+        n_waiting = n_rows - points.shape[0]  # rows that do not make a point yet
+        score, is_anomaly = np.full(n_rows, _UNKNOWN), np.zeros(n_rows, np.bool_)
+        threshold = np.full(n_rows, self.threshold if n_waiting else np.nan)
+        self.n_seen += n_waiting
+        first = 0
+        while first < points.shape[0]:
+            last = min(first + self._n_together(), points.shape[0])
+            places = slice(n_waiting + first, n_waiting + last)
+            score[places], is_anomaly[places], threshold[places] = self._process_points(points[first:last])
+            first = last
+        return score, is_anomaly, threshold
+
+    def _n_together(self) -> int:
+        """Tell how many points can be treated alike: up to a turn of the warm-up or the end of a block."""
+        if self._judges_first():
+            return 1
+        turns = [turn - self.n_scored for turn in self._turns if turn > self.n_scored]
+        return min([*turns, self._monitor.n_left])
+
+    def _judges_first(self) -> bool:
+        """Tell whether a point must be judged before it is known whether it is learned."""
+        return not self._parameters["learn_anomalies"] and self.is_warm and self.n_scored > 0
+
+    def _process_points(self, points: Array) -> tuple[Array, Array, Array]:
+        is_warm, is_counted = self.is_warm, self.n_scored >= self._parameters["warm_up"] // 2
+        if self._judges_first():
+            score = self.forest.score_next(points, self._kind)
+            if not score[0] > self.threshold:
+                self.forest.extend(points)
+        else:
+            score = self.forest.score_and_extend(points, self._kind)
+        threshold = self._threshold.observe(score) if is_counted else np.full(len(score), self.threshold)
+        self.n_seen += len(score)
+        self.n_scored += len(score)
+        self._watch(score)
+        return score, (score > threshold) & is_warm, threshold
+
+    def _watch(self, scores: Array) -> None:
+        """Let the drift monitor look at the scores; it begins when the window is full."""
+        if self.n_scored < self._parameters["window"]:
+            return
+        if self.n_scored > self._parameters["window"]:
+            self._monitor.count(scores)
+            if self._monitor.n_left > 0:
+                return
+            n_taken, n_outside = (now - then for now, then in zip(self.forest.n_taken, self._n_taken, strict=True))
+            drift = self._monitor.close(n_taken, n_outside, self.n_seen - 1)
+            if drift is not None:
+                self._drifts.append(drift)
+                self.n_drifts += 1
+        self._n_taken = self.forest.n_taken
+
+
+def _checked_names(names: Any, n_features: int) -> list[Any] | None:
+    if names is not None and not (isinstance(names, list) and len(names) == n_features):
+        raise ValueError(f"there are {n_features} features, but the names are {names!r}.")
+    return names
+
+
+def _checked_threshold(threshold: Any) -> Any:
+    if threshold in ("auto", "kmeans"):
+        return threshold
+    is_number = isinstance(threshold, (float, int, np.floating)) and not isinstance(threshold, bool)
+    if is_number and 0.0 < threshold <= 0.5:
+        return "auto" if threshold == 0.5 else float(threshold)
+    raise InvalidInputError(
+        f"threshold must be 'kmeans', 'auto' or 0.5 (scores above 0.5), or a share below 0.5, but is {threshold!r}."
+    )
+
+
+def _checked_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise InvalidInputError(f"{name} must be one of {choices}, but is {value!r}.")
+    return value
