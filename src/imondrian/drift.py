@@ -12,13 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.engine.jit import Array
+from imondrian.engine.jit import Array, kernel
 
 _N_BINS = 64
 _N_BLOCKS_BEFORE = 8
 _N_DEVIATIONS = 5.0
 _COUNT, _MEAN, _SQUARES = 0, 1, 2
 OUTSIDE, SCORES = "outside", "scores"
+
+
+@kernel
+def count_in_bins(bins: Array, scores: Array) -> None:
+    """Count scores in even bins over [0, 1]."""
+    for score in scores:
+        bins[min(int(score * bins.size), bins.size - 1)] += 1.0
 
 
 class Drift(NamedTuple):
@@ -69,7 +76,7 @@ class DriftMonitor:
 
     def count(self, scores: Array) -> None:
         """Count scores, no more than the block lacks."""
-        self.present += np.bincount(np.minimum(scores * _N_BINS, _N_BINS - 1).astype(np.intp), minlength=_N_BINS)
+        count_in_bins(self.present, scores)
         self.n_counted += len(scores)
 
     def close(self, n_taken: int, n_outside: int, index: int) -> Drift | None:

@@ -41,7 +41,7 @@ class MondrianForest:
         that makes about max_samples. Those that leave the window are forgotten exactly. Memory is fixed.
     scale : None, "std" or array of shape (n_features,)
         Weight of a unit of each feature. None: 1 (the paper). "std": one over the standard deviation of the points
-        seen and not forgotten; with a window, of its points, moving on in steps of a sixteenth of the window. The data
+        seen and not forgotten; with a window, of its points, moving on in steps of an eighth of the window. The data
         themselves are never transformed.
     seed : int, default=0
         The same seed and the same calls give the same forest, bit for bit.
@@ -202,15 +202,25 @@ class MondrianForest:
         """
         scoring = scoring_of(kind)
         points = as_points(X, self.n_features)
-        self._check_growth(self.n_points, points.shape[0])
         self.reserve(points.shape[1])
         if isinstance(self._memory, Window):
-            return self._score_and_slide(self._memory, points, kind)
+            return self.score_and_slide(points, kind)
+        self._check_growth(self.n_points, points.shape[0])
         scores = np.full(points.shape[0], 0.5)
         for i in range(points.shape[0]):
             if self.n_points > 0:
                 scores[i] = scoring(self._read(), points[i : i + 1])[0]
             self._extend(points[i : i + 1])
+        return scores
+
+    def score_and_slide(self, points: Array, kind: str) -> Array:
+        """Do as `score_and_extend` with points that have been checked, in a forest with a window that is reserved."""
+        trees, scale = self._state()
+        window: Any = self._memory
+        self._reading = None
+        scores = np.empty(points.shape[0])
+        for rows in self._blocks(points.shape[0]):
+            scores[rows] = window.score_and_extend(trees, points[rows], kind, scale, self._on_trees)
         return scores
 
     def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
@@ -373,14 +383,6 @@ class MondrianForest:
             self._reading = None
             self._memory.extend(trees, points[rows], scale, self._on_trees)
         return self
-
-    def _score_and_slide(self, window: Window, points: Array, kind: str) -> Array:
-        trees, scale = self._state()
-        self._reading = None
-        scores = np.empty(points.shape[0])
-        for rows in self._blocks(points.shape[0]):
-            scores[rows] = window.score_and_extend(trees, points[rows], kind, scale, self._on_trees)
-        return scores
 
     def _blocks(self, n_rows: int) -> Iterator[slice]:
         """Cut rows into blocks; each is to be shown before the next is asked for."""

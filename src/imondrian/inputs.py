@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.engine.jit import Array
+from imondrian.engine.jit import Array, kernel
 from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
 
@@ -20,7 +20,7 @@ def as_points(X: Any, n_features: int | None) -> Array:
     if points.size == 0:
         raise InvalidInputError(f"X is empty: its shape is {points.shape}.")
     _check_width(points.shape[1], n_features, "X")
-    if not _all_usable(points):
+    if not are_usable(points.ravel()):
         _complain(points)
     return points
 
@@ -33,7 +33,7 @@ def as_point(x: Any, n_features: int | None) -> Array:
     if point.size == 0:
         raise InvalidInputError("x is empty.")
     _check_width(point.size, n_features, "x")
-    if not _all_usable(point):
+    if not are_usable(point):
         _complain(point)
     return point.reshape(1, -1)
 
@@ -100,10 +100,13 @@ def _check_width(width: int, n_features: int | None, name: str) -> None:
         raise InvalidInputError(f"{name} has {width} features, but this forest was built on {n_features}.")
 
 
-def _all_usable(points: Array) -> bool:
-    if points.ndim == 1 and points.dot(points) <= MAX_SIZE * MAX_SIZE:  # for few values faster than what follows
-        return True
-    return bool(points.min() >= -MAX_SIZE and points.max() <= MAX_SIZE)  # NaN fails both
+@kernel
+def are_usable(values: Array) -> bool:
+    """Tell whether all values are of a size that can be reckoned with; NaN is of none."""
+    n_usable = 0
+    for value in values:
+        n_usable += abs(value) <= MAX_SIZE
+    return n_usable == values.size
 
 
 def _complain(points: Array) -> None:

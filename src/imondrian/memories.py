@@ -18,9 +18,9 @@ from imondrian.engine.window import (
     build_on_window,
     forget_numbers,
     slide_trees,
-    sum_over_trees,
     write_chosen,
     write_levels,
+    write_means,
 )
 from imondrian.errors import InvalidInputError
 from imondrian.scales import Scale
@@ -29,7 +29,7 @@ from imondrian.scores import SCORES, SLIDING_SCORES, Reading
 OnTrees = Callable[[Callable[[slice], None]], None]  # does something to all trees, some at a time
 Layout = tuple[tuple[int, ...], np.dtype[Any]]
 _ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
-_STEPS_PER_WINDOW = 16
+_STEPS_PER_WINDOW = 8
 _UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
 _LAST_NUMBER = 2**62
 
@@ -169,7 +169,7 @@ class Window:
 
     Memory is fixed: the ring of the points, and room in each tree for so many that it wants more with a chance below
     exp(-60) at any time (then it passes one by). Feature weights, and the level that `size` compares with, move on in
-    steps of a sixteenth of the window.
+    steps of an eighth of the window.
     """
 
     def __init__(self, length: int, share: float) -> None:
@@ -277,11 +277,15 @@ class Window:
     def _scores(
         self, trees: Trees, X: Array, kind: str, weights: Array, number: int, share: float, on_trees: OnTrees
     ) -> Array:
-        kernel, score_of = SLIDING_SCORES[kind]
-        parts, sums = np.empty((trees.heads.size, X.shape[0])), np.zeros(X.shape[0])
-        on_trees(lambda some: kernel(part(trees, some), self.ring, number, X, weights, share, parts[some]))
-        sum_over_trees(parts, sums)
-        return score_of(sums / trees.heads.size)
+        kernel, make_scores = SLIDING_SCORES[kind]
+        parts, means = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
+        if X.shape[0] == 1:  # too little for threads
+            kernel(trees, self.ring, number, X, weights, share, parts)
+        else:
+            on_trees(lambda some: kernel(part(trees, some), self.ring, number, X, weights, share, parts[some]))
+        write_means(parts, means)
+        make_scores(means)
+        return means
 
     def _move_on(self, trees: Trees, X: Array, scale: Scale) -> None:
         """Put the rows of X in the places of those that have left, and take a step if it is time."""
@@ -305,7 +309,9 @@ class Window:
         self.next_step = self.number + self._step_length()
 
     def _step_length(self) -> int:
-        return max(min(self.number, self.length) // _STEPS_PER_WINDOW, 1)
+        """Give the way to the next step: an eighth of what is in the window; once it is full, of its length, evenly."""
+        length = max(min(self.number, self.length) // _STEPS_PER_WINDOW, 1)
+        return length if self.number < self.length else length - self.number % length
 
     def _numbers_of(self, X: Array) -> Array:
         """Find the rows of X in the window."""

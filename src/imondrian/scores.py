@@ -7,6 +7,7 @@ import numpy as np
 
 from imondrian.engine.depth import add_depths
 from imondrian.engine.frozen import Frozen, add_frozen_depths, freeze
+from imondrian.engine.harmonic import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.isolation import (
     HIGH,
     LOW,
@@ -28,7 +29,6 @@ from imondrian.errors import InvalidInputError
 
 _ROWS_PER_TASK = 2064  # four blocks of the frozen walk
 _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
-_SMALLEST, _LARGEST = np.finfo(np.float64).tiny, 1.0 - 2.0**-53
 
 
 class Reading:
@@ -102,11 +102,13 @@ def held_size(reading: Reading) -> Array:
 
 
 def _sized(excess: Array) -> Array:
-    return _halved(np.exp(-np.maximum(excess, -700.0)))  # beyond, the score is 0 to the last digit
+    make_scores_of_log_sizes(excess)
+    return excess
 
 
 def _halved(relative: Array) -> Array:
-    return np.clip(np.exp2(-relative), _SMALLEST, _LARGEST)
+    make_scores_of_depths(relative)
+    return relative
 
 
 SCORES: dict[str, Callable[[Reading, Array], Array]] = {"depth": depth, "expected": expected, "size": size}
@@ -117,11 +119,11 @@ HELD_SCORES: dict[str, Callable[[Reading], Array]] = {
 }
 
 
-SLIDING_SCORES: dict[str, tuple[Callable[..., None], Callable[[Array], Array]]] = {
-    "depth": (score_depths_and_slide, _halved),
-    "expected": (score_expected_depths_and_slide, _halved),
-    "size": (score_log_sizes_and_slide, _sized),
-}  # a kernel that scores each row and then shows it to the trees, and what makes a score of the mean over the trees
+SLIDING_SCORES: dict[str, tuple[Callable[..., None], Callable[[Array], None]]] = {
+    "depth": (score_depths_and_slide, make_scores_of_depths),
+    "expected": (score_expected_depths_and_slide, make_scores_of_depths),
+    "size": (score_log_sizes_and_slide, make_scores_of_log_sizes),
+}  # a kernel that scores each row and then shows it to the trees, and one that makes scores of the means over the trees
 
 
 def scoring_of(kind: str) -> Callable[[Reading, Array], Array]:

@@ -34,6 +34,8 @@ class Shingle:
 
     def points(self, rows: Array) -> Array:
         """Give the points that the rows complete, one for each, fewer only at the beginning; the last rows are kept."""
+        if self.size == 1:
+            return rows
         points = self.preview(rows)
         n_kept = min(self.size - 1, self.last.shape[0] + len(rows))
         self.last = np.vstack([self.last, rows])[self.last.shape[0] + len(rows) - n_kept :]

@@ -195,7 +195,11 @@ class StreamDetector:
                 raise
             self._count_skipped(1)
             return Result(float("nan"), False, self.threshold, self.n_seen - 1)
-        score, is_anomaly, threshold = self._process(row)
+        point = self._shingle.points(row)
+        if len(point) == 0:
+            self.n_seen += 1
+            return Result(_UNKNOWN, False, self.threshold, self.n_seen - 1)
+        score, is_anomaly, threshold = self._process_points(point)
         return Result(float(score[0]), bool(is_anomaly[0]), float(threshold[0]), self.n_seen - 1)
 
     def process_many(self, X: Any) -> Results:
@@ -323,14 +327,14 @@ class StreamDetector:
 
     def _n_together(self) -> int:
         """Tell how many points can be treated alike: up to a turn of the warm-up or the end of a block."""
-        if self._judges_first():
+        if self.is_warm and not self._parameters["learn_anomalies"]:
             return 1
         turns = [turn - self.n_scored for turn in self._turns if turn > self.n_scored]
         return min([*turns, self._monitor.n_left])
 
     def _judges_first(self) -> bool:
-        """Tell whether a point must be judged before it is known whether it is learned."""
-        return not self._parameters["learn_anomalies"] and self.is_warm and self.n_scored > 0
+        """Tell whether the next point must be judged before it is known whether it is learned; the first is."""
+        return self.is_warm and not self._parameters["learn_anomalies"] and self.n_scored > 0
 
     def _process_points(self, points: Array) -> tuple[Array, Array, Array]:
         is_warm, is_counted = self.is_warm, self.n_scored >= self._parameters["warm_up"] // 2
@@ -339,7 +343,7 @@ class StreamDetector:
             if not score[0] > self.threshold:
                 self.forest.extend(points)
         else:
-            score = self.forest.score_and_extend(points, self._kind)
+            score = self.forest.score_and_slide(points, self._kind)
         threshold = self._threshold.observe(score) if is_counted else np.full(len(score), self.threshold)
         self.n_seen += len(score)
         self.n_scored += len(score)

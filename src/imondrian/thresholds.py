@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.jit import Array, helper, kernel, summing_helper
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 
@@ -174,15 +174,20 @@ def count_and_write_upper_share(
 @kernel
 def two_means_of(histogram: Array) -> float:
     """Give the middle between the means of the two clusters of least squares, parted between bins; 1 if only one."""
-    lightest = _FORGOTTEN * histogram[_COUNT].sum()
+    lightest = _FORGOTTEN * weight_of(histogram)
+    first, last = 0, histogram.shape[1] - 1
+    while first < last and histogram[_COUNT, first] <= lightest:
+        first += 1
+    while last > first and histogram[_COUNT, last] <= lightest:
+        last -= 1
     n, total = 0.0, 0.0
-    for i in range(histogram.shape[1]):
+    for i in range(first, last + 1):
         if histogram[_COUNT, i] > lightest:
             n += histogram[_COUNT, i]
             total += histogram[_SUM, i]
     best, threshold = 0.0, 1.0
     n_low, sum_low = 0.0, 0.0
-    for i in range(histogram.shape[1] - 1):
+    for i in range(first, last):
         if histogram[_COUNT, i] > lightest:
             n_low += histogram[_COUNT, i]
             sum_low += histogram[_SUM, i]
@@ -193,6 +198,15 @@ def two_means_of(histogram: Array) -> float:
                 best = gain
                 threshold = 0.5 * (sum_low / n_low + (total - sum_low) / (n - n_low))
     return threshold
+
+
+@summing_helper
+def weight_of(histogram: Array) -> float:
+    """Sum the weights of all bins."""
+    total = 0.0
+    for i in range(histogram.shape[1]):
+        total += histogram[_COUNT, i]
+    return total
 
 
 @helper

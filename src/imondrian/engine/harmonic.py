@@ -1,11 +1,13 @@
-"""The average path length c(n) of a tree of n points: Equations 1 and 2 of [Ma2020]."""
+"""The average path length c(n) of a tree of n points, and the score it leads to: Equations 1-4 of [Ma2020]."""
 
 import math
 
-from imondrian.engine.jit import helper
+from imondrian.engine.jit import Array, helper, kernel
 
 _EULER = 0.57721566490153286
 _SMALL = 32
+_LOWEST_SCORE, _HIGHEST_SCORE = 2.0**-1022, 1.0 - 2.0**-53
+_LARGEST_EXPONENT = 700.0  # beyond, the score is the lowest anyway
 
 
 @helper
@@ -34,3 +36,18 @@ def average_path_length(n: int) -> float:
 def relative_depth(depth: float, average: float) -> float:
     """Divide a depth by the average one; 1, as for an average point, where a tree parts nothing."""
     return depth / average if average > 0.0 else 1.0
+
+
+@kernel
+def make_scores_of_depths(depths: Array) -> None:
+    """Turn mean relative depths into scores: 2 to the minus depth (Eq. 4), kept inside (0, 1)."""
+    for i in range(depths.size):
+        depths[i] = min(max(2.0 ** -depths[i], _LOWEST_SCORE), _HIGHEST_SCORE)
+
+
+@kernel
+def make_scores_of_log_sizes(excesses: Array) -> None:
+    """Turn mean log sizes over the level into scores: 2 to the minus exp of the minus, kept inside (0, 1)."""
+    for i in range(excesses.size):
+        excesses[i] = math.exp(min(-excesses[i], _LARGEST_EXPONENT))
+    make_scores_of_depths(excesses)

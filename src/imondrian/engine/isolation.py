@@ -57,6 +57,15 @@ def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 
 @helper
+def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> float:
+    """Give by how much the log size of x exceeds the level; not at all where all points, x too, are copies."""
+    root = trees.heads[t]["root"]
+    if is_leaf(root) and is_point_of(trees, t, root, x):
+        return 0.0
+    return log_size(trees, t, x, weights) - level
+
+
+@helper
 def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
     """Give the log size of the cell of x, averaged over all scales of mass.
 
@@ -152,7 +161,7 @@ def add_log_sizes(trees: Trees, X: Array, weights: Array, means: Array, sums: Ar
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
             for i in range(X.shape[0]):
-                sums[i] += log_size(trees, t, X[i], weights) - means[t]
+                sums[i] += excess(trees, t, X[i], weights, means[t])
 
 
 @kernel

@@ -13,7 +13,7 @@ from imondrian.engine.depth import path_length
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
 from imondrian.engine.harmonic import average_path_length, relative_depth
-from imondrian.engine.isolation import expected_depth, log_size, mean_log_size
+from imondrian.engine.isolation import excess, expected_depth, mean_log_size
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
 from imondrian.engine.randomness import lot_of
@@ -94,7 +94,7 @@ def score_log_sizes_and_slide(
         level = trees.heads[t]["level"]
         for i in range(X.shape[0]):
             has_scale = tree_population(trees, t) > 1 and not np.isnan(level)
-            parts[t, i] = log_size(trees, t, X[i], weights) - level if has_scale else 0.0
+            parts[t, i] = excess(trees, t, X[i], weights, level) if has_scale else 0.0
             slide(trees, t, ring, number + i, X[i], weights, share)
 
 
@@ -145,8 +145,10 @@ def write_chosen(heads: Array, numbers: Array, share: float, chosen: Array) -> N
 
 
 @kernel
-def sum_over_trees(parts: Array, sums: Array) -> None:
-    """Add up the rows of parts in their order."""
-    for t in range(parts.shape[0]):
-        for i in range(sums.size):
-            sums[i] += parts[t, i]
+def write_means(parts: Array, means: Array) -> None:
+    """Average each column of parts, tree by tree in their order."""
+    for i in range(means.size):
+        total = 0.0
+        for t in range(parts.shape[0]):
+            total += parts[t, i]
+        means[i] = total / parts.shape[0]

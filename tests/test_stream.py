@@ -1,0 +1,337 @@
+"""The stream detector: scores, labels and state do not depend on how a stream is cut into calls or kept in files."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import imondrian
+from imondrian import InvalidInputError, MondrianForest, StreamDetector
+from imondrian.presets import PRESETS
+from imondrian.shingles import Shingle
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 3))
+X[::37] *= 6.0
+SMALL = {"n_features": 3, "window": 64, "max_samples": 16, "n_estimators": 7, "seed": 3}
+VARIANTS = [
+    {},
+    {"preset": "paper"},
+    {"max_samples": None},
+    {"threshold": 0.05, "warm_up": 0},
+    {"threshold": "auto", "learn_anomalies": False},
+    {"threshold": 0.1, "learn_anomalies": False, "warm_up": 0},
+    {"shingle": 3},
+    {"window": 5, "max_samples": 2},
+    {"window": 1},
+]
+
+
+def detector_of(**settings):
+    return StreamDetector(**(SMALL | settings))
+
+
+def state_of(detector):
+    """Everything that a detector consists of."""
+    trees, beside = detector.forest.state()
+    return [a.tobytes() for a in (*trees, *beside.values())], json.dumps(detector.notes())
+
+
+def one_by_one(detector, rows):
+    return [np.array(column) for column in zip(*(detector.process(x) for x in rows), strict=True)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_many_equals_one_by_one_to_the_last_bit(variant):
+    many, one = detector_of(**variant), detector_of(**variant)
+    results, expected = many.process_many(X), one_by_one(one, X)
+    for ours, theirs in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert state_of(many) == state_of(one)
+
+
+@given(cuts=st.lists(st.integers(0, 200), max_size=5), n_jobs=st.sampled_from([1, 2]))
+def test_cutting_a_stream_does_not_show(cuts, n_jobs):
+    whole, pieces = detector_of(), detector_of(n_jobs=n_jobs)
+    expected = whole.process_many(X[:200])
+    parts = [pieces.process_many(rows) for rows in np.split(X[:200], sorted(cuts))]
+    for ours, theirs in zip(zip(*parts, strict=True), expected, strict=True):
+        np.testing.assert_array_equal(np.concatenate(ours), theirs)
+    assert state_of(whole)[0] == state_of(pieces)[0]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("n_before", [0, 1, 150])
+def test_saved_and_resumed_equals_never_saved(tmp_path, variant, n_before):
+    never = detector_of(**variant)
+    never.process_many(X[:n_before])
+    imondrian.save(never, tmp_path / "detector.imf")
+    resumed = imondrian.load(tmp_path / "detector.imf")
+    assert repr(resumed) == repr(never)
+    assert state_of(resumed) == state_of(never)
+    for ours, theirs in zip(resumed.process_many(X[n_before:]), never.process_many(X[n_before:]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert state_of(resumed) == state_of(never)
+
+
+def test_a_point_is_scored_before_it_is_learned():
+    detector = detector_of(max_samples=None)
+    detector.process_many(X[:100])
+    ahead = detector.score([[50.0, 0.0, 0.0]])
+    assert detector.score([[50.0, 0.0, 0.0]]) == ahead  # asking changes nothing
+    assert detector.process([50.0, 0.0, 0.0]).score == ahead
+    assert detector.process([50.0, 0.0, 0.0]).score < ahead  # by now such a point is known
+
+
+def test_scores_are_those_of_the_forest():
+    """For scores that need no level, what the detector gives is what scoring and extending in turn give."""
+    detector, forest = detector_of(preset="paper"), MondrianForest(7, 16, None, 3, window=64)
+    for i, x in enumerate(X[:150]):
+        expected = 0.5 if i == 0 else forest.score_one(x)
+        assert detector.process(x).score == pytest.approx(expected, rel=1e-14)
+        forest.extend_one(x)
+
+
+def test_the_level_of_sizes_lags_by_no_more_than_a_step():
+    detector = StreamDetector(3, window=512, max_samples=128, n_estimators=50, seed=1)
+    detector.process_many(RNG.normal(size=(2000, 3)))
+    rows = RNG.normal(size=(100, 3))
+    np.testing.assert_allclose(detector.score(rows), detector.forest.score(rows, "size"), atol=0.02)
+
+
+def test_memory_is_known_before_the_first_point_and_stays():
+    detector = detector_of(shingle=2)
+    n_bytes = detector.n_bytes
+    assert n_bytes > 0
+    for rows in np.split(X, 10):
+        detector.process_many(rows)
+        assert detector.n_bytes == n_bytes
+    assert StreamDetector(10).n_bytes < 14e6  # 100 trees, 256 of 2,048
+
+
+def test_nothing_is_flagged_while_warming_up():
+    rows = np.vstack([X[:30], [[1e6, 1e6, 1e6]], X[30:60], [[1e9, 1e9, 1e9]]])
+    results = detector_of(threshold="auto", warm_up=40).process_many(rows)
+    assert not results.is_anomaly[:40].any()
+    assert results.is_anomaly[-1]
+    assert results.score[30] > 0.5 == results.threshold[30]
+
+
+def test_what_was_flagged_is_not_learned_if_so_wished():
+    detector = detector_of(threshold="auto", learn_anomalies=False)
+    detector.process_many(RNG.normal(size=(100, 3)))
+    results = detector.process_many(np.tile([[9.0, 9.0, 9.0]], (200, 1)))
+    assert results.is_anomaly.all()
+    assert (detector.forest.holds([[9.0, 9.0, 9.0]]) == 0).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS[:4])
+def test_a_stream_that_never_changes_has_no_anomalies(variant):
+    results = detector_of(**variant).process_many(np.tile([[9.0, 9.0, 9.0]], (200, 1)))
+    assert (results.score == 0.5).all()
+    assert not results.is_anomaly.any()
+
+
+def test_after_a_change_the_old_is_odd_and_the_new_is_normal_within_one_and_a_half_windows():
+    rng = np.random.default_rng(5)
+    for preset in PRESETS:
+        detector = StreamDetector(4, window=512, max_samples=128, n_estimators=50, preset=preset, threshold=0.05)
+        old, new = rng.normal(0.0, 1.0, (2000, 4)), rng.normal(30.0, 1.0, (768, 4))
+        detector.process_many(old)
+        first = detector.process_many(new).score[:8]
+        assert (first > 0.6).all()  # odd at first
+        then_old, then_new = detector.score(old[:200]), detector.score(rng.normal(30.0, 1.0, (200, 4)))
+        assert (then_old > detector.threshold).all()
+        assert (then_new > detector.threshold).mean() < 0.2
+
+
+# -- rows of any kind -------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_any_kind_are_the_same_rows():
+    names = ["a", "b", "c"]
+    expected = detector_of().process_many(X[:50]).score
+    frame = pd.DataFrame(X[:50], columns=names)
+    dictionaries = frame.to_dict("records")
+    backwards = [dictionaries[0], *({name: x[name] for name in reversed(names)} for x in dictionaries[1:])]
+    for rows in (frame, pl.DataFrame(frame), dictionaries, backwards, iter(dictionaries), X[:50].tolist()):
+        detector = detector_of()
+        np.testing.assert_array_equal(detector.process_many(rows).score, expected)
+    detector = detector_of()
+    assert [detector.process(x).score for x in backwards] == expected.tolist()
+    assert detector.feature_names == names
+
+
+def test_one_feature_may_come_as_numbers():
+    one, many = (StreamDetector(1, window=16, n_estimators=3) for _ in range(2))
+    values = RNG.normal(size=30)
+    assert [one.process(value).score for value in values.tolist()] == many.process_many(values).score.tolist()
+
+
+BAD_ROWS = {
+    "NaN": [1.0, float("nan"), 2.0],
+    "infinite": [1.0, float("inf"), 2.0],
+    "too wide": [1.0, 2.0, 3.0, 4.0],
+    "too narrow": [1.0],
+    "a number": 3.0,
+    "text": ["a", "b", "c"],
+    "nothing": None,
+    "a missing key": {"a": 1.0, "b": 2.0},
+    "another key": {"a": 1.0, "b": 2.0, "z": 3.0},
+    "a string in a dictionary": {"a": 1.0, "b": "2", "c": 3.0},
+    "a value of None": {"a": 1.0, "b": None, "c": 3.0},
+    "NaN in a dictionary": {"a": 1.0, "b": float("nan"), "c": 3.0},
+}
+
+
+def named():
+    return [dict(zip("abc", row, strict=True)) for row in X[:80]]
+
+
+@pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
+@pytest.mark.parametrize("shingle", [1, 3])
+def test_a_bad_row_raises_and_leaves_the_state_as_it_was(bad, shingle):
+    detector = detector_of(shingle=shingle)
+    detector.process_many(named())
+    before = state_of(detector)
+    with pytest.raises(InvalidInputError):
+        detector.process(bad)
+    with pytest.raises(InvalidInputError, match="Row 2"):
+        detector.process_many([X[0], X[1], bad, X[2]])
+    assert state_of(detector) == before
+
+
+@pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
+@pytest.mark.parametrize("shingle", [1, 3])
+def test_a_bad_row_can_be_skipped(bad, shingle):
+    never, one, many = (detector_of(shingle=shingle, on_error="skip") for _ in range(3))
+    good, rest = named(), X[80:120]
+    expected = np.concatenate([never.process_many(good).score, never.process_many(rest).score])
+    for x in [*good, bad, *rest]:
+        result = one.process(x)
+        assert (result.score != result.score) == (x is bad)
+    results = many.process_many([*good, bad, *rest])
+    assert np.flatnonzero(np.isnan(results.score)).tolist() == [len(good)]
+    np.testing.assert_array_equal(np.delete(results.score, len(good)), expected)
+    assert results.index.tolist() == list(range(121))
+    assert one.n_skipped == many.n_skipped == 1
+    assert state_of(one) == state_of(many)
+    assert state_of(one)[0] == state_of(never)[0]
+
+
+def test_bad_rows_of_frames_and_arrays_can_be_skipped():
+    rows = X[:20].copy()
+    rows[7, 1] = np.nan
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    for table in (rows, frame, pl.DataFrame(frame)):
+        results = detector_of(on_error="skip").process_many(table)
+        assert np.flatnonzero(np.isnan(results.score)).tolist() == [7]
+    wrong = detector_of(on_error="skip")
+    assert np.isnan(wrong.process_many(X[:5, :2]).score).all()
+    assert wrong.n_skipped == 5
+
+
+def test_the_first_names_must_be_as_many_as_features():
+    with pytest.raises(InvalidInputError, match="x has 2 features, but there should be 3"):
+        detector_of().process({"a": 1.0, "b": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"n_features": 0}, "n_features must be between 1"),
+        ({"window": 0}, "window must be between 1"),
+        ({"max_samples": 0}, "max_samples must be between 1"),
+        ({"n_estimators": 2.5}, "n_estimators must be a whole number"),
+        ({"threshold": "median"}, "threshold must be 'kmeans', 'auto' or 0.5"),
+        ({"threshold": 0.7}, "a share below 0.5, but is 0.7"),
+        ({"preset": "best"}, "preset must be one of paper, practice, but is 'best'"),
+        ({"warm_up": -1}, "warm_up must be between 0"),
+        ({"shingle": 0}, "shingle must be between 1"),
+        ({"on_error": "ignore"}, "on_error must be one of"),
+        ({"learn_anomalies": 1}, "learn_anomalies must be one of"),
+        ({"seed": -1}, "seed must be between 0"),
+        ({"n_jobs": 0}, "n_jobs must not be 0"),
+    ],
+)
+def test_bad_settings_are_named(settings, complaint):
+    with pytest.raises(InvalidInputError, match=complaint):
+        detector_of(**settings)
+
+
+def test_an_empty_batch_is_no_batch():
+    detector = detector_of()
+    before = state_of(detector)
+    assert [len(column) for column in detector.process_many([])] == [0, 0, 0, 0]
+    assert [len(column) for column in detector.process_many(np.empty((0, 3)))] == [0, 0, 0, 0]
+    assert state_of(detector) == before
+
+
+# -- shingles, explanations, scores of the window ---------------------------------------------------------------------
+
+
+@given(size=st.integers(1, 5), cuts=st.lists(st.integers(0, 12), max_size=4))
+def test_a_shingle_is_the_last_rows_side_by_side(size, cuts):
+    rows = np.arange(24.0).reshape(12, 2)
+    shingle = Shingle(size, 2)
+    found = np.vstack([shingle.points(part) for part in np.split(rows, sorted(cuts))])
+    expected = [rows[i - size + 1 : i + 1].ravel() for i in range(size - 1, 12)]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_shingled_detector_sees_the_shape_of_a_series():
+    """A value that is ordinary, but at the wrong moment."""
+    wave = np.sin(np.arange(2000) / 5.0)
+    wave[1500:1503] = 0.0
+    results = StreamDetector(1, window=1024, n_estimators=50, shingle=8, threshold=0.02).process_many(wave)
+    assert 1500 <= np.argmax(results.score[500:]) + 500 <= 1510
+    assert results.score[:7].tolist() == [0.5] * 7
+
+
+def test_explanations_sum_to_the_score_and_name_the_feature():
+    detector = detector_of(max_samples=None)
+    detector.process_many(named())
+    parts = detector.explain({"a": 0.0, "b": -9.0, "c": 0.0})
+    assert min(parts, key=parts.get) == "b"
+    assert sum(map(abs, parts.values())) == pytest.approx(detector.score([{"a": 0.0, "b": -9.0, "c": 0.0}])[0])
+    shingled = detector_of(shingle=2)
+    assert list(shingled.explain(X[0])) == [(j, ago) for ago in (1, 0) for j in range(3)]
+    shingled.process_many(X[:100])
+    assert max(shingled.explain([99.0, 0.0, 0.0]).items(), key=lambda item: item[1])[0] == (0, 0)
+
+
+@pytest.mark.parametrize("max_samples", [16, None])
+def test_rescoring_gives_the_window_oldest_first(max_samples):
+    detector = detector_of(max_samples=max_samples, preset="paper")
+    detector.process_many(X[:200])
+    points, scores = detector.rescore()
+    np.testing.assert_array_equal(points, X[136:200])
+    np.testing.assert_allclose(scores, detector.forest.score(points), rtol=1e-12)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def damaged_notes():
+    yield "parameters", {"n_features": 3, "window": 65}
+    yield "names", ["a"]
+    yield "shingle", [[1.0, 2.0, 3.0]]
+    yield "counts", [1, 2, 3]
+    yield "counts", [-1, 0, 0, 0, 0, 0]
+    yield "threshold", {"histogram": [[0.0]], "weight": 1.0}
+    yield "monitor", {"n_counted": 99, "odd": None, "present": [0.0] * 64, "before": [0.0] * 64, "moments": [[0.0] * 3] * 2}
+    yield "drifts", [[1, 2]]
+
+
+@pytest.mark.parametrize(("name", "value"), list(damaged_notes()))
+def test_damaged_notes_are_refused(tmp_path, name, value):
+    detector = detector_of()
+    detector.process_many(X[:100])
+    notes = detector.notes() | {name: value}
+    imondrian.storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    with pytest.raises(imondrian.DamagedFileError, match="detector.imf"):
+        imondrian.load(tmp_path / "detector.imf")
