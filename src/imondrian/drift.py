@@ -67,7 +67,7 @@ class DriftMonitor:
         self.present = np.zeros(_N_BINS)
         self.before = np.zeros(_N_BINS)
         self.moments = np.zeros((2, 3))  # of both figures: count, mean, sum of squared deviations
-        self.odd: str | None = None  # the figure that was odd in the last block
+        self.was_odd = False  # the last block
 
     @property
     def n_left(self) -> int:
@@ -86,17 +86,18 @@ class DriftMonitor:
         drift = None
         if odd is None:
             self._learn(figures)
-        elif odd == self.odd:
+        elif self.was_odd:
             usual = float(self._moments_of(odd)[_MEAN])
             drift = Drift(index, index + 1 - 2 * self.block, odd, float(figures[odd]), usual)
-            self.before[:], self.moments[:], odd = 0.0, 0.0, None
-        self.present[:], self.n_counted, self.odd = 0.0, 0, odd
+            self.before[:], self.moments[:] = 0.0, 0.0
+        self.present[:], self.n_counted = 0.0, 0
+        self.was_odd = odd is not None and drift is None
         return drift
 
     def state(self) -> dict[str, Any]:
         """Give all that changes, as JSON can hold it."""
         arrays = {name: getattr(self, name).tolist() for name in ("present", "before", "moments")}
-        return {"n_counted": self.n_counted, "odd": self.odd, **arrays}
+        return {"n_counted": self.n_counted, "was_odd": self.was_odd, **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave, or raise a ValueError."""
@@ -105,9 +106,9 @@ class DriftMonitor:
             if array.shape != getattr(self, name).shape or not (array >= 0.0).all() or not np.isfinite(array).all():
                 raise ValueError(f"the state of the drift monitor is damaged: {name}.")
             setattr(self, name, array)
-        if state["n_counted"] not in range(self.block) or state["odd"] not in (None, OUTSIDE, SCORES):
+        if state["n_counted"] not in range(self.block) or not isinstance(state["was_odd"], bool):
             raise ValueError("the state of the drift monitor is damaged.")
-        self.n_counted, self.odd = state["n_counted"], state["odd"]
+        self.n_counted, self.was_odd = state["n_counted"], state["was_odd"]
 
     def _moments_of(self, what: str) -> Array:
         return self.moments[0 if what == OUTSIDE else 1]

@@ -1,0 +1,81 @@
+"""Drift reports: none on streams that stay, one soon after a stream has moved, none for a burst."""
+
+import numpy as np
+import pytest
+
+from imondrian import StreamDetector
+from imondrian.drift import DriftMonitor
+
+SETTINGS = {"window": 512, "max_samples": 64, "n_estimators": 20}
+
+
+def reports(rows, **settings):
+    detector = StreamDetector(rows.shape[1], **(SETTINGS | settings))
+    detector.process_many(rows)
+    return detector.drifts
+
+
+def stream(rng, n, d, kind):
+    if kind == "normal":
+        return rng.normal(size=(n, d))
+    if kind == "heavy":
+        return rng.standard_t(3, size=(n, d))
+    if kind == "copies":
+        return rng.integers(0, 6, size=(n, d)).astype(float)
+    return np.where(rng.random((n, 1)) < 0.5, rng.normal(0, 1, (n, d)), rng.normal(8, 0.3, (n, d)))
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("kind", ["normal", "heavy", "copies", "mixed"])
+@pytest.mark.parametrize("preset", ["paper", "practice"])
+def test_streams_that_stay_are_hardly_ever_reported(kind, preset):
+    """Over 15 streams of 12 windows, 88 blocks each: at most one report in all (measured: none in 8 x 15)."""
+    found = [
+        reports(stream(np.random.default_rng(seed), 6144, 3, kind), preset=preset, seed=seed) for seed in range(15)
+    ]
+    assert sum(map(len, found)) <= 1, found
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy", "mixed"])
+@pytest.mark.parametrize("d", [1, 3, 10])
+def test_a_move_is_reported_within_half_a_window(kind, d):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        found = reports(np.vstack([stream(rng, 3000, d, kind), stream(rng, 512, d, kind) + 40.0]), seed=seed)
+        assert len(found) >= 1, seed
+        assert 2936 <= found[0].since <= 3064
+        assert found[0].index <= 3000 + 256
+        assert found[0].value > found[0].usual
+
+
+def test_a_burst_is_not_a_drift():
+    """Of a hundredth of a window; one that fills much of the window does change what is usual."""
+    for preset in ("paper", "practice"):
+        rows = np.random.default_rng(0).normal(size=(6000, 3))
+        rows[3000:3005] += 40.0
+        assert reports(rows, preset=preset) == ()
+
+
+def test_figures_are_gathered_anew_after_a_report():
+    rng = np.random.default_rng(1)
+    rows = np.vstack([rng.normal(size=(3000, 3)), rng.normal(50, 1, (3000, 3)), rng.normal(-50, 1, (3000, 3))])
+    detector = StreamDetector(3, **SETTINGS)
+    detector.process_many(rows)
+    assert detector.n_drifts == len(detector.drifts) == 2
+    for drift, moved in zip(detector.drifts, (3000, 6000), strict=True):
+        assert moved - 64 <= drift.since <= moved + 64
+
+
+def test_one_odd_block_alone_is_left_out_of_the_reference():
+    monitor, rng = DriftMonitor(100), np.random.default_rng(0)
+    for i in range(10):
+        monitor.count(rng.uniform(0.4, 0.6, 100))
+        assert monitor.close(1000, 50, i) is None
+    before = monitor.moments.copy()
+    monitor.count(rng.uniform(0.4, 0.6, 100))
+    assert monitor.close(1000, 900, 10) is None
+    assert monitor.was_odd
+    np.testing.assert_array_equal(monitor.moments, before)
+    monitor.count(rng.uniform(0.4, 0.6, 100))
+    assert monitor.close(1000, 50, 11) is None
+    assert not monitor.was_odd
