@@ -160,10 +160,10 @@ def test_a_killed_save_leaves_the_old_file_intact(tmp_path, n_arrays):
 # -- damaged files: 2,000 and more ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+@pytest.fixture(scope="module", params=[None, 12], ids=["sample", "window"])
+def whole(request, tmp_path_factory):
     """The bytes of a sound file, small enough to damage it thousands of times."""
-    forest = MondrianForest(n_trees=2, max_samples=6, scale="std").build(np.round(X[:12], 3))
+    forest = MondrianForest(n_trees=2, max_samples=6, window=request.param, scale="std").build(np.round(X[:12], 3))
     return saved(tmp_path_factory.mktemp("whole"), forest).read_bytes()
 
 
@@ -239,7 +239,7 @@ def test_600_sealed_files_with_a_wild_byte_never_crash_and_are_sound_if_accepted
             n_refused += 1
         else:
             forest = imondrian.load(tmp_path / "wild.imf")
-            forest.extend(NEW).forget(NEW[:5])
+            forest.extend(NEW).forget(NEW[-5:])
             assert np.isfinite(forest.score(NEW, "size")).all()
     assert n_refused > 300
 
@@ -315,7 +315,8 @@ def test_a_sealed_file_whose_array_has_a_broken_header_is_refused(tmp_path, whol
 
 def test_a_sealed_file_whose_counters_would_run_over_is_refused(tmp_path, whole):
     parts = members(whole)
-    for name, value in (("n_points", 2**62 - 1), ("n_owed", 2**62), ("next_kept", 0), ("n_points", -1)):
+    wrong_number = 0 if "ring.npy" not in parts else 13  # a window has no sample that takes a next point
+    for name, value in (("n_points", 2**62 - 1), ("n_owed", 2**62), ("next_kept", wrong_number), ("n_points", -1)):
         array = as_array(parts[f"heads.{name}.npy"]).copy()
         array[0] = value
         assert refused(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(array)})), name
@@ -323,7 +324,27 @@ def test_a_sealed_file_whose_counters_would_run_over_is_refused(tmp_path, whole)
 
 def test_a_sealed_file_whose_moments_are_of_fewer_points_is_refused(tmp_path, whole):
     parts = members(whole)
+    if "ring.npy" in parts:
+        pytest.skip("the moments of a window are those of its last step, when it may have been empty")
     assert refused(tmp_path / "wrong.imf", zipped({**parts, "moments.npy": as_npy(np.zeros((3, 3)))}))
+
+
+@pytest.mark.parametrize("whole", [12], indirect=True)
+def test_sealed_files_with_an_impossible_window_are_refused(tmp_path, whole):
+    parts = members(whole)
+    ring, clock = as_array(parts["ring.npy"]), as_array(parts["clock.npy"])
+    for place, value in ((0, -1), (0, 5), (0, 2**62), (1, 0), (1, 12), (1, 14), (1, 2**62)):
+        wrong = clock.copy()
+        wrong[place] = value
+        assert refused(tmp_path / "wrong.imf", zipped({**parts, "clock.npy": as_npy(wrong)})), (place, value)
+    for value in (np.nan, np.inf, 1e200, 5.5):
+        wrong = ring.copy()
+        wrong[3, 1] = value  # 5.5: a tree holds a point that the window does not
+        assert refused(tmp_path / "wrong.imf", zipped({**parts, "ring.npy": as_npy(wrong)})), value
+    for name, value in (("lot", 1), ("n_taken", -1), ("n_outside", 99), ("level", np.inf)):
+        wrong = as_array(parts[f"heads.{name}.npy"]).copy()
+        wrong[0] = value
+        assert refused(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(wrong)})), name
 
 
 class Bomb:

@@ -1,0 +1,271 @@
+"""Forests that hold a window: what they hold, that they stay sound, and that their trees have the law of fresh ones."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import config
+
+from imondrian import EmptyForestError, InvalidInputError, MondrianForest
+from imondrian.engine.invariants import broken_invariants
+from imondrian.engine.window import slide_trees, write_chosen
+from imondrian.memories import Window
+from imondrian.scores import SCORES
+from tests.engine.test_law import assert_same_law
+from tests.strategies import POINT_SETS, SEEDS, assert_sound, empty
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 3))
+
+
+def memory_of(forest):
+    """The memory of a forest, made anew from its state."""
+    memory = Window(forest.window, min((forest.max_samples or forest.window) / forest.window, 1.0))
+    memory.restore(forest.state()[1])
+    return memory
+
+
+def assert_window_is_sound(forest):
+    trees, _ = forest.state()
+    memory = memory_of(forest)
+    assert list(memory.complaints()) == []
+    for t in range(forest.n_trees):
+        assert broken_invariants(trees, t, memory.check()) == []
+
+
+def held(trees, t):
+    n_leaves = trees.heads["n_leaves"][t]
+    return np.repeat(trees.points[t, :n_leaves], trees.copies[t, :n_leaves], axis=0)
+
+
+def ordered(rows):
+    return rows[np.lexsort(rows.T)] if len(rows) else rows
+
+
+@given(
+    points=POINT_SETS,
+    seed=SEEDS,
+    window=st.integers(1, 12),
+    max_samples=st.sampled_from([None, 1, 4]),
+    scale=st.sampled_from([None, "std"]),
+    n_built=st.integers(0, 12),
+)
+def test_trees_hold_their_share_of_the_window_after_every_point(points, seed, window, max_samples, scale, n_built):
+    forest = MondrianForest(n_trees=3, max_samples=max_samples, window=window, scale=scale, seed=seed)
+    if n_built:
+        forest.build(points[:n_built])
+    for i in range(min(n_built, len(points)), len(points)):
+        forest.extend_one(points[i])
+        assert_window_is_sound(forest)
+        latest = points[max(0, i + 1 - window) : i + 1]
+        np.testing.assert_array_equal(memory_of(forest).points(forest.state()[0]), latest)
+        assert forest.n_points == len(latest)
+        for t in range(3):
+            chosen = chosen_of(forest, t, range(max(0, i + 1 - window), i + 1))
+            np.testing.assert_array_equal(ordered(held(forest.state()[0], t)), ordered(latest[chosen]))
+
+
+def chosen_of(forest, t, numbers):
+    trees, _ = forest.state()
+    chosen = np.empty(len(numbers), np.bool_)
+    write_chosen(trees.heads[t : t + 1], np.array(numbers), memory_of(forest).share, chosen)
+    return chosen
+
+
+@given(points=POINT_SETS, seed=SEEDS, max_samples=st.sampled_from([None, 3]), data=st.data())
+def test_forgetting_leaves_gaps_and_sound_trees(points, seed, max_samples, data):
+    forest = MondrianForest(n_trees=3, max_samples=max_samples, window=8, scale="std", seed=seed).extend(points)
+    rest = memory_of(forest).points(forest.state()[0])
+    for i in data.draw(st.permutations(range(len(rest))))[: len(rest) - 1]:
+        row = rest[i]
+        forest.forget(row[None])
+        assert_window_is_sound(forest)
+    assert forest.n_points == 1
+    forest.extend(points)
+    assert_window_is_sound(forest)
+
+
+def test_forgetting_is_exact():
+    forest = MondrianForest(n_trees=5, window=50, max_samples=20, scale="std").extend(X[:120])
+    with pytest.raises(InvalidInputError, match=r"X\[1\] is not in the forest, at least not so often"):
+        forest.forget([X[100], X[0]])  # the second has left the window
+    forest.forget(X[100:110])
+    assert (forest.holds(X[100:110]) == 0).all()
+    assert forest.n_points == 40
+    trees, beside = forest.state()
+    for array in (trees.points, trees.boxes, beside["ring"]):
+        assert not np.isin(X[100:110], array).any()
+    np.testing.assert_allclose(
+        beside["moments"][1:], MondrianForest(scale="std").build(np.vstack([X[70:100], X[110:120]])).state()[1]["moments"][1:]
+    )
+    forest.forget(np.vstack([X[70:100], X[110:120]]))
+    with pytest.raises(EmptyForestError):
+        forest.score(X)
+
+
+def test_of_copies_the_oldest_is_forgotten():
+    forest = MondrianForest(n_trees=3, window=4).extend([[1.0], [2.0], [1.0], [3.0]]).forget([[1.0]])
+    assert forest.rescore()[0].ravel().tolist() == [2.0, 1.0, 3.0]
+
+
+def test_a_tree_without_room_passes_points_by():
+    """It takes luck beyond exp(-60); the kernel must survive it all the same."""
+    trees, ring = empty(4, 5, 3, seed=1), np.full((50, 3), np.nan)
+    for i in range(len(X)):
+        slide_trees(trees, ring, i, X[i : i + 1], np.ones(3), 0.5)
+        ring[i % 50] = X[i]
+        assert trees.heads["n_leaves"].max() <= 5
+    trees.heads["n_points"] = 5
+    assert_sound(trees)
+
+
+@pytest.mark.parametrize(("window", "share"), [(2048, 0.125), (2048, 1.0), (100, 0.01), (10, 0.5), (1, 1.0)])
+def test_a_tree_has_room_for_all_it_is_ever_likely_to_choose(window, share):
+    """The tail of the binomial beyond the room is below exp(-60), by Chernoff's bound; so it is when summed up."""
+    limit = Window(window, share).limit
+    n = np.arange(limit + 1, window + 1)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, window + 1)))])
+    logs = log_factorial[window] - log_factorial[n] - log_factorial[window - n] + n * math.log(share)
+    logs += (window - n) * (math.log1p(-share) if share < 1.0 else 0.0)
+    assert np.exp(logs).sum() < math.exp(-60)
+    assert limit <= window
+
+
+def test_chosen_points_are_a_uniform_share():
+    """Counts over 400 trees and 1,000 numbers: each within 5 deviations of its mean (1 in 1,000 seeds fails by chance)."""
+    heads = empty(400, 1, 1, seed=11).heads
+    chosen = np.empty((400, 1000), np.bool_)
+    for t in range(400):
+        write_chosen(heads[t : t + 1], np.arange(1000) + 10**12, 0.2, chosen[t])
+    assert (np.abs(chosen.sum(axis=0) - 80) < 5 * math.sqrt(64)).all()
+    assert (np.abs(chosen.sum(axis=1) - 200) < 5 * math.sqrt(160)).all()
+    together = (chosen[:, 1:] & chosen[:, :-1]).mean()
+    assert abs(together - 0.04) < 5 * math.sqrt(0.04 * 0.96 / 399_600)
+
+
+def test_memory_is_fixed_from_the_start():
+    forest = MondrianForest(n_trees=5, max_samples=16, window=64).reserve(3)
+    n_bytes = forest.n_bytes
+    assert n_bytes > 64 * 3 * 8
+    for rows in np.split(X, 10):
+        assert forest.extend(rows).n_bytes == n_bytes
+    assert forest.build(X).n_bytes == n_bytes
+    with pytest.raises(InvalidInputError, match="This forest has 3 features, not 4"):
+        forest.reserve(4)
+
+
+@pytest.mark.parametrize("scale", [None, "std"])
+def test_building_takes_the_last_rows_as_if_all_had_passed_by(scale):
+    built = MondrianForest(n_trees=20, max_samples=16, window=64, scale=scale).build(X)
+    passed = MondrianForest(n_trees=20, max_samples=16, window=64, scale=scale).extend(X)
+    for t in range(20):
+        np.testing.assert_array_equal(ordered(held(built.state()[0], t)), ordered(held(passed.state()[0], t)))
+    assert_window_is_sound(built)
+    assert_window_is_sound(built.extend(X))
+
+
+def test_weights_follow_the_window():
+    forest = MondrianForest(n_trees=2, window=64, scale="std").extend(X[:256] * [1.0, 100.0, 1.0])
+    forest.extend(X[:64] * [1.0, 1.0, 7.0])
+    mean_squares = forest.state()[1]["moments"][2] / 64
+    np.testing.assert_allclose(np.sqrt(mean_squares), (X[:64] * [1.0, 1.0, 7.0]).std(axis=0))
+    huge = X[:64].copy()
+    huge[3] = 1e150  # would drown the others, were moments taken back
+    forest.extend(huge).extend(X[64:128])
+    np.testing.assert_allclose(np.sqrt(forest.state()[1]["moments"][2] / 64), X[64:128].std(axis=0))
+
+
+@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("window", [None, 40])
+def test_score_and_extend_is_scoring_and_extending_in_turn(kind, window):
+    one, many = (MondrianForest(n_trees=6, max_samples=16, window=window, scale="std") for _ in range(2))
+    scores = many.score_and_extend(X[:100], kind)
+    for i, x in enumerate(X[:100]):
+        ahead = one.score_next([x], kind)[0]
+        assert scores[i] == one.score_and_extend([x], kind)[0] == pytest.approx(ahead, abs=1e-12 if i > 2 else 1.0)
+    assert [a.tobytes() for a in one.state()[0]] == [a.tobytes() for a in many.state()[0]]
+
+
+def test_score_and_extend_is_exact_where_there_is_no_level():
+    forest = MondrianForest(n_trees=6, max_samples=16, window=40)
+    for kind in ("depth", "expected"):
+        for x in X[:100]:
+            expected = forest.score_one(x, kind) if forest.n_points else 0.5
+            assert forest.score_and_extend([x], kind)[0] == pytest.approx(expected, rel=1e-13)
+
+
+def test_windows_can_be_widened():
+    forest = MondrianForest(n_trees=3, max_samples=8, window=30).extend(X[:50, :2]).widen(3)
+    assert_window_is_sound(forest)
+    assert_window_is_sound(forest.extend(X[50:120]))
+    np.testing.assert_array_equal(forest.rescore()[0], X[90:120])
+
+
+def test_forests_with_the_same_window_can_be_joined():
+    one, two = (MondrianForest(n_trees=3, max_samples=8, window=30, seed=seed).extend(X) for seed in range(2))
+    joined = one.join(two)
+    assert joined.n_trees == 6
+    assert_window_is_sound(joined.extend(X[:40]))
+    with pytest.raises(InvalidInputError, match="differ in what their windows have seen"):
+        joined.join(two)
+    with pytest.raises(InvalidInputError, match="differ in window: 30 and 31"):
+        joined.join(MondrianForest(n_trees=3, max_samples=8, window=31).extend(X))
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_rescoring_a_dense_window_takes_one_pass_and_gives_the_same(kind):
+    points = np.round(X, 0)
+    forest = MondrianForest(n_trees=4, window=50, scale="std").extend(points)
+    rows, scores = forest.rescore(kind)
+    np.testing.assert_array_equal(rows, points[-50:])
+    np.testing.assert_allclose(scores, forest.score(rows, kind), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("window", "complaint"), [(0, "window must be between 1"), (2.5, "window must be a whole number")])
+def test_a_bad_window_is_named(window, complaint):
+    with pytest.raises(InvalidInputError, match=complaint):
+        MondrianForest(window=window)
+
+
+# -- the law ----------------------------------------------------------------------------------------------------------
+
+
+def depths_and_times(forest, points):
+    """Per tree: what it holds, the time of its first cut, and the depth and time of isolation of the points."""
+    statistics = []
+    for tree in forest.trees():
+        row = [float(tree.population[0]) if tree.population.size else 0.0, tree.split_time[0]]
+        for x in points:
+            node = 0
+            while tree.left[node] >= 0:
+                goes_left = x[tree.split_feature[node]] < tree.split_value[node]
+                node = tree.left[node] if goes_left else tree.right[node]
+            row += [float(tree.depth[node]), tree.split_time[tree.parent[node]]]
+        statistics.append(row)
+    return np.array(statistics).T
+
+
+@pytest.mark.law
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="thousands of trees need compiled kernels")
+@pytest.mark.parametrize("max_samples", [None, 12])
+def test_after_ten_windows_trees_have_the_law_of_trees_built_on_the_window(max_samples):
+    """22 comparisons of 4,000 trees a side at the level 1e-4: a correct engine fails for 1 in 450 choices of seeds."""
+    points = np.round(np.random.default_rng(3).normal(size=(400, 2)), 1)
+    points[:360] += 5.0  # what has passed by lies elsewhere
+    points[365] = points[364]
+    latest = points[-40:]
+    settings = {"n_trees": 4000, "max_samples": max_samples, "window": 40}
+    slid = MondrianForest(seed=1, **settings).extend(points)
+    fresh = MondrianForest(seed=2, **settings).build(latest)
+    assert_same_law(depths_and_times(slid, latest[::4]), depths_and_times(fresh, latest[::4]))
+
+
+@given(points=POINT_SETS, seed=SEEDS)
+def test_hostile_points_pass_through_a_window(points, seed):
+    forest = MondrianForest(n_trees=2, max_samples=4, window=6, scale="std", seed=seed).extend(points)
+    for kind in SCORES:
+        scores = forest.score_and_extend(points, kind)
+        assert ((scores > 0.0) & (scores < 1.0)).all()
+    assert_window_is_sound(forest)
