@@ -26,6 +26,7 @@ from imondrian.thresholds import two_means
         IsolationMondrianForest(n_estimators=10),
         IsolationMondrianForest(n_estimators=10, max_samples=None, contamination="kmeans"),
         IsolationMondrianForest(n_estimators=10, score="size", scale="std", contamination=0.2),
+        IsolationMondrianForest(n_estimators=10, window=50, max_samples=20, contamination=0.1),
     ]
 )
 def test_scikit_learn_s_own_checks(estimator, check):
@@ -249,3 +250,11 @@ def test_shares_of_other_float_types(data):
         for share in (np.float32(0.25), np.float64(0.25), 0.25)
     ]
     assert labels[0] == labels[1] == labels[2]
+
+
+def test_a_window_holds_the_latest_rows():
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    fitted = IsolationMondrianForest(n_estimators=5, window=100, max_samples=None, random_state=0).fit(rows)
+    np.testing.assert_array_equal(fitted.rescore()[0], rows[-100:])
+    fitted.partial_fit(rows[:30])
+    np.testing.assert_array_equal(fitted.rescore()[0], np.vstack([rows[230:], rows[:30]]))

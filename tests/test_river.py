@@ -38,6 +38,7 @@ CONFIGURATIONS = [
     {"n_trees": 10, "seed": 1},
     {"n_trees": 10, "max_samples": 64, "score": "size", "scale": "std", "seed": 1},
     {"n_trees": 5, "max_samples": None, "score": "expected"},
+    {"n_trees": 5, "max_samples": 16, "window": 64, "score": "size", "scale": "std", "seed": 1},
 ]
 
 

@@ -46,8 +46,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     max_samples : "auto", int, float or None, default="auto"
         How many points a tree holds at most, its own uniform sample of all it was shown. "auto": 256, or all if there
         are fewer in the first call. A float: that share of the points in the first call. None: all points.
-    window : None
-        Reserved for forests that follow the latest points only.
+    window : int or None, default=None
+        Hold the latest points only, so many of them; those that leave the window are forgotten. Of the window a tree
+        holds about max_samples points, or all. `fit` on more rows holds the last.
     score : {"depth", "expected", "size"}, default="depth"
         What is averaged over the trees: the path length (the paper); the expected depth at which the point would be
         isolated, were it inserted; or the size of its cell over all scales of mass. Read it with `get_params`; there
@@ -95,7 +96,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             Interval(Integral, 1, None, closed="left"),
             Interval(RealNotInt, 0, 1, closed="right"),
         ],
-        "window": [None],
+        "window": [None, Interval(Integral, 1, None, closed="left")],
         "score": [StrOptions(set(SCORES))],
         "scale": [None, StrOptions({"std"}), "array-like"],
         "contamination": [StrOptions(set(THRESHOLDS)), Interval(Real, 0, 0.5, closed="right")],
@@ -108,7 +109,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         *,
         n_estimators: int = 100,
         max_samples: Any = "auto",
-        window: None = None,
+        window: int | None = None,
         score: str = "depth",
         scale: Any = None,
         contamination: Any = "auto",
@@ -251,7 +252,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def _new_forest(self, n_rows: int) -> MondrianForest:
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         max_samples = sample_size(self.max_samples, n_rows)
-        return MondrianForest(self.n_estimators, max_samples, self.scale, seed, self.n_jobs or 1)
+        return MondrianForest(self.n_estimators, max_samples, self.scale, seed, self.n_jobs or 1, self.window)
 
 
 class _Offset:

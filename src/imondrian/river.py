@@ -28,6 +28,9 @@ class IsolationMondrianForest(AnomalyDetector):
         Number of trees.
     max_samples
         How many points a tree holds; `None` for all of them, which grows for ever.
+    window
+        Hold only the latest points, so many of them, and forget those that leave; of the window a tree holds about
+        `max_samples` points. `None` for a sample of all points learned.
     score
         `"depth"` (the paper), `"expected"` or `"size"`.
     scale
@@ -53,12 +56,14 @@ class IsolationMondrianForest(AnomalyDetector):
         self,
         n_trees: int = 100,
         max_samples: int | None = 256,
+        window: int | None = None,
         score: str = "depth",
         scale: str | None = None,
         seed: int | None = None,
     ) -> None:
         self.n_trees = n_trees
         self.max_samples = max_samples
+        self.window = window
         self.score = score
         self.scale = scale
         self.seed = seed
@@ -66,7 +71,7 @@ class IsolationMondrianForest(AnomalyDetector):
         if seed is None:
             seed = int(np.random.default_rng().integers(2**63))
         scoring_of(score)  # for its check
-        self._forest = MondrianForest(n_trees, max_samples, scale, seed)
+        self._forest = MondrianForest(n_trees, max_samples, scale, seed, window=window)
 
     def learn_one(self, x: Mapping[Hashable, float]) -> None:
         """Learn one point."""
