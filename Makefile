@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check test bench format clean
+.PHONY: demo check test bench soak streams format clean
 
 demo: $(VENV)/.base
 	$(BIN)/python examples/breast_cancer.py
@@ -21,6 +21,12 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
+
+soak: $(VENV)/.base
+	$(BIN)/python benchmarks/soak.py
+
+streams: $(VENV)/.base
+	$(BIN)/python benchmarks/streams.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

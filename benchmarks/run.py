@@ -1,4 +1,7 @@
-"""Measure imondrian beside scikit-learn in the same run, and print ratios with their targets."""
+"""Measure imondrian beside its peers in the same run, and print ratios with their targets.
+
+Usage: python benchmarks/run.py [workload ...], by default all of them.
+"""
 
 import json
 import os
@@ -14,10 +17,11 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import sklearn
+from krcf import RandomCutForest
 from sklearn.ensemble import IsolationForest
 
 import imondrian
-from imondrian import MondrianForest
+from imondrian import MondrianForest, StreamDetector
 from imondrian.engine.threads import run
 from timing import interleaved_medians
 from workloads import SAMPLES, TREES, crowd
@@ -40,8 +44,8 @@ def main() -> None:
     print(f"imondrian {imondrian.__version__}, scikit-learn {sklearn.__version__}, numba {numba.__version__}")
     print(f"numpy {np.__version__}, Python {platform.python_version()}, {os.cpu_count()} processors\n")
     results = []
-    for measure in (first_use, start_up, fit, score, two_threads, online_mode):
-        for result in measure():
+    for name in sys.argv[1:] or WORKLOADS:
+        for result in WORKLOADS[name]():
             results.append(result)
             print(f"{'ok  ' if result.met else 'MISS'}  {result.workload:44s} {result.measured:64s} {result.target}")
     target = HERE / "results" / "latest.json"
@@ -117,6 +121,49 @@ def spin(n: int) -> int:
     return word
 
 
+def streams() -> Iterator[Result]:
+    """Score and learn points of a stream, 100 trees of 256 points, beside the Rust random cut forest."""
+    X = crowd(20_000, 10)
+    peer = RandomCutForest(
+        {"dimensions": 10, "shingle_size": 1, "num_trees": TREES, "sample_size": SAMPLES, "output_after": SAMPLES}
+    )
+    for x in X[:6_000]:
+        peer.update(x)
+    for preset, one_by_one, many in (("paper", 5.0, 10.0), ("practice", 2.5, 5.0)):
+        detectors = {n: StreamDetector(10, preset=preset, n_jobs=n) for n in (1, 2)}
+        for detector in detectors.values():
+            detector.process_many(X[:6_000])
+            detector.process(X[0])
+        rows = Rows(X[6_000:])
+        contestants = {
+            "process": lambda detectors=detectors, rows=rows: [detectors[1].process(x) for x in rows.next(500)],
+            "many": lambda detectors=detectors, rows=rows: detectors[1].process_many(rows.next(2_000)),
+            "many, 2 threads": lambda detectors=detectors, rows=rows: detectors[2].process_many(rows.next(2_000)),
+            "krcf": lambda rows=rows: [(peer.score(x), peer.update(x)) for x in rows.next(500)],
+        }
+        seconds = interleaved_medians(contestants, repeats=9)
+        seconds = {name: value / (2_000 if "many" in name else 500) * 1e6 for name, value in seconds.items()}
+        for name, target in (("process", one_by_one), ("many", many), ("many, 2 threads", many)):
+            value = seconds["krcf"] / seconds[name]
+            measured = f"{name} {seconds[name]:.1f} us, krcf {seconds['krcf']:.1f} us a point: x {value:.1f}"
+            yield Result(f"stream, {preset}: {name}", measured, value, f">= x {target:g}", value >= target)
+
+
+class Rows:
+    """The rows of a table, over and over."""
+
+    def __init__(self, X: np.ndarray) -> None:
+        self.X = X
+        self.place = 0
+
+    def next(self, n: int) -> np.ndarray:
+        """Give the next n rows."""
+        if self.place + n > len(self.X):
+            self.place = 0
+        self.place += n
+        return self.X[self.place - n : self.place]
+
+
 def first_use() -> Iterator[Result]:
     """Compile every kernel, in a new process with an empty cache."""
     seconds = []
@@ -148,6 +195,11 @@ def in_new_process(name: str, **environment: str) -> dict[str, float]:
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     found: dict[str, float] = json.loads(finished.stdout)
     return found
+
+
+WORKLOADS = {
+    measure.__name__: measure for measure in (first_use, start_up, fit, score, two_threads, online_mode, streams)
+}
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ def main() -> None:
             table[f"{preset_name}, {order}"] = {name: auc_on(name, preset, scored, n_seeds) for name in FILES}
     print_table(table)
     mean = statistics.mean(table["practice, learn then score"].values())
-    print(f"\n{'ok  ' if mean > TARGET else 'MISS'}  mean of practice, learn then score: {mean:.4f} (target > {TARGET})")
+    print(
+        f"\n{'ok  ' if mean > TARGET else 'MISS'}  mean of practice, learn then score: {mean:.4f} (target > {TARGET})"
+    )
     target = HERE / "results" / "streams.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps({"n_seeds": n_seeds, "auc": table}, indent=1))

@@ -324,7 +324,10 @@ def damaged_notes():
     yield "counts", [1, 2, 3]
     yield "counts", [-1, 0, 0, 0, 0, 0]
     yield "threshold", {"histogram": [[0.0]], "weight": 1.0}
-    yield "monitor", {"n_counted": 99, "was_odd": False, "present": [0.0] * 64, "before": [0.0] * 64, "moments": [[0.0] * 3] * 2}
+    yield (
+        "monitor",
+        {"n_counted": 99, "was_odd": False, "present": [0.0] * 64, "before": [0.0] * 64, "moments": [[0.0] * 3] * 2},
+    )
     yield "drifts", [[1, 2]]
 
 
@@ -334,5 +337,5 @@ def test_damaged_notes_are_refused(tmp_path, name, value):
     detector.process_many(X[:100])
     notes = detector.notes() | {name: value}
     imondrian.storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
-    with pytest.raises(imondrian.DamagedFileError, match="detector.imf"):
+    with pytest.raises(imondrian.DamagedFileError, match=r"detector\.imf"):
         imondrian.load(tmp_path / "detector.imf")

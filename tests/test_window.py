@@ -98,7 +98,8 @@ def test_forgetting_is_exact():
     for array in (trees.points, trees.boxes, beside["ring"]):
         assert not np.isin(X[100:110], array).any()
     np.testing.assert_allclose(
-        beside["moments"][1:], MondrianForest(scale="std").build(np.vstack([X[70:100], X[110:120]])).state()[1]["moments"][1:]
+        beside["moments"][1:],
+        MondrianForest(scale="std").build(np.vstack([X[70:100], X[110:120]])).state()[1]["moments"][1:],
     )
     forest.forget(np.vstack([X[70:100], X[110:120]]))
     with pytest.raises(EmptyForestError):
@@ -134,7 +135,7 @@ def test_a_tree_has_room_for_all_it_is_ever_likely_to_choose(window, share):
 
 
 def test_chosen_points_are_a_uniform_share():
-    """Counts over 400 trees and 1,000 numbers: each within 5 deviations of its mean (1 in 1,000 seeds fails by chance)."""
+    """Counts over 400 trees and 1,000 numbers: each within 5 deviations of its mean (1 in 1,000 seeds fails)."""
     heads = empty(400, 1, 1, seed=11).heads
     chosen = np.empty((400, 1000), np.bool_)
     for t in range(400):
@@ -223,7 +224,9 @@ def test_rescoring_a_dense_window_takes_one_pass_and_gives_the_same(kind):
     np.testing.assert_allclose(scores, forest.score(rows, kind), rtol=1e-10)
 
 
-@pytest.mark.parametrize(("window", "complaint"), [(0, "window must be between 1"), (2.5, "window must be a whole number")])
+@pytest.mark.parametrize(
+    ("window", "complaint"), [(0, "window must be between 1"), (2.5, "window must be a whole number")]
+)
 def test_a_bad_window_is_named(window, complaint):
     with pytest.raises(InvalidInputError, match=complaint):
         MondrianForest(window=window)

@@ -345,7 +345,7 @@ class MondrianForest:
         """Make a forest from what `parameters` and `state` gave; nothing is checked."""
         forest = cls(**parameters)
         forest._trees, forest._scale = trees, new_scale(forest.scale, trees.points.shape[2])
-        forest._scale.moments[:] = arrays["moments"]
+        forest._scale.restore(arrays["moments"])
         forest._memory.restore(arrays)
         if forest.window is not None:
             forest._resize(forest._memory.limit, trees.points.shape[2])

@@ -84,6 +84,8 @@ def sample_size(max_samples: Any, n_rows: int) -> int | None:
 
 
 def _as_numbers(values: Any, name: str) -> Array:
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.carray:
+        return values
     try:
         array = np.asarray(values)
         if array.dtype.kind in "biufO":

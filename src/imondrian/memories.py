@@ -20,7 +20,6 @@ from imondrian.engine.window import (
     slide_trees,
     write_chosen,
     write_levels,
-    write_means,
 )
 from imondrian.errors import InvalidInputError
 from imondrian.scales import Scale
@@ -277,15 +276,14 @@ class Window:
     def _scores(
         self, trees: Trees, X: Array, kind: str, weights: Array, number: int, share: float, on_trees: OnTrees
     ) -> Array:
-        kernel, make_scores = SLIDING_SCORES[kind]
-        parts, means = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
+        kernel, write_scores = SLIDING_SCORES[kind]
+        parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
         if X.shape[0] == 1:  # too little for threads
             kernel(trees, self.ring, number, X, weights, share, parts)
         else:
             on_trees(lambda some: kernel(part(trees, some), self.ring, number, X, weights, share, parts[some]))
-        write_means(parts, means)
-        make_scores(means)
-        return means
+        write_scores(parts, scores)
+        return scores
 
     def _move_on(self, trees: Trees, X: Array, scale: Scale) -> None:
         """Put the rows of X in the places of those that have left, and take a step if it is time."""

@@ -23,7 +23,7 @@ class Records:
 
     def point(self, x: Any) -> Array:
         """Make one row a table of one point, or raise an InvalidInputError that names what is wrong with it."""
-        if isinstance(x, Mapping):
+        if not isinstance(x, np.ndarray) and isinstance(x, Mapping):
             names = self._checked_names(x)
             point = as_point(np.array([as_number(x[name], name) for name in names]), self.n_features)
             self.names = names

@@ -31,6 +31,9 @@ class Scale(Protocol):
     def join(self, moments: Array) -> None:
         """Add all that another scale has seen."""
 
+    def restore(self, moments: Array) -> None:
+        """Take over the moments of another scale of the same kind."""
+
 
 class FixedScale:
     """Weights that stay as they are."""
@@ -53,35 +56,45 @@ class FixedScale:
     def join(self, moments: Array) -> None:
         """Do nothing."""
 
+    def restore(self, moments: Array) -> None:
+        """Do nothing."""
+
 
 class StandardScale:
     """One over the standard deviation of each feature; 1 for a feature that does not vary."""
 
     def __init__(self, n_features: int) -> None:
         self.moments = np.zeros((3, n_features))
+        self._weights: Array | None = None  # those of the moments, once they have been asked for
 
     def weights(self) -> Array:
         """Give the weights as they are now."""
-        weights = np.empty(self.moments.shape[1])
-        write_weights(self.moments, weights)
-        return weights
+        if self._weights is None:
+            self._weights = np.empty(self.moments.shape[1])
+            write_weights(self.moments, self._weights)
+        return self._weights
+
+    def restore(self, moments: Array) -> None:
+        """Take over the moments of another scale."""
+        self.moments[:], self._weights = moments, None
 
     def restart(self, X: Array, n_points: int) -> None:
         """Take the deviations of these points alone, as if n_points had them."""
-        self.moments[:] = 0.0
+        self.restore(np.zeros_like(self.moments))
         add_points(self.moments, X)
         self.moments[SQUARES] *= n_points / max(X.shape[0], 1)
         self.moments[COUNT] = n_points
 
     def follow(self, X: Array) -> Array:
         """Add points one by one (Welford's method)."""
+        self._weights = None
         weights = np.empty(X.shape)
         add_points_and_write_weights(self.moments, X, weights)
         return weights
 
     def join(self, moments: Array) -> None:
         """Add all that another scale has seen (the pairwise update of Chan, Golub and LeVeque)."""
-        ours, theirs = self.moments, moments
+        ours, theirs, self._weights = self.moments, moments, None
         count = ours[COUNT] + theirs[COUNT]
         apart = theirs[MEAN] - ours[MEAN]
         share = np.divide(theirs[COUNT], count, out=np.zeros_like(count), where=count > 0)

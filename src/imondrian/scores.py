@@ -24,6 +24,8 @@ from imondrian.engine.window import (
     score_depths_and_slide,
     score_expected_depths_and_slide,
     score_log_sizes_and_slide,
+    write_scores_of_depths,
+    write_scores_of_log_sizes,
 )
 from imondrian.errors import InvalidInputError
 
@@ -119,11 +121,11 @@ HELD_SCORES: dict[str, Callable[[Reading], Array]] = {
 }
 
 
-SLIDING_SCORES: dict[str, tuple[Callable[..., None], Callable[[Array], None]]] = {
-    "depth": (score_depths_and_slide, make_scores_of_depths),
-    "expected": (score_expected_depths_and_slide, make_scores_of_depths),
-    "size": (score_log_sizes_and_slide, make_scores_of_log_sizes),
-}  # a kernel that scores each row and then shows it to the trees, and one that makes scores of the means over the trees
+SLIDING_SCORES: dict[str, tuple[Callable[..., None], Callable[[Array, Array], None]]] = {
+    "depth": (score_depths_and_slide, write_scores_of_depths),
+    "expected": (score_expected_depths_and_slide, write_scores_of_depths),
+    "size": (score_log_sizes_and_slide, write_scores_of_log_sizes),
+}  # a kernel that scores each row and then shows it to the trees, and one that makes scores of what that one found
 
 
 def scoring_of(kind: str) -> Callable[[Reading, Array], Array]:

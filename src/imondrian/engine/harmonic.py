@@ -38,16 +38,27 @@ def relative_depth(depth: float, average: float) -> float:
     return depth / average if average > 0.0 else 1.0
 
 
+@helper
+def score_of_depth(depth: float) -> float:
+    """Turn a mean relative depth into a score: 2 to the minus depth (Eq. 4), kept inside (0, 1)."""
+    return min(max(2.0**-depth, _LOWEST_SCORE), _HIGHEST_SCORE)
+
+
+@helper
+def score_of_log_size(excess: float) -> float:
+    """Turn a mean log size over the level into a score: 2 to the minus exp of the minus, kept inside (0, 1)."""
+    return score_of_depth(math.exp(min(-excess, _LARGEST_EXPONENT)))
+
+
 @kernel
 def make_scores_of_depths(depths: Array) -> None:
-    """Turn mean relative depths into scores: 2 to the minus depth (Eq. 4), kept inside (0, 1)."""
+    """Turn mean relative depths into scores, in place."""
     for i in range(depths.size):
-        depths[i] = min(max(2.0 ** -depths[i], _LOWEST_SCORE), _HIGHEST_SCORE)
+        depths[i] = score_of_depth(depths[i])
 
 
 @kernel
 def make_scores_of_log_sizes(excesses: Array) -> None:
-    """Turn mean log sizes over the level into scores: 2 to the minus exp of the minus, kept inside (0, 1)."""
+    """Turn mean log sizes over the level into scores, in place."""
     for i in range(excesses.size):
-        excesses[i] = math.exp(min(-excesses[i], _LARGEST_EXPONENT))
-    make_scores_of_depths(excesses)
+        excesses[i] = score_of_log_size(excesses[i])

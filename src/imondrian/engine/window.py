@@ -12,7 +12,7 @@ from imondrian.engine.build import build
 from imondrian.engine.depth import path_length
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
-from imondrian.engine.harmonic import average_path_length, relative_depth
+from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth, score_of_log_size
 from imondrian.engine.isolation import excess, expected_depth, mean_log_size
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
@@ -145,10 +145,23 @@ def write_chosen(heads: Array, numbers: Array, share: float, chosen: Array) -> N
 
 
 @kernel
-def write_means(parts: Array, means: Array) -> None:
-    """Average each column of parts, tree by tree in their order."""
-    for i in range(means.size):
-        total = 0.0
-        for t in range(parts.shape[0]):
-            total += parts[t, i]
-        means[i] = total / parts.shape[0]
+def write_scores_of_depths(parts: Array, scores: Array) -> None:
+    """Turn the mean of each column of relative depths into a score."""
+    for i in range(scores.size):
+        scores[i] = score_of_depth(mean_over_trees(parts, i))
+
+
+@kernel
+def write_scores_of_log_sizes(parts: Array, scores: Array) -> None:
+    """Turn the mean of each column of log sizes over the level into a score."""
+    for i in range(scores.size):
+        scores[i] = score_of_log_size(mean_over_trees(parts, i))
+
+
+@helper
+def mean_over_trees(parts: Array, i: int) -> float:
+    """Average column i, tree by tree in their order."""
+    total = 0.0
+    for t in range(parts.shape[0]):
+        total += parts[t, i]
+    return total / parts.shape[0]

@@ -1,0 +1,70 @@
+"""A long stream: memory must not grow, and every tree must be sound at the end.
+
+Usage: python benchmarks/soak.py [n_points], by default 2,000,000 points of 10 features through `process_many`, with a
+window of 2,048 and 256 samples. Prints the resident memory as it goes, then the verdict; exits with 1 on a failure.
+"""
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from imondrian import StreamDetector
+from imondrian.engine.invariants import broken_invariants
+from imondrian.memories import Window
+
+N_FEATURES, WINDOW, SAMPLES, BATCH = 10, 2048, 256, 10_000
+N_SETTLED = 100_000  # from here on memory must not grow
+MAX_GROWTH = 5.0  # MB
+
+
+def main() -> None:
+    """Run the stream, and judge."""
+    n_points = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
+    detector = StreamDetector(N_FEATURES, window=WINDOW, max_samples=SAMPLES, seed=1)
+    promised = detector.n_bytes
+    rng, settled, start = np.random.default_rng(0), float("nan"), time.perf_counter()
+    for done in range(BATCH, n_points + 1, BATCH):
+        detector.process_many(batch(rng, done / n_points))
+        if done == N_SETTLED:
+            settled = resident_megabytes()
+        if done % N_SETTLED == 0:
+            speed = done / (time.perf_counter() - start)
+            print(f"{done:9d} points  {resident_megabytes():7.1f} MB resident  {speed:7.0f} points/s", flush=True)
+    growth = resident_megabytes() - settled
+    complaints = broken(detector)
+    print(f"memory grew by {growth:.2f} MB after the first {N_SETTLED} points (limit {MAX_GROWTH})")
+    print(f"state: {detector.n_bytes} bytes, promised {promised}; {detector.n_drifts} drifts reported")
+    print(f"unsound trees: {complaints or 'none'}")
+    sys.exit(int(growth > MAX_GROWTH or bool(complaints) or detector.n_bytes != promised))
+
+
+def batch(rng: np.random.Generator, way: float) -> np.ndarray:
+    """Make points whose place and spread wander, one in two hundred far out, one in twenty a copy."""
+    points = rng.normal(np.sin(7.0 * way), 1.0 + way, size=(BATCH, N_FEATURES))
+    points[::200] *= 8.0
+    points[1::20] = points[::20]
+    return points
+
+
+def broken(detector: StreamDetector) -> list[str]:
+    """List what is wrong with the forest."""
+    trees, arrays = detector.forest.state()
+    window = Window(WINDOW, SAMPLES / WINDOW)
+    window.restore(arrays)
+    of_trees = [text for t in range(trees.heads.size) for text in broken_invariants(trees, t, window.check())]
+    return [*window.complaints(), *of_trees]
+
+
+def resident_megabytes() -> float:
+    """Give the resident memory of this process, or its peak where the system does not tell."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        return int(status.read_text().split()[1]) * resource.getpagesize() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+if __name__ == "__main__":
+    main()
