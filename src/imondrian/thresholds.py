@@ -14,7 +14,7 @@ _N_BINS = 1024
 _COUNT, _SUM = 0, 1
 _FORGOTTEN = 1e-9  # a bin of less than this share of the weight is not looked at any more
 _ROUNDING = 1e-12
-_HEAVY = 1e100  # weights are brought down again before they can overflow
+_HEAVY = 1e50  # weights are brought down again before they can overflow
 
 
 def fixed(value: float = 0.5) -> Rule:
@@ -211,9 +211,9 @@ def weight_of(histogram: Array) -> float:
 
 @helper
 def parted_squares(n_low: float, sum_low: float, n_high: float, sum_high: float) -> float:
-    """Give by how much two clusters lower the sum of squares of one."""
-    apart = sum_high / n_high - sum_low / n_low
-    return apart * apart * n_low * n_high / (n_low + n_high)
+    """Give, but for a factor that does not change, by how much two clusters lower the sum of squares of one."""
+    apart = sum_high * n_low - sum_low * n_high
+    return apart * apart / (n_low * n_high)
 
 
 @kernel

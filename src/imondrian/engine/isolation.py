@@ -8,7 +8,7 @@ paper's.
 
 import math
 
-from imondrian.engine.boxes import bound, extent, leaf_overhang, lesser, overhang
+from imondrian.engine.boxes import bound, extent, leaf_overhang, lesser, overhang, overhang_and_extent
 from imondrian.engine.harmonic import average_path_length, relative_depth
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.logarithms import MAX_DECAY, decay, log_of_count
@@ -78,17 +78,18 @@ def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
     before, spent, total = whole, 0.0, 0.0
     while not is_leaf(node):
         split_time = trees.cuts[t, slot_of(node)]["split_time"]
-        rate = overhang(trees, t, node, x, weights)
-        size = floored_log(extent(trees, t, node, weights) + rate)
+        rate, extent_of_box = overhang_and_extent(trees, t, node, x, weights)
+        size = floored_log(extent_of_box + rate)
         spent = cut_off_by(spent, rate, split_time - time)
         time = split_time
         node = child_towards(trees, t, node, x)
         after = decay(spent) * log_of_count(population(trees, t, node) + 1)
         total += (before - after) * size
         before = after
-    if is_point_of(trees, t, node, x):
+    rate = leaf_overhang(trees, t, node, x, weights)
+    if rate == 0.0 and is_point_of(trees, t, node, x):
         return held_log_size(trees, t, node, weights)
-    return (total + before * floored_log(leaf_overhang(trees, t, node, x, weights))) / whole
+    return (total + before * floored_log(rate)) / whole
 
 
 @helper
