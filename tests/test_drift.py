@@ -67,15 +67,29 @@ def test_figures_are_gathered_anew_after_a_report():
 
 
 def test_one_odd_block_alone_is_left_out_of_the_reference():
-    monitor, rng = DriftMonitor(100), np.random.default_rng(0)
-    for i in range(10):
+    monitor, rng = DriftMonitor(), np.random.default_rng(0)
+    taken = outside = 0
+
+    def block(n_outside):
+        nonlocal taken, outside
+        taken, outside = taken + 1000, outside + n_outside
         monitor.count(rng.uniform(0.4, 0.6, 100))
-        assert monitor.close(1000, 50, i) is None
+        return monitor.close(taken, outside, taken // 10 - 1)
+
+    monitor.begin(0, 0, -1)
+    assert [block(50) for _ in range(10)] == [None] * 10
     before = monitor.moments.copy()
-    monitor.count(rng.uniform(0.4, 0.6, 100))
-    assert monitor.close(1000, 900, 10) is None
+    assert block(900) is None
     assert monitor.was_odd
     np.testing.assert_array_equal(monitor.moments, before)
-    monitor.count(rng.uniform(0.4, 0.6, 100))
-    assert monitor.close(1000, 50, 11) is None
+    assert block(50) is None
     assert not monitor.was_odd
+    assert block(900) is None
+    drift = block(800)
+    assert (drift.since, drift.index, drift.what, drift.value) == (1200, 1399, "outside", 0.8)
+
+
+def test_nothing_is_counted_before_the_first_block():
+    monitor = DriftMonitor()
+    monitor.count(np.array([0.5]))
+    assert not monitor.present.any()

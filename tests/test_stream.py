@@ -322,12 +322,14 @@ def damaged_notes():
     yield "names", ["a"]
     yield "shingle", [[1.0, 2.0, 3.0]]
     yield "counts", [1, 2, 3]
-    yield "counts", [-1, 0, 0, 0, 0, 0]
+    yield "counts", [-1, 0, 0, 0]
     yield "threshold", {"histogram": [[0.0]], "weight": 1.0}
-    yield (
-        "monitor",
-        {"n_counted": 99, "was_odd": False, "present": [0.0] * 64, "before": [0.0] * 64, "moments": [[0.0] * 3] * 2},
-    )
+    monitor = detector_of().notes()["monitor"]
+    yield "monitor", monitor | {"was_odd": 1}
+    yield "monitor", monitor | {"present": [0.0]}
+    yield "monitor", monitor | {"moments": [[float("nan")] * 3] * 2}
+    yield "monitor", monitor | {"began": [-2, 0]}
+    yield "monitor", monitor | {"counts": [1]}
     yield "drifts", [[1, 2]]
 
 

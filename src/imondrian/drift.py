@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.jit import Array, kernel
+from imondrian.inputs import as_count
 
 _N_BINS = 64
 _N_BLOCKS_BEFORE = 8
@@ -39,65 +40,64 @@ class Drift(NamedTuple):
 
 
 class DriftMonitor:
-    """The two figures of a stream of scores, block by block.
-
-    Parameters
-    ----------
-    block : int
-        How many scores make a block.
+    """The two figures of a stream of scores, block by block; whoever counts the scores says where a block ends.
 
     Examples
     --------
     >>> import numpy as np
-    >>> rng, monitor = np.random.default_rng(0), DriftMonitor(block=100)
+    >>> rng, monitor = np.random.default_rng(0), DriftMonitor()
     >>> for i in range(20):
     ...     monitor.count(rng.uniform(0.3, 0.6, 100))
-    ...     drift = monitor.close(n_taken=1000, n_outside=70, index=100 * i + 99)
+    ...     drift = monitor.close(n_taken=1000 * i, n_outside=70 * i, index=100 * i + 99)
     ...     assert drift is None
     >>> for i in range(20, 22):
     ...     monitor.count(rng.uniform(0.3, 0.6, 100))
-    ...     drift = monitor.close(n_taken=1000, n_outside=900, index=100 * i + 99)
+    ...     drift = monitor.close(n_taken=1000 * i, n_outside=1330 + 900 * (i - 19), index=100 * i + 99)
     >>> drift.what, drift.since, drift.index
     ('outside', 2000, 2199)
     """
 
-    def __init__(self, block: int) -> None:
-        self.block = block
-        self.n_counted = 0  # in the present block
+    def __init__(self) -> None:
         self.present = np.zeros(_N_BINS)
         self.before = np.zeros(_N_BINS)
         self.moments = np.zeros((2, 3))  # of both figures: count, mean, sum of squared deviations
+        self.counts = [0, 0]  # points taken, and outside, up to the present block
+        self.began = [-1, -1]  # the first rows of the last block and of the present one; -1 before there is any
         self.was_odd = False  # the last block
 
-    @property
-    def n_left(self) -> int:
-        """How many scores the present block lacks."""
-        return self.block - self.n_counted
+    def begin(self, n_taken: int, n_outside: int, index: int) -> None:
+        """Begin a block after the row of that index, when so many points had been taken, so many of them outside."""
+        self.present[:] = 0.0
+        self.counts = [n_taken, n_outside]
+        self.began = [self.began[1], index + 1]
 
     def count(self, scores: Array) -> None:
-        """Count scores, no more than the block lacks."""
-        count_in_bins(self.present, scores)
-        self.n_counted += len(scores)
+        """Count scores in the present block, if there is one."""
+        if self.began[1] >= 0:
+            count_in_bins(self.present, scores)
 
     def close(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
-        """End a block in which so many points were taken, so many of them outside a root box; report a drift."""
+        """End a block with the row of that index, and begin the next; report a drift, if this is one."""
+        drift = self._judged(n_taken - self.counts[0], n_outside - self.counts[1], index)
+        self.begin(n_taken, n_outside, index)
+        return drift
+
+    def _judged(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
         figures = {OUTSIDE: n_outside / max(n_taken, 1), SCORES: self._distance()}
         odd = next((what for what, value in figures.items() if self._is_odd(what, value)), None)
-        drift = None
         if odd is None:
             self._learn(figures)
-        elif self.was_odd:
-            usual = float(self._moments_of(odd)[_MEAN])
-            drift = Drift(index, index + 1 - 2 * self.block, odd, float(figures[odd]), usual)
-            self.before[:], self.moments[:] = 0.0, 0.0
-        self.present[:], self.n_counted = 0.0, 0
-        self.was_odd = odd is not None and drift is None
+        if odd is None or not self.was_odd:
+            self.was_odd = odd is not None
+            return None
+        drift = Drift(index, self.began[0], odd, float(figures[odd]), float(self._moments_of(odd)[_MEAN]))
+        self.before[:], self.moments[:], self.was_odd = 0.0, 0.0, False
         return drift
 
     def state(self) -> dict[str, Any]:
         """Give all that changes, as JSON can hold it."""
         arrays = {name: getattr(self, name).tolist() for name in ("present", "before", "moments")}
-        return {"n_counted": self.n_counted, "was_odd": self.was_odd, **arrays}
+        return {"counts": self.counts, "began": self.began, "was_odd": self.was_odd, **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave, or raise a ValueError."""
@@ -106,16 +106,20 @@ class DriftMonitor:
             if array.shape != getattr(self, name).shape or not (array >= 0.0).all() or not np.isfinite(array).all():
                 raise ValueError(f"the state of the drift monitor is damaged: {name}.")
             setattr(self, name, array)
-        if state["n_counted"] not in range(self.block) or not isinstance(state["was_odd"], bool):
-            raise ValueError("the state of the drift monitor is damaged.")
-        self.n_counted, self.was_odd = state["n_counted"], state["was_odd"]
+        if not isinstance(state["was_odd"], bool):
+            raise ValueError("the state of the drift monitor is damaged: was_odd.")  # noqa: TRY004
+        self.counts = [as_count(count, "a count of the drift monitor", 0, 2**62) for count in state["counts"]]
+        self.began = [as_count(row, "a row of the drift monitor", -1, 2**62) for row in state["began"]]
+        if len(self.counts) != 2 or len(self.began) != 2:
+            raise ValueError("the state of the drift monitor is damaged: counts.")
+        self.was_odd = state["was_odd"]
 
     def _moments_of(self, what: str) -> Array:
         return self.moments[0 if what == OUTSIDE else 1]
 
     def _distance(self) -> float:
         """Give Kolmogorov's distance between the present scores and those before."""
-        if not self.before.any():
+        if not (self.before.any() and self.present.any()):
             return 0.0
         apart = np.cumsum(self.present) / self.present.sum() - np.cumsum(self.before) / self.before.sum()
         return float(np.abs(apart).max())
@@ -129,10 +133,11 @@ class DriftMonitor:
 
     def _least_deviation(self, what: str, mean: float) -> float:
         """Give the deviation that chance alone makes: of a share, and of Kolmogorov's distance."""
+        n = max(self.present.sum(), 1.0)
         if what == OUTSIDE:
-            share = min(max(mean, 1.0 / self.block), 0.5)
-            return math.sqrt(share * (1.0 - share) / self.block)
-        return 0.26 / math.sqrt(self.block)
+            share = min(max(mean, 1.0 / n), 0.5)
+            return math.sqrt(share * (1.0 - share) / n)
+        return 0.26 / math.sqrt(n)
 
     def _learn(self, figures: dict[str, float]) -> None:
         """Add a block to those before (Welford's method); the first has nothing to be distant from."""

@@ -16,7 +16,7 @@ from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_point, as_points, as_weights
-from imondrian.memories import Sample, Window, new_memory
+from imondrian.memories import Sample, Step, Window, new_memory
 from imondrian.scales import SCALES, Scale, new_scale
 from imondrian.scores import HELD_SCORES, Reading, scoring_of, shares
 
@@ -133,12 +133,6 @@ class MondrianForest:
         """Memory that the trees and the window take; with a window it never changes."""
         return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
 
-    @property
-    def n_taken(self) -> tuple[int, int]:
-        """How many points the trees have taken from the window's stream, and of these outside their root boxes."""
-        heads = None if self._trees is None else self._trees.heads
-        return (0, 0) if heads is None else (int(heads["n_taken"].sum()), int(heads["n_outside"].sum()))
-
     def trees(self) -> Iterator[Tree]:
         """Copy one tree after the other into plain arrays, to look at."""
         if self._trees is not None:
@@ -204,7 +198,7 @@ class MondrianForest:
         points = as_points(X, self.n_features)
         self.reserve(points.shape[1])
         if isinstance(self._memory, Window):
-            return self.score_and_slide(points, kind)
+            return self.score_and_slide(points, kind)[0]
         self._check_growth(self.n_points, points.shape[0])
         scores = np.full(points.shape[0], 0.5)
         for i in range(points.shape[0]):
@@ -213,15 +207,24 @@ class MondrianForest:
             self._extend(points[i : i + 1])
         return scores
 
-    def score_and_slide(self, points: Array, kind: str) -> Array:
-        """Do as `score_and_extend` with points that have been checked, in a forest with a window that is reserved."""
+    def score_and_slide(self, points: Array, kind: str) -> tuple[Array, list[Step]]:
+        """Do as `score_and_extend` with points that have been checked, in a forest with a window that is reserved.
+
+        Gives also the steps that the window took.
+        """
         trees, scale = self._state()
         window: Any = self._memory
         self._reading = None
-        scores = np.empty(points.shape[0])
-        for rows in self._blocks(points.shape[0]):
-            scores[rows] = window.score_and_extend(trees, points[rows], kind, scale, self._on_trees)
-        return scores
+        scores: list[Array] = []
+        steps: list[Step] = []
+        first = 0
+        while first < points.shape[0]:
+            last = first + window.scored_block(points.shape[0] - first, kind)
+            some, taken = window.score_and_extend(trees, points[first:last], kind, scale, self._on_trees)
+            scores.append(some)
+            steps += [step._replace(n_rows=first + step.n_rows) for step in taken]
+            first = last
+        return (scores[0] if len(scores) == 1 else np.concatenate(scores)), steps
 
     def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Give each row the score that `score_and_extend` would give it if it came next; nothing is learned."""

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from imondrian.engine.remember import build_trees, copies_held, extend_trees, fo
 from imondrian.engine.rescore import held_points, witnesses
 from imondrian.engine.threads import pieces
 from imondrian.engine.window import (
+    Steps,
     build_on_window,
     forget_numbers,
     slide_trees,
@@ -24,6 +25,15 @@ from imondrian.engine.window import (
 from imondrian.errors import InvalidInputError
 from imondrian.scales import Scale
 from imondrian.scores import SCORES, SLIDING_SCORES, Reading
+
+
+class Step(NamedTuple):
+    """A step that a window took among the rows it was shown."""
+
+    n_rows: int  # shown when it was taken
+    n_taken: int  # points that the trees had taken by then, in all
+    n_outside: int  # those of them that lay outside the root box
+
 
 OnTrees = Callable[[Callable[[slice], None]], None]  # does something to all trees, some at a time
 Layout = tuple[tuple[int, ...], np.dtype[Any]]
@@ -179,6 +189,7 @@ class Window:
         self.number = 0  # of the next point
         self.next_step = 1  # the number at which weights and levels move on
         self.keeps_levels = False  # from the first score by size on
+        self._plan: tuple[Array, Steps] | None = None  # for rows among which there is no step, and its weights
 
     def n_points(self, trees: Trees) -> int:
         """Count the points in the window."""
@@ -204,27 +215,42 @@ class Window:
         """Show as many as come before the next step."""
         return min(n_rows, self.next_step - self.number)
 
+    def scored_block(self, n_rows: int, kind: str) -> int:
+        """Tell how many of that many rows `score_and_extend` can take: only "size" keeps levels up on the way."""
+        return self.block(n_rows) if self.keeps_levels and kind != "size" else min(n_rows, self.length)
+
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree."""
         weights = scale.weights()
         on_trees(lambda some: slide_trees(part(trees, some), self.ring, self.number, X, weights, self.share))
         self._move_on(trees, X, scale)
 
-    def score_and_extend(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
-        """Score each of the rows of X, one block, before it is shown to the trees."""
+    def score_and_extend(
+        self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[Array, list[Step]]:
+        """Score each of the rows of X, no more than the window has, before it is shown to the trees.
+
+        Gives also the steps taken. They are planned ahead, so that a tree can pass over all rows in one go.
+        """
         if kind == "size" and not self.keeps_levels:
             self.keeps_levels = True
             write_levels(trees, scale.weights())
-        scores = self._scores(trees, X, kind, scale.weights(), self.number, self.share, on_trees)
-        self._move_on(trees, X, scale)
-        return scores
+        steps = self._planned(trees, X, scale)
+        scores = self._scores(trees, X, kind, steps, self.number, self.share, on_trees)
+        self._write(X, self.number)
+        if kind != "size" and self.keeps_levels and steps.ends.size:
+            write_levels(trees, scale.weights())
+        if steps.ends.size == 0:
+            return scores, []
+        counts = steps.counts.sum(axis=0)
+        return scores, [Step(int(end), int(n), int(out)) for end, (n, out) in zip(steps.ends, counts, strict=True)]
 
     def score(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
         """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
         if kind == "size" and not self.keeps_levels:
             return SCORES[kind](Reading(trees, scale.weights(), 1), X)
-        weights, blocks = scale.weights(), pieces(X.shape[0], _ROWS_PER_BLOCK)
-        return np.concatenate([self._scores(trees, X[rows], kind, weights, 0, 0.0, on_trees) for rows in blocks])
+        steps, blocks = self._no_steps(trees, scale), pieces(X.shape[0], _ROWS_PER_BLOCK)
+        return np.concatenate([self._scores(trees, X[rows], kind, steps, 0, 0.0, on_trees) for rows in blocks])
 
     def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
         """Forget the rows of X, of copies the oldest; they leave gaps in the window."""
@@ -234,8 +260,7 @@ class Window:
 
     def points(self, trees: Trees) -> Array:
         """List the points in the window, the oldest first."""
-        ordered = np.roll(self.ring, -(self.number % self.length), axis=0)
-        return ordered[~np.isnan(ordered[:, 0])]
+        return _held(self._ordered())
 
     def widen(self, n_features: int) -> None:
         """Give the points in the window more features, all 0."""
@@ -266,7 +291,8 @@ class Window:
         empty = np.isnan(self.ring)
         if not ((np.abs(self.ring) <= MAX_SIZE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
             yield "a point of the window is not finite or too large"
-        if not 0 <= self.number < self.next_step <= self.number + self._step_length() <= _LAST_NUMBER:
+        furthest = self.number + _step_length(max(self.number, 0), self.length)
+        if not 0 <= self.number < self.next_step <= furthest <= _LAST_NUMBER:
             yield "the clock of the window is impossible"
         elif not empty[self.number :].all():
             yield "the window holds points that have not come yet"
@@ -274,16 +300,42 @@ class Window:
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _scores(
-        self, trees: Trees, X: Array, kind: str, weights: Array, number: int, share: float, on_trees: OnTrees
+        self, trees: Trees, X: Array, kind: str, steps: Steps, number: int, share: float, on_trees: OnTrees
     ) -> Array:
         kernel, write_scores = SLIDING_SCORES[kind]
         parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
+
+        def show(some: slice) -> None:
+            of_some = steps._replace(counts=steps.counts[some])
+            kernel(part(trees, some), self.ring, number, X, of_some, share, parts[some])
+
         if X.shape[0] == 1:  # too little for threads
-            kernel(trees, self.ring, number, X, weights, share, parts)
+            kernel(trees, self.ring, number, X, steps, share, parts)
         else:
-            on_trees(lambda some: kernel(part(trees, some), self.ring, number, X, weights, share, parts[some]))
+            on_trees(show)
         write_scores(parts, scores)
         return scores
+
+    def _planned(self, trees: Trees, X: Array, scale: Scale) -> Steps:
+        """Take all steps that fall among the coming rows as far as the weights are concerned."""
+        if self.next_step > self.number + X.shape[0]:
+            return self._no_steps(trees, scale)
+        ends, weights, first = [], [scale.weights()], self.number
+        while self.next_step <= first + X.shape[0]:
+            ends.append(self.next_step - first)
+            if scale.moves:
+                points = _held(np.vstack([self._ordered(), X])[ends[-1] : ends[-1] + self.length])
+                scale.restart(points, points.shape[0])
+            weights.append(scale.weights())
+            self.next_step += _step_length(self.next_step, self.length)
+        return _steps(trees, ends, weights)
+
+    def _no_steps(self, trees: Trees, scale: Scale) -> Steps:
+        """Plan none; the plan is made once for the same weights, since single points need it one after the other."""
+        weights = scale.weights()
+        if self._plan is None or self._plan[0] is not weights or self._plan[1].counts.shape[0] != trees.heads.size:
+            self._plan = weights, _steps(trees, [], [weights])
+        return self._plan[1]
 
     def _move_on(self, trees: Trees, X: Array, scale: Scale) -> None:
         """Put the rows of X in the places of those that have left, and take a step if it is time."""
@@ -304,12 +356,11 @@ class Window:
         scale.restart(points, points.shape[0])
         if self.keeps_levels:
             write_levels(trees, scale.weights())
-        self.next_step = self.number + self._step_length()
+        self.next_step = self.number + _step_length(self.number, self.length)
 
-    def _step_length(self) -> int:
-        """Give the way to the next step: an eighth of what is in the window; once it is full, of its length, evenly."""
-        length = max(min(self.number, self.length) // _STEPS_PER_WINDOW, 1)
-        return length if self.number < self.length else length - self.number % length
+    def _ordered(self) -> Array:
+        """Copy the rows of the ring, the oldest first."""
+        return np.roll(self.ring, -(self.number % self.length), axis=0)
 
     def _numbers_of(self, X: Array) -> Array:
         """Find the rows of X in the window."""
@@ -336,6 +387,21 @@ class Window:
         yield "the level is not finite", np.asarray(np.isinf(head["level"]))
         allowed = self.ring[numbers[chosen] % self.length]
         yield "the tree holds points that are not its own", np.asarray(not _is_within(held, allowed))
+
+
+def _held(rows: Array) -> Array:
+    """Leave out the rows of a ring that hold nothing."""
+    return rows[~np.isnan(rows[:, 0])]
+
+
+def _step_length(number: int, window: int) -> int:
+    """Give the way from a step to the next: an eighth of what is in the window; once it is full, of that, evenly."""
+    length = max(min(number, window) // _STEPS_PER_WINDOW, 1)
+    return length if number < window else length - number % length
+
+
+def _steps(trees: Trees, ends: list[int], weights: list[Array]) -> Steps:
+    return Steps(np.array(ends, np.int64), np.array(weights), np.empty((trees.heads.size, len(ends), 2), np.int64))
 
 
 def _is_within(rows: Array, others: Array) -> bool:

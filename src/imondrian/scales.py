@@ -18,6 +18,7 @@ class Scale(Protocol):
     """One weight per feature, which may move with the points seen and not forgotten."""
 
     moments: Array
+    moves: bool  # whether the weights depend on the points
 
     def weights(self) -> Array:
         """Give the weights as they are now."""
@@ -37,6 +38,8 @@ class Scale(Protocol):
 
 class FixedScale:
     """Weights that stay as they are."""
+
+    moves = False
 
     def __init__(self, weights: Array) -> None:
         self._weights = weights
@@ -62,6 +65,8 @@ class FixedScale:
 
 class StandardScale:
     """One over the standard deviation of each feature; 1 for a feature that does not vary."""
+
+    moves = True
 
     def __init__(self, n_features: int) -> None:
         self.moments = np.zeros((3, n_features))

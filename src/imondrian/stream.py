@@ -11,6 +11,7 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_count
+from imondrian.memories import Step
 from imondrian.presets import preset_of
 from imondrian.records import Records
 from imondrian.shingles import Shingle
@@ -18,7 +19,6 @@ from imondrian.thresholds import StreamingThreshold
 
 _UNKNOWN = 0.5  # the score of a point of which nothing can be said
 _N_DRIFTS_KEPT = 16
-_BLOCKS_PER_WINDOW = 8  # of the drift monitor
 _LARGEST = 2**31
 
 
@@ -138,10 +138,9 @@ class StreamDetector:
         self.forest.reserve(n_features * self._shingle.size)
         self._records = Records(n_features)
         self._threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
-        self._monitor = DriftMonitor(max(window // _BLOCKS_PER_WINDOW, 1))
+        self._monitor = DriftMonitor()
         self._drifts: deque[Drift] = deque(maxlen=_N_DRIFTS_KEPT)
-        self._n_taken = (0, 0)  # by all trees, and of these outside their root boxes, up to the present block
-        self._turns = (self._parameters["warm_up"] // 2, self._parameters["warm_up"], window)
+        self._turns = (self._parameters["warm_up"] // 2, self._parameters["warm_up"])
         self.n_seen = self.n_skipped = self.n_scored = self.n_drifts = 0
 
     def __repr__(self) -> str:
@@ -266,7 +265,7 @@ class StreamDetector:
             "threshold": self._threshold.state(),
             "monitor": self._monitor.state(),
             "drifts": [list(drift) for drift in self._drifts],
-            "counts": [self.n_seen, self.n_skipped, self.n_scored, self.n_drifts, *self._n_taken],
+            "counts": [self.n_seen, self.n_skipped, self.n_scored, self.n_drifts],
         }
 
     @classmethod
@@ -282,8 +281,7 @@ class StreamDetector:
         detector._monitor.restore(notes["monitor"])
         detector._drifts.extend(Drift(*values) for values in notes["drifts"])
         counts = [as_count(count, "a count", 0, 2**62) for count in notes["counts"]]
-        detector.n_seen, detector.n_skipped, detector.n_scored, detector.n_drifts = counts[:4]
-        detector._n_taken = (counts[4], counts[5])
+        detector.n_seen, detector.n_skipped, detector.n_scored, detector.n_drifts = counts
         return detector
 
     # -- inside -----------------------------------------------------------------------------------------------------
@@ -326,44 +324,44 @@ class StreamDetector:
         return score, is_anomaly, threshold
 
     def _n_together(self) -> int:
-        """Tell how many points can be treated alike: up to a turn of the warm-up or the end of a block."""
+        """Tell how many points can be treated alike: up to the next turn of the warm-up."""
         if self.is_warm and not self._parameters["learn_anomalies"]:
             return 1
-        turns = [turn - self.n_scored for turn in self._turns if turn > self.n_scored]
-        return min([*turns, self._monitor.n_left])
+        return min((turn - self.n_scored for turn in self._turns if turn > self.n_scored), default=_LARGEST)
 
     def _judges_first(self) -> bool:
         """Tell whether the next point must be judged before it is known whether it is learned; the first is."""
         return self.is_warm and not self._parameters["learn_anomalies"] and self.n_scored > 0
 
     def _process_points(self, points: Array) -> tuple[Array, Array, Array]:
-        is_warm, is_counted = self.is_warm, self.n_scored >= self._parameters["warm_up"] // 2
+        is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
+        steps: list[Step] = []
         if self._judges_first():
             score = self.forest.score_next(points, self._kind)
             if not score[0] > self.threshold:
-                self.forest.extend(points)
+                _, steps = self.forest.score_and_slide(points, self._kind)
         else:
-            score = self.forest.score_and_slide(points, self._kind)
+            score, steps = self.forest.score_and_slide(points, self._kind)
         threshold = self._threshold.observe(score) if is_counted else np.full(len(score), self.threshold)
+        self._watch(score, steps)
         self.n_seen += len(score)
         self.n_scored += len(score)
-        self._watch(score)
         return score, (score > threshold) & is_warm, threshold
 
-    def _watch(self, scores: Array) -> None:
-        """Let the drift monitor look at the scores; it begins when the window is full."""
-        if self.n_scored < self._parameters["window"]:
-            return
-        if self.n_scored > self._parameters["window"]:
-            self._monitor.count(scores)
-            if self._monitor.n_left > 0:
-                return
-            n_taken, n_outside = (now - then for now, then in zip(self.forest.n_taken, self._n_taken, strict=True))
-            drift = self._monitor.close(n_taken, n_outside, self.n_seen - 1)
-            if drift is not None:
-                self._drifts.append(drift)
-                self.n_drifts += 1
-        self._n_taken = self.forest.n_taken
+    def _watch(self, scores: Array, steps: list[Step]) -> None:
+        """Let the drift monitor look at the scores, block by block: its blocks are the steps of a full window."""
+        first = 0
+        for step in steps:
+            self._monitor.count(scores[first : step.n_rows])
+            first, index = step.n_rows, self.n_seen + step.n_rows - 1
+            if self._monitor.began[1] >= 0:
+                drift = self._monitor.close(step.n_taken, step.n_outside, index)
+                if drift is not None:
+                    self._drifts.append(drift)
+                    self.n_drifts += 1
+            elif self.n_scored + step.n_rows >= self._parameters["window"]:
+                self._monitor.begin(step.n_taken, step.n_outside, index)
+        self._monitor.count(scores[first:])
 
 
 def _checked_names(names: Any, n_features: int) -> list[Any] | None:

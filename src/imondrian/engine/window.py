@@ -5,6 +5,8 @@ let it in says what to forget when it leaves, and membership needs no storage. T
 shared by all trees, number i in row i modulo its length; a row that holds none (any more) is NaN.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from imondrian.engine.boxes import overhang
@@ -17,6 +19,14 @@ from imondrian.engine.isolation import excess, expected_depth, mean_log_size
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
 from imondrian.engine.randomness import lot_of
+
+
+class Steps(NamedTuple):
+    """Where, in a block of rows, the weights move on."""
+
+    ends: Array  # so many rows have been shown when a step is taken
+    weights: Array  # before the first step, after it, after the second, ...
+    counts: Array  # by tree, written at each step: points taken so far, and those of them outside the root box
 
 
 @kernel
@@ -57,53 +67,79 @@ def count_taken(trees: Trees, t: int, x: Array, weights: Array) -> None:
 
 @kernel
 def score_depths_and_slide(
-    trees: Trees, ring: Array, number: int, X: Array, weights: Array, share: float, parts: Array
+    trees: Trees, ring: Array, number: int, X: Array, steps: Steps, share: float, parts: Array
 ) -> None:
     """Do as `slide_trees`; before each row is shown, write its depth relative to c(n) in every tree into parts[t]."""
     for t in range(trees.heads.size):
-        n, average = 0, 0.0
+        step, n, average = 0, 0, 0.0
         for i in range(X.shape[0]):
             if tree_population(trees, t) != n:
                 n = tree_population(trees, t)
                 average = average_path_length(n)
             parts[t, i] = relative_depth(path_length(trees, t, X[i]) if n > 1 else 0.0, average)
-            slide(trees, t, ring, number + i, X[i], weights, share)
+            slide(trees, t, ring, number + i, X[i], steps.weights[step], share)
+            step = step_after(trees, t, steps, step, i)
 
 
 @kernel
 def score_expected_depths_and_slide(
-    trees: Trees, ring: Array, number: int, X: Array, weights: Array, share: float, parts: Array
+    trees: Trees, ring: Array, number: int, X: Array, steps: Steps, share: float, parts: Array
 ) -> None:
     """Do as `score_depths_and_slide`, with expected depths."""
     for t in range(trees.heads.size):
-        n, average = 0, 0.0
+        step, n, average = 0, 0, 0.0
         for i in range(X.shape[0]):
+            weights = steps.weights[step]
             if tree_population(trees, t) != n:
                 n = tree_population(trees, t)
                 average = average_path_length(n)
             parts[t, i] = relative_depth(expected_depth(trees, t, X[i], weights) if n > 1 else 0.0, average)
             slide(trees, t, ring, number + i, X[i], weights, share)
+            step = step_after(trees, t, steps, step, i)
 
 
 @kernel
 def score_log_sizes_and_slide(
-    trees: Trees, ring: Array, number: int, X: Array, weights: Array, share: float, parts: Array
+    trees: Trees, ring: Array, number: int, X: Array, steps: Steps, share: float, parts: Array
 ) -> None:
-    """Do as `slide_trees`; before each row is shown, write its log size over the tree's level into parts[t]."""
+    """Do as `slide_trees`; before each row is shown, write its log size over the tree's level into parts[t].
+
+    At each step the level becomes that of the present points.
+    """
     for t in range(trees.heads.size):
-        level = trees.heads[t]["level"]
+        step = 0
         for i in range(X.shape[0]):
+            weights, level = steps.weights[step], trees.heads[t]["level"]
             has_scale = tree_population(trees, t) > 1 and not np.isnan(level)
             parts[t, i] = excess(trees, t, X[i], weights, level) if has_scale else 0.0
             slide(trees, t, ring, number + i, X[i], weights, share)
+            if step_after(trees, t, steps, step, i) > step:
+                step += 1
+                write_level(trees, t, steps.weights[step])
+
+
+@helper
+def step_after(trees: Trees, t: int, steps: Steps, step: int, i: int) -> int:
+    """Tell which step comes next after row i; where one ends, note what the tree has counted."""
+    if step == steps.ends.size or i + 1 < steps.ends[step]:
+        return step
+    steps.counts[t, step, 0] = trees.heads[t]["n_taken"]
+    steps.counts[t, step, 1] = trees.heads[t]["n_outside"]
+    return step + 1
 
 
 @kernel
 def write_levels(trees: Trees, weights: Array) -> None:
-    """Keep every tree's mean log size in its head; one with fewer than two points has none."""
+    """Keep every tree's mean log size in its head."""
     for t in range(trees.heads.size):
-        has_scale = tree_population(trees, t) > 1
-        trees.heads[t]["level"] = mean_log_size(trees, t, weights) if has_scale else np.nan
+        write_level(trees, t, weights)
+
+
+@helper
+def write_level(trees: Trees, t: int, weights: Array) -> None:
+    """Keep the tree's mean log size in its head; one with fewer than two points has none."""
+    has_scale = tree_population(trees, t) > 1
+    trees.heads[t]["level"] = mean_log_size(trees, t, weights) if has_scale else np.nan
 
 
 @kernel
