@@ -138,7 +138,7 @@ def test_asking_before_fitting(model):
         ({"max_samples": 0}, "max_samples"),
         ({"max_samples": 1.5}, "max_samples"),
         ({"max_samples": "all"}, "max_samples"),
-        ({"window": 100}, "window"),
+        ({"window": 0}, "window"),
         ({"score": "deep"}, "score"),
         ({"scale": "mad"}, "scale"),
         ({"scale": [1.0, 2.0]}, "scale must have one weight for each of 3 features"),

@@ -1,6 +1,9 @@
 """The stream detector: scores, labels and state do not depend on how a stream is cut into calls or kept in files."""
 
 import json
+import signal
+import tracemalloc
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -341,3 +344,158 @@ def test_damaged_notes_are_refused(tmp_path, name, value):
     imondrian.storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
     with pytest.raises(imondrian.DamagedFileError, match=r"detector\.imf"):
         imondrian.load(tmp_path / "detector.imf")
+
+
+@pytest.mark.parametrize("window", [2**28, 65])
+def test_notes_of_another_forest_are_refused_before_memory_is_taken(tmp_path, window):
+    detector = detector_of()
+    detector.process_many(X[:100])
+    notes = detector.notes()
+    notes["parameters"] |= {"window": window}
+    imondrian.storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    with pytest.raises(imondrian.DamagedFileError, match="the forest is not that of the detector"):
+        imondrian.load(tmp_path / "detector.imf")
+
+
+def test_a_detector_whose_forest_has_other_threads_can_be_resumed(tmp_path):
+    detector = detector_of()
+    detector.process_many(X[:100])
+    detector.forest.n_jobs = 2
+    imondrian.save(detector, tmp_path / "detector.imf")
+    assert imondrian.load(tmp_path / "detector.imf").process(X[0]) == detector.process(X[0])
+
+
+# -- what a review found ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    rows = np.random.default_rng(3).normal(size=(60_000, 3))
+    before = signal.signal(signal.SIGALRM, interrupt)
+    n_interrupted = 0
+    try:
+        for i in range(12):
+            detector = StreamDetector(3, n_estimators=20, n_jobs=n_jobs)
+            detector.process_many(rows[:300])
+            signal.setitimer(signal.ITIMER_REAL, 0.01 + 0.004 * i)
+            try:
+                detector.process_many(rows)
+            except KeyboardInterrupt:
+                n_interrupted += 1
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            imondrian.save(detector, tmp_path / "detector.imf")
+            resumed = imondrian.load(tmp_path / "detector.imf")
+            np.testing.assert_array_equal(resumed.process_many(X).score, detector.process_many(X).score)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupted > 0
+
+
+def test_forgetting_an_outlier_brings_weights_and_levels_back():
+    detector = StreamDetector(2, window=512, n_estimators=50, threshold="auto")
+    rows = np.random.default_rng(0).normal(size=(1160, 2))
+    detector.process_many(rows[:1000])
+    detector.process([1e6, 1e6])
+    detector.process_many(rows[1000:1100])
+    detector.forest.forget([[1e6, 1e6]])
+    assert abs(detector.process_many(rows[1100:]).score.mean() - 0.5) < 0.1
+
+
+def test_a_move_is_reported_though_nothing_is_learned_of_it():
+    rng = np.random.default_rng(1)
+    detector = StreamDetector(
+        3, window=512, max_samples=64, n_estimators=20, threshold="auto", learn_anomalies=False, seed=1
+    )
+    detector.process_many(rng.normal(size=(4000, 3)))
+    assert detector.n_drifts == 0
+    assert detector.process_many(rng.normal(size=(600, 3)) + 40.0).is_anomaly.all()
+    assert detector.n_drifts >= 1
+
+
+@pytest.mark.parametrize("names", [["a", 1, 2.5], [np.str_("a"), np.int64(1), np.float64(2.5)]])
+def test_names_survive_a_file(tmp_path, names):
+    detector = detector_of(seed=np.int64(3), window=np.int64(64), max_samples=np.int32(16), shingle=np.int8(1))
+    rows = [dict(zip(names, row, strict=True)) for row in X[:30]]
+    detector.process_many(rows)
+    imondrian.save(detector, tmp_path / "detector.imf")
+    assert imondrian.load(tmp_path / "detector.imf").process(rows[3]) == detector.process(rows[3])
+
+
+def test_names_that_no_file_can_keep_are_refused():
+    with pytest.raises(InvalidInputError, match=r"must be text or a number, but one is \('a', 1\)"):
+        detector_of().process({("a", 1): 1.0, "b": 2.0, "c": 3.0})
+
+
+def test_a_detector_whose_trees_chose_nothing_yet_can_be_asked():
+    for seed in range(20):
+        detector = StreamDetector(2, n_estimators=3, seed=seed)
+        detector.process([1.0, 2.0])
+        assert sum(map(abs, detector.explain([1.0, 2.0]).values())) == pytest.approx(0.5)
+        assert detector.rescore()[1].tolist() == [0.5]
+
+
+@pytest.mark.parametrize("text", [["1", "2"], ["1", "2", "?"], [b"1", 2.0], [None, 1.0]])
+def test_text_is_no_number_in_whatever_it_comes(text):
+    for table in (
+        pd.DataFrame({"a": text}),
+        np.array(text, dtype=object)[:, None],
+        text,
+        [{"a": value} for value in text],
+    ):
+        results = StreamDetector(1, n_estimators=3, on_error="skip").process_many(table)
+        assert np.isnan(results.score).tolist() == [not isinstance(value, float) for value in text]
+
+
+def test_masked_values_are_no_values():
+    detector = StreamDetector(2, n_estimators=3)
+    with pytest.raises(InvalidInputError, match=r"x\[1\] is nan"):
+        detector.process(np.ma.masked_array([1.0, 999.0], mask=[False, True]))
+
+
+def test_a_row_of_a_frame_goes_by_its_names():
+    detector = StreamDetector(2, n_estimators=3, window=8)
+    detector.process({"a": 1.0, "b": 2.0})
+    detector.process(pd.Series({"b": 4.0, "a": 3.0}))
+    detector.process(pd.Series([5.0, 6.0]))
+    assert detector.rescore()[0].tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+
+
+def test_asking_fixes_no_names():
+    detector = StreamDetector(2, n_estimators=3)
+    detector.explain({"b": 1.0, "a": 2.0})
+    detector.score([{"b": 1.0, "a": 2.0}])
+    assert detector.feature_names is None
+
+
+@pytest.mark.parametrize("bad", [[[1.0], [2.0, 3.0]], {"a": Decimal("sNaN")}, "1", b"1", {1.0}])
+def test_odd_rows_are_skipped_too(bad):
+    detector = StreamDetector(1, n_estimators=3, on_error="skip")
+    assert np.isnan(detector.process(bad).score)
+    assert np.isnan(detector.process_many([1.0, bad, 2.0]).score).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("bad", [5.0, None, np.array(5.0), {0: 1.0}])
+def test_what_is_no_table_is_named(bad):
+    with pytest.raises(InvalidInputError, match="X must be a table or rows one after the other"):
+        StreamDetector(1).process_many(bad)
+
+
+def test_a_long_batch_takes_little_memory_beside_the_state():
+    detector = StreamDetector(1, window=50_000, max_samples=16, n_estimators=20)
+    rows = RNG.normal(size=(50_000, 1))
+    detector.process_many(rows[:10])
+    tracemalloc.start()
+    detector.process_many(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6
+
+
+def test_a_shingle_keeps_no_more_than_it_needs():
+    shingle = Shingle(3, 2)
+    shingle.points(RNG.normal(size=(1000, 2)))
+    assert shingle.last.base is None

@@ -128,3 +128,11 @@ def test_no_share_of_scores_that_are_all_alike_lies_above(score):
     for _ in range(100):
         stream.update(score)
     assert not stream.is_anomaly(score)
+
+
+@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.1])
+def test_what_is_no_score_is_not_counted(contamination):
+    wild, tame = StreamingThreshold(contamination), StreamingThreshold(contamination)
+    wild.observe(np.array([0.3, -1e6, np.nan, 7.0, 0.6]))
+    tame.observe(np.array([0.3, 0.6]))
+    assert wild.threshold == tame.threshold

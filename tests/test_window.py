@@ -232,6 +232,24 @@ def test_a_bad_window_is_named(window, complaint):
         MondrianForest(window=window)
 
 
+@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("n_trees", [1, 2])
+def test_rescoring_scores_points_that_no_tree_holds_as_such(kind, n_trees):
+    forest = MondrianForest(n_trees, max_samples=2, window=5).extend(X[:40])
+    points, scores = forest.rescore(kind)
+    np.testing.assert_allclose(scores, forest.score(points, kind), rtol=1e-10)
+
+
+def test_weights_given_are_copied():
+    weights = np.ones(3)
+    forest = MondrianForest(5, scale=weights, window=64).extend(X)
+    before = forest.score(X, "size")
+    weights[0] = -5.0
+    forest.scale[0] = -5.0
+    np.testing.assert_array_equal(forest.extend(X[:1]).scale, np.ones(3))
+    assert before.shape == (300,)
+
+
 # -- the law ----------------------------------------------------------------------------------------------------------
 
 

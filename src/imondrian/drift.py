@@ -26,7 +26,8 @@ OUTSIDE, SCORES = "outside", "scores"
 def count_in_bins(bins: Array, scores: Array) -> None:
     """Count scores in even bins over [0, 1]."""
     for score in scores:
-        bins[min(int(score * bins.size), bins.size - 1)] += 1.0
+        if 0.0 <= score <= 1.0:
+            bins[min(int(score * bins.size), bins.size - 1)] += 1.0
 
 
 class Drift(NamedTuple):

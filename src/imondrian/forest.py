@@ -21,7 +21,7 @@ from imondrian.scales import SCALES, Scale, new_scale
 from imondrian.scores import HELD_SCORES, Reading, scoring_of, shares
 
 _TREES_PER_TASK = 4
-_MAX_SEED = 2**64 - 1
+MAX_SEED = 2**64 - 1
 
 
 class MondrianForest:
@@ -76,7 +76,7 @@ class MondrianForest:
         self._max_samples = None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
         self._window = None if window is None else as_count(window, "window", 1, MAX_POINTS)
         self._given_scale = _checked_scale(scale)
-        self._seed = as_count(seed, "seed", 0, _MAX_SEED)
+        self._seed = as_count(seed, "seed", 0, MAX_SEED)
         self.n_jobs = as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS)
         if self.n_jobs == 0:
             raise InvalidInputError("n_jobs must not be 0; -1 stands for all processors.")
@@ -108,7 +108,7 @@ class MondrianForest:
     @property
     def scale(self) -> Any:
         """None, "std" or the weights, as given."""
-        return self._given_scale
+        return self._given_scale.copy() if isinstance(self._given_scale, np.ndarray) else self._given_scale
 
     @property
     def seed(self) -> int:
@@ -133,6 +133,12 @@ class MondrianForest:
         """Memory that the trees and the window take; with a window it never changes."""
         return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
 
+    @property
+    def n_taken(self) -> tuple[int, int]:
+        """How many points the trees have taken from the window's stream, and of these outside their root boxes."""
+        heads = None if self._trees is None else self._trees.heads
+        return (0, 0) if heads is None else (int(heads["n_taken"].sum()), int(heads["n_outside"].sum()))
+
     def trees(self) -> Iterator[Tree]:
         """Copy one tree after the other into plain arrays, to look at."""
         if self._trees is not None:
@@ -156,7 +162,8 @@ class MondrianForest:
     def build(self, X: npt.ArrayLike) -> Self:
         """Forget everything, and build every tree on the rows of X, or on its own sample of them (Algorithm 1)."""
         points = as_points(X, None)
-        self._check_growth(0, points.shape[0])
+        if self._memory.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
+            raise _too_many(points.shape[0])
         memory = new_memory(self.max_samples, self.window)
         n_slots = max(memory.reserve(points.shape[1]), min(points.shape[0], memory.limit))
         trees, scale = self._new_state(points.shape[1], n_slots)
@@ -182,10 +189,8 @@ class MondrianForest:
         """
         points = as_points(X, self._known_features()) + 0.0  # -0.0 becomes 0.0
         trees, scale = self._state()
-        self._memory.forget(trees, points, self._on_trees)
         self._reading = None
-        if isinstance(self.scale, str):
-            scale.restart(self._memory.points(trees), self.n_points)
+        self._memory.forget(trees, points, scale, self._on_trees)
         return self
 
     def score_and_extend(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
@@ -199,7 +204,7 @@ class MondrianForest:
         self.reserve(points.shape[1])
         if isinstance(self._memory, Window):
             return self.score_and_slide(points, kind)[0]
-        self._check_growth(self.n_points, points.shape[0])
+        self._check_growth(points.shape[0])
         scores = np.full(points.shape[0], 0.5)
         for i in range(points.shape[0]):
             if self.n_points > 0:
@@ -252,7 +257,7 @@ class MondrianForest:
             raise InvalidInputError(f"The forests differ in max_samples: {self.max_samples} and {other.max_samples}.")
         if other.window != self.window:
             raise InvalidInputError(f"The forests differ in window: {self.window} and {other.window}.")
-        if not all(np.array_equal(ours, theirs[name], equal_nan=True) for name, ours in self._memory.state().items()):
+        if isinstance(self._memory, Window) and not self._memory.has_seen_the_same(theirs):
             raise InvalidInputError("The forests differ in what their windows have seen.")
         if not np.array_equal(self.scale, other.scale):
             raise InvalidInputError(f"The forests differ in scale: {self.scale!r} and {other.scale!r}.")
@@ -260,6 +265,8 @@ class MondrianForest:
             scale.join(theirs["moments"])
         self._trees, self._reading = joined(trees, their_trees), None
         self._n_trees += other.n_trees
+        if isinstance(self._memory, Window):
+            self._memory.refresh_levels(self._trees, scale)
         return self
 
     # -- asking -------------------------------------------------------------------------------------------------
@@ -303,7 +310,9 @@ class MondrianForest:
         """
         scoring, reading = scoring_of(kind), self._read()
         points = self._memory.points(reading.trees)
-        if is_aligned(reading.trees):
+        if points.shape[0] == 0:
+            return points, np.empty(0)
+        if is_aligned(reading.trees) and reading.trees.copies[0].sum() == points.shape[0]:
             slots = np.empty(points.shape[0], np.int64)
             write_leaf_slots(reading.trees, points, slots)
             return points, HELD_SCORES[kind](reading)[slots]
@@ -372,13 +381,13 @@ class MondrianForest:
     def _read(self) -> Reading:
         trees, scale = self._state()
         if self._reading is None:
-            if not trees.heads["n_leaves"].any():
+            if self.n_points == 0:
                 raise EmptyForestError("The forest has forgotten all its points: call build or extend first.")
             self._reading = Reading(trees, scale.weights(), self.n_jobs)
         return self._reading
 
     def _extend(self, points: Array) -> Self:
-        self._check_growth(self.n_points, points.shape[0])
+        self._check_growth(points.shape[0])
         self.reserve(points.shape[1])
         for rows in self._blocks(points.shape[0]):
             self._make_room(rows.stop - rows.start, points.shape[0] - rows.start)
@@ -430,9 +439,13 @@ class MondrianForest:
         else:
             run([partial(change, some) for some in pieces(self.n_trees, _TREES_PER_TASK)], self.n_jobs)
 
-    def _check_growth(self, n_points: int, n_rows: int) -> None:
-        if self._memory.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
-            raise InvalidInputError(f"{n_points + n_rows} points are more than a tree can hold, {MAX_POINTS}.")
+    def _check_growth(self, n_rows: int) -> None:
+        if self._memory.limit == NO_LIMIT and self.n_points + n_rows > MAX_POINTS:
+            raise _too_many(self.n_points + n_rows)
+
+
+def _too_many(n_points: int) -> InvalidInputError:
+    return InvalidInputError(f"{n_points} points are more than a tree can hold, {MAX_POINTS}.")
 
 
 def _checked_scale(scale: Any) -> Any:
@@ -440,4 +453,4 @@ def _checked_scale(scale: Any) -> Any:
         return scale
     if isinstance(scale, str):
         raise InvalidInputError(f"scale must be None, 'std' or one weight per feature, but is {scale!r}.")
-    return as_weights(scale, None)
+    return as_weights(scale, None).copy()

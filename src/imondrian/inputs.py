@@ -11,6 +11,8 @@ from imondrian.engine.jit import Array, kernel
 from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
 
+_NUMBERS = (Real, np.bool_, Decimal)
+
 
 def as_points(X: Any, n_features: int | None) -> Array:
     """Check a table of points and give it in the one layout that kernels take."""
@@ -40,8 +42,8 @@ def as_point(x: Any, n_features: int | None) -> Array:
 
 def as_number(value: Any, name: Any) -> float:
     """Check the value of one feature: a number, finite or not, and no text that looks like one."""
-    if isinstance(value, (Real, np.bool_, Decimal)):
-        with suppress(OverflowError):
+    if isinstance(value, _NUMBERS):
+        with suppress(OverflowError, ValueError):
             return float(value)
     raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")
 
@@ -87,7 +89,13 @@ def _as_numbers(values: Any, name: str) -> Array:
     if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.carray:
         return values
     try:
+        if np.ma.is_masked(values):
+            values = np.ma.filled(values.astype(np.float64), np.nan)
         array = np.asarray(values)
+        if array.dtype.kind == "O":
+            for value in array.flat:
+                if not isinstance(value, _NUMBERS):
+                    raise InvalidInputError(f"{name} must be numbers, but one value is {value!r}.")
         if array.dtype.kind in "biufO":
             return np.require(
                 array, np.float64, ["C", "A", "W"]

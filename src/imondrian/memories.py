@@ -66,8 +66,8 @@ class Memory(Protocol):
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X, one block, to the trees."""
 
-    def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
-        """Forget the rows of X, or raise if they are not there."""
+    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Forget the rows of X, or raise if they are not there; the scale follows the points still there."""
 
     def points(self, trees: Trees) -> Array:
         """List the points remembered, each as often as it is."""
@@ -130,10 +130,12 @@ class Sample:
         weights = scale.follow(X)
         on_trees(lambda some: extend_trees(part(trees, some), X, weights, self.limit))
 
-    def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
+    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Forget the rows of X; one that a tree did not take only lowers the number its sample stands for."""
         self._check_presence(trees, X)
         on_trees(lambda some: forget_points(part(trees, some), X))
+        if scale.moves:
+            scale.restart(self.points(trees), self.n_points(trees))
 
     def points(self, trees: Trees) -> Array:
         """List the points in the trees: of one, where all hold the same."""
@@ -210,53 +212,77 @@ class Window:
         self._step(trees, scale)
         weights = scale.weights()
         on_trees(lambda some: build_on_window(part(trees, some), self.ring, self.number, weights, self.share))
+        trees.heads["n_points"] = self.number
 
     def block(self, n_rows: int) -> int:
         """Show as many as come before the next step."""
-        return min(n_rows, self.next_step - self.number)
+        return min(n_rows, self.next_step - self.number, _ROWS_PER_BLOCK)
 
     def scored_block(self, n_rows: int, kind: str) -> int:
         """Tell how many of that many rows `score_and_extend` can take: only "size" keeps levels up on the way."""
-        return self.block(n_rows) if self.keeps_levels and kind != "size" else min(n_rows, self.length)
+        if self.keeps_levels and kind != "size":
+            return self.block(n_rows)
+        return min(n_rows, self.length, _ROWS_PER_BLOCK)
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree."""
-        weights = scale.weights()
-        on_trees(lambda some: slide_trees(part(trees, some), self.ring, self.number, X, weights, self.share))
-        self._move_on(trees, X, scale)
+        weights, number = scale.weights(), self.number
+
+        def show(some: slice) -> None:
+            slide_trees(part(trees, some), self.ring, number, X, weights, self.share)
+
+        def move_on() -> None:
+            self._write(X, number)
+            if self.number >= self.next_step:
+                self._step(trees, scale)
+
+        self._show_to_all(trees, X.shape[0], show, move_on, on_trees)
 
     def score_and_extend(
         self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees
     ) -> tuple[Array, list[Step]]:
-        """Score each of the rows of X, no more than the window has, before it is shown to the trees.
+        """Score each of the rows of X, a `scored_block`, before it is shown to the trees.
 
         Gives also the steps taken. They are planned ahead, so that a tree can pass over all rows in one go.
         """
         if kind == "size" and not self.keeps_levels:
+            write_levels(trees, scale.weights())
             self.keeps_levels = True
-            write_levels(trees, scale.weights())
-        steps = self._planned(trees, X, scale)
-        scores = self._scores(trees, X, kind, steps, self.number, self.share, on_trees)
-        self._write(X, self.number)
-        if kind != "size" and self.keeps_levels and steps.ends.size:
-            write_levels(trees, scale.weights())
-        if steps.ends.size == 0:
-            return scores, []
-        counts = steps.counts.sum(axis=0)
-        return scores, [Step(int(end), int(n), int(out)) for end, (n, out) in zip(steps.ends, counts, strict=True)]
+        kernel, write_scores = SLIDING_SCORES[kind]
+        steps, next_step, moments = self._planned(trees, X, scale)
+        parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
+
+        def show(some: slice) -> None:
+            of_some = steps._replace(counts=steps.counts[some])
+            kernel(part(trees, some), self.ring, number, X, of_some, self.share, parts[some])
+
+        def move_on() -> None:
+            self._write(X, number)
+            if steps.ends.size:
+                self.next_step = next_step
+                scale.restore(moments)
+                if kind != "size":
+                    self.refresh_levels(trees, scale)
+
+        self._show_to_all(trees, X.shape[0], show, move_on, on_trees)
+        write_scores(parts, scores)
+        return scores, _steps_taken(steps)
 
     def score(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
         """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
         if kind == "size" and not self.keeps_levels:
             return SCORES[kind](Reading(trees, scale.weights(), 1), X)
         steps, blocks = self._no_steps(trees, scale), pieces(X.shape[0], _ROWS_PER_BLOCK)
-        return np.concatenate([self._scores(trees, X[rows], kind, steps, 0, 0.0, on_trees) for rows in blocks])
+        return np.concatenate([self._scores(trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
-    def forget(self, trees: Trees, X: Array, on_trees: OnTrees) -> None:
-        """Forget the rows of X, of copies the oldest; they leave gaps in the window."""
+    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Forget the rows of X, of copies the oldest; they leave gaps in the window. Weights and levels move on."""
         numbers = self._numbers_of(X)
         on_trees(lambda some: forget_numbers(part(trees, some), self.ring, numbers, self.share))
         self.ring[numbers % self.length] = np.nan
+        points = self.points(trees)
+        scale.restart(points, points.shape[0])
+        self.refresh_levels(trees, scale)
 
     def points(self, trees: Trees) -> Array:
         """List the points in the window, the oldest first."""
@@ -282,6 +308,15 @@ class Window:
         self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
         self.keeps_levels = bool(arrays["clock"][2])
 
+    def has_seen_the_same(self, state: dict[str, Array]) -> bool:
+        """Tell whether the window with that state holds the same points under the same numbers."""
+        return bool(state["clock"][0] == self.number) and np.array_equal(state["ring"], self.ring, equal_nan=True)
+
+    def refresh_levels(self, trees: Trees, scale: Scale) -> None:
+        """Take the levels anew, where they are kept up."""
+        if self.keeps_levels:
+            write_levels(trees, scale.weights())
+
     def check(self) -> Check:
         """Demand that the tree holds no points but those of the window that it chooses."""
         return self._tree_is_possible
@@ -299,36 +334,45 @@ class Window:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _scores(
-        self, trees: Trees, X: Array, kind: str, steps: Steps, number: int, share: float, on_trees: OnTrees
-    ) -> Array:
+    def _scores(self, trees: Trees, X: Array, kind: str, steps: Steps, on_trees: OnTrees) -> Array:
+        """Score the rows of X, and show them to no tree."""
         kernel, write_scores = SLIDING_SCORES[kind]
         parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
-
-        def show(some: slice) -> None:
-            of_some = steps._replace(counts=steps.counts[some])
-            kernel(part(trees, some), self.ring, number, X, of_some, share, parts[some])
-
-        if X.shape[0] == 1:  # too little for threads
-            kernel(trees, self.ring, number, X, steps, share, parts)
-        else:
-            on_trees(show)
+        on_trees(lambda some: kernel(part(trees, some), self.ring, 0, X, steps, 0.0, parts[some]))
         write_scores(parts, scores)
         return scores
 
-    def _planned(self, trees: Trees, X: Array, scale: Scale) -> Steps:
-        """Take all steps that fall among the coming rows as far as the weights are concerned."""
+    def _show_to_all(
+        self, trees: Trees, n_rows: int, show: Callable[[slice], None], move_on: Callable[[], None], on_trees: OnTrees
+    ) -> None:
+        """Show a block to all trees and move on, whole or not at all: an interruption is let through afterwards."""
+        after = self.number + n_rows
+        try:
+            if n_rows == 1:
+                show(slice(None))  # too little for threads
+            else:
+                on_trees(show)
+        finally:
+            is_shown = trees.heads["n_points"] == after
+            if is_shown.any():
+                for t in np.flatnonzero(~is_shown):
+                    show(slice(t, t + 1))
+                move_on()
+
+    def _planned(self, trees: Trees, X: Array, scale: Scale) -> tuple[Steps, int, Array]:
+        """Find the steps that fall among the coming rows; give also the next step after them, and the moments then."""
         if self.next_step > self.number + X.shape[0]:
-            return self._no_steps(trees, scale)
-        ends, weights, first = [], [scale.weights()], self.number
-        while self.next_step <= first + X.shape[0]:
-            ends.append(self.next_step - first)
+            return self._no_steps(trees, scale), self.next_step, scale.moments
+        ahead, next_step, ends, weights = scale.copy(), self.next_step, [], [scale.weights()]
+        rows = np.vstack([self._ordered(), X]) if scale.moves else X
+        while next_step <= self.number + X.shape[0]:
+            ends.append(next_step - self.number)
             if scale.moves:
-                points = _held(np.vstack([self._ordered(), X])[ends[-1] : ends[-1] + self.length])
-                scale.restart(points, points.shape[0])
-            weights.append(scale.weights())
-            self.next_step += _step_length(self.next_step, self.length)
-        return _steps(trees, ends, weights)
+                points = _held(rows[ends[-1] : ends[-1] + self.length])
+                ahead.restart(points, points.shape[0])
+            weights.append(ahead.weights())
+            next_step += _step_length(next_step, self.length)
+        return _steps(trees, ends, weights), next_step, ahead.moments
 
     def _no_steps(self, trees: Trees, scale: Scale) -> Steps:
         """Plan none; the plan is made once for the same weights, since single points need it one after the other."""
@@ -336,12 +380,6 @@ class Window:
         if self._plan is None or self._plan[0] is not weights or self._plan[1].counts.shape[0] != trees.heads.size:
             self._plan = weights, _steps(trees, [], [weights])
         return self._plan[1]
-
-    def _move_on(self, trees: Trees, X: Array, scale: Scale) -> None:
-        """Put the rows of X in the places of those that have left, and take a step if it is time."""
-        self._write(X, self.number)
-        if self.number >= self.next_step:
-            self._step(trees, scale)
 
     def _write(self, X: Array, number: int) -> None:
         place = number % self.length
@@ -354,8 +392,7 @@ class Window:
         """Let the weights and the levels move on to those of the present window."""
         points = self.points(trees)
         scale.restart(points, points.shape[0])
-        if self.keeps_levels:
-            write_levels(trees, scale.weights())
+        self.refresh_levels(trees, scale)
         self.next_step = self.number + _step_length(self.number, self.length)
 
     def _ordered(self) -> Array:
@@ -381,7 +418,8 @@ class Window:
         chosen = np.empty(numbers.size, np.bool_)
         write_chosen(tree.heads, numbers, self.share, chosen)
         held = np.repeat(tree.points[0, :n_leaves], tree.copies[0, :n_leaves], axis=0)
-        of_sample = (head["n_points"], head["n_owed"], head["next_kept"], head["log_key"])
+        yield "the tree has been shown other points", np.asarray(head["n_points"] != self.number)
+        of_sample = (head["n_owed"], head["next_kept"], head["log_key"])
         yield "a sample is spoken of where there is a window", np.asarray(any(of_sample))
         yield "a counter is impossible", np.asarray(not 0 <= head["n_outside"] <= head["n_taken"] <= self.number)
         yield "the level is not finite", np.asarray(np.isinf(head["level"]))
@@ -402,6 +440,13 @@ def _step_length(number: int, window: int) -> int:
 
 def _steps(trees: Trees, ends: list[int], weights: list[Array]) -> Steps:
     return Steps(np.array(ends, np.int64), np.array(weights), np.empty((trees.heads.size, len(ends), 2), np.int64))
+
+
+def _steps_taken(steps: Steps) -> list[Step]:
+    if steps.ends.size == 0:
+        return []
+    counts = steps.counts.sum(axis=0)
+    return [Step(int(end), int(n), int(outside)) for end, (n, outside) in zip(steps.ends, counts, strict=True)]
 
 
 def _is_within(rows: Array, others: Array) -> bool:

@@ -11,7 +11,7 @@ from imondrian.inputs import as_column, as_number, as_point, as_points
 
 
 class Records:
-    """The features of a stream: how many, and their names once a row has named them.
+    """The features of a stream: how many, and their names (text or numbers) once a row has named them.
 
     The first dictionary or frame fixes the names and their order; later ones must have the same names, in any order.
     Rows without names count by position.
@@ -23,14 +23,14 @@ class Records:
 
     def point(self, x: Any) -> Array:
         """Make one row a table of one point, or raise an InvalidInputError that names what is wrong with it."""
-        if not isinstance(x, np.ndarray) and isinstance(x, Mapping):
-            names = self._checked_names(x)
+        if isinstance(x, np.ndarray):
+            return as_point(x.reshape(1) if x.ndim == 0 else x, self.n_features)
+        if isinstance(x, Mapping) or _has_named_values(x):
+            names = self._checked_names(x.keys())
             point = as_point(np.array([as_number(x[name], name) for name in names]), self.n_features)
             self.names = names
             return point
-        if self.n_features == 1 and np.ndim(x) == 0:
-            x = [x]
-        return as_point(x, self.n_features)
+        return as_point([x] if self.n_features == 1 and np.isscalar(x) else x, self.n_features)
 
     def points(self, X: Any) -> Array:
         """Make rows a table of points, or raise; nothing is taken over from a table in which any row is bad."""
@@ -41,10 +41,18 @@ class Records:
             return points
         if isinstance(X, np.ndarray):
             return as_points(X[:, None] if X.ndim == 1 and self.n_features == 1 else X, self.n_features)
+        if not isinstance(X, Iterable) or isinstance(X, (str, bytes, Mapping)):
+            raise InvalidInputError(f"X must be a table or rows one after the other, but is {X!r}.")
         attempt = Records(self.n_features, self.names)
         rows = [_numbered(attempt, i, row) for i, row in enumerate(X)]
         self.names = attempt.names
         return np.vstack(rows) if rows else np.empty((0, self.n_features))
+
+    def fix_names(self, names: Any) -> None:
+        """Take over names that another has learned, or raise."""
+        if not isinstance(names, list) or len(set(map(str, names))) != len(names):
+            raise InvalidInputError(f"The names of the features are {names!r}.")
+        self.names = self._checked_names(names)
 
     def usable(self, X: Any) -> tuple[Array, Array]:
         """Make those rows points that can be; give also which they are."""
@@ -65,8 +73,11 @@ class Records:
 
     def _checked_names(self, names: Iterable[Any]) -> list[Any]:
         """Give the names in their order, if these are they."""
-        given = list(names)
+        given = [name.item() if isinstance(name, np.generic) else name for name in names]
         if self.names is None:
+            for name in given:
+                if not isinstance(name, (str, int, float)):
+                    raise InvalidInputError(f"The name of a feature must be text or a number, but one is {name!r}.")
             if len(given) != self.n_features:
                 raise InvalidInputError(f"x has {len(given)} features, but there should be {self.n_features}.")
             return given
@@ -84,6 +95,11 @@ def _numbered(records: Records, i: int, row: Any) -> Array:
         return records.point(row)
     except InvalidInputError as error:
         raise InvalidInputError(f"Row {i}: {error}") from None
+
+
+def _has_named_values(x: Any) -> bool:
+    """Tell whether x is a series of pandas with an index of names, as a row of a frame is, and not of places."""
+    return hasattr(x, "index") and hasattr(x, "to_dict") and list(x.index) != list(range(len(x)))
 
 
 def _is_frame(X: Any) -> bool:

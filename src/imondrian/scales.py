@@ -35,6 +35,9 @@ class Scale(Protocol):
     def restore(self, moments: Array) -> None:
         """Take over the moments of another scale of the same kind."""
 
+    def copy(self) -> "Scale":
+        """Make another that can move on without this one."""
+
 
 class FixedScale:
     """Weights that stay as they are."""
@@ -62,6 +65,10 @@ class FixedScale:
     def restore(self, moments: Array) -> None:
         """Do nothing."""
 
+    def copy(self) -> Scale:
+        """Give this one, which never moves."""
+        return self
+
 
 class StandardScale:
     """One over the standard deviation of each feature; 1 for a feature that does not vary."""
@@ -82,6 +89,12 @@ class StandardScale:
     def restore(self, moments: Array) -> None:
         """Take over the moments of another scale."""
         self.moments[:], self._weights = moments, None
+
+    def copy(self) -> Scale:
+        """Make another with the same moments."""
+        other = StandardScale(self.moments.shape[1])
+        other.restore(self.moments)
+        return other
 
     def restart(self, X: Array, n_points: int) -> None:
         """Take the deviations of these points alone, as if n_points had them."""

@@ -3,9 +3,10 @@
 import numpy as np
 
 from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SIZE
 from imondrian.inputs import as_count
 
-_MAX_SIZE = 2**20
+_MOST = 2**20
 
 
 class Shingle:
@@ -28,23 +29,23 @@ class Shingle:
     """
 
     def __init__(self, size: int, n_features: int = 1) -> None:
-        self.size = as_count(size, "shingle", 1, _MAX_SIZE)
-        self.n_features = as_count(n_features, "n_features", 1, _MAX_SIZE)
+        self.size = as_count(size, "shingle", 1, _MOST)
+        self.n_features = as_count(n_features, "n_features", 1, _MOST)
         self.last = np.empty((0, self.n_features))  # the rows that the next one is put beside
 
     def points(self, rows: Array) -> Array:
         """Give the points that the rows complete, one for each, fewer only at the beginning; the last rows are kept."""
         if self.size == 1:
-            return rows
+            return np.asarray(rows)
         points = self.preview(rows)
         n_kept = min(self.size - 1, self.last.shape[0] + len(rows))
-        self.last = np.vstack([self.last, rows])[self.last.shape[0] + len(rows) - n_kept :]
+        self.last = np.vstack([self.last, rows])[self.last.shape[0] + len(rows) - n_kept :].copy()
         return points
 
     def restore(self, rows: list[list[float]]) -> None:
         """Take over the last rows of another shingle, or raise a ValueError."""
         last = np.array(rows, dtype=np.float64).reshape(-1, self.n_features)
-        if last.shape[0] >= self.size or not np.isfinite(last).all():
+        if last.shape[0] >= self.size or not (np.abs(last) <= MAX_SIZE).all():
             raise ValueError("the rows of the shingle are damaged.")
         self.last = last
 

@@ -71,6 +71,8 @@ def complaints_about(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.errno != errno.EINVAL:  # a place in the file that cannot be; anything else is the disk's fault
             raise
         raise DamagedFileError(f"{os.fspath(path)}: {error}.") from None
+    except MemoryError:
+        raise DamagedFileError(f"{os.fspath(path)}: what it describes takes more memory than there is.") from None
     except (zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise DamagedFileError(f"{os.fspath(path)}: {error}.") from None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, SyntaxError) as error:

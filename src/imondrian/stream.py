@@ -1,25 +1,26 @@
 """The stream detector: scores each point, tells whether it is an anomaly, and learns it; in a fixed number of bytes."""
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.drift import Drift, DriftMonitor
+from imondrian.drift import OUTSIDE, SCORES, Drift, DriftMonitor
 from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
-from imondrian.forest import MondrianForest
-from imondrian.inputs import as_count
+from imondrian.forest import MAX_SEED, MondrianForest
+from imondrian.inputs import as_count, as_number
 from imondrian.memories import Step
 from imondrian.presets import preset_of
 from imondrian.records import Records
 from imondrian.shingles import Shingle
-from imondrian.thresholds import StreamingThreshold
+from imondrian.thresholds import THRESHOLDS, StreamingThreshold
 
 _UNKNOWN = 0.5  # the score of a point of which nothing can be said
 _N_DRIFTS_KEPT = 16
-_LARGEST = 2**31
 
 
 class Result(NamedTuple):
@@ -119,18 +120,18 @@ class StreamDetector:
         n_jobs: int = 1,
     ) -> None:
         self._parameters = {
-            "n_features": as_count(n_features, "n_features", 1, _LARGEST),
-            "window": as_count(window, "window", 1, _LARGEST),
-            "max_samples": max_samples,
-            "n_estimators": as_count(n_estimators, "n_estimators", 1, _LARGEST),
+            "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
+            "window": as_count(window, "window", 1, MAX_POINTS),
+            "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
+            "n_estimators": as_count(n_estimators, "n_estimators", 1, MAX_POINTS),
             "threshold": _checked_threshold(threshold),
             "preset": preset,
-            "seed": seed,
-            "warm_up": window // 8 if warm_up is None else as_count(warm_up, "warm_up", 0, _LARGEST),
+            "seed": as_count(seed, "seed", 0, MAX_SEED),
+            "warm_up": int(window) // 8 if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
             "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
-            "shingle": shingle,
+            "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
             "on_error": _checked_choice(on_error, "on_error", ("raise", "skip")),
-            "n_jobs": n_jobs,
+            "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
         }
         self._kind, scale = preset_of(preset)
         self.forest = MondrianForest(n_estimators, max_samples, scale, seed, n_jobs, window)
@@ -154,7 +155,7 @@ class StreamDetector:
     @property
     def feature_names(self) -> list[Any] | None:
         """The names of the features, once a dictionary or a frame has named them."""
-        return self._records.names
+        return None if self._records.names is None else list(self._records.names)
 
     @property
     def threshold(self) -> float:
@@ -213,8 +214,10 @@ class StreamDetector:
         Results
             With one entry per row. With ``on_error="raise"`` and a bad row anywhere, nothing is processed.
         """
-        if not hasattr(X, "__len__"):
+        if isinstance(X, Iterator):
             X = list(X)
+        if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
+            raise InvalidInputError(f"X must be a table or rows one after the other, but is {X!r}.")
         first = self.n_seen
         index = np.arange(first, first + len(X))
         if len(X) == 0:
@@ -225,7 +228,7 @@ class StreamDetector:
 
     def score(self, X: Any) -> Array:
         """Score each row as if it came next; nothing is learned and nothing counted."""
-        rows = self._records.points(X)
+        rows = self._asked().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
         points = [self._shingle.preview(row[None]) for row in rows]
         if sum(map(len, points)) == 0:
             return np.full(len(rows), _UNKNOWN)
@@ -237,8 +240,9 @@ class StreamDetector:
         A part is positive where the row lies too high, negative where it lies too low. Features are named as the
         stream named them, or numbered; in a shingle with the rows ago as well: ("x", 2) is x two rows ago.
         """
-        point = self._shingle.preview(self._records.point(x))
-        names = self._records.names or range(self._shingle.n_features)
+        records = self._asked()
+        point = self._shingle.preview(records.point(x))
+        names = records.names or range(self._shingle.n_features)
         size = self._shingle.size
         keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
         if len(point) == 0 or self.forest.n_points == 0:
@@ -271,20 +275,26 @@ class StreamDetector:
     @classmethod
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
         """Make a detector from its forest and what `notes` gave; notes that cannot be are a ValueError."""
+        _check_forest(forest, notes["parameters"])
         detector = cls(**notes["parameters"])
-        if detector.forest.parameters() != forest.parameters() or detector.forest.n_features != forest.n_features:
-            raise ValueError("the forest is not that of the detector.")
         detector.forest = forest
-        detector._records.names = _checked_names(notes["names"], detector._records.n_features)
+        if notes["names"] is not None:
+            detector._records.fix_names(notes["names"])
         detector._shingle.restore(notes["shingle"])
         detector._threshold.restore(notes["threshold"])
         detector._monitor.restore(notes["monitor"])
-        detector._drifts.extend(Drift(*values) for values in notes["drifts"])
-        counts = [as_count(count, "a count", 0, 2**62) for count in notes["counts"]]
+        detector._drifts.extend(_checked_drift(*values) for values in notes["drifts"])
+        if any(ours > theirs for ours, theirs in zip(detector._monitor.counts, forest.n_taken, strict=True)):
+            raise ValueError("the drift monitor has counted points that the forest has not taken.")
+        counts = [as_count(count, "a count", 0, 2**61) for count in notes["counts"]]
         detector.n_seen, detector.n_skipped, detector.n_scored, detector.n_drifts = counts
         return detector
 
     # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _asked(self) -> Records:
+        """Give records that forget the names of rows that were only asked about."""
+        return Records(self._records.n_features, self._records.names)
 
     def _count_skipped(self, n: int) -> None:
         self.n_skipped += n
@@ -327,7 +337,7 @@ class StreamDetector:
         """Tell how many points can be treated alike: up to the next turn of the warm-up."""
         if self.is_warm and not self._parameters["learn_anomalies"]:
             return 1
-        return min((turn - self.n_scored for turn in self._turns if turn > self.n_scored), default=_LARGEST)
+        return min((turn - self.n_scored for turn in self._turns if turn > self.n_scored), default=MAX_POINTS)
 
     def _judges_first(self) -> bool:
         """Tell whether the next point must be judged before it is known whether it is learned; the first is."""
@@ -335,11 +345,11 @@ class StreamDetector:
 
     def _process_points(self, points: Array) -> tuple[Array, Array, Array]:
         is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
-        steps: list[Step] = []
         if self._judges_first():
             score = self.forest.score_next(points, self._kind)
             if not score[0] > self.threshold:
-                _, steps = self.forest.score_and_slide(points, self._kind)
+                self.forest.extend(points)
+            steps = self._own_step()
         else:
             score, steps = self.forest.score_and_slide(points, self._kind)
         threshold = self._threshold.observe(score) if is_counted else np.full(len(score), self.threshold)
@@ -347,6 +357,11 @@ class StreamDetector:
         self.n_seen += len(score)
         self.n_scored += len(score)
         return score, (score > threshold) & is_warm, threshold
+
+    def _own_step(self) -> list[Step]:
+        """Take a step with every eighth of a window that was scored, where the window itself may stand still."""
+        is_due = (self.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
+        return [Step(1, *self.forest.n_taken)] if is_due else []
 
     def _watch(self, scores: Array, steps: list[Step]) -> None:
         """Let the drift monitor look at the scores, block by block: its blocks are the steps of a full window."""
@@ -364,14 +379,24 @@ class StreamDetector:
         self._monitor.count(scores[first:])
 
 
-def _checked_names(names: Any, n_features: int) -> list[Any] | None:
-    if names is not None and not (isinstance(names, list) and len(names) == n_features):
-        raise ValueError(f"there are {n_features} features, but the names are {names!r}.")
-    return names
+def _check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
+    """Make sure that the forest can be that of a detector with these parameters."""
+    scale = preset_of(parameters["preset"]).scale
+    ours = (parameters["window"], parameters["max_samples"], scale, parameters["n_features"] * parameters["shingle"])
+    if forest.window is None or ours != (forest.window, forest.max_samples, forest.scale, forest.n_features):
+        raise ValueError("the forest is not that of the detector.")
+    as_count(parameters["n_estimators"], "n_estimators", 1, forest.n_trees)
+
+
+def _checked_drift(index: int, since: int, what: str, value: float, usual: float) -> Drift:
+    if what not in (OUTSIDE, SCORES):
+        raise ValueError(f"a drift is of {what!r}.")
+    index, since = (as_count(row, "a row of a drift", 0, 2**62) for row in (index, since))
+    return Drift(index, since, what, as_number(value, "value"), as_number(usual, "usual"))
 
 
 def _checked_threshold(threshold: Any) -> Any:
-    if threshold in ("auto", "kmeans"):
+    if isinstance(threshold, str) and threshold in THRESHOLDS:
         return threshold
     is_number = isinstance(threshold, (float, int, np.floating)) and not isinstance(threshold, bool)
     if is_number and 0.0 < threshold <= 0.5:

@@ -104,7 +104,10 @@ class StreamingThreshold:
         self._threshold = None
 
     def observe(self, scores: Array) -> Array:
-        """Count scores one after the other; give the threshold that was there before each."""
+        """Count scores one after the other; give the threshold that was there before each.
+
+        What is no score, not being between 0 and 1, is not counted.
+        """
         thresholds = np.full(len(scores), 0.5)
         growth = 2.0 ** (1.0 / self.half_life)
         if self.contamination == "kmeans":
@@ -142,6 +145,8 @@ class StreamingThreshold:
 @kernel
 def count_score(histogram: Array, weight: Array, score: float, growth: float) -> None:
     """Add the score to its bin; instead of the old ones becoming lighter, the new ones become heavier."""
+    if not 0.0 <= score <= 1.0:
+        return  # nor NaN
     place = min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
     histogram[_COUNT, place] += weight[0]
     histogram[_SUM, place] += weight[0] * score

@@ -34,7 +34,7 @@ HEAD = np.dtype(
         ("n_leaves", np.int64),
         ("root", np.uint32),  # NO_NODE in an empty tree
         # what the tree has been shown, see remember.py
-        ("n_points", np.int64),  # shown and not forgotten
+        ("n_points", np.int64),  # shown and not forgotten; with a window: the number of the next point
         ("n_owed", np.int64),  # forgotten, and not yet made up for by a new point
         ("next_kept", np.int64),  # number of the next point that a full sample takes
         ("log_key", np.float64),  # log of the largest key in a full sample

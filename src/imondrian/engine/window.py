@@ -35,6 +35,7 @@ def slide_trees(trees: Trees, ring: Array, number: int, X: Array, weights: Array
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
             slide(trees, t, ring, number + i, X[i], weights, share)
+        note_number(trees, t, number + X.shape[0], share)
 
 
 @helper
@@ -45,6 +46,13 @@ def slide(trees: Trees, t: int, ring: Array, number: int, x: Array, weights: Arr
     if lot_of(trees.heads, t, number) < share and trees.heads[t]["n_leaves"] < trees.points.shape[1]:
         count_taken(trees, t, x, weights)
         extend(trees, t, x, weights)
+
+
+@helper
+def note_number(trees: Trees, t: int, number: int, share: float) -> None:
+    """Keep the number of the next point in the tree's head, unless points are shown that no tree can choose."""
+    if share > 0.0:
+        trees.heads[t]["n_points"] = number
 
 
 @helper
@@ -79,6 +87,7 @@ def score_depths_and_slide(
             parts[t, i] = relative_depth(path_length(trees, t, X[i]) if n > 1 else 0.0, average)
             slide(trees, t, ring, number + i, X[i], steps.weights[step], share)
             step = step_after(trees, t, steps, step, i)
+        note_number(trees, t, number + X.shape[0], share)
 
 
 @kernel
@@ -96,6 +105,7 @@ def score_expected_depths_and_slide(
             parts[t, i] = relative_depth(expected_depth(trees, t, X[i], weights) if n > 1 else 0.0, average)
             slide(trees, t, ring, number + i, X[i], weights, share)
             step = step_after(trees, t, steps, step, i)
+        note_number(trees, t, number + X.shape[0], share)
 
 
 @kernel
@@ -116,6 +126,7 @@ def score_log_sizes_and_slide(
             if step_after(trees, t, steps, step, i) > step:
                 step += 1
                 write_level(trees, t, steps.weights[step])
+        note_number(trees, t, number + X.shape[0], share)
 
 
 @helper
