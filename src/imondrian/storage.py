@@ -1,6 +1,6 @@
 """Model files (.imf): a zip of plain .npy arrays and a JSON header, sealed by a digest; never a pickle.
 
-Members are stored, not compressed, so that no file can ask for more memory than its own length. The digest of all
+Members are stored, not compressed, so that no array can be longer than the file itself. The digest of all
 other bytes is the comment of the zip, at the very end. Loading checks everything before a kernel walks it.
 """
 
