@@ -126,7 +126,7 @@ class MondrianForest:
 
         In a forest joined from forests of different points: of the tree that was shown most.
         """
-        return 0 if self._trees is None else self._memory.n_points(self._trees)
+        return 0 if self._trees is None else self._memory.n_points(self._state()[0])
 
     @property
     def n_bytes(self) -> int:
@@ -373,6 +373,7 @@ class MondrianForest:
     def _state(self) -> tuple[Trees, Scale]:
         if self._trees is None or self._scale is None:
             raise EmptyForestError("The forest has not been shown any points: call build or extend first.")
+        self._memory.settle(self._trees)
         return self._trees, self._scale
 
     def _known_features(self) -> int:

@@ -39,6 +39,7 @@ OnTrees = Callable[[Callable[[slice], None]], None]  # does something to all tre
 Layout = tuple[tuple[int, ...], np.dtype[Any]]
 _ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
 _STEPS_PER_WINDOW = 8
+_ALL = slice(None)
 _UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
 _LAST_NUMBER = 2**62
 
@@ -71,6 +72,9 @@ class Memory(Protocol):
 
     def points(self, trees: Trees) -> Array:
         """List the points remembered, each as often as it is."""
+
+    def settle(self, trees: Trees) -> None:
+        """Finish what an interruption has left half done."""
 
     def widen(self, n_features: int) -> None:
         """Add features that are 0 in all points."""
@@ -141,6 +145,9 @@ class Sample:
         """List the points in the trees: of one, where all hold the same."""
         return held_points(witnesses(trees))
 
+    def settle(self, trees: Trees) -> None:
+        """Do nothing: trees may differ in how many points they were shown."""
+
     def widen(self, n_features: int) -> None:
         """Do nothing."""
 
@@ -191,6 +198,7 @@ class Window:
         self.number = 0  # of the next point
         self.next_step = 1  # the number at which weights and levels move on
         self.keeps_levels = False  # from the first score by size on
+        self._pending: tuple[int, Callable[[slice], None], Callable[[], None]] | None = None  # see settle
         self._plan: tuple[Array, Steps] | None = None  # for rows among which there is no step, and its weights
 
     def n_points(self, trees: Trees) -> int:
@@ -253,7 +261,7 @@ class Window:
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
 
         def show(some: slice) -> None:
-            of_some = steps._replace(counts=steps.counts[some])
+            of_some = Steps(steps.ends, steps.weights, steps.counts[some])
             kernel(part(trees, some), self.ring, number, X, of_some, self.share, parts[some])
 
         def move_on() -> None:
@@ -267,6 +275,18 @@ class Window:
         self._show_to_all(trees, X.shape[0], show, move_on, on_trees)
         write_scores(parts, scores)
         return scores, _steps_taken(steps)
+
+    def settle(self, trees: Trees) -> None:
+        """Finish what an interruption has left half done: a block that some trees have been shown, all must be."""
+        if self._pending is None:
+            return
+        after, show, move_on = self._pending
+        expected = trees.heads["n_points"]
+        if (expected == after).any():
+            for t in np.flatnonzero(expected != after):
+                show(slice(t, t + 1))
+            move_on()
+        self._pending = None
 
     def score(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
         """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
@@ -345,19 +365,15 @@ class Window:
     def _show_to_all(
         self, trees: Trees, n_rows: int, show: Callable[[slice], None], move_on: Callable[[], None], on_trees: OnTrees
     ) -> None:
-        """Show a block to all trees and move on, whole or not at all: an interruption is let through afterwards."""
-        after = self.number + n_rows
+        """Show a block to all trees and move on, whole or not at all; an interruption is let through afterwards."""
+        self._pending = self.number + n_rows, show, move_on
         try:
             if n_rows == 1:
-                show(slice(None))  # too little for threads
+                show(_ALL)  # too little for threads
             else:
                 on_trees(show)
         finally:
-            is_shown = trees.heads["n_points"] == after
-            if is_shown.any():
-                for t in np.flatnonzero(~is_shown):
-                    show(slice(t, t + 1))
-                move_on()
+            self.settle(trees)
 
     def _planned(self, trees: Trees, X: Array, scale: Scale) -> tuple[Steps, int, Array]:
         """Find the steps that fall among the coming rows; give also the next step after them, and the moments then."""

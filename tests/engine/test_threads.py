@@ -1,5 +1,8 @@
 """The pool: every task once, errors not lost, pieces that cover all."""
 
+import threading
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,3 +28,23 @@ def test_every_task_is_done(n_jobs):
 def test_an_error_in_a_task_is_raised(n_jobs):
     with pytest.raises(ZeroDivisionError):
         run([lambda: 1 / 0, lambda: None], n_jobs)
+
+
+def test_after_an_error_tasks_under_way_are_waited_for_and_no_other_begins():
+    done, may_end = [], threading.Event()
+
+    def fail():
+        raise ZeroDivisionError
+
+    def last_long():
+        may_end.wait(5.0)
+        done.append("long")
+
+    def release():
+        time.sleep(0.05)
+        may_end.set()
+
+    threading.Thread(target=release).start()
+    with pytest.raises(ZeroDivisionError):
+        run([last_long, fail, *[lambda: done.append("late")] * 50], 2)
+    assert done == ["long"]
