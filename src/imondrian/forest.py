@@ -220,6 +220,8 @@ class MondrianForest:
         trees, scale = self._state()
         window: Any = self._memory
         self._reading = None
+        if points.shape[0] == 1:
+            return window.score_and_extend(trees, points, kind, scale, self._on_trees)
         scores: list[Array] = []
         steps: list[Step] = []
         first = 0
@@ -229,7 +231,7 @@ class MondrianForest:
             scores.append(some)
             steps += [step._replace(n_rows=first + step.n_rows) for step in taken]
             first = last
-        return (scores[0] if len(scores) == 1 else np.concatenate(scores)), steps
+        return np.concatenate(scores), steps
 
     def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Give each row the score that `score_and_extend` would give it if it came next; nothing is learned."""

@@ -261,8 +261,11 @@ class Window:
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
 
         def show(some: slice) -> None:
-            of_some = Steps(steps.ends, steps.weights, steps.counts[some])
-            kernel(part(trees, some), self.ring, number, X, of_some, self.share, parts[some])
+            if some is _ALL:
+                kernel(trees, self.ring, number, X, steps, self.share, parts)
+            else:
+                of_some = Steps(steps.ends, steps.weights, steps.counts[some])
+                kernel(part(trees, some), self.ring, number, X, of_some, self.share, parts[some])
 
         def move_on() -> None:
             self._write(X, number)
@@ -372,8 +375,11 @@ class Window:
                 show(_ALL)  # too little for threads
             else:
                 on_trees(show)
-        finally:
+        except BaseException:
             self.settle(trees)
+            raise
+        move_on()
+        self._pending = None
 
     def _planned(self, trees: Trees, X: Array, scale: Scale) -> tuple[Steps, int, Array]:
         """Find the steps that fall among the coming rows; give also the next step after them, and the moments then."""
@@ -399,6 +405,10 @@ class Window:
 
     def _write(self, X: Array, number: int) -> None:
         place = number % self.length
+        if X.shape[0] == 1:
+            self.ring[place] = X[0]
+            self.number = number + 1
+            return
         n_first = min(X.shape[0], self.length - place)
         self.ring[place : place + n_first] = X[:n_first]
         self.ring[: X.shape[0] - n_first] = X[n_first:]

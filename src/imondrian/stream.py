@@ -365,6 +365,9 @@ class StreamDetector:
 
     def _watch(self, scores: Array, steps: list[Step]) -> None:
         """Let the drift monitor look at the scores, block by block: its blocks are the steps of a full window."""
+        if not steps:
+            self._monitor.count(scores)
+            return
         first = 0
         for step in steps:
             self._monitor.count(scores[first : step.n_rows])

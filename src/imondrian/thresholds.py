@@ -87,6 +87,7 @@ class StreamingThreshold:
         self.half_life = as_count(half_life, "half_life", 1, 2**53)
         self.histogram = np.zeros((2, _N_BINS))  # weight and weighted sum of the scores in each bin
         self.weight = np.ones(1)  # of the next score
+        self._growth = 2.0 ** (1.0 / self.half_life)  # of the weight from one score to the next
         self._threshold: float | None = None
 
     @property
@@ -100,7 +101,7 @@ class StreamingThreshold:
         """Count one score, and all earlier ones a little less."""
         if not 0.0 <= score <= 1.0:
             raise InvalidInputError(f"A score must be between 0 and 1, but is {score}.")
-        count_score(self.histogram, self.weight, score, 2.0 ** (1.0 / self.half_life))
+        count_score(self.histogram, self.weight, score, self._growth)
         self._threshold = None
 
     def observe(self, scores: Array) -> Array:
@@ -108,13 +109,14 @@ class StreamingThreshold:
 
         What is no score, not being between 0 and 1, is not counted.
         """
-        thresholds = np.full(len(scores), 0.5)
-        growth = 2.0 ** (1.0 / self.half_life)
+        thresholds, growth = np.empty(len(scores)), self._growth
         if self.contamination == "kmeans":
             count_and_write_two_means(self.histogram, self.weight, scores, growth, thresholds)
         elif self.contamination != "auto":
             share = float(self.contamination)
             count_and_write_upper_share(self.histogram, self.weight, scores, growth, share, thresholds)
+        else:
+            thresholds[:] = 0.5
         self._threshold = None
         return thresholds
 
