@@ -394,10 +394,14 @@ class MondrianForest:
         self.reserve(points.shape[1])
         for rows in self._blocks(points.shape[0]):
             self._make_room(rows.stop - rows.start, points.shape[0] - rows.start)
-            trees, scale = self._state()
-            self._reading = None
-            self._memory.extend(trees, points[rows], scale, self._on_trees)
+            self._extend_block(points[rows])
         return self
+
+    def _extend_block(self, points: Array) -> None:
+        """Show a block to the trees; apart, so that nobody holds on to their tables while room is made for the next."""
+        trees, scale = self._state()
+        self._reading = None
+        self._memory.extend(trees, points, scale, self._on_trees)
 
     def _blocks(self, n_rows: int) -> Iterator[slice]:
         """Cut rows into blocks; each is to be shown before the next is asked for."""
