@@ -92,17 +92,18 @@ def _as_numbers(values: Any, name: str) -> Array:
         if np.ma.is_masked(values):
             values = np.ma.filled(values.astype(np.float64), np.nan)
         array = np.asarray(values)
-        if array.dtype.kind == "O":
-            for value in array.flat:
-                if not isinstance(value, _NUMBERS):
-                    raise InvalidInputError(f"{name} must be numbers, but one value is {value!r}.")
-        if array.dtype.kind in "biufO":
-            return np.require(
-                array, np.float64, ["C", "A", "W"]
-            )  # else kernels would be compiled again for each other layout
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers: {error}.") from None
-    raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
+    if array.dtype.kind == "O":
+        for value in array.flat:
+            if not isinstance(value, _NUMBERS):
+                raise InvalidInputError(f"{name} must be numbers, but one value is {value!r}.")
+    elif array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
+    try:  # one layout: else kernels would be compiled again for each other
+        return np.require(array, np.float64, ["C", "A", "W"])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{name} must be numbers: {error}.") from None
 
 
 def _check_width(width: int, n_features: int | None, name: str) -> None:
