@@ -341,7 +341,7 @@ def test_sealed_files_with_an_impossible_window_are_refused(tmp_path, whole):
         wrong = ring.copy()
         wrong[3, 1] = value  # 5.5: a tree holds a point that the window does not
         assert refused(tmp_path / "wrong.imf", zipped({**parts, "ring.npy": as_npy(wrong)})), value
-    for name, value in (("lot", 1), ("n_taken", -1), ("n_outside", 99), ("level", np.inf)):
+    for name, value in (("next_number", 11), ("lot", 1), ("n_taken", -1), ("n_outside", 99), ("level", np.inf)):
         wrong = as_array(parts[f"heads.{name}.npy"]).copy()
         wrong[0] = value
         assert refused(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(wrong)})), name

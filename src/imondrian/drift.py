@@ -47,13 +47,14 @@ class DriftMonitor:
     --------
     >>> import numpy as np
     >>> rng, monitor = np.random.default_rng(0), DriftMonitor()
-    >>> for i in range(20):
+    >>> monitor.begin(n_taken=0, n_outside=0, index=-1)
+    >>> for i in range(1, 21):
     ...     monitor.count(rng.uniform(0.3, 0.6, 100))
-    ...     drift = monitor.close(n_taken=1000 * i, n_outside=70 * i, index=100 * i + 99)
+    ...     drift = monitor.close(n_taken=1000 * i, n_outside=70 * i, index=100 * i - 1)
     ...     assert drift is None
-    >>> for i in range(20, 22):
+    >>> for i in range(21, 23):
     ...     monitor.count(rng.uniform(0.3, 0.6, 100))
-    ...     drift = monitor.close(n_taken=1000 * i, n_outside=1330 + 900 * (i - 19), index=100 * i + 99)
+    ...     drift = monitor.close(n_taken=1000 * i, n_outside=1400 + 900 * (i - 20), index=100 * i - 1)
     >>> drift.what, drift.since, drift.index
     ('outside', 2000, 2199)
     """

@@ -34,11 +34,12 @@ HEAD = np.dtype(
         ("n_leaves", np.int64),
         ("root", np.uint32),  # NO_NODE in an empty tree
         # what the tree has been shown, see remember.py
-        ("n_points", np.int64),  # shown and not forgotten; with a window: the number of the next point
+        ("n_points", np.int64),  # shown and not forgotten
         ("n_owed", np.int64),  # forgotten, and not yet made up for by a new point
         ("next_kept", np.int64),  # number of the next point that a full sample takes
         ("log_key", np.float64),  # log of the largest key in a full sample
         # what it has taken from a window, see window.py
+        ("next_number", np.int64),  # of the point it is to be shown next
         ("lot", np.uint64),  # what its choice among the points of a window hangs on
         ("n_taken", np.int64),  # points taken so far
         ("n_outside", np.int64),  # those of them that lay outside its root box

@@ -52,7 +52,7 @@ def slide(trees: Trees, t: int, ring: Array, number: int, x: Array, weights: Arr
 def note_number(trees: Trees, t: int, number: int, share: float) -> None:
     """Keep the number of the next point in the tree's head, unless points are shown that no tree can choose."""
     if share > 0.0:
-        trees.heads[t]["n_points"] = number
+        trees.heads[t]["next_number"] = number
 
 
 @helper

@@ -1,18 +1,15 @@
-"""What a forest remembers of the points it is shown: all or a uniform sample (Sample), or the latest (Window)."""
+"""A memory of the latest points: a ring that all trees share, and what each tree holds of it."""
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.engine.invariants import Check, Complaint, sample_is_possible
+from imondrian.engine.invariants import Check, Complaint
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE, NO_LIMIT, Trees, part
-from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
-from imondrian.engine.rescore import held_points, witnesses
+from imondrian.engine.nodes import MAX_SIZE, Trees, part
 from imondrian.engine.threads import pieces
 from imondrian.engine.window import (
     Steps,
@@ -22,9 +19,14 @@ from imondrian.engine.window import (
     write_chosen,
     write_levels,
 )
-from imondrian.errors import InvalidInputError
+from imondrian.memories.memory import ROWS_PER_BLOCK, Layout, OnTrees, not_there
 from imondrian.scales import Scale
 from imondrian.scores import SCORES, SLIDING_SCORES, Reading
+
+_STEPS_PER_WINDOW = 8
+_ALL = slice(None)
+_UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
+_LAST_NUMBER = 2**62
 
 
 class Step(NamedTuple):
@@ -33,153 +35,6 @@ class Step(NamedTuple):
     n_rows: int  # shown when it was taken
     n_taken: int  # points that the trees had taken by then, in all
     n_outside: int  # those of them that lay outside the root box
-
-
-OnTrees = Callable[[Callable[[slice], None]], None]  # does something to all trees, some at a time
-Layout = tuple[tuple[int, ...], np.dtype[Any]]
-_ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
-_STEPS_PER_WINDOW = 8
-_ALL = slice(None)
-_UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
-_LAST_NUMBER = 2**62
-
-
-class Memory(Protocol):
-    """Which of the points it is shown each tree holds."""
-
-    limit: int  # leaves that a tree can have
-
-    def n_points(self, trees: Trees) -> int:
-        """Count the points shown and not forgotten (nor, in a window, passed by)."""
-
-    def n_bytes(self) -> int:
-        """Give the memory taken beside the trees."""
-
-    def reserve(self, n_features: int) -> int:
-        """Prepare for points of that many features; give the number of slots a tree should have before the first."""
-
-    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Build empty trees on the rows of X."""
-
-    def block(self, n_rows: int) -> int:
-        """Tell how many of that many rows can be shown in one go."""
-
-    def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Show the rows of X, one block, to the trees."""
-
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X, or raise if they are not there; the scale follows the points still there."""
-
-    def points(self, trees: Trees) -> Array:
-        """List the points remembered, each as often as it is."""
-
-    def settle(self, trees: Trees) -> None:
-        """Finish what an interruption has left half done."""
-
-    def widen(self, n_features: int) -> None:
-        """Add features that are 0 in all points."""
-
-    def state(self) -> dict[str, Array]:
-        """Give what is to be kept beside the trees, by name."""
-
-    def layout(self, n_features: int) -> dict[str, Layout]:
-        """Give shape and type of the arrays that `state` gives."""
-
-    def restore(self, arrays: dict[str, Array]) -> None:
-        """Take over what `state` gave; nothing is checked."""
-
-    def complaints(self) -> Iterator[str]:
-        """Say what is wrong with what was restored."""
-
-    def check(self) -> Check:
-        """Give what must be true of each tree under this memory."""
-
-
-def new_memory(max_samples: int | None, window: int | None) -> "Sample | Window":
-    """Make the memory for these two settings."""
-    limit = NO_LIMIT if max_samples is None else max_samples
-    return Sample(limit) if window is None else Window(window, min(limit / window, 1.0))
-
-
-class Sample:
-    """Every tree holds its own uniform sample of all points, of bounded size or all of them."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-
-    def n_points(self, trees: Trees) -> int:
-        """Count the points shown and not forgotten, by the tree that was shown most."""
-        return int(trees.heads["n_points"].max())
-
-    def n_bytes(self) -> int:
-        """Give 0: all is in the trees."""
-        return 0
-
-    def reserve(self, n_features: int) -> int:
-        """Let tables begin small; they grow."""
-        return 1
-
-    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Build every tree on its own sample of the rows of X."""
-        scale.restart(X, X.shape[0])
-        weights = scale.weights()
-        on_trees(lambda some: build_trees(part(trees, some), X, weights, self.limit))
-
-    def block(self, n_rows: int) -> int:
-        """Show as many as stay in the cache."""
-        return min(n_rows, _ROWS_PER_BLOCK)
-
-    def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Show the rows of X to every tree, each with the weights that the scale has after it."""
-        weights = scale.follow(X)
-        on_trees(lambda some: extend_trees(part(trees, some), X, weights, self.limit))
-
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X; one that a tree did not take only lowers the number its sample stands for."""
-        self._check_presence(trees, X)
-        on_trees(lambda some: forget_points(part(trees, some), X))
-        if scale.moves:
-            scale.restart(self.points(trees), self.n_points(trees))
-
-    def points(self, trees: Trees) -> Array:
-        """List the points in the trees: of one, where all hold the same."""
-        return held_points(witnesses(trees))
-
-    def settle(self, trees: Trees) -> None:
-        """Do nothing: trees may differ in how many points they were shown."""
-
-    def widen(self, n_features: int) -> None:
-        """Do nothing."""
-
-    def state(self) -> dict[str, Array]:
-        """Give nothing: all is in the trees."""
-        return {}
-
-    def layout(self, n_features: int) -> dict[str, Layout]:
-        """Give nothing."""
-        return {}
-
-    def restore(self, arrays: dict[str, Array]) -> None:
-        """Do nothing."""
-
-    def complaints(self) -> Iterator[str]:
-        """Find nothing."""
-        return iter(())
-
-    def check(self) -> Check:
-        """Demand that the tree holds a possible sample."""
-        return partial(sample_is_possible, max_samples=self.limit)
-
-    def _check_presence(self, trees: Trees, X: Array) -> None:
-        """Make sure that each row, as often as it stands there, can be one of those that each tree was shown."""
-        rows, first_place, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
-        held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
-        copies_held(trees, rows, held)
-        absent = np.maximum(counts - held, 0)
-        n_outside = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
-        if (absent.sum(axis=1) > n_outside).any():
-            t = int(np.flatnonzero(absent.sum(axis=1) > n_outside)[0])
-            raise _not_there(X, int(first_place[absent[t] > 0].min()))
 
 
 class Window:
@@ -220,17 +75,17 @@ class Window:
         self._step(trees, scale)
         weights = scale.weights()
         on_trees(lambda some: build_on_window(part(trees, some), self.ring, self.number, weights, self.share))
-        trees.heads["n_points"] = self.number
+        trees.heads["next_number"] = self.number
 
     def block(self, n_rows: int) -> int:
         """Show as many as come before the next step."""
-        return min(n_rows, self.next_step - self.number, _ROWS_PER_BLOCK)
+        return min(n_rows, self.next_step - self.number, ROWS_PER_BLOCK)
 
     def scored_block(self, n_rows: int, kind: str) -> int:
         """Tell how many of that many rows `score_and_extend` can take: only "size" keeps levels up on the way."""
         if self.keeps_levels and kind != "size":
             return self.block(n_rows)
-        return min(n_rows, self.length, _ROWS_PER_BLOCK)
+        return min(n_rows, self.length, ROWS_PER_BLOCK)
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree."""
@@ -284,7 +139,7 @@ class Window:
         if self._pending is None:
             return
         after, show, move_on = self._pending
-        expected = trees.heads["n_points"]
+        expected = trees.heads["next_number"]
         if (expected == after).any():
             for t in np.flatnonzero(expected != after):
                 show(slice(t, t + 1))
@@ -295,7 +150,7 @@ class Window:
         """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
         if kind == "size" and not self.keeps_levels:
             return SCORES[kind](Reading(trees, scale.weights(), 1), X)
-        steps, blocks = self._no_steps(trees, scale), pieces(X.shape[0], _ROWS_PER_BLOCK)
+        steps, blocks = self._no_steps(trees, scale), pieces(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._scores(trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
@@ -434,7 +289,7 @@ class Window:
         numbers = []
         for row in X:
             if not places[row.tobytes()]:
-                raise _not_there(X, int(np.flatnonzero((row == X).all(axis=1))[0]))
+                raise not_there(X, int(np.flatnonzero((row == X).all(axis=1))[0]))
             numbers.append(places[row.tobytes()].pop())
         return np.array(numbers, np.int64)
 
@@ -444,8 +299,8 @@ class Window:
         chosen = np.empty(numbers.size, np.bool_)
         write_chosen(tree.heads, numbers, self.share, chosen)
         held = np.repeat(tree.points[0, :n_leaves], tree.copies[0, :n_leaves], axis=0)
-        yield "the tree has been shown other points", np.asarray(head["n_points"] != self.number)
-        of_sample = (head["n_owed"], head["next_kept"], head["log_key"])
+        yield "the tree has been shown other points", np.asarray(head["next_number"] != self.number)
+        of_sample = (head["n_points"], head["n_owed"], head["next_kept"], head["log_key"])
         yield "a sample is spoken of where there is a window", np.asarray(any(of_sample))
         yield "a counter is impossible", np.asarray(not 0 <= head["n_outside"] <= head["n_taken"] <= self.number)
         yield "the level is not finite", np.asarray(np.isinf(head["level"]))
@@ -492,7 +347,3 @@ def _room(length: int, share: float) -> int:
     while n < length and n * math.log(n / mean) - (n - mean) < _UNLIKELY:
         n += 1
     return min(math.ceil(n), length)
-
-
-def _not_there(X: Array, row: int) -> InvalidInputError:
-    return InvalidInputError(f"X[{row}] is not in the forest, at least not so often: {X[row]}.")
