@@ -1,4 +1,4 @@
-"""What a tree holds of a window over the latest points: those that its lot chooses, by default or by a share all.
+"""What a tree holds of a window over the latest points: those that its lot chooses, which may be all of them.
 
 Points are numbered as they come. Whether tree t holds point i hangs on t and i alone, so that the same test that
 let it in says what to forget when it leaves, and membership needs no storage. The points of the window lie in a ring
