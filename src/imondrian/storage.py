@@ -10,11 +10,10 @@ import json
 import math
 import os
 import struct
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +23,7 @@ from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, resized, shape_of
 from imondrian.errors import DamagedFileError
+from imondrian.files import written_whole
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_count
 from imondrian.memories import Memory, new_memory
@@ -43,7 +43,7 @@ def save(forest: MondrianForest, path: str | os.PathLike[str], notes: dict[str, 
     It is written beside the file and renamed when complete, so that an interrupted save leaves an old file intact.
     """
     header, arrays = _packed(forest, notes or {})
-    with _written_whole(Path(path)) as file:
+    with written_whole(path) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.comment = b"-" * _DIGEST_LENGTH
             with _member(archive, _HEADER) as member:
@@ -80,42 +80,6 @@ def complaints_about(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 # -- the whole file ---------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _written_whole(path: Path) -> Iterator[IO[bytes]]:
-    """Give a file to write that takes the place of `path` when all has gone well, and vanishes otherwise."""
-    path = path.resolve()  # what a link leads to is replaced, not the link
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else _usual_mode())
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-    _sync_folder(path.parent)
-
-
-def _usual_mode() -> int:
-    """Give the mode that a new file would have (a temporary one is for its owner only)."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming last; not every system can."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _seal(file: IO[bytes]) -> None:
