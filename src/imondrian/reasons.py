@@ -1,0 +1,47 @@
+"""The features that make a row odd, by name: what an explanation comes to in words."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+
+_WORTH_NAMING = 0.05
+
+
+class Reason(NamedTuple):
+    """One feature's part in the score of a row."""
+
+    feature: str
+    value: float  # of the row
+    share: float  # of the score, between 0 and 1
+    is_high: bool  # the row lies too high there; else too low
+
+    @property
+    def side(self) -> str:
+        """On which side of the others the row lies."""
+        return "high" if self.is_high else "low"
+
+    def __str__(self) -> str:
+        return f"{self.feature} {self.side} ({self.share:.0%})"
+
+
+def reasons_of(parts: Array, row: Array, names: list[str], n: int = 3) -> list[Reason]:
+    """Name the features with the greatest parts in the score of a row, at most n, the greatest first.
+
+    Parts below a twentieth of the score are left out, but for the greatest.
+
+    Examples
+    --------
+    >>> parts, row = np.array([0.02, -0.5, 0.2]), np.array([1.0, -9.0, 4.0])
+    >>> [str(reason) for reason in reasons_of(parts, row, ["a", "b", "c"])]
+    ['b low (69%)', 'c high (28%)']
+    """
+    sizes = np.abs(parts)
+    shares = sizes / sizes.sum()
+    leading = np.argsort(-sizes, kind="stable")[:n]
+    return [
+        Reason(names[j], float(row[j]), float(shares[j]), bool(parts[j] > 0))
+        for place, j in enumerate(leading)
+        if place == 0 or shares[j] >= _WORTH_NAMING
+    ]

@@ -1,0 +1,1 @@
+"""Tables in files and pipes: read in batches, turned into points, written whole."""

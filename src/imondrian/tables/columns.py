@@ -1,0 +1,157 @@
+"""The columns of a table that are features: chosen, and turned into points; a cell that is no number is named."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SIZE
+from imondrian.errors import InvalidInputError
+
+ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR = "row", "anomaly_score", "is_anomaly", "why", "threshold", "error"
+RESULTS = (ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR)  # columns that are added to tables and streams
+NOT_THERE = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")  # missing values
+
+
+class Columns(NamedTuple):
+    """The names of the features, and why other columns are none."""
+
+    features: list[str]
+    left_out: dict[str, str]
+
+
+def choose(
+    frame: pl.DataFrame,
+    features: Collection[str] = (),
+    ignore: Collection[str] = (),
+    time: str | None = None,
+) -> Columns:
+    """Choose the columns that are features: those named, or else all that hold numbers.
+
+    Left out are text, dates, columns without values, those that count the rows, and results of an earlier run.
+    """
+    for name in (*features, *ignore, *([] if time is None else [time])):
+        if name not in frame.columns:
+            raise InvalidInputError(f"There is no column {name!r}; there are {_listed(frame.columns)}.")
+    left_out: dict[str, str] = {}
+    earlier = results_among(frame.columns)
+    for name in frame.columns:
+        why = _not_asked_for(name, features, ignore, time)
+        if not why and not features:
+            why = "the result of an earlier run" if name in earlier else _no_feature(frame[name])
+        if why:
+            left_out[name] = why
+    chosen = [name for name in (features or frame.columns) if name not in left_out]
+    if not chosen:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
+    return Columns(chosen, left_out)
+
+
+def results_among(names: Collection[str]) -> set[str]:
+    """Tell which names are those of results, if there are any of an earlier run."""
+    return {name for name in RESULTS if name in names} if SCORE in names else set()
+
+
+def points_of(frame: pl.DataFrame, features: list[str], first: int = 0) -> Array:
+    """Turn the features into a table of points, NaN where a value is missing; rows are counted from `first` on."""
+    points = np.empty((frame.height, len(features)))
+    for j, name in enumerate(features):
+        points[:, j] = _numbers(frame[name], first)
+    return points
+
+
+def typed(frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
+    """Make features that are text numbers, for formats that know the difference."""
+    texts = [name for name in features if frame[name].dtype == pl.String]
+    return frame.with_columns(_parsed(_cells(frame[name])) for name in texts)
+
+
+def times_of(frame: pl.DataFrame, name: str | None) -> Array | None:
+    """Give the column that tells the time as numbers or dates; nothing if it holds neither, or not everywhere."""
+    if name is None:
+        return None
+    column = frame[name]
+    if column.dtype == pl.String:
+        numbers = _parsed(_cells(column))
+        column = numbers if numbers.null_count() == 0 else _dates(column)
+    is_usable = (column.dtype.is_numeric() or column.dtype in (pl.Date, pl.Datetime)) and column.null_count() == 0
+    return column.to_numpy() if is_usable else None
+
+
+def _dates(column: pl.Series) -> pl.Series:
+    try:
+        return column.str.to_datetime(time_zone="UTC", strict=False).dt.replace_time_zone(None)
+    except pl.exceptions.PolarsError:  # no format that it knows
+        return column
+
+
+def _not_asked_for(name: str, features: Collection[str], ignore: Collection[str], time: str | None) -> str:
+    if name == time:
+        return "the time"
+    if name in ignore:
+        return "to be ignored"
+    return "not among the features asked for" if features and name not in features else ""
+
+
+def _no_feature(column: pl.Series) -> str:
+    """Tell why a column is no feature by itself; nothing if it is one."""
+    if column.dtype.is_temporal():
+        return "a date or time"
+    if column.dtype != pl.String and not _holds_numbers(column):
+        return f"not numbers, but {column.dtype}"
+    values = _cells(column).drop_nulls()
+    if values.len() == 0:
+        return "without values"
+    numbers = _parsed(values)
+    if 2 * numbers.null_count() >= numbers.len():
+        return f"text, such as {str(values[0])[:40]!r}"
+    return "counts the rows" if _counts_rows(numbers) else ""
+
+
+def _counts_rows(numbers: pl.Series) -> bool:
+    values = numbers.to_numpy()
+    return values.size > 2 and bool((np.diff(values) == 1.0).all())
+
+
+def _numbers(column: pl.Series, first: int) -> Array:
+    cells = _cells(column)
+    numbers = _parsed(cells)
+    values = numbers.to_numpy().astype(np.float64)  # null becomes NaN
+    wrong = (numbers.is_null() & cells.is_not_null()).to_numpy() | (np.abs(values) > MAX_SIZE)
+    if wrong.any():
+        i = int(np.flatnonzero(wrong)[0])
+        raise InvalidInputError(f"Row {first + i + 1}, column {column.name!r}: {_complaint(cells[i], values[i])}.")
+    return values
+
+
+def _complaint(cell: object, value: float) -> str:
+    if np.isnan(value):
+        return f"{cell!r} is not a number"
+    return f"{value} is beyond {MAX_SIZE:g} in size" if np.isfinite(value) else f"{cell} is not finite"
+
+
+def _holds_numbers(column: pl.Series) -> bool:
+    return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
+
+
+def _cells(column: pl.Series) -> pl.Series:
+    """Make values that stand for none null, and text bare of blanks."""
+    if column.dtype == pl.String:
+        bare = column.str.strip_chars()
+        return bare.set(bare.is_in(NOT_THERE), None)
+    return column.fill_nan(None) if column.dtype.is_float() else column
+
+
+def _parsed(cells: pl.Series) -> pl.Series:
+    """Give the numbers that cells stand for, null where they stand for none."""
+    if cells.dtype != pl.String and not _holds_numbers(cells):
+        return pl.Series(cells.name, [None] * cells.len(), pl.Float64)
+    return cells.cast(pl.Float64, strict=False)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"

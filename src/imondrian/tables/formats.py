@@ -1,0 +1,59 @@
+"""The formats of tables, known by the ending of a file's name or by its first bytes."""
+
+from pathlib import Path
+
+from imondrian.errors import InvalidInputError
+
+FORMATS = ("csv", "tsv", "ndjson", "parquet")
+TEXTS = ("csv", "tsv")  # formats that do not know numbers from text
+_ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_PARQUET = b"PAR1"
+_MARK = b"\xef\xbb\xbf"  # that some programs put before text
+_SEPARATORS = b",;\t|"
+
+
+def format_by_name(path: str) -> str | None:
+    """Tell the format by the ending of the name; that of a compressed file stands before its `.gz`."""
+    name = Path(path.removesuffix(".gz"))
+    return _ENDINGS.get(name.suffix.lower())
+
+
+def format_to_write(path: str) -> str:
+    """Tell the format to write by the ending; standard output gets CSV."""
+    found = "csv" if path == "-" else format_by_name(path)
+    if found is None or path.endswith(".gz"):
+        raise InvalidInputError(f"{path}: a table can be written to a file that ends in {', '.join(_ENDINGS)}.")
+    return found
+
+
+def checked_format(name: str) -> str:
+    """Check the name of a format."""
+    if name not in FORMATS:
+        raise InvalidInputError(f"The format must be one of {', '.join(FORMATS)}, but is {name!r}.")
+    return name
+
+
+def format_by_content(start: bytes) -> str:
+    """Tell the format by the first bytes."""
+    if start.startswith(_PARQUET):
+        return "parquet"
+    return "ndjson" if without_mark(start).lstrip().startswith(b"{") else "csv"
+
+
+def separator_in(line: bytes) -> str:
+    """Tell what separates the fields of a line: of `,`, `;`, tab and `|` the most frequent, in doubt the first."""
+    counts = [line.count(separator) for separator in _SEPARATORS]
+    return chr(_SEPARATORS[counts.index(max(counts))])
+
+
+def without_mark(start: bytes) -> bytes:
+    """Take away the mark that some programs put before text."""
+    return start.removeprefix(_MARK)

@@ -1,0 +1,92 @@
+"""Lines of a stream as records: CSV with a header, or JSON objects."""
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from imondrian.engine.nodes import MAX_SIZE
+from imondrian.errors import InvalidInputError
+from imondrian.tables.columns import NOT_THERE
+from imondrian.tables.formats import format_by_content, separator_in, without_mark
+
+Record = dict[str, Any]
+Parser = Callable[[bytes], Record]
+
+
+def parser_for(first: bytes, kind: str | None, separator: str | None, *, has_header: bool) -> tuple[Parser, bool]:
+    """Make what turns lines into records, from the first of them; tell also whether that line is only a header."""
+    first = without_mark(first)
+    kind = kind or format_by_content(first)
+    if kind == "ndjson":
+        return parsed_json, False
+    if kind == "parquet":
+        raise InvalidInputError("A stream must be CSV, TSV or NDJSON; Parquet cannot be read line by line.")
+    separator = separator or ("\t" if kind == "tsv" else separator_in(first))
+    cells = fields_in(first, separator)
+    names = [name.strip() for name in cells] if has_header else [f"column_{i + 1}" for i in range(len(cells))]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"Names of columns must differ, but are {', '.join(names)}.")
+    return lambda line: named_fields(line, separator, names), has_header
+
+
+def parsed_json(line: bytes) -> Record:
+    """Parse a line of NDJSON."""
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise InvalidInputError(f"this is not JSON: {error}.") from None
+    if not isinstance(record, dict):
+        raise InvalidInputError(f"this is not a JSON object: {_shortened(line)}.")
+    return record
+
+
+def named_fields(line: bytes, separator: str, names: list[str]) -> Record:
+    """Parse a line of CSV."""
+    fields = fields_in(line, separator)
+    if len(fields) != len(names):
+        raise InvalidInputError(f"there are {len(fields)} fields, but {len(names)} names of columns.")
+    return dict(zip(names, fields, strict=True))
+
+
+def fields_in(line: bytes, separator: str) -> list[str]:
+    """Part a line of CSV into its fields."""
+    try:
+        return next(csv.reader([line.decode()], delimiter=separator, strict=True))
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"this is not UTF-8 text: {_shortened(line)}.") from None
+    except csv.Error as error:
+        raise InvalidInputError(f"this is not CSV: {error}.") from None
+
+
+def number_in(record: Record, name: str) -> float:
+    """Give the value of a feature, or raise an error that names it."""
+    value = record.get(name)
+    if value is None or (isinstance(value, str) and value.strip() in NOT_THERE):
+        raise InvalidInputError(f"column {name!r}: the value is missing.")
+    number = _as_number(value)
+    if number is None:
+        raise InvalidInputError(f"column {name!r}: {value!r} is not a number.")
+    if not abs(number) <= MAX_SIZE:
+        what = f"is beyond {MAX_SIZE:g} in size" if math.isfinite(number) else "is not finite"
+        raise InvalidInputError(f"column {name!r}: {value} {what}.")
+    return number
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value of a record stands for a number."""
+    return _as_number(value) is not None
+
+
+def _as_number(value: Any) -> float | None:
+    if not isinstance(value, (str, int, float)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _shortened(line: bytes) -> str:
+    return repr(line[:40].decode(errors="replace"))
