@@ -184,6 +184,10 @@ def test_a_model_file_brings_the_estimator_back(data, tmp_path, contamination, n
         lambda notes: notes.clear(),
         lambda notes: notes["parameters"].update(n_estimators=0),
         lambda notes: notes["parameters"].update(surprise=1),
+        lambda notes: notes["parameters"].update(score="x"),
+        lambda notes: notes["parameters"].update(score=[1]),
+        lambda notes: notes["parameters"].update(contamination=7),
+        lambda notes: notes.update(parameters=[]),
         lambda notes: notes.update(feature_names=["a"]),
         lambda notes: notes.update(feature_names=[1, 2, 3]),
         lambda notes: notes.update(offset=5.0),
@@ -192,7 +196,7 @@ def test_a_model_file_brings_the_estimator_back(data, tmp_path, contamination, n
 )
 def test_damaged_notes_are_refused(data, tmp_path, damage):
     model = IsolationMondrianForest(n_estimators=2).fit(data[0])
-    notes = model.notes()
+    notes = model.fitted().notes()
     damage(notes)
     storage.save(model.forest_, tmp_path / "model.imf", {"IsolationMondrianForest": notes})
     with pytest.raises(imondrian.DamagedFileError):

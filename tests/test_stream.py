@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import imondrian
-from imondrian import InvalidInputError, MondrianForest, StreamDetector
+from imondrian import InvalidInputError, MondrianForest, StreamDetector, storage
 from imondrian.presets import PRESETS
 from imondrian.shingles import Shingle
 
@@ -253,7 +253,7 @@ def test_the_first_names_must_be_as_many_as_features():
         ({"n_estimators": 2.5}, "n_estimators must be a whole number"),
         ({"threshold": "median"}, "threshold must be 'kmeans', 'auto' or 0.5"),
         ({"threshold": 0.7}, "a share below 0.5, but is 0.7"),
-        ({"preset": "best"}, "preset must be one of paper, practice, but is 'best'"),
+        ({"preset": "best"}, "preset must be one of practice, paper, but is 'best'"),
         ({"warm_up": -1}, "warm_up must be between 0"),
         ({"shingle": 0}, "shingle must be between 1"),
         ({"on_error": "ignore"}, "on_error must be one of"),
@@ -341,7 +341,7 @@ def test_damaged_notes_are_refused(tmp_path, name, value):
     detector = detector_of()
     detector.process_many(X[:100])
     notes = detector.notes() | {name: value}
-    imondrian.storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
     with pytest.raises(imondrian.DamagedFileError, match=r"detector\.imf"):
         imondrian.load(tmp_path / "detector.imf")
 
@@ -352,7 +352,7 @@ def test_notes_of_another_forest_are_refused_before_memory_is_taken(tmp_path, wi
     detector.process_many(X[:100])
     notes = detector.notes()
     notes["parameters"] |= {"window": window}
-    imondrian.storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
     with pytest.raises(imondrian.DamagedFileError, match="the forest is not that of the detector"):
         imondrian.load(tmp_path / "detector.imf")
 

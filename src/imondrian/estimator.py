@@ -10,10 +10,9 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from imondrian.engine.jit import Array
-from imondrian.forest import MondrianForest
-from imondrian.inputs import sample_size
+from imondrian.fitted import Fitted, fit, new_forest, seed_from, threshold_of_held
 from imondrian.scores import SCORES
-from imondrian.thresholds import THRESHOLDS, rule_of
+from imondrian.thresholds import THRESHOLDS
 
 
 class ParameterOnly:
@@ -136,9 +135,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
         points = validate_data(self, X, dtype=np.float64)
-        forest = self._new_forest(points.shape[0]).build(points)
-        offset = -rule_of(self.contamination)(forest.score(points, self._kind)) if self._learns_offset() else -0.5
-        self.forest_, self._offset = forest, _Offset(offset, self._offset_key())
+        fitted = fit(points, self.get_params(), self._seed())
+        self.forest_, self._offset = fitted.forest, _Offset(fitted.threshold, self._offset_key())
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -146,7 +144,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Show the rows of X to the forest, one after the other; the first call needs no `fit` before it."""
         is_first = not hasattr(self, "forest_")
         points = validate_data(self, X, dtype=np.float64, reset=is_first)
-        forest = self._new_forest(points.shape[0]) if is_first else self.forest_
+        forest = new_forest(self.get_params(), points.shape[0], self._seed()) if is_first else self.forest_
         self.forest_ = forest.extend(points)
         self._offset = _Offset()
         return self
@@ -192,10 +190,10 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def offset_(self) -> float:
         """The `score_samples` below which a row is an anomaly."""
         check_is_fitted(self)
-        if self._offset.value is None or self._offset.key != self._offset_key():
-            self._offset.value = -rule_of(self.contamination)(-self.rescore()[1]) if self._learns_offset() else -0.5
+        if self._offset.threshold is None or self._offset.key != self._offset_key():
+            self._offset.threshold = threshold_of_held(self.forest_, self.get_params())
             self._offset.key = self._offset_key()
-        return self._offset.value
+        return -self._offset.threshold
 
     @property
     def _kind(self) -> str:
@@ -203,43 +201,29 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     # -- model files ------------------------------------------------------------------------------------------
 
-    def notes(self) -> dict[str, Any]:
-        """Give what a model file keeps beside the forest: parameters, offset and names, as JSON can hold them."""
+    def fitted(self) -> Fitted:
+        """Give what a model file keeps: the forest, parameters, threshold and names."""
         check_is_fitted(self)
         self._validate_params()
-        parameters = self.get_params()
-        if not isinstance(parameters["random_state"], Integral):
-            parameters["random_state"] = None  # the forest has the state of its random numbers
-        if parameters["scale"] is not None and not isinstance(parameters["scale"], str):
-            parameters["scale"] = np.asarray(parameters["scale"], dtype=float).tolist()
         names = getattr(self, "feature_names_in_", None)
-        return {
-            "parameters": {name: _plain(value) for name, value in parameters.items()},
-            "offset": self._offset.value if self._offset.key == self._offset_key() else None,
-            "feature_names": None if names is None else [str(name) for name in names],
-        }
+        threshold = self._offset.threshold if self._offset.key == self._offset_key() else None
+        return Fitted(
+            self.forest_, self.get_params(), threshold, None if names is None else [str(name) for name in names]
+        )
 
     @classmethod
-    def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
-        """Make a fitted estimator from a forest and what `notes` gave."""
-        estimator = cls(**notes["parameters"])
+    def from_fitted(cls, fitted: Fitted) -> Self:
+        """Make a fitted estimator from what `fitted` gave."""
+        estimator = cls(**fitted.parameters)
         estimator._validate_params()
-        estimator.forest_ = forest
-        estimator.n_features_in_ = forest.n_features
-        names, offset = notes["feature_names"], notes["offset"]
-        if names is not None:
-            if len(names) != forest.n_features or not all(isinstance(name, str) for name in names):
-                raise ValueError(f"there are {forest.n_features} features, but the names are {names}.")
-            estimator.feature_names_in_ = np.array(names, dtype=object)
-        if offset is not None and not -1.0 <= offset <= 0.0:
-            raise ValueError(f"the offset is {offset!r}.")
-        estimator._offset = _Offset(offset, estimator._offset_key())
+        estimator.forest_ = fitted.forest
+        estimator.n_features_in_ = fitted.forest.n_features
+        if fitted.feature_names is not None:
+            estimator.feature_names_in_ = np.array(fitted.feature_names, dtype=object)
+        estimator._offset = _Offset(fitted.threshold, estimator._offset_key())
         return estimator
 
     # -- inside -----------------------------------------------------------------------------------------------
-
-    def _learns_offset(self) -> bool:
-        return bool(self.contamination != "auto")
 
     def _offset_key(self) -> tuple[Any, ...]:
         """Give the parameters that an offset belongs to: after `set_params` it is another."""
@@ -249,17 +233,15 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, reset=False)
 
-    def _new_forest(self, n_rows: int) -> MondrianForest:
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        max_samples = sample_size(self.max_samples, n_rows)
-        return MondrianForest(self.n_estimators, max_samples, self.scale, seed, self.n_jobs or 1, self.window)
+    def _seed(self) -> int:
+        return seed_from(check_random_state(self.random_state))
 
 
 class _Offset:
-    """The offset, once somebody has asked for it; apart, so that asking does not change the estimator."""
+    """The threshold, once somebody has asked for it; apart, so that asking does not change the estimator."""
 
-    def __init__(self, value: float | None = None, key: tuple[Any, ...] = ()) -> None:
-        self.value = value
+    def __init__(self, threshold: float | None = None, key: tuple[Any, ...] = ()) -> None:
+        self.threshold = threshold
         self.key = key
 
 
@@ -268,8 +250,3 @@ def _frame_like(frame: Any, values: Array, names: list[str]) -> Any:
     if hasattr(frame, "index"):
         return type(frame)(values, columns=names, index=frame.index)
     return type(frame)(values, schema=names)
-
-
-def _plain(value: Any) -> Any:
-    """Give a number as Python's own."""
-    return value.item() if isinstance(value, np.generic) else value

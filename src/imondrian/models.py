@@ -5,6 +5,7 @@ from typing import Any
 
 from imondrian import storage
 from imondrian.errors import InvalidInputError
+from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest
 from imondrian.stream import StreamDetector
 
@@ -20,11 +21,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         storage.save(model, path)
     elif isinstance(model, StreamDetector):
         storage.save(model.forest, path, {_DETECTOR: model.notes()})
-    elif hasattr(model, "notes"):
-        notes = model.notes()
-        storage.save(model.forest_, path, {_ESTIMATOR: notes})
+    elif isinstance(model, Fitted) or hasattr(model, "fitted"):
+        fitted = model if isinstance(model, Fitted) else model.fitted()
+        storage.save(fitted.forest, path, {_ESTIMATOR: fitted.notes()})
     else:
-        raise InvalidInputError(f"A forest, an estimator of it or a StreamDetector can be saved, but not {model!r}.")
+        raise InvalidInputError(f"A forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -33,12 +34,21 @@ def load(path: str | os.PathLike[str]) -> Any:
     Safe to call on any file: nothing in it is executed, everything is checked, and one that is cut or altered in any
     way is a DamagedFileError.
     """
+    model = load_plain(path)
+    if not isinstance(model, Fitted):
+        return model
+    from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (scikit-learn takes seconds to load)
+
+    with storage.complaints_about(path):
+        return IsolationMondrianForest.from_fitted(model)
+
+
+def load_plain(path: str | os.PathLike[str]) -> MondrianForest | StreamDetector | Fitted:
+    """Read a model file as `load` does, but give what was fitted without the estimator around it."""
     forest, notes = storage.load(path)
     with storage.complaints_about(path):
         if not notes:
             return forest
         if _DETECTOR in notes:
             return StreamDetector.from_notes(forest, notes[_DETECTOR])
-        from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (scikit-learn takes a second to load)
-
-        return IsolationMondrianForest.from_notes(forest, notes[_ESTIMATOR])
+        return Fitted.from_notes(forest, notes[_ESTIMATOR])

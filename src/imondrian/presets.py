@@ -6,15 +6,16 @@ from imondrian.errors import InvalidInputError
 
 
 class Preset(NamedTuple):
-    """A score and the scale it works with."""
+    """A score, the scale it works with, and what the command line takes for an anomaly."""
 
     score: str
     scale: Any
+    threshold: Any
 
 
 PRESETS = {
-    "paper": Preset(score="depth", scale=None),  # fidelity
-    "practice": Preset(score="size", scale="std"),  # the best all-rounder measured
+    "practice": Preset(score="size", scale="std", threshold=0.05),  # the best all-rounder measured
+    "paper": Preset(score="depth", scale=None, threshold="kmeans"),  # fidelity
 }
 
 

@@ -133,8 +133,8 @@ class StreamDetector:
             "on_error": _checked_choice(on_error, "on_error", ("raise", "skip")),
             "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
         }
-        self._kind, scale = preset_of(preset)
-        self.forest = MondrianForest(n_estimators, max_samples, scale, seed, n_jobs, window)
+        self._kind = preset_of(preset).score
+        self.forest = MondrianForest(n_estimators, max_samples, preset_of(preset).scale, seed, n_jobs, window)
         self._shingle = Shingle(shingle, n_features)
         self.forest.reserve(n_features * self._shingle.size)
         self._records = Records(n_features)

@@ -45,7 +45,10 @@ def format_by_content(start: bytes) -> str:
     """Tell the format by the first bytes."""
     if start.startswith(_PARQUET):
         return "parquet"
-    return "ndjson" if without_mark(start).lstrip().startswith(b"{") else "csv"
+    text = without_mark(start).lstrip()
+    if text.startswith(b"["):
+        raise InvalidInputError("This is a list in JSON; it must be NDJSON, an object on every line.")
+    return "ndjson" if text.startswith(b"{") else "csv"
 
 
 def separator_in(line: bytes) -> str:

@@ -25,7 +25,7 @@ class Lines:
     def __init__(self, descriptor: int, *, follow: bool = False) -> None:
         self._descriptor = descriptor
         self._follow = follow
-        self._blocks: SimpleQueue[bytes | None] = SimpleQueue()
+        self._blocks: SimpleQueue[bytes | OSError | None] = SimpleQueue()
         self._ahead = threading.Semaphore(_BLOCKS_AHEAD)
         self._is_stopped = threading.Event()
         self.n_restarts = 0  # how often the file began anew
@@ -40,6 +40,8 @@ class Lines:
         threading.Thread(target=self._read, daemon=True).start()
         rest = b""
         while (block := self._blocks.get()) is not None:
+            if isinstance(block, OSError):
+                raise block
             *lines, rest = (rest + block).split(b"\n")
             self._ahead.release()
             if len(rest) > _LONGEST:
@@ -61,8 +63,9 @@ class Lines:
                     self._wait()
                 else:
                     break
-        finally:
-            self._blocks.put(None)
+        except OSError as error:  # such as that of a file that was closed when it was stopped
+            self._blocks.put(error)
+        self._blocks.put(None)
 
     def _wait(self) -> None:
         """Wait a little; go back to the start of a file that has been cut."""

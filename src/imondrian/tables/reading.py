@@ -8,7 +8,9 @@ import gzip
 import io
 import json
 import sys
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -23,6 +25,7 @@ PARQUET_ROWS = 100_000
 STANDARD_INPUT = "-"
 Read = tuple[pl.DataFrame, float]  # some rows, and the share of the table that has been read
 _START_BYTES = 4096
+_GZIP = b"\x1f\x8b"
 
 
 class Batch(NamedTuple):
@@ -63,22 +66,31 @@ class Table:
         self.name = "standard input" if path == STANDARD_INPUT else path
         self._raw = _opened(path)
         self.n_bytes = None if path == STANDARD_INPUT else Path(path).stat().st_size  # as they lie on the disk
-        self._file = _unpacked(self._raw, path)
-        start = _peeked(self._file, self.name)
-        if not start:
-            raise InvalidInputError(f"{self.name} is empty.")
-        self.kind = checked_format(kind) if kind else format_by_name(path) or format_by_content(start)
-        self.separator = _checked_separator(separator) if separator else self._usual_separator(start)
         self.has_header = has_header
+        with self._closed_if_failing():
+            self._file = _unpacked(self._raw, self.name)
+            start = _peeked(self._file, self.name)
+            if not start:
+                raise InvalidInputError(f"{self.name} is empty.")
+            self.kind = checked_format(kind) if kind else format_by_name(path) or format_by_content(start)
+            self.separator = _checked_separator(separator) if separator else self._usual_separator(start)
 
     def batches(self) -> Iterator[Batch]:
-        """Give the rows in batches, in their order."""
+        """Give the rows in batches, in their order; then the file is closed."""
         first = 0
-        for frame, share_read in _READERS[self.kind](self):
-            yield Batch(first, frame, share_read)
-            first += frame.height
+        try:
+            for frame, share_read in _READERS[self.kind](self):
+                yield Batch(first, frame, share_read)
+                first += frame.height
+        finally:
+            self.close()
         if first == 0:
             raise InvalidInputError(f"{self.name} has no rows.")
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self.n_bytes is not None:
+            self._raw.close()
 
     def whole(self, progress: Callable[[float], None] = lambda _share: None) -> pl.DataFrame:
         """Read all rows; the progress is told as the share that has been read."""
@@ -100,6 +112,14 @@ class Table:
         """The bytes of the table, unpacked."""
         return self._file
 
+    @contextmanager
+    def _closed_if_failing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
     def _usual_separator(self, start: bytes) -> str:
         return "\t" if self.kind == "tsv" else separator_in(without_mark(start).partition(b"\n")[0])
 
@@ -114,14 +134,15 @@ def _opened(path: str) -> IO[bytes]:
     return Path(path).open("rb")
 
 
-def _unpacked(file: IO[bytes], path: str) -> Any:
-    return io.BufferedReader(gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
+def _unpacked(file: IO[bytes], name: str) -> Any:
+    is_packed = _peeked(file, name).startswith(_GZIP)
+    return io.BufferedReader(gzip.GzipFile(fileobj=file)) if is_packed else file
 
 
 def _peeked(file: Any, name: str) -> bytes:
     try:
         return bytes(file.peek(_START_BYTES))
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidInputError(f"{name} cannot be read: {error}.") from None
 
 
@@ -138,13 +159,10 @@ def _checked_separator(separator: str) -> str:
 def _read_csv(table: Table) -> Iterator[Read]:
     """Parse block after block, each with the header before it."""
     blocks = _blocks(table)
-    header = b""
-    if table.has_header:
-        header, _, rest = _cut(next(blocks), table.name, _end_of_first_record)
-        header += b"\n"
-        blocks = chain([rest], blocks)
+    first, _, rest = _cut(start := next(blocks), table.name, _end_of_first_record)
+    header = (first if table.has_header else _numbered_names(table, first)) + b"\n"
     n_rows = 0
-    for block in blocks:
+    for block in chain([rest if table.has_header else start], blocks):
         if block.strip(b"\r\n"):
             frame = _parsed_csv(table, header, block, n_rows)
             n_rows += frame.height
@@ -152,31 +170,33 @@ def _read_csv(table: Table) -> Iterator[Read]:
 
 
 def _parsed_csv(table: Table, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
+    """Parse a block; lines that are blank are no rows."""
     try:
-        return pl.read_csv(
-            io.BytesIO(header + block),
-            separator=table.separator,
-            has_header=table.has_header,
-            infer_schema=False,
-        )
+        frame = pl.read_csv(io.BytesIO(header + block), separator=table.separator, infer_schema=False)
+        return frame.filter(~pl.all_horizontal(pl.all().is_null()))
     except pl.exceptions.PolarsError as error:
         _complain_of_csv(table, header + block, n_rows)
         raise InvalidInputError(f"{table.name}: after row {n_rows}: {_first_line(error)}.") from None
 
 
 def _complain_of_csv(table: Table, block: bytes, n_rows: int) -> None:
-    """Name the first row that is no text, or that has more fields than the first one of the block."""
+    """Name the first row that is no text, or that has more fields than there are names."""
     try:
         text = block.decode()
     except UnicodeDecodeError as error:
-        near = n_rows + block.count(b"\n", 0, error.start) + (not table.has_header)
+        near = n_rows + block.count(b"\n", 0, error.start)
         raise InvalidInputError(f"{table.name}: near row {near}: this is not UTF-8 text.") from None
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=table.separator)
     width = len(next(rows, []))
-    for i, row in enumerate(rows, start=n_rows + (1 if table.has_header else 2)):
+    for i, row in enumerate(rows, start=n_rows + 1):
         if len(row) > width:
-            than = "names of columns" if table.has_header else "in the first row"
-            raise InvalidInputError(f"{table.name}: row {i} has {len(row)} fields, but there are {width} {than}.")
+            raise InvalidInputError(f"{table.name}: row {i} has {len(row)} fields, but there are {width} columns.")
+
+
+def _numbered_names(table: Table, first: bytes) -> bytes:
+    """Name the columns of a table without a header by their numbers."""
+    n_columns = len(next(csv.reader([first.decode(errors="replace")], delimiter=table.separator), []))
+    return table.separator.join(f"column_{j + 1}" for j in range(n_columns)).encode()
 
 
 def _read_ndjson(table: Table) -> Iterator[Read]:
@@ -212,7 +232,8 @@ def _parsed_by_line(table: Table, block: bytes, n_lines: int) -> pl.DataFrame:
 def _column_of(name: str, values: list[Any]) -> pl.Series:
     """Make numbers a column of numbers, and anything else one of text."""
     if all(value is None or isinstance(value, (bool, int, float)) for value in values):
-        return pl.Series(name, [None if value is None else float(value) for value in values], pl.Float64)
+        with suppress(OverflowError):  # of whole numbers without end
+            return pl.Series(name, [None if value is None else float(value) for value in values], pl.Float64)
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
     return pl.Series(name, texts, pl.String)
 
@@ -220,7 +241,7 @@ def _column_of(name: str, values: list[Any]) -> pl.Series:
 def _blocks(table: Table) -> Iterator[bytes]:
     """Read blocks of whole records: they are cut at ends of lines that do not stand between quotes."""
     is_quoted = table.kind != "ndjson"
-    rest = without_mark(_some(table))
+    rest = without_mark(_some(table)).lstrip(b"\r\n")
     while more := _some(table):
         block, end, rest = _cut(rest, table.name, _end_of_last_record if is_quoted else _end_of_last_line)
         if end:
@@ -233,7 +254,7 @@ def _blocks(table: Table) -> Iterator[bytes]:
 def _some(table: Table) -> bytes:
     try:
         return table.stream.read(BLOCK_BYTES)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidInputError(f"{table.name} cannot be read: {error}.") from None
 
 

@@ -1,0 +1,268 @@
+"""The commands and their options; the work is imported when a command is run."""
+
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+import click
+
+import imondrian
+from imondrian.cli import options
+from imondrian.cli.settings import Choice, Drawing, Outputs, Source, Telling, Watching
+from imondrian.errors import ImondrianError
+
+_FOUND, _BAD_INPUT = 1, 2
+
+
+def main() -> NoReturn:
+    """Run the command line: whatever is wrong with the input is one line and exit code 2."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        app(prog_name="imondrian")
+    except (ImondrianError, OSError, MemoryError) as error:
+        sys.stderr.write(f"imondrian: {_in_one_line(error)}\n")
+        sys.exit(_BAD_INPUT)
+    except _Interrupted as interrupted:
+        sys.stderr.write("imondrian: interrupted\n")
+        sys.exit(128 + interrupted.number)
+    sys.exit(0)
+
+
+class _Interrupted(BaseException):
+    """A signal that ends the program; an exception, so that what was begun is cleared away."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise _Interrupted(number)
+
+
+def _in_one_line(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "there is not enough memory."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    return " ".join(str(error).split())
+
+
+class _Commands(click.Group):
+    """The commands; that nobody reads what they write any more is no failure."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Exit codes: 0 done, 1 anomalies found (with --fail-on-anomaly), 2 bad input.",
+)
+@click.version_option(imondrian.__version__)
+def app() -> None:
+    """Find anomalies in tables and streams by the isolation Mondrian forest."""
+
+
+@app.command()
+@options.SOURCE
+@options.grouped(
+    "outputs",
+    Outputs,
+    options.OUTPUT,
+    click.option("--report", metavar="FILE", help="Write a page with pictures: .html."),
+    click.option("--save", "model", metavar="FILE", help="Keep the model: .imf."),
+)
+@options.CHOICE
+@options.MAKING
+@options.TELLING
+@options.FAIL_ON_ANOMALY
+def detect(*, fail_on_anomaly: bool, **settings: Any) -> None:
+    """Find the anomalies in a table, and say what makes them odd.
+
+    DATA is CSV, TSV, NDJSON or Parquet, packed by gzip or not; - is standard input.
+    """
+    from imondrian.cli.commands.detect import run
+
+    _exit(run(**settings), fail_on_anomaly)
+
+
+@app.command()
+@options.SOURCE
+@click.option("--save", "model", metavar="FILE", required=True, help="The model file to write: .imf.")
+@options.grouped("choice", Choice, options.FEATURES, options.IGNORE, options.MISSING_VALUES)
+@options.MAKING
+@options.TELLING
+def fit(**settings: Any) -> None:
+    """Fit a forest on a table, and keep it in a model file."""
+    from imondrian.cli.commands.fit import run
+
+    run(**settings)
+
+
+@app.command()
+@options.MODEL
+@options.SOURCE
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    default="-",
+    help="The scored table: .csv, .tsv, .ndjson, .parquet.  [default: CSV]",
+)
+@options.CHOICE_FOR_MODEL
+@options.jobs(-1)
+@options.TELLING
+@options.FAIL_ON_ANOMALY
+def score(*, fail_on_anomaly: bool, **settings: Any) -> None:
+    """Score a table of any length with a model file, in constant memory."""
+    from imondrian.cli.commands.score import run
+
+    _exit(run(**settings), fail_on_anomaly)
+
+
+@app.command()
+@options.MODEL
+@options.SOURCE
+@click.option("--rows", metavar="3,17", help="Rows to explain, counted from 1.  [default: the oddest]")
+@options.count("--top", "How many of the oddest rows to explain.", default=10, show_default=True)
+@click.option("--output", "-o", metavar="FILE", help="Write the part of every feature in every row: .csv, .parquet ...")
+@options.CHOICE_FOR_MODEL
+@options.jobs(-1)
+@options.TELLING
+def explain(*, rows: str | None, **settings: Any) -> None:
+    """Say what makes rows odd, with a model file."""
+    from imondrian.cli.commands.explain import run
+
+    run(asked=_numbers(rows), **settings)
+
+
+@app.command()
+@options.grouped(
+    "source",
+    Source,
+    options.data(default="-", required=False),
+    options.FORMAT,
+    options.SEPARATOR,
+    options.NO_HEADER,
+)
+@options.grouped(
+    "watching",
+    Watching,
+    click.option("--follow", metavar="FILE", help="Read a file, and wait for more in it, as tail -f does."),
+    click.option(
+        "--model", metavar="FILE", help="Go on with the detector in this file, or begin; keep it there: .imf."
+    ),
+    options.count("--save-every", "Keep the detector after so many rows.  [default: at the end]", metavar="ROWS"),
+    click.option("--explain", is_flag=True, help="Say of anomalies why; slower."),
+    click.option(
+        "--on-error",
+        type=click.Choice(["report", "fail"]),
+        default="report",
+        show_default=True,
+        help="A row that cannot be used: say so in its line, or stop.",
+    ),
+    options.jobs(1),
+)
+@options.grouped("choice", Choice, options.FEATURES, options.IGNORE, options.TIME)
+@options.DETECTING
+@options.QUIET
+@options.FAIL_ON_ANOMALY
+def watch(*, quiet: bool, fail_on_anomaly: bool, **settings: Any) -> None:
+    """Score a stream line by line, and learn it; NDJSON comes out, one line for each that comes in.
+
+    DATA is CSV, TSV or NDJSON; without it, standard input is read.
+    """
+    from imondrian.cli.commands.watch import run
+
+    _exit(run(telling=Telling(quiet=quiet), **settings), fail_on_anomaly)
+
+
+@app.group()
+def plot() -> None:
+    """Draw scores, regions, the Mondrian partition or a tree, as PNG or SVG."""
+
+
+def _drawing(*parameters: options.Decorator) -> options.Decorator:
+    """Give a picture its options: those of all pictures, and its own."""
+
+    def decorate(command: options.Command) -> options.Command:
+        groups = (
+            options.SOURCE,
+            options.grouped("drawing", Drawing, options.PICTURE, options.FROM_MODEL, *parameters),
+            options.CHOICE,
+            options.MAKING,
+            options.TELLING,
+        )
+        for group in reversed(groups):
+            command = group(command)
+        return command
+
+    return decorate
+
+
+@plot.command()
+@_drawing()
+def scores(**settings: Any) -> None:
+    """Draw how many rows have which score, with the thresholds."""
+    _draw("scores", settings)
+
+
+@plot.command()
+@_drawing()
+def regions(**settings: Any) -> None:
+    """Draw the score of every place over two features, and the region that is normal."""
+    _draw("regions", settings)
+
+
+@plot.command()
+@_drawing(
+    options.TREE,
+    click.option(
+        "--max-time", type=click.FloatRange(0.0), help="Leave out cuts made after this time.  [default: none]"
+    ),
+)
+def partition(**settings: Any) -> None:
+    """Draw the Mondrian partition of a tree over two features."""
+    _draw("partition", settings)
+
+
+@plot.command()
+@_drawing(options.TREE, options.count("--levels", "How many levels of cuts to draw.", default=5, show_default=True))
+def tree(**settings: Any) -> None:
+    """Draw a tree: its cuts, and the times at which they were made."""
+    _draw("tree", settings)
+
+
+def _draw(kind: str, settings: dict[str, Any]) -> None:
+    from imondrian.cli.commands.plot import run
+
+    run(kind, **settings)
+
+
+@app.command()
+@options.MODEL
+@options.JSON
+def info(*, model: str, as_json: bool) -> None:
+    """Tell what is in a model file, and check every byte of it."""
+    from imondrian.cli.commands.info import run
+
+    run(model, Telling(as_json=as_json))
+
+
+def _numbers(text: str | None) -> list[int]:
+    try:
+        return [int(number) for number in (text or "").split(",") if number.strip()]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no list of rows such as 3,17.", param_hint="--rows") from None
+
+
+def _exit(any_found: bool, is_failure: bool) -> None:  # noqa: FBT001
+    if any_found and is_failure:
+        sys.exit(_FOUND)

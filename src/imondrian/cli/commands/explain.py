@@ -1,0 +1,84 @@
+"""`imondrian explain`: what makes rows odd, in full."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from imondrian.cli.console import Console
+from imondrian.cli.forests import checked_jobs
+from imondrian.cli.matching import matched_features
+from imondrian.cli.outputs import check_outputs
+from imondrian.cli.results import parts_of
+from imondrian.cli.rows import Rows, opened, rows_of
+from imondrian.cli.scorer import loaded, scorer_of
+from imondrian.cli.settings import Choice, Outputs, Source, Telling
+from imondrian.cli.summary import N_REASONS_IN_FULL, Oddity, Tally, oddity_as_json, print_oddities
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.tables.writing import Write, written_table
+
+
+def run(
+    model: str,
+    source: Source,
+    choice: Choice,
+    jobs: int,
+    asked: list[int],
+    top: int,
+    output: str | None,
+    telling: Telling,
+) -> None:
+    """Explain the rows asked for, or the oddest; and write the parts of all rows, if asked to."""
+    check_outputs(Outputs(table=output), telling)
+    console = Console(telling, output)
+    scorer = scorer_of(loaded(model), model)
+    scorer.forest.n_jobs = checked_jobs(jobs)
+    table = opened(source)
+    tally = Tally(scorer, choice.time, top, N_REASONS_IN_FULL)
+    found: list[Oddity] = []
+    features: list[str] = []
+    with console.progress(f"explaining {table.name}") as progress, _written(output) as write:
+        for batch in table.batches():
+            features = features or matched_features(scorer, table, batch.frame, choice, model)
+            rows = rows_of(table, batch, features, choice.missing, scorer.medians)
+            scores = scorer.scores(rows.points)
+            tally.add(rows, scores)
+            found += tally.described(rows, _places(rows, asked), scores)
+            if output:
+                write(parts_of(rows, scorer, scores))
+            progress(batch.share_read)
+    _check_found(asked, tally.n_rows, table.name)
+    shown = found if asked else tally.oddest
+    console.tell({"source": table.name, "rows": [oddity_as_json(oddity) for oddity in shown]}, _printing(shown))
+
+
+@contextmanager
+def _written(output: str | None) -> Iterator[Write]:
+    if output is None:
+        yield _nowhere
+    else:
+        with written_table(output) as write:
+            yield write
+
+
+def _nowhere(frame: pl.DataFrame) -> None:
+    pass
+
+
+def _places(rows: Rows, asked: list[int]) -> Array:
+    """Find the rows asked for in a batch."""
+    places = np.array(sorted(set(asked)), dtype=np.int64) - rows.first - 1
+    return places[(places >= 0) & (places < len(rows.points))]
+
+
+def _check_found(asked: list[int], n_rows: int, name: str) -> None:
+    for row in asked:
+        if not 1 <= row <= n_rows:
+            raise InvalidInputError(f"{name}: there is no row {row}; there are {n_rows}.")
+
+
+def _printing(shown: list[Oddity]) -> Any:
+    return lambda console: print_oddities(shown, console)

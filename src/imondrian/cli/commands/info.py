@@ -1,0 +1,70 @@
+"""`imondrian info`: what is in a model file."""
+
+from pathlib import Path
+from typing import Any
+
+from imondrian.cli.console import Console
+from imondrian.cli.scorer import loaded
+from imondrian.cli.settings import Telling
+from imondrian.cli.summary import escaped
+from imondrian.forest import MondrianForest
+from imondrian.stream import StreamDetector
+
+
+def run(path: str, telling: Telling) -> None:
+    """Load a model file, which checks every byte of it, and tell what it holds."""
+    model = loaded(path)
+    facts = {"file": path, "bytes": Path(path).stat().st_size, **_facts(model)}
+
+    def print_on(console: Any) -> None:
+        for name, value in facts.items():
+            console.print(f"{name.replace('_', ' '):<16} {escaped(_as_text(value))}")
+
+    Console(telling).tell(facts, print_on)
+
+
+def _facts(model: Any) -> dict[str, Any]:
+    if isinstance(model, MondrianForest):
+        return {"kind": "forest", **_forest_facts(model), "parameters": _plain(model.parameters())}
+    if isinstance(model, StreamDetector):
+        return {
+            "kind": "detector of a stream",
+            **_forest_facts(model.forest),
+            "features": model.feature_names,
+            "parameters": model.parameters,
+            "threshold": model.threshold,
+            "rows_seen": model.n_seen,
+            "rows_skipped": model.n_skipped,
+            "drifts": model.n_drifts,
+        }
+    return {
+        "kind": "estimator",
+        **_forest_facts(model.forest),
+        "features": model.feature_names,
+        "parameters": _plain(model.parameters),
+        "threshold": model.settled().threshold,
+    }
+
+
+def _forest_facts(forest: MondrianForest) -> dict[str, Any]:
+    sizes = [int(tree.population[0]) if len(tree.population) else 0 for tree in forest.trees()]
+    return {
+        "trees": forest.n_trees,
+        "n_features": forest.n_features,
+        "points_seen": forest.n_points,
+        "smallest_tree": min(sizes, default=0),
+        "largest_tree": max(sizes, default=0),
+        "bytes_in_memory": forest.n_bytes,
+    }
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in parameters.items()}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "not named" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

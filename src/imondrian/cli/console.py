@@ -1,0 +1,75 @@
+"""What a command says: results on standard output, notes and progress on standard error."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from imondrian.cli.settings import Telling
+
+_PATIENCE = 1.0  # seconds before a progress bar appears
+_WIDTH = 160  # of lines that do not go to a terminal
+Progress = Callable[[float], None]  # is told the share that is done
+
+
+class Console:
+    """Says as much as it was asked to; the result to standard error where standard output is for the table."""
+
+    def __init__(self, telling: Telling, table: str | None = None) -> None:
+        self._telling = telling
+        self._results = sys.stderr if table == "-" else sys.stdout
+
+    def note(self, text: str) -> None:
+        """Say something about the work, to a person."""
+        if not self._telling.quiet and not self._telling.as_json:
+            sys.stderr.write(f"{text}\n")
+
+    def tell(self, as_json: dict[str, Any], print_on: Callable[[Any], None]) -> None:
+        """Tell the result: as JSON, or by a function that prints on a console of rich."""
+        if self._telling.as_json:
+            self._results.write(json.dumps(as_json, allow_nan=False) + "\n")
+        elif not self._telling.quiet:
+            from rich.console import Console as RichConsole
+
+            width = None if self._results.isatty() else _WIDTH
+            print_on(RichConsole(file=self._results, width=width, highlight=False, soft_wrap=True))
+        self._results.flush()
+
+    @contextmanager
+    def progress(self, doing: str) -> Iterator[Progress]:
+        """Give a function that is told how far the work is; a bar appears after a second, and on a terminal only."""
+        if self._telling.quiet or not sys.stderr.isatty():
+            yield lambda _share: None
+            return
+        bar = _Bar(doing)
+        try:
+            yield bar.show
+        finally:
+            bar.close()
+
+
+class _Bar:
+    """A progress bar that appears when its time has come."""
+
+    def __init__(self, doing: str) -> None:
+        from rich.console import Console as RichConsole
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=RichConsole(stderr=True), transient=True)
+        self._task = self._bar.add_task(doing, total=None)
+        self._timer = threading.Timer(_PATIENCE, self._bar.start)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def show(self, share: float) -> None:
+        """Show how much is done; none: that it cannot be known."""
+        self._bar.update(self._task, completed=share, total=1.0 if share > 0.0 else None)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._timer.cancel()
+        self._timer.join()
+        self._bar.stop()

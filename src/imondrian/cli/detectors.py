@@ -1,0 +1,86 @@
+"""The detector of a stream: made or resumed as the options say, and kept in its file."""
+
+from pathlib import Path
+from typing import Any
+
+from imondrian import models
+from imondrian.cli.console import Console
+from imondrian.cli.forests import read_threshold
+from imondrian.cli.scorer import loaded
+from imondrian.cli.settings import Detecting, Watching
+from imondrian.errors import InvalidInputError
+from imondrian.presets import preset_of
+from imondrian.stream import StreamDetector
+
+_PARAMETERS = {"samples": "max_samples", "trees": "n_estimators"}  # that have another name than their option
+
+
+class Keeper:
+    """Holds the detector, once there is one, and sees to its file."""
+
+    def __init__(self, watching: Watching, detecting: Detecting, console: Console) -> None:
+        self._watching = watching
+        self._given = _given(detecting)
+        self.detector = self._resumed(console)
+        self.is_resumed = self.detector is not None
+        self._n_saved = self.n_seen
+
+    @property
+    def n_seen(self) -> int:
+        """How many rows the detector has seen."""
+        return 0 if self.detector is None else self.detector.n_seen
+
+    def made(self, n_features: int) -> StreamDetector:
+        """Make the detector."""
+        preset = preset_of(self._given.get("preset", "practice"))
+        parameters = {
+            "threshold": preset.threshold,
+            **{_PARAMETERS.get(name, name): self._given[name] for name in self._given},
+        }
+        detector = StreamDetector(n_features, on_error="skip", n_jobs=self._watching.jobs, **parameters)
+        self.detector = detector
+        return detector
+
+    def save_if_due(self) -> None:
+        """Save the detector if so many rows have come that it is time."""
+        every = self._watching.save_every
+        if every is not None and self.n_seen - self._n_saved >= every:
+            self.save()
+
+    def save(self) -> None:
+        """Save the detector, if there is one and a file for it."""
+        if self._watching.model is not None and self.detector is not None:
+            models.save(self.detector, self._watching.model)
+            self._n_saved = self.n_seen
+
+    def _resumed(self, console: Console) -> StreamDetector | None:
+        path = self._watching.model
+        if path is None:
+            return None
+        if not Path(path).exists():
+            console.note(f"{path} is not there yet: a new detector begins.")
+            return None
+        detector = loaded(path)
+        if not isinstance(detector, StreamDetector):
+            raise InvalidInputError(f"{path} holds no detector of a stream; imondrian score works with it.")
+        self._check_parameters(detector.parameters, path)
+        detector.forest.n_jobs = self._watching.jobs
+        console.note(f"{path}: goes on after {detector.n_seen:,} rows.")
+        return detector
+
+    def _check_parameters(self, theirs: dict[str, Any], path: str) -> None:
+        for name, value in self._given.items():
+            there = theirs[_PARAMETERS.get(name, name)]
+            if there != value:
+                option = name.replace("_", "-")
+                raise InvalidInputError(f"{path} was begun with --{option} {there}, and cannot go on with {value}.")
+
+
+def _given(detecting: Detecting) -> dict[str, Any]:
+    """Give the options that were given, by name, as a detector takes them."""
+    given = {name: value for name, value in detecting._asdict().items() if value is not None}
+    if "threshold" in given:
+        given["threshold"] = read_threshold(given["threshold"])
+    if "samples" in given:
+        given["samples"] = given["samples"] or None
+    return given

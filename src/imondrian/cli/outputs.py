@@ -1,0 +1,36 @@
+"""Places to write to, looked at before the work begins."""
+
+from pathlib import Path
+
+from imondrian.cli.settings import Outputs, Telling
+from imondrian.errors import InvalidInputError
+from imondrian.tables.formats import format_to_write
+
+
+def check_outputs(outputs: Outputs, telling: Telling) -> None:
+    """Make sure that everything can be written where it is to be."""
+    if outputs.table == "-" and telling.as_json:
+        raise InvalidInputError("The table and the JSON cannot both go to standard output: give -o a file.")
+    if outputs.table is not None:
+        format_to_write(outputs.table)
+        check_place(outputs.table)
+    check_place(outputs.report, (".html", ".htm"))
+    check_place(outputs.model, (".imf",))
+
+
+def check_place(path: str | None, endings: tuple[str, ...] = ()) -> None:
+    """Make sure that a file can be written there, and that its name ends as it should."""
+    if path is None or path == "-":
+        return
+    if endings and not path.lower().endswith(endings):
+        raise InvalidInputError(f"{path}: the name must end in {' or '.join(endings)}.")
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise InvalidInputError(f"{path}: there is no folder {folder}.")
+    if Path(path).is_dir():
+        raise InvalidInputError(f"{path} is a folder, not a file.")
+
+
+def written(outputs: Outputs) -> dict[str, str]:
+    """Say what is written where."""
+    return {name: path for name, path in outputs._asdict().items() if path is not None and path != "-"}

@@ -1,0 +1,82 @@
+"""What the options of a command come to, in groups that go together."""
+
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """A table to read."""
+
+    path: str = "-"
+    format: str | None = None
+    separator: str | None = None
+    no_header: bool = False
+
+
+class Choice(NamedTuple):
+    """The columns to use, and what to do where a value is missing."""
+
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    time: str | None = None
+    missing: str = "fail"
+
+
+class Making(NamedTuple):
+    """How to make a forest."""
+
+    preset: str = "practice"
+    threshold: str | None = None
+    trees: int = 100
+    samples: int = 256
+    seed: int = 0
+    jobs: int = -1
+
+
+class Outputs(NamedTuple):
+    """Where to write what."""
+
+    table: str | None = None
+    report: str | None = None
+    model: str | None = None
+
+
+class Telling(NamedTuple):
+    """How much to say, and how."""
+
+    quiet: bool = False
+    as_json: bool = False
+
+
+class Detecting(NamedTuple):
+    """How to make a detector of a stream; None: as usual, or as the model has it."""
+
+    preset: str | None = None
+    threshold: str | None = None
+    window: int | None = None
+    samples: int | None = None
+    trees: int | None = None
+    shingle: int | None = None
+    warm_up: int | None = None
+    learn_anomalies: bool | None = None
+    seed: int | None = None
+
+
+class Watching(NamedTuple):
+    """How to watch a stream."""
+
+    model: str | None = None
+    save_every: int | None = None
+    follow: str | None = None
+    explain: bool = False
+    on_error: str = "report"
+    jobs: int = 1
+
+
+class Drawing(NamedTuple):
+    """What to draw, and where."""
+
+    output: str | None = None
+    model: str | None = None
+    tree: int = 0
+    levels: int = 5
+    max_time: float | None = None

@@ -1,0 +1,166 @@
+"""The summary of a table that has been scored: for a person, and as JSON."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.cli.rows import Rows
+from imondrian.cli.scorer import Scorer
+from imondrian.engine.jit import Array
+from imondrian.reasons import Reason, reasons_of
+
+N_ODDEST = 10
+_N_REASONS = 3
+N_REASONS_IN_FULL = 8
+_N_LISTED = 8
+_RULES = {"kmeans": "the middle of two clusters of scores", "auto": "odder than an average point"}
+
+
+class Oddity(NamedTuple):
+    """One of the oddest rows."""
+
+    row: int  # counted from 1
+    score: float
+    is_anomaly: bool
+    time: str | None
+    reasons: list[Reason]
+
+
+class Summary(NamedTuple):
+    """What there is to say of a table that has been scored."""
+
+    source: str
+    n_rows: int
+    n_scored: int
+    n_anomalies: int
+    threshold: float
+    rule: str
+    features: list[str]
+    left_out: dict[str, str]
+    oddest: list[Oddity]
+    written: dict[str, str]  # what was written, and where
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the summary as JSON can hold it."""
+        return {**self._asdict(), "oddest": [oddity_as_json(oddity) for oddity in self.oddest]}
+
+    def print_on(self, console: Any) -> None:
+        """Print the summary on a console of rich."""
+        n_passed_by = self.n_rows - self.n_scored
+        facts = {
+            "rows": f"{self.n_rows:,}"
+            + (f", {n_passed_by:,} of them passed by for missing values" * (n_passed_by > 0)),
+            "features": f"{len(self.features)}: {_listed(self.features)}",
+            "left out": ", ".join(f"{name} ({why})" for name, why in self.left_out.items()),
+            "threshold": f"{self.threshold:.4f}: {self.rule}",
+            "anomalies": f"{self.n_anomalies:,} ({self.n_anomalies / max(self.n_scored, 1):.1%} of the rows scored)",
+            **self.written,
+        }
+        console.print(f"[bold]{escaped(self.source)}[/bold]")
+        for name, text in facts.items():
+            if text:
+                console.print(f"  {name:<10} {escaped(text)}")
+        if self.oddest:
+            console.print(f"\n[bold]The {len(self.oddest)} oddest rows, and what makes them odd[/bold]")
+            print_oddities(self.oddest, console)
+
+
+class Tally:
+    """Counts rows as they are scored, and keeps the oddest."""
+
+    def __init__(
+        self, scorer: Scorer, time: str | None = None, n_oddest: int = N_ODDEST, n_reasons: int = _N_REASONS
+    ) -> None:
+        self._scorer = scorer
+        self._time = time
+        self._n_oddest = n_oddest
+        self._n_reasons = n_reasons
+        self.n_rows = self.n_scored = self.n_anomalies = 0
+        self.oddest: list[Oddity] = []
+
+    def add(self, rows: Rows, scores: Array) -> None:
+        """Count rows that have been scored."""
+        self.n_rows += len(scores)
+        self.n_scored += int(np.isfinite(scores).sum())
+        self.n_anomalies += int((scores > self._scorer.threshold).sum())
+        order = np.argsort(-np.nan_to_num(scores, nan=-1.0), kind="stable")[: self._n_oddest]
+        new = self.described(rows, order, scores)
+        self.oddest = sorted([*self.oddest, *new], key=lambda oddity: (-oddity.score, oddity.row))[: self._n_oddest]
+
+    def described(self, rows: Rows, places: Array, scores: Array) -> list[Oddity]:
+        """Say of some of the rows how odd they are, and why; of those without a score there is nothing to say."""
+        places = places[np.isfinite(scores[places])]
+        times = None if self._time is None else rows.frame[self._time]
+        parts = self._scorer.parts(rows.points[places])
+        return [
+            Oddity(
+                rows.first + int(i) + 1,
+                float(scores[i]),
+                bool(scores[i] > self._scorer.threshold),
+                None if times is None else str(times[int(i)]),
+                reasons_of(parts[k], rows.points[i], rows.features, self._n_reasons),
+            )
+            for k, i in enumerate(places)
+        ]
+
+    def summary(self, source: str, features: list[str], left_out: dict[str, str], written: dict[str, str]) -> Summary:
+        """Sum up."""
+        return Summary(
+            source,
+            self.n_rows,
+            self.n_scored,
+            self.n_anomalies,
+            float(self._scorer.threshold),
+            in_words(self._scorer.rule),
+            features,
+            left_out,
+            self.oddest,
+            written,
+        )
+
+
+def oddity_as_json(oddity: Oddity) -> dict[str, Any]:
+    """Give what is said of a row as JSON can hold it."""
+    return {**oddity._asdict(), "reasons": [reason._asdict() for reason in oddity.reasons]}
+
+
+def print_oddities(found: list[Oddity], console: Any) -> None:
+    """Print rows with their scores and reasons."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    has_times = any(oddity.time is not None for oddity in found)
+    for name in ("   row", "score", "anomaly"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if has_times:
+        table.add_column("time", no_wrap=True)
+    table.add_column("feature = value (side, share of the score)", overflow="fold")
+    for oddity in found:
+        cells = [str(oddity.row), f"{oddity.score:.3f}", "yes" if oddity.is_anomaly else "no"]
+        cells += [escaped(oddity.time or "")] if has_times else []
+        table.add_row(
+            *cells, escaped(", ".join(map(in_full, oddity.reasons))), style="red" if oddity.is_anomaly else ""
+        )
+    console.print(table)
+
+
+def in_full(reason: Reason) -> str:
+    """Say a reason with the value of the row."""
+    return f"{reason.feature} = {reason.value:.6g} ({reason.side}, {reason.share:.0%})"
+
+
+def in_words(rule: Any) -> str:
+    """Say what a threshold is made by."""
+    return _RULES.get(rule) or f"the oddest {100 * float(rule):.3g} % of the rows it was made of"
+
+
+def escaped(text: str) -> str:
+    """Take the meaning of markup from text that comes from outside."""
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_N_LISTED])
+    return shown if len(names) <= _N_LISTED else f"{shown} and {len(names) - _N_LISTED} more"

@@ -1,0 +1,184 @@
+"""Rows of a stream, scored and written as they come."""
+
+import json
+import math
+import sys
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.cli.console import Console
+from imondrian.cli.detectors import Keeper
+from imondrian.cli.rows import names_in
+from imondrian.cli.settings import Choice, Watching
+from imondrian.errors import InvalidInputError
+from imondrian.reasons import reasons_of
+from imondrian.stream import StreamDetector
+from imondrian.tables.columns import ERROR, LABEL, ROW, SCORE, THRESHOLD, WHY, results_among
+from imondrian.tables.records import Parser, Record, is_number, number_in
+
+
+class Row(NamedTuple):
+    """A line of the stream: the record in it, and the values of the features or what is wrong with them."""
+
+    record: Record
+    values: list[float]
+    error: str | None
+
+
+class Watcher:
+    """Turns lines into rows, has them scored, and writes them with the results."""
+
+    def __init__(self, keeper: Keeper, choice: Choice, watching: Watching, console: Console) -> None:
+        self._keeper = keeper
+        self._choice = choice
+        self._watching = watching
+        self._console = console
+        self._features = _names_in(keeper.detector)
+        self._n_to_pass_by = 0
+        self._n_drifts = 0 if keeper.detector is None else keeper.detector.n_drifts
+        self.n_rows = self.n_anomalies = self.n_errors = 0
+
+    def pass_by(self, n_rows: int) -> None:
+        """Do not look at the next rows: they have been seen."""
+        self._n_to_pass_by = n_rows
+
+    def take(self, lines: list[bytes], parser: Parser) -> None:
+        """Score the rows in lines and write them; where an error is to end it, those before it are written first."""
+        n_passed = min(self._n_to_pass_by, len(lines))
+        self._n_to_pass_by -= n_passed
+        rows = [self._row(line, parser) for line in lines[n_passed:]]
+        usable = list(takewhile(lambda row: row.error is None, rows)) if self._watching.on_error == "fail" else rows
+        for run in self._runs(usable):
+            sys.stdout.write("".join(self._scored_lines(run)))
+            sys.stdout.flush()
+            self._keeper.save_if_due()
+            self._tell_of_drifts()
+        if len(usable) < len(rows):
+            raise InvalidInputError(f"Row {self._keeper.n_seen + 1}: {rows[len(usable)].error}")
+
+    def sum_up(self) -> None:
+        """Say how many rows there were."""
+        bad = f", {self.n_errors:,} that could not be used" if self.n_errors else ""
+        kept = f"; saved in {self._watching.model}" if self._watching.model and self._keeper.detector else ""
+        self._console.note(f"{self.n_rows:,} rows, {self.n_anomalies:,} anomalies{bad}{kept}")
+
+    # -- from lines to rows -----------------------------------------------------------------------------------------
+
+    def _row(self, line: bytes, parser: Parser) -> Row:
+        try:
+            record = parser(line)
+        except InvalidInputError as error:
+            return Row({}, [math.nan] * len(self._features), str(error))
+        if not self._features:
+            self._features = self._chosen(record)
+        try:
+            return Row(record, [number_in(record, name) for name in self._features], None)
+        except InvalidInputError as error:
+            return Row(record, [math.nan] * len(self._features), str(error))
+
+    def _chosen(self, record: Record) -> list[str]:
+        """Choose the features by the first record: those asked for, or all that are numbers."""
+        known, time = list(record), self._choice.time
+        features, ignore = (names_in(names, known) for names in (self._choice.features, self._choice.ignore))
+        for name in (*features, *ignore, *([] if time is None else [time])):
+            if name not in known:
+                raise InvalidInputError(f"There is no column {name!r}; there are {', '.join(map(repr, known))}.")
+        others = {*ignore, *results_among(known), time}
+        chosen = features or [name for name in known if name not in others and is_number(record[name])]
+        if not chosen:
+            raise InvalidInputError(f"No column of the first row can be used as a feature: {json.dumps(record)[:200]}.")
+        detector = self._keeper.detector
+        if detector is not None and detector.parameters["n_features"] != len(chosen):
+            wanted = detector.parameters["n_features"]
+            raise InvalidInputError(f"The detector has {wanted} features without names, but here are {chosen}.")
+        left_out = ", ".join(name for name in known if name not in chosen)
+        self._console.note(f"features: {', '.join(chosen)}" + (f"; not used: {left_out}" if left_out else ""))
+        return chosen
+
+    def _runs(self, rows: list[Row]) -> list[list[Row]]:
+        """Part rows into those that are scored together: the first one, which names the features, is alone."""
+        if self._watching.explain:
+            return [[row] for row in rows]
+        if _names_in(self._keeper.detector):
+            return [rows] if rows else []
+        n_bad = sum(1 for _ in takewhile(lambda row: row.error is not None, rows))
+        return [run for run in (rows[:n_bad], rows[n_bad : n_bad + 1], rows[n_bad + 1 :]) if run]
+
+    # -- from rows to results ---------------------------------------------------------------------------------------
+
+    def _scored_lines(self, rows: list[Row]) -> list[str]:
+        """Score rows that are scored together, and give the lines that tell of them."""
+        self.n_rows += len(rows)
+        self.n_errors += sum(row.error is not None for row in rows)
+        detector = self._keeper.detector
+        if detector is None and rows[0].error is not None:
+            return [self._line(row, {LABEL: False}) for row in rows]  # there is nothing to score with yet
+        detector = detector or self._keeper.made(len(self._features))
+        why = self._why(detector, rows[0]) if self._watching.explain else None
+        results = detector.process_many(self._table(detector, rows))
+        self.n_anomalies += int(results.is_anomaly.sum())
+        extra = {} if why is None else {WHY: why}
+        columns = (
+            results.index.tolist(),
+            results.score.tolist(),
+            results.is_anomaly.tolist(),
+            results.threshold.tolist(),
+        )
+        return [
+            self._line(row, {ROW: i + 1, SCORE: score, LABEL: is_anomaly, THRESHOLD: threshold, **extra})
+            for row, i, score, is_anomaly, threshold in zip(rows, *columns, strict=True)
+        ]
+
+    def _table(self, detector: StreamDetector, rows: list[Row]) -> Any:
+        """Give the values of rows; the first with names, which the detector keeps."""
+        if detector.feature_names is None and rows[0].error is None:
+            return [dict(zip(self._features, row.values, strict=True)) for row in rows]
+        return np.array([row.values for row in rows])
+
+    def _why(self, detector: StreamDetector, row: Row) -> str | None:
+        """Say what makes a row an anomaly that is about to be called one, by what is known before it."""
+        if row.error is not None or not detector.is_warm:
+            return None
+        values = np.array(row.values)
+        if not detector.score(values[None])[0] > detector.threshold:
+            return None
+        parts = detector.explain(values)
+        names = [key if isinstance(key, str) else f"{key[0]} {key[1]} rows ago" for key in parts]
+        return ", ".join(map(str, reasons_of(np.array(list(parts.values())), np.zeros(len(parts)), names)))
+
+    def _line(self, row: Row, results: dict[str, Any]) -> str:
+        """Write a record with its results as a line of JSON."""
+        numbers = {} if row.error is not None else dict(zip(self._features, row.values, strict=True))
+        error = {} if row.error is None else {ERROR: row.error}
+        earlier = results_among(row.record)
+        record = {name: value for name, value in row.record.items() if name not in earlier}
+        return as_json({**record, **numbers, **results, **error}) + "\n"
+
+    def _tell_of_drifts(self) -> None:
+        detector = self._keeper.detector
+        if detector is not None and detector.n_drifts > self._n_drifts:
+            drift = detector.drifts[-1]
+            self._console.note(f"row {drift.index + 1}: the stream has moved, since about row {drift.since + 1}")
+            self._n_drifts = detector.n_drifts
+
+
+def as_json(record: dict[str, Any]) -> str:
+    """Write a record as JSON, null where a number is not finite."""
+    try:
+        return json.dumps(record, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(record))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _names_in(detector: StreamDetector | None) -> list[str]:
+    return [] if detector is None else [str(name) for name in detector.feature_names or ()]

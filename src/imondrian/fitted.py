@@ -1,0 +1,89 @@
+"""What fitting comes to: a forest, and the score, threshold and names that go with it; scikit-learn is not needed."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+from imondrian.forest import MondrianForest
+from imondrian.inputs import sample_size
+from imondrian.scores import SCORES
+from imondrian.thresholds import rule_of
+
+_LARGEST_SEED = np.iinfo(np.int32).max
+
+
+class Fitted(NamedTuple):
+    """A forest that has been fitted, with all it takes to score and label rows: what the file of an estimator holds."""
+
+    forest: MondrianForest
+    parameters: dict[str, Any]  # those of IsolationMondrianForest
+    threshold: float | None  # the score above which a row is an anomaly; None: not known any more, see `settled`
+    feature_names: list[str] | None
+
+    def settled(self) -> Self:
+        """Give the same with a threshold: if there is none, that of the points that the forest holds."""
+        if self.threshold is not None:
+            return self
+        return self._replace(threshold=threshold_of_held(self.forest, self.parameters))
+
+    def notes(self) -> dict[str, Any]:
+        """Give all but the forest, as JSON can hold it."""
+        parameters = {name: _plain(value) for name, value in self.parameters.items()}
+        if not isinstance(parameters["random_state"], int):
+            parameters["random_state"] = None  # the forest has the state of its random numbers
+        offset = None if self.threshold is None else -self.threshold
+        return {"parameters": parameters, "offset": offset, "feature_names": self.feature_names}
+
+    @classmethod
+    def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
+        """Put a forest and what `notes` gave together again; notes that cannot be are a ValueError."""
+        parameters, names, offset = notes["parameters"], notes["feature_names"], notes["offset"]
+        if parameters["score"] not in SCORES:
+            raise ValueError(f"the score is {parameters['score']!r}.")
+        rule_of(parameters["contamination"])  # for its check
+        if names is not None and (len(names) != forest.n_features or not all(isinstance(name, str) for name in names)):
+            raise ValueError(f"there are {forest.n_features} features, but the names are {names}.")
+        if offset is not None and not -1.0 <= offset <= 0.0:
+            raise ValueError(f"the offset is {offset!r}.")
+        return cls(forest, parameters, None if offset is None else -offset, names)
+
+
+def fit(points: Array, parameters: dict[str, Any], seed: int, feature_names: list[str] | None = None) -> Fitted:
+    """Build a forest on points and find its threshold."""
+    forest = new_forest(parameters, points.shape[0], seed).build(points)
+    threshold = 0.5
+    if parameters["contamination"] != "auto":
+        threshold = rule_of(parameters["contamination"])(forest.score(points, parameters["score"]))
+    return Fitted(forest, parameters, threshold, feature_names)
+
+
+def new_forest(parameters: dict[str, Any], n_rows: int, seed: int) -> MondrianForest:
+    """Make the forest that the parameters describe, to be shown n_rows first."""
+    return MondrianForest(
+        parameters["n_estimators"],
+        sample_size(parameters["max_samples"], n_rows),
+        parameters["scale"],
+        seed,
+        parameters["n_jobs"] or 1,
+        parameters["window"],
+    )
+
+
+def threshold_of_held(forest: MondrianForest, parameters: dict[str, Any]) -> float:
+    """Find the threshold for the points that the forest holds."""
+    if parameters["contamination"] == "auto":
+        return 0.5
+    return rule_of(parameters["contamination"])(forest.rescore(parameters["score"])[1])
+
+
+def seed_from(random_state: np.random.RandomState) -> int:
+    """Draw the seed of a forest."""
+    return int(random_state.randint(_LARGEST_SEED))
+
+
+def _plain(value: Any) -> Any:
+    """Give a number as Python's own, and numbers as a list of them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if value is None or isinstance(value, (str, int, float)) else np.asarray(value, dtype=float).tolist()

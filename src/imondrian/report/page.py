@@ -1,0 +1,87 @@
+"""The page of a report: everything that comes from outside is escaped, and nothing is loaded from anywhere."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import IO, NamedTuple
+
+from matplotlib.figure import Figure
+
+from imondrian.plots import write_figure
+from imondrian.reasons import Reason
+
+
+class Picture(NamedTuple):
+    """A picture with its title and what it shows."""
+
+    title: str
+    text: str
+    figure: Figure
+
+
+class OddRow(NamedTuple):
+    """A row that is odd, and why."""
+
+    row: int  # counted from 1
+    time: str | None
+    score: float
+    is_anomaly: bool
+    reasons: Sequence[Reason]
+
+
+class Report(NamedTuple):
+    """What a report tells."""
+
+    title: str
+    subtitle: str
+    figures: Mapping[str, str]  # the few numbers that come first
+    oddest: Sequence[OddRow]
+    pictures: Sequence[Picture]
+    facts: Mapping[str, str]
+    footer: str
+
+
+def write_report(report: Report, file: IO[bytes]) -> None:
+    """Write the page."""
+    template = Template(files("imondrian.report").joinpath("page.html").read_text(encoding="utf-8"))
+    has_times = any(row.time is not None for row in report.oddest)
+    page = template.substitute(
+        title=escape(report.title),
+        subtitle=escape(report.subtitle),
+        figures="".join(f"<div><b>{escape(b)}</b><span>{escape(a)}</span></div>" for a, b in report.figures.items()),
+        time_head="<th>Time</th>" if has_times else "",
+        rows="\n".join(_row(row, has_times=has_times) for row in report.oddest),
+        pictures="\n".join(_section(picture) for picture in report.pictures),
+        facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts.items()),
+        footer=escape(report.footer),
+    )
+    file.write(page.encode())
+
+
+def _row(row: OddRow, *, has_times: bool) -> str:
+    time = f"<td>{escape(row.time or '')}</td>" if has_times else ""
+    kind = ' class="number odd"' if row.is_anomaly else ' class="number"'
+    reasons = "".join(_reason(reason) for reason in row.reasons)
+    return f'<tr><td class="number">{row.row}</td>{time}<td{kind}>{row.score:.3f}</td><td>{reasons}</td></tr>'
+
+
+def _reason(reason: Reason) -> str:
+    bar = f'<div class="bar {reason.side}"><i style="width:{100 * reason.share:.1f}%"></i></div>'
+    return (
+        f'<div class="reason"><span>{escape(reason.feature)}</span><span>{reason.value:.6g}</span>'
+        f'<span class="{reason.side}">{reason.side}</span>'
+        f"{bar}<span>{reason.share:.0%}</span></div>"
+    )
+
+
+def _section(picture: Picture) -> str:
+    drawing = io.BytesIO()
+    write_figure(picture.figure, drawing, "svg")
+    source = base64.b64encode(drawing.getvalue()).decode()
+    return (
+        f"<section><h2>{escape(picture.title)}</h2><p>{escape(picture.text)}</p>"
+        f'<img alt="{escape(picture.text)}" src="data:image/svg+xml;base64,{source}"></section>'
+    )

@@ -1,0 +1,84 @@
+"""The command line as its users have it: a process of its own, with files in a folder of its own."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+PATIENCE = 180  # seconds after which a process that hangs is an error; the first one may have to compile
+COMMAND = [sys.executable, "-m", "imondrian"]
+
+
+@pytest.fixture(scope="session")
+def table_text():
+    """Four hundred rows around zero, two of them far outside: rows 100 (b) and 300 (c); then text and a number."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(400, 3))
+    points[99, 1] = 15.0
+    points[299, 2] = -15.0
+    lines = [f"{i + 1},n{i % 7},{a:.6f},{b:.6f},{c:.6f}" for i, (a, b, c) in enumerate(points)]
+    return "\n".join(["id,name,a,b,c", *lines]) + "\n"
+
+
+class Shell:
+    """Runs commands in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def run(self, *arguments, stdin=None, check=0):
+        done = subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            cwd=self.folder,
+            input=stdin,
+            capture_output=True,
+            timeout=PATIENCE,
+            text=not isinstance(stdin, bytes),
+            check=False,
+        )
+        assert done.returncode == check, done.stderr
+        return done
+
+    def start(self, *arguments, **streams):
+        return subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            cwd=self.folder,
+            stdin=streams.get("stdin", subprocess.PIPE),
+            stdout=streams.get("stdout", subprocess.PIPE),
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+
+    def fails(self, *arguments, stdin=None):
+        """Run a command that must fail on bad input; give the one line that it says, and see that nothing is left."""
+        before = sorted(os.listdir(self.folder))  # noqa: PTH208
+        done = self.run(*arguments, stdin=stdin, check=2)
+        assert "Traceback" not in done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert sorted(os.listdir(self.folder)) == before  # noqa: PTH208
+        return done.stderr
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text)
+        return name
+
+    def text(self, name):
+        return (self.folder / name).read_text()
+
+
+@pytest.fixture
+def shell(tmp_path, table_text):
+    shell = Shell(tmp_path)
+    shell.write("data.csv", table_text)
+    return shell
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory, table_text):
+    """A folder with data.csv and the model file that was fitted on it, for reading only."""
+    shell = Shell(tmp_path_factory.mktemp("fitted"))
+    shell.write("data.csv", table_text)
+    shell.run("fit", "data.csv", "--save", "model.imf", "--threshold", "0.01")
+    return shell

@@ -1,0 +1,246 @@
+"""detect, fit, score, explain and info: results, files, exit codes and errors, through real processes."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import subprocess
+
+import numpy as np
+import polars as pl
+import pytest
+
+import imondrian
+from tests.cli.conftest import COMMAND, PATIENCE
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_detect_finds_the_odd_rows_and_says_why(shell):
+    done = shell.run("detect", "data.csv", "-o", "scored.csv", "--report", "report.html", "--save", "model.imf")
+    assert "id (counts the rows)" in done.stdout
+    assert "name (text, such as 'n0')" in done.stdout
+    lines = done.stdout.splitlines()
+    first, second = (line.split() for line in lines[-10:-8])
+    assert {first[0], second[0]} == {"100", "300"}
+    assert first[2] == "yes"
+    assert "b = 15 (high," in done.stdout
+    assert "c = -15 (low," in done.stdout
+    rows = rows_of(shell.text("scored.csv"))
+    assert len(rows) == 400
+    assert rows[99]["is_anomaly"] == "true"
+    assert rows[99]["why"].startswith("b high")
+    assert sum(row["is_anomaly"] == "true" for row in rows) == 20  # 5 %
+    assert [list(row.values())[:5] for row in rows] == [
+        line.split(",") for line in shell.text("data.csv").splitlines()[1:]
+    ]
+    page = shell.text("report.html")
+    assert "Anomalies in data.csv" in page
+    assert page.count("<img") == 4
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    model = imondrian.load(shell.folder / "model.imf")
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    points = pl.DataFrame([[float(row[name]) for name in "abc"] for row in rows], schema=list("abc"), orient="row")
+    assert np.allclose(-model.score_samples(points), [float(row["anomaly_score"]) for row in rows])
+
+
+def test_the_same_in_steps_gives_the_same(shell):
+    shell.run("detect", "data.csv", "-o", "at_once.csv", "--save", "one.imf", "-q")
+    shell.run("fit", "data.csv", "--save", "two.imf", "-q")
+    assert (shell.folder / "one.imf").read_bytes() == (shell.folder / "two.imf").read_bytes()
+    done = shell.run("score", "two.imf", "data.csv", "-q")
+    assert done.stdout == shell.text("at_once.csv")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
+def test_every_format_goes_in_and_comes_out(fitted, tmp_path, ending):
+    frame = pl.read_csv(fitted.folder / "data.csv")
+    source, target = tmp_path / f"in.{ending}", tmp_path / f"out.{ending}"
+    write = {
+        "csv": frame.write_csv,
+        "tsv": lambda path: frame.write_csv(path, separator="\t"),
+        "ndjson": frame.write_ndjson,
+        "parquet": frame.write_parquet,
+    }[ending]
+    write(source)
+    summary = json.loads(fitted.run("score", "model.imf", source, "-o", target, "--json").stdout)
+    assert summary["n_rows"] == 400
+    assert {summary["oddest"][0]["row"], summary["oddest"][1]["row"]} == {100, 300}
+    read = {
+        "csv": pl.read_csv,
+        "tsv": lambda path: pl.read_csv(path, separator="\t"),
+        "ndjson": pl.read_ndjson,
+        "parquet": pl.read_parquet,
+    }[ending](target)
+    assert read["a"].to_list() == frame["a"].to_list()
+    assert read["anomaly_score"].arg_max() in {99, 299}
+
+
+def test_a_pipe_can_be_read_and_written(fitted):
+    text = fitted.text("data.csv")
+    plain = fitted.run("score", "model.imf", "-", stdin=text)
+    assert "standard input" in plain.stderr
+    packed = fitted.run("score", "model.imf", "-", stdin=gzip.compress(text.encode()))
+    assert packed.stdout.decode() == plain.stdout
+    frame = pl.read_csv(io.StringIO(text))
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    from_parquet = rows_of(fitted.run("score", "model.imf", "-", stdin=buffer.getvalue()).stdout.decode())
+    assert [row["anomaly_score"] for row in from_parquet] == [row["anomaly_score"] for row in rows_of(plain.stdout)]
+
+
+def test_a_reader_that_goes_away_is_no_error(fitted):
+    pipe = f"{' '.join(COMMAND)} score model.imf data.csv -q | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", pipe], cwd=fitted.folder, capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert done.stdout.startswith(b"id,name,a,b,c,anomaly_score")
+    assert done.stderr == b""
+
+
+def test_explain_divides_the_score(fitted, tmp_path):
+    done = fitted.run("explain", "model.imf", "data.csv", "--rows", "100,7", "-o", tmp_path / "parts.csv", "--json")
+    told = json.loads(done.stdout)["rows"]
+    assert [row["row"] for row in told] == [7, 100]
+    assert told[1]["reasons"][0]["feature"] == "b"
+    assert told[1]["reasons"][0]["is_high"]
+    parts = pl.read_csv(tmp_path / "parts.csv")
+    assert parts.columns == ["row", "anomaly_score", "a", "b", "c"]
+    sums = parts.select(pl.sum_horizontal(pl.col("a", "b", "c").abs()))["a"]
+    assert np.allclose(sums, parts["anomaly_score"])
+    oddest = fitted.run("explain", "model.imf", "data.csv", "--top", "2").stdout.splitlines()
+    assert len(oddest) == 3
+    assert "b = 15 (high" in oddest[1] + oddest[2]
+
+
+def test_info_tells_what_is_in_the_file(fitted):
+    facts = json.loads(fitted.run("info", "model.imf", "--json").stdout)
+    assert facts["kind"] == "estimator"
+    assert facts["features"] == ["a", "b", "c"]
+    assert facts["points_seen"] == 400
+    assert facts["parameters"]["contamination"] == 0.01
+    assert "estimator" in fitted.run("info", "model.imf").stdout
+
+
+def test_anomalies_can_be_an_exit_code(shell):
+    shell.run("detect", "data.csv", "--fail-on-anomaly", "-q", check=1)
+    shell.write("flat.csv", "a,b\n" + "1,2\n" * 20)
+    shell.run("detect", "flat.csv", "--fail-on-anomaly", "-q", check=0)
+
+
+def test_quiet_says_nothing_and_json_one_object(shell):
+    done = shell.run("detect", "data.csv", "-q")
+    assert done.stdout == done.stderr == ""
+    done = shell.run("detect", "data.csv", "--json", "--preset", "paper")
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told["left_out"] == {"id": "counts the rows", "name": "text, such as 'n0'"}
+    assert told["rule"] == "the middle of two clusters of scores"
+
+
+def test_columns_can_be_chosen(shell):
+    told = json.loads(shell.run("detect", "data.csv", "--features", "a,c", "--json").stdout)
+    assert told["features"] == ["a", "c"]
+    assert told["oddest"][0]["row"] == 300
+    told = json.loads(
+        shell.run("detect", "data.csv", "--ignore", "c", "--ignore", "a", "--time", "id", "--json").stdout
+    )
+    assert told["features"] == ["b"]
+    assert told["oddest"][0]["time"] == "100"
+
+
+def test_missing_values_are_refused_passed_by_or_filled(shell):
+    shell.write("gaps.csv", shell.text("data.csv").replace("\n3,n2,", "\n3,n2,NA", 1))
+    text = shell.text("gaps.csv").splitlines()
+    fields = text[3].split(",")
+    text[3] = ",".join([*fields[:2], "NA", *fields[3:]])
+    shell.write("gaps.csv", "\n".join(text))
+    assert "gaps.csv: row 3, column 'a': the value is missing" in shell.fails("detect", "gaps.csv")
+    shell.run("detect", "gaps.csv", "--missing", "drop", "-o", "out.csv", "--save", "m.imf", "-q")
+    rows = rows_of(shell.text("out.csv"))
+    assert len(rows) == 400
+    assert rows[2]["anomaly_score"] == rows[2]["why"] == ""
+    assert rows[2]["is_anomaly"] == "false"
+    shell.run("detect", "gaps.csv", "--missing", "median", "-o", "out.csv", "-q")
+    assert 0.0 < float(rows_of(shell.text("out.csv"))[2]["anomaly_score"]) < 1.0
+    assert "row 3, column 'a'" in shell.fails("score", "m.imf", "gaps.csv")
+    scored = rows_of(shell.run("score", "m.imf", "gaps.csv", "--missing", "median", "-q").stdout)
+    assert 0.0 < float(scored[2]["anomaly_score"]) < 1.0
+
+
+def test_bad_input_is_one_line_and_leaves_nothing(shell):
+    shell.write("empty.csv", "")
+    shell.write("header.csv", "a,b\n")
+    shell.write("text.csv", "a,b\nx,y\nz,w\n")
+    shell.write("cell.csv", shell.text("data.csv").replace("15.000000", "fifteen", 1))
+    shell.write("other.csv", "a,b\n1,2\n3,4\n")
+    shell.run("fit", "data.csv", "--save", "model.imf", "-q")
+    shell.write("broken.imf", "not a model")
+    out = ("-o", "out.csv", "--report", "r.html", "--save", "m.imf")
+    assert "none.csv: there is no such file" in shell.fails("detect", "none.csv", *out)
+    assert "empty.csv is empty" in shell.fails("detect", "empty.csv", *out)
+    assert "header.csv has no rows" in shell.fails("detect", "header.csv", *out)
+    assert "text.csv: no column can be used as a feature (a: text" in shell.fails("detect", "text.csv", *out)
+    assert "cell.csv: row 100, column 'b': 'fifteen' is not a number" in shell.fails("detect", "cell.csv", *out)
+    assert "cell.csv: row 100, column 'b': 'fifteen'" in shell.fails(
+        "score", "model.imf", "cell.csv", "-o", "o.parquet"
+    )
+    assert "there is no column 'z'" in shell.fails("detect", "data.csv", "--features", "z")
+    assert "model.imf was made of other features: there is no column 'c'" in shell.fails(
+        "score", "model.imf", "other.csv"
+    )
+    assert "broken.imf" in shell.fails("score", "broken.imf", "data.csv")
+    assert "none.imf: there is no such file" in shell.fails("info", "none.imf")
+    assert "there is no row 401; there are 400" in shell.fails("explain", "model.imf", "data.csv", "--rows", "401")
+    assert "nowhere" in shell.fails("detect", "data.csv", "-o", "nowhere/out.csv")
+    assert "out.xls: a table can be written" in shell.fails("detect", "data.csv", "-o", "out.xls")
+    assert "r.pdf: the name must end in .html" in shell.fails("detect", "data.csv", "--report", "r.pdf")
+    assert "--threshold must be" in shell.fails("detect", "data.csv", "--threshold", "0.7")
+    assert "--jobs must not be 0" in shell.fails("detect", "data.csv", "--jobs", "0")
+    assert "cannot both go to standard output" in shell.fails("detect", "data.csv", "-o", "-", "--json")
+
+
+def test_an_old_output_survives_an_error(shell):
+    shell.run("fit", "data.csv", "--save", "model.imf", "-q")
+    shell.write("out.csv", "old")
+    shell.write("cell.csv", shell.text("data.csv").replace("15.000000", "fifteen", 1))
+    shell.fails("score", "model.imf", "cell.csv", "-o", "out.csv")
+    assert shell.text("out.csv") == "old"
+
+
+def test_a_model_without_names_takes_numeric_columns_in_order(shell):
+    rng = np.random.default_rng(0)
+    imondrian.save(imondrian.MondrianForest(10).build(rng.normal(size=(50, 3))), shell.folder / "forest.imf")
+    rows = rows_of(shell.run("score", "forest.imf", "data.csv", "-q").stdout)
+    assert rows[99]["is_anomaly"] == "true"
+    imondrian.save(imondrian.MondrianForest(10).build(rng.normal(size=(50, 2))), shell.folder / "two.imf")
+    assert "two.imf has 2 features without names, but here are 3: a, b, c" in shell.fails(
+        "score", "two.imf", "data.csv"
+    )
+    assert json.loads(shell.run("info", "forest.imf", "--json").stdout)["kind"] == "forest"
+
+
+def test_an_interrupted_command_clears_up(shell):
+    shell.run("fit", "data.csv", "--save", "model.imf", "-q")
+    before = set(os.listdir(shell.folder))  # noqa: PTH208
+    process = shell.start("score", "model.imf", "-", "-o", "out.csv", "-q")
+    header, *rows = shell.text("data.csv").splitlines(keepends=True)
+    block = "".join(rows).encode()
+    process.stdin.write(header.encode() + block * (2**24 // len(block)))  # two blocks, so that the first is scored
+    process.stdin.flush()
+    waited = 0
+    while set(os.listdir(shell.folder)) == before and waited < PATIENCE * 10:  # noqa: PTH208
+        waited += 1
+        try:
+            process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+    process.terminate()
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + 15
+    assert errors == b"imondrian: interrupted\n"
+    assert set(os.listdir(shell.folder)) == before  # noqa: PTH208

@@ -1,0 +1,64 @@
+"""Every command explains itself, and does so without loading what it does not need."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+import imondrian
+from imondrian.cli import options
+from imondrian.cli.app import app
+from imondrian.tables.missing import MISSING
+
+
+def commands(group, path=()):
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), list(commands(app)), ids=lambda value: "-".join(value) if isinstance(value, tuple) else ""
+)
+def test_every_command_and_option_is_explained(path, command):
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, (path, parameter.name)
+
+
+def test_every_command_of_the_issue_is_there():
+    names = {" ".join(path) for path, _ in commands(app)}
+    assert {"detect", "fit", "score", "explain", "watch", "info"} <= names
+    assert {f"plot {kind}" for kind in ("scores", "regions", "partition", "tree")} <= names
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys; from imondrian.cli.app import app\n"
+        "try: app(['detect', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('numpy', 'numba', 'sklearn', 'polars', 'matplotlib', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "--fail-on-anomaly" in done.stdout
+
+
+def test_the_options_offer_what_the_library_can():
+    assert set(options.MISSING) == set(MISSING)
+
+
+def test_version_and_usage():
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "imondrian", *arguments], capture_output=True, text=True, check=False
+        )
+
+    assert imondrian.__version__ in run("--version").stdout
+    assert run("detect").returncode == 2
+    assert "No such command" in run("nonsense").stderr
+    assert run("detect", "x.csv", "--trees", "0").returncode == 2

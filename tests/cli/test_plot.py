@@ -1,0 +1,25 @@
+"""plot: pictures of the right kind, from data or a model."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+
+@pytest.mark.parametrize("kind", ["scores", "regions", "partition", "tree"])
+def test_every_picture_is_drawn(fitted, tmp_path, kind):
+    picture = tmp_path / "picture.png"
+    assert fitted.run("plot", kind, "data.csv", "--features", "a,b", "-o", picture).stdout == f"{picture}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_can_be_of_a_model_and_as_svg(fitted, tmp_path):
+    picture = tmp_path / "tree.svg"
+    fitted.run("plot", "tree", "data.csv", "--model", "model.imf", "--tree", "3", "--levels", "4", "-o", picture, "-q")
+    assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314
+
+
+def test_a_picture_that_cannot_be_is_one_line(shell):
+    assert "of two features, but there are 3" in shell.fails("plot", "regions", "data.csv")
+    assert "There is no tree 100; there are 100" in shell.fails("plot", "tree", "data.csv", "--tree", "100")
+    assert "must end in .png or .svg" in shell.fails("plot", "tree", "data.csv", "-o", "x.gif")
+    assert "no such file" in shell.fails("plot", "tree", "data.csv", "--model", "none.imf")

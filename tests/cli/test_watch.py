@@ -1,0 +1,209 @@
+"""watch: one line in, one line out; the same however the stream is cut, stopped and resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+import imondrian
+from tests.cli.conftest import COMMAND, PATIENCE
+
+SETTINGS = ("--window", "128", "--trees", "20", "--samples", "32")
+
+
+def lines_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def read_lines(process, n):
+    return [json.loads(process.stdout.readline()) for _ in range(n)]
+
+
+def test_every_line_gets_its_line(shell):
+    done = shell.run("watch", "data.csv", *SETTINGS)
+    rows = lines_of(done.stdout)
+    assert [row["row"] for row in rows] == list(range(1, 401))
+    assert rows[0]["name"] == "n0"
+    assert rows[99]["b"] == 15.0
+    assert rows[99]["is_anomaly"]
+    assert rows[99]["anomaly_score"] > rows[99]["threshold"]
+    assert not rows[0]["is_anomaly"]
+    assert "features: id, a, b, c; not used: name" in done.stderr
+    assert "400 rows" in done.stderr
+
+
+def test_the_scores_are_those_of_a_detector(shell):
+    rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
+    detector = imondrian.StreamDetector(3, window=128, n_estimators=20, max_samples=32, threshold=0.05)
+    results = detector.process_many([{name: row[name] for name in "abc"} for row in rows])
+    assert [row["anomaly_score"] for row in rows] == results.score.tolist()
+    assert [row["is_anomaly"] for row in rows] == results.is_anomaly.tolist()
+
+
+def test_json_goes_in_and_nothing_else_changes(shell):
+    plain = lines_of(shell.run("watch", "data.csv", "--ignore", "id", *SETTINGS).stdout)
+    records = [{"name": row["name"], "a": row["a"], "b": row["b"], "c": row["c"], "more": [1, None]} for row in plain]
+    text = "\n".join(map(json.dumps, records))
+    rows = lines_of(shell.run("watch", *SETTINGS, stdin=text).stdout)
+    assert [row["anomaly_score"] for row in rows] == [row["anomaly_score"] for row in plain]
+    assert rows[0]["more"] == [1, None]
+
+
+def test_lines_come_at_once_and_are_flushed(shell):
+    process = shell.start("watch", "-q", *SETTINGS)
+    header, *rows = shell.text("data.csv").splitlines(keepends=True)
+    process.stdin.write(header.encode())
+    for i in range(3):  # each answer is read before the next line is written
+        process.stdin.write(rows[i].encode())
+        process.stdin.flush()
+        assert read_lines(process, 1)[0]["row"] == i + 1
+    process.stdin.close()
+    assert process.wait(PATIENCE) == 0
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_a_stream_that_is_stopped_and_resumed_is_as_if_never_stopped(shell):
+    whole = shell.run("watch", "data.csv", "-q", *SETTINGS).stdout
+    header, *rows = shell.text("data.csv").splitlines(keepends=True)
+    first = shell.run("watch", "--model", "state.imf", "-q", *SETTINGS, stdin=header + "".join(rows[:150])).stdout
+    second = shell.run("watch", "--model", "state.imf", "-q", stdin=header + "".join(rows[150:])).stdout
+    assert first + second == whole
+    assert "was begun with --window 128, and cannot go on with 99" in shell.fails(
+        "watch", "data.csv", "-q", "--model", "state.imf", "--window", "99"
+    )
+    facts = json.loads(shell.run("info", "state.imf", "--json").stdout)
+    assert facts["rows_seen"] == 400
+    assert facts["features"] == ["id", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_stream_and_the_state_is_kept(shell, number):
+    process = shell.start("watch", "--model", "state.imf", *SETTINGS)
+    process.stdin.write(shell.text("data.csv").encode())
+    process.stdin.flush()
+    rows = read_lines(process, 400)
+    process.send_signal(number)
+    rest, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert rest == b""
+    assert b"400 rows" in errors
+    assert b"saved in state.imf" in errors
+    assert imondrian.load(shell.folder / "state.imf").n_seen == 400
+    assert rows[-1]["row"] == 400
+
+
+def test_the_state_is_kept_now_and_then(shell):
+    process = shell.start("watch", "--model", "state.imf", "--save-every", "100", "-q", *SETTINGS)
+    process.stdin.write(shell.text("data.csv").encode())
+    process.stdin.flush()
+    read_lines(process, 400)
+    deadline = time.monotonic() + PATIENCE
+    while not (shell.folder / "state.imf").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()  # as a power cut would
+    process.communicate(timeout=PATIENCE)
+    assert imondrian.load(shell.folder / "state.imf").n_seen >= 100
+    assert "--save-every needs --model" in shell.fails("watch", "data.csv", "--save-every", "5")
+
+
+def test_a_file_is_followed_and_gone_on_with(shell):
+    header, *rows = shell.text("data.csv").splitlines(keepends=True)
+    log = shell.folder / "log.csv"
+    log.write_text(header + "".join(rows[:100]))
+    process = shell.start("watch", "--follow", "log.csv", "--model", "state.imf", *SETTINGS)
+    assert [row["row"] for row in read_lines(process, 100)] == list(range(1, 101))
+    with log.open("a") as file:
+        file.write("".join(rows[100:120]))
+    followed = read_lines(process, 20)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    with log.open("a") as file:
+        file.write("".join(rows[120:130]))
+    process = shell.start("watch", "--follow", "log.csv", "--model", "state.imf")
+    resumed = read_lines(process, 10)
+    assert [row["row"] for row in resumed] == list(range(121, 131))  # no row is seen twice
+    log.write_text(header + "".join(rows[130:135]))  # the log is cut and begins anew
+    fresh = read_lines(process, 5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    whole = lines_of(shell.run("watch", "data.csv", "-q", *SETTINGS).stdout)
+    assert followed + resumed + fresh == whole[100:135]
+
+
+def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
+    text = "a,b\n1,2\n1,x\n1\n,5\n3,4\n"
+    done = shell.run("watch", *SETTINGS, stdin=text)
+    rows = lines_of(done.stdout)
+    assert [row["row"] for row in rows] == [1, 2, 3, 4, 5]
+    assert [row.get("error") for row in rows] == [
+        None,
+        "column 'b': 'x' is not a number.",
+        "there are 1 fields, but 2 names of columns.",
+        "column 'a': the value is missing.",
+        None,
+    ]
+    assert [row["anomaly_score"] is None for row in rows] == [False, True, True, True, False]
+    assert "3 that could not be used" in done.stderr
+    done = shell.run("watch", "--on-error", "fail", "--model", "s.imf", "-q", *SETTINGS, stdin=text, check=2)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == "imondrian: Row 2: column 'b': 'x' is not a number.\n"
+    assert imondrian.load(shell.folder / "s.imf").n_seen == 1
+
+
+def test_bad_rows_before_the_first_good_one(shell):
+    rows = lines_of(shell.run("watch", "-q", *SETTINGS, stdin='{"a": 1\n[]\n{"a": 1}\n{"a": "x"}\n').stdout)
+    assert ["error" in row for row in rows] == [True, True, False, True]
+    assert rows[2]["row"] == 1
+
+
+def test_anomalies_are_explained_by_what_was_known_before(shell):
+    plain = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
+    rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", "--explain", *SETTINGS).stdout)
+    assert rows[99]["why"].startswith("b high")
+    assert rows[299]["why"].startswith("c low")
+    assert [row["is_anomaly"] for row in rows] == ["why" in row for row in rows]
+    assert [{k: v for k, v in row.items() if k != "why"} for row in rows] == plain
+    shingled = lines_of(
+        shell.run("watch", "data.csv", "--features", "b", "--explain", "--shingle", "3", *SETTINGS).stdout
+    )
+    assert shingled[99]["why"].startswith("b 0 rows ago high")
+
+
+def test_the_output_can_be_watched_again(shell):
+    once = shell.run("watch", "data.csv", "-q", "--features", "a,b,c", "--explain", *SETTINGS).stdout
+    twice = shell.run("watch", "-q", "--ignore", "id", *SETTINGS, stdin=once).stdout
+    assert [row["anomaly_score"] for row in lines_of(once)] == [row["anomaly_score"] for row in lines_of(twice)]
+    assert all("why" not in row for row in lines_of(twice))
+
+
+def test_wrong_streams_are_one_line(shell):
+    assert "there is no such file" in shell.fails("watch", "none.csv")
+    assert "there is no such file" in shell.fails("watch", "--follow", "none.csv")
+    assert "not both" in shell.fails("watch", "data.csv", "--follow", "data.csv")
+    assert "no column 'z'" in shell.fails("watch", "data.csv", "-q", "--features", "z")
+    assert "can be used as a feature" in shell.fails("watch", "-q", stdin="a,b\nx,y\n")
+    shell.run("fit", "data.csv", "--save", "model.imf", "-q")
+    assert "model.imf holds no detector" in shell.fails("watch", "data.csv", "--model", "model.imf")
+    assert shell.run("watch", "-q", stdin="").stdout == ""
+
+
+def test_anomalies_can_be_an_exit_code(shell):
+    shell.run("watch", "data.csv", "-q", "--fail-on-anomaly", *SETTINGS, check=1)
+    shell.run("watch", "-q", "--fail-on-anomaly", *SETTINGS, stdin="a\n1\n2\n", check=0)
+
+
+def test_a_reader_that_goes_away_ends_it_and_the_state_is_kept(shell):
+    pipe = f"{' '.join(COMMAND)} watch data.csv --model state.imf -q --explain | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", pipe], cwd=shell.folder, capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["row"] == 1
+    assert done.stderr == b""
+    assert imondrian.load(shell.folder / "state.imf").n_seen >= 1
+    assert "state.imf" in os.listdir(shell.folder)  # noqa: PTH208

@@ -1,0 +1,152 @@
+"""Tables are read whole in whatever batches, and what is wrong with them is named."""
+
+import gzip
+import io
+import json
+import sys
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imondrian.errors import InvalidInputError
+from imondrian.tables import reading
+from imondrian.tables.reading import Table
+
+CELLS = st.text(alphabet='ab1. ,;"\n\r\té', max_size=5)
+NAMES = st.lists(st.text(alphabet="abcé ", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
+
+
+def written(folder, content, name="table.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+@st.composite
+def tables(draw):
+    names = draw(NAMES)
+    rows = draw(st.lists(st.lists(CELLS, min_size=len(names), max_size=len(names)), min_size=1, max_size=12))
+    return pl.DataFrame(rows, schema=[(name, pl.String) for name in names], orient="row")
+
+
+@given(frame=tables(), block=st.integers(1, 60))
+def test_csv_is_the_same_however_it_is_cut(frame, block, tmp_path_factory):
+    path = written(tmp_path_factory.mktemp("t"), frame.write_csv(quote_style="always"))
+    before = reading.BLOCK_BYTES
+    reading.BLOCK_BYTES = block
+    try:
+        read = Table(path, separator=",").whole()
+    finally:
+        reading.BLOCK_BYTES = before
+    assert read.rows() == frame.rows()
+
+
+@given(rows=st.lists(st.integers(-5, 5), min_size=1, max_size=20), block=st.integers(1, 40))
+def test_ndjson_is_the_same_however_it_is_cut(rows, block, tmp_path_factory):
+    path = written(tmp_path_factory.mktemp("t"), "\n".join(json.dumps({"a": a, "b": "x"}) for a in rows), "t.ndjson")
+    before = reading.BLOCK_BYTES
+    reading.BLOCK_BYTES = block
+    try:
+        read = Table(path).whole()
+    finally:
+        reading.BLOCK_BYTES = before
+    assert read["a"].to_list() == rows
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
+def test_every_format_is_read_by_name_and_by_content(tmp_path, ending):
+    frame = pl.DataFrame({"a": [1.5, 2.5, -3.0], "b": ["x", "y", "z"]})
+    path = tmp_path / f"table.{ending}"
+    if ending == "parquet":
+        frame.write_parquet(path)
+    elif ending == "ndjson":
+        frame.write_ndjson(path)
+    else:
+        frame.write_csv(path, separator="\t" if ending == "tsv" else ",")
+    (tmp_path / "unnamed").write_bytes(path.read_bytes())
+    (tmp_path / f"packed.{ending}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    names = [path, tmp_path / "unnamed", *([] if ending == "parquet" else [tmp_path / f"packed.{ending}.gz"])]
+    for name in names:
+        read = Table(str(name)).whole()
+        assert read.columns == ["a", "b"]
+        assert read["a"].cast(pl.Float64).to_list() == [1.5, 2.5, -3.0]
+        assert read["b"].to_list() == ["x", "y", "z"]
+
+
+def test_parquet_is_read_in_slices(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "PARQUET_ROWS", 3)
+    pl.DataFrame({"a": range(10)}).write_parquet(tmp_path / "t.parquet")
+    batches = list(Table(str(tmp_path / "t.parquet")).batches())
+    assert [batch.first for batch in batches] == [0, 3, 6, 9]
+    assert [batch.share_read for batch in batches] == [0.3, 0.6, 0.9, 1.0]
+    assert pl.concat(batch.frame for batch in batches)["a"].to_list() == list(range(10))
+
+
+def test_standard_input_is_read(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a,b\n1,2\n"))))
+    table = Table("-")
+    assert table.name == "standard input"
+    assert table.whole().rows() == [("1", "2")]
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n", [("1", "2")]),  # a mark, Windows' line ends, a blank line
+        (b"\n\na,b\n1,2\n\n3,4", [("1", "2"), ("3", "4")]),
+        (b"a;b\n1,5;2\n", [("1,5", "2")]),
+        (b"a|b\n1|2\n", [("1", "2")]),
+        (b"a,b\n1\n", [("1", None)]),
+        (b'a,b\n"1\n,2",3\n', [("1\n,2", "3")]),
+    ],
+)
+def test_usual_kinds_of_csv_are_understood(tmp_path, content, rows):
+    assert Table(written(tmp_path, content)).whole().rows() == rows
+
+
+def test_a_table_without_header_has_numbered_columns(tmp_path):
+    read = Table(written(tmp_path, "1,2\n3,4\n"), has_header=False).whole()
+    assert read.columns == ["column_1", "column_2"]
+    assert read.rows() == [("1", "2"), ("3", "4")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("t.csv", b"", "is empty"),
+        ("t.csv", b"a,b\n", "has no rows"),
+        ("t.csv", b"a,b\n1,2\n3,4,5\n", "row 2 has 3 fields, but there are 2 columns"),
+        ("t.csv", b"a,b\n1,2\n3,\xe9\n", "near row 2: this is not UTF-8 text"),
+        ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
+        ("t.ndjson", b'{"a":1}\nxx\n', "line 2 is not JSON"),
+        ("t.ndjson", b'{"a":1}\n[1]\n', "line 2 is not an object"),
+        ("t.parquet", b"PAR1 and nothing else", "is no Parquet file"),
+        ("t.dat", b'[{"a": 1}]', "must be NDJSON"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, name, content, complaint):
+    with pytest.raises(InvalidInputError, match=complaint):
+        Table(written(tmp_path, content, name)).whole()
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(InvalidInputError, match="there is no such file"):
+        Table(str(tmp_path / "none.csv"))
+    with pytest.raises(InvalidInputError, match="is a folder"):
+        Table(str(tmp_path))
+    for separator in ("", "ab", '"'):
+        if separator:
+            with pytest.raises(InvalidInputError, match="separator must be one character"):
+                Table(written(tmp_path, "a\n1\n"), separator=separator)
+    with pytest.raises(InvalidInputError, match="format must be one of"):
+        Table(written(tmp_path, "a\n1\n"), kind="xls")
+
+
+def test_json_of_many_kinds_is_read_line_by_line(tmp_path):
+    lines = ['{"a": 1, "b": {"c": 1}}', '{"a": true, "b": "x"}', '{"a": NaN}', f'{{"a": 1{"0" * 400}}}']
+    read = Table(written(tmp_path, "\n".join(lines[:3]), "t.ndjson")).whole()
+    assert read["a"].to_list()[:2] == [1.0, 1.0]
+    assert read["b"].to_list() == ['{"c": 1}', "x", None]
+    assert Table(written(tmp_path, "\n".join(lines), "t.ndjson")).whole()["a"].dtype == pl.String

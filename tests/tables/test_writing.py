@@ -1,0 +1,84 @@
+"""What is written is there whole or not at all, and says what was given."""
+
+import io
+import os
+import sys
+
+import polars as pl
+import pytest
+
+from imondrian.errors import InvalidInputError
+from imondrian.tables.reading import Table
+from imondrian.tables.writing import written_table
+
+FIRST = pl.DataFrame({"a": [1.5, None], "b": ["x,\n", 'y"']})
+SECOND = pl.DataFrame({"a": [2.5], "b": ["z"]})
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
+def test_batches_are_one_table(tmp_path, ending):
+    path = tmp_path / f"out.{ending}"
+    with written_table(str(path)) as write:
+        write(FIRST)
+        write(SECOND)
+        assert not path.exists()
+    read = Table(str(path)).whole()
+    assert read["a"].cast(pl.Float64).to_list() == [1.5, None, 2.5]
+    assert read["b"].to_list() == ["x,\n", 'y"', "z"]
+    assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "ndjson"])
+def test_an_error_leaves_the_old_file(tmp_path, ending):
+    path = tmp_path / f"out.{ending}"
+    path.write_text("old")
+    with pytest.raises(pl.exceptions.ColumnNotFoundError), written_table(str(path)) as write:
+        write(FIRST) or FIRST["none"]
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
+
+
+def test_lists_and_records_become_json_in_csv(tmp_path):
+    frame = pl.DataFrame({"a": [[1, 2], None], "b": [{"c": 1}, {"c": 2}]})
+    with written_table(str(tmp_path / "out.csv")) as write:
+        write(frame)
+    assert Table(str(tmp_path / "out.csv")).whole().rows() == [("[1, 2]", '{"c": 1}'), (None, '{"c": 2}')]
+
+
+def test_a_column_that_comes_late_is_named_and_one_that_goes_is_empty(tmp_path):
+    with written_table(str(tmp_path / "o.csv")) as write:
+        write(SECOND)
+        with pytest.raises(InvalidInputError, match="'c' appears only after"):
+            write(SECOND.with_columns(c=1))
+    with written_table(str(tmp_path / "o.csv")) as write:
+        write(SECOND)
+        write(SECOND.drop("a"))
+    assert Table(str(tmp_path / "o.csv")).whole()["a"].to_list() == ["2.5", None]
+
+
+@pytest.mark.parametrize("name", ["out", "out.xls", "out.csv.gz"])
+def test_an_ending_that_names_no_format_is_an_error(tmp_path, name):
+    with (
+        pytest.raises(InvalidInputError, match="can be written to a file that ends in"),
+        written_table(str(tmp_path / name)),
+    ):
+        pass
+
+
+def test_standard_output_is_csv(monkeypatch):
+    out = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", out)
+    with written_table("-") as write:
+        write(SECOND)
+    assert out.buffer.getvalue() == b"a,b\n2.5,z\n"
+
+
+def test_what_is_no_regular_file_is_written_and_stays(tmp_path):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with written_table(str(pipe)) as write:
+        write(SECOND)
+    assert os.read(reader, 100) == b"a,b\n2.5,z\n"
+    os.close(reader)
+    assert pipe.is_fifo()
