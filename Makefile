@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check test bench soak streams format clean
+.PHONY: demo check test bench soak streams thresholds pictures format clean
 
-demo: $(VENV)/.base
-	$(BIN)/python examples/breast_cancer.py
+demo: $(VENV)/.cli
+	$(BIN)/python examples/demo.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -28,12 +28,18 @@ soak: $(VENV)/.base
 streams: $(VENV)/.base
 	$(BIN)/python benchmarks/streams.py
 
+thresholds: $(VENV)/.base
+	$(BIN)/python benchmarks/thresholds.py
+
+pictures: $(VENV)/.cli
+	$(BIN)/python examples/pictures.py docs/images
+
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo
 	find src -name __pycache__ -exec rm -rf {} +
 
 $(VENV)/.base: pyproject.toml
@@ -41,7 +47,7 @@ $(VENV)/.base: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: pyproject.toml
+$(VENV)/.dev $(VENV)/.bench $(VENV)/.cli: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@

@@ -116,10 +116,9 @@ class Watcher:
         if detector is None and rows[0].error is not None:
             return [self._line(row, {LABEL: False}) for row in rows]  # there is nothing to score with yet
         detector = detector or self._keeper.made(len(self._features))
-        why = self._why(detector, rows[0]) if self._watching.explain else None
+        extra = {WHY: self._why(detector, rows[0])} if self._watching.explain else {}
         results = detector.process_many(self._table(detector, rows))
         self.n_anomalies += int(results.is_anomaly.sum())
-        extra = {} if why is None else {WHY: why}
         columns = (
             results.index.tolist(),
             results.score.tolist(),
@@ -145,7 +144,7 @@ class Watcher:
         if not detector.score(values[None])[0] > detector.threshold:
             return None
         parts = detector.explain(values)
-        names = [key if isinstance(key, str) else f"{key[0]} {key[1]} rows ago" for key in parts]
+        names = [key if isinstance(key, str) else _name_in_shingle(*key) for key in parts]
         return ", ".join(map(str, reasons_of(np.array(list(parts.values())), np.zeros(len(parts)), names)))
 
     def _line(self, row: Row, results: dict[str, Any]) -> str:
@@ -178,6 +177,10 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _name_in_shingle(name: str, n_rows_ago: int) -> str:
+    return name if n_rows_ago == 0 else f"{name} {n_rows_ago} row{'s' * (n_rows_ago > 1)} ago"
 
 
 def _names_in(detector: StreamDetector | None) -> list[str]:

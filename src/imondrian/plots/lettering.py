@@ -1,6 +1,9 @@
 """Names of any kind as labels: one line, cut to a width, and never read as a formula."""
 
+import warnings
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from matplotlib.font_manager import FontProperties
@@ -28,9 +31,18 @@ def label_of(name: Any, width: float, size: float) -> str:
 def text_size(text: str, size: float) -> tuple[float, float]:
     """Give width and height of a label in points; all are as high as those with letters that reach up and down."""
     font, words = FontProperties(size=size), text.replace(r"\$", "$")
-    width, height, _ = text_to_path.get_text_width_height_descent(words, font, ismath=False)
+    with any_letters():
+        width, height, _ = text_to_path.get_text_width_height_descent(words, font, ismath=False)
     _, least, _ = text_to_path.get_text_width_height_descent("lp", font, ismath=False)
     return _SPARE * width, _SPARE * max(height, least)
+
+
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """Draw letters that the font lacks as boxes, without a warning for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
 
 
 def _one_line(name: Any) -> str:

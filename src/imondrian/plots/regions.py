@@ -152,7 +152,7 @@ def _draw_surface(axes: Axes, surface: Surface, limit: float) -> None:
 def _draw_boundary(axes: Axes, surface: Surface, limit: float) -> Artist:
     """Draw the line where the normal region ends, if it ends within the picture."""
     lowest, highest = np.min(surface.scores), np.max(surface.scores)
-    if not lowest < limit < highest:
+    if not lowest <= limit < highest:
         return Patch(facecolor="none", label=f"{'all' if highest <= limit else 'nothing'} in sight is normal")
     axes.contour(*surface, levels=[limit], colors=INK, linewidths=1.5, zorder=2.5)
     return Line2D([], [], color=INK, linewidth=1.5, label=f"end of the normal region (score {limit:.4g})")

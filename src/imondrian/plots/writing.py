@@ -6,6 +6,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from imondrian.errors import InvalidInputError
+from imondrian.plots.lettering import any_letters
 
 _DPI = 150
 _METADATA: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
@@ -31,5 +32,5 @@ def write_figure(figure: Figure, file: IO[bytes], kind: Literal["png", "svg"]) -
     """
     if kind not in _METADATA:
         raise InvalidInputError(f"kind must be one of {list(_METADATA)}, but is {kind!r}.")
-    with rc_context({"svg.hashsalt": "imondrian"}):  # names inside of the file would be drawn by lot
+    with rc_context({"svg.hashsalt": "imondrian"}), any_letters():  # else names inside of the file are drawn by lot
         figure.savefig(file, format=kind, dpi=_DPI, metadata=_METADATA[kind])

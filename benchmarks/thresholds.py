@@ -1,0 +1,66 @@
+"""What the thresholds flag, on all open data sets: the table behind the default of the command line.
+
+python benchmarks/thresholds.py  (needs the data sets; IMONDRIAN_DATA names their folder)
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from imondrian import MondrianForest
+from imondrian.presets import PRESETS
+from imondrian.thresholds import rule_of
+
+RULES = ("kmeans", "auto", 0.01, 0.02, 0.05, 0.1)
+SEEDS = range(3)
+MOST_ROWS = 20_000
+TWICE = {"adbench/annthyroid", "adbench/mammography", "adbench/Ionosphere"}  # also among the others
+
+
+def main() -> None:
+    """Print a table for each preset."""
+    folder = os.environ.get("IMONDRIAN_DATA")
+    if folder is None:
+        sys.exit("IMONDRIAN_DATA does not name the folder of the data sets.")
+    sets = dict(data_sets(Path(folder)))
+    print(f"{len(sets)} sets: {', '.join(sets)}")
+    for name, preset in PRESETS.items():
+        results = np.array([measured(X, is_odd, preset.score, preset.scale) for X, is_odd in sets.values()])
+        columns = ("rows flagged: mean", "median", "anomalies found", "precision", "F1")
+        print(f"\n| preset {name} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
+        for k, rule in enumerate(RULES):
+            share, recall, precision, f1 = results[:, k].mean(axis=0)
+            median = np.median(results[:, k, 0])
+            print(f"| `{rule}` | {share:.1%} | {median:.1%} | {recall:.1%} | {precision:.1%} | {f1:.3f} |")
+
+
+def data_sets(folder: Path) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    """Give the points and labels of each set, shuffled, at most so many rows."""
+    for path in sorted(folder.rglob("*.npz")):
+        name = str(path.relative_to(folder).with_suffix(""))
+        if name not in TWICE:
+            with np.load(path) as content:
+                X, labels = content["X"].astype(float), content["y" if "y" in content else "label"]
+            rows = np.random.default_rng(0).permutation(len(X))[:MOST_ROWS]
+            yield name, (X[rows], (labels if labels.dtype.kind in "biuf" else labels != "BENIGN")[rows].astype(bool))
+
+
+def measured(X: np.ndarray, is_odd: np.ndarray, kind: str, scale: str | None) -> np.ndarray:
+    """Give for each rule, over the seeds, the mean share flagged, recall, precision and F1."""
+    figures = np.zeros((len(RULES), 4))
+    for seed in SEEDS:
+        scores = MondrianForest(100, 256, scale, seed, n_jobs=-1).build(X).score(X, kind)
+        for k, rule in enumerate(RULES):
+            is_flagged = scores > rule_of(rule)(scores)
+            n_right = int((is_flagged & is_odd).sum())
+            n_flagged, n_odd = int(is_flagged.sum()), int(is_odd.sum())
+            f1 = 2.0 * n_right / (n_flagged + n_odd)
+            figures[k] += [n_flagged / len(X), n_right / n_odd, n_right / max(n_flagged, 1), f1]
+    return figures / len(SEEDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What the documents name in the code is there, and the way from the paper to the code leaves nothing out."""
+
+import re
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from imondrian import MondrianForest
+from tests.reference_tree import c
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "imondrian"
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/*.md")])
+IN_THE_PAPER = [*(f"Algorithm {i}" for i in range(1, 6)), *(f"Eq. {i}" for i in range(1, 5))]
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def missing(text):
+    """List what a document names inline, outside of its examples, and is not there."""
+    inline = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [name for name in (" ".join(name.split()) for name in inline) if not exists(name)]
+
+
+def exists(name):
+    """Tell whether `path.py`, `path.py: name`, `Class.member` or `function()` is there; nothing else is looked at."""
+    if found := re.fullmatch(r"([\w/.-]+\.py)(?:: ([\w.]+))?", name):
+        files = [folder / found[1] for folder in (ROOT, PACKAGE) if (folder / found[1]).is_file()]
+        return any(found[2] is None or is_defined(file, found[2]) for file in files)
+    if found := re.fullmatch(r"[A-Z][a-z]\w*\.[a-z_]\w*", name):
+        return any(is_defined(file, found[0]) for file in PACKAGE.rglob("*.py"))
+    if found := re.fullmatch(r"([a-z_]\w*)\(\)", name):
+        return any(re.search(rf"^ *def {found[1]}\b", file.read_text(), re.MULTILINE) for file in PACKAGE.rglob("*.py"))
+    return True
+
+
+def is_defined(file, name):
+    """Tell whether the file itself defines the name; that of a member is looked for in the module as it is imported."""
+    text, (head, _, member) = file.read_text(), name.partition(".")
+    if not re.search(rf"^(?:(?:def|class) )?{head}\b", text, re.MULTILINE):
+        return False
+    if PACKAGE not in file.parents:
+        return not member
+    try:
+        attrgetter(name)(import_module(".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)))
+    except AttributeError:
+        return member != "" and re.search(rf"\bself\.{member}\b", text) is not None
+    return True
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_names_of_the_code_exist(document):
+    assert missing(document.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        "engine/extend.py: shorten",
+        "engine/extend.py: overhang",  # is imported there, and defined elsewhere
+        "engine/nowhere.py: extend",
+        "engine/nowhere.py",
+        "scores.py: Reading.median",
+        "MondrianForest.guess",
+        "NoSuchForest.build",
+        "no_such_function()",
+        "tests/test_nothing.py",
+        "tests/engine/test_oracle.py: test_nothing",
+    ],
+)
+def test_a_made_up_name_is_noticed(made_up):
+    assert missing(f"There is `MondrianForest.build`,\nand there is `{made_up}`.") == [made_up]
+
+
+# -- the paper ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", IN_THE_PAPER)
+def test_every_algorithm_and_equation_has_a_row_with_its_function_and_its_test(what):
+    text = (ROOT / "docs" / "paper-to-code.md").read_text()
+    (row,) = re.findall(rf"^\| {what}\b.*", text, re.MULTILINE)
+    _, _, function, _, test, _ = row.split("|")
+    assert re.fullmatch(r" `[\w/]+\.py: [\w.]+` ", function)
+    assert re.fullmatch(r" `tests/[\w/]+\.py` ", test)
+
+
+@pytest.mark.parametrize("n_held", [50, 16])
+def test_the_score_is_equations_1_to_4(n_held):
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    points[1] = points[0]
+    forest = MondrianForest(n_trees=7, max_samples=n_held).build(points)
+    rows = np.vstack([points, 3.0 * points])
+    lengths = [[path_length(tree, x) for x in rows] for tree in forest.trees()]
+    np.testing.assert_allclose(forest.score(rows), 2.0 ** (-np.mean(lengths, axis=0) / c(n_held)), rtol=1e-12)
+
+
+def path_length(tree, x):
+    node = 0
+    while tree.left[node] >= 0:
+        goes_left = x[tree.split_feature[node]] < tree.split_value[node]
+        node = tree.left[node] if goes_left else tree.right[node]
+    return tree.depth[node] + c(int(tree.population[node]))
