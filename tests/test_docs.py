@@ -2,14 +2,17 @@
 
 import json
 import re
+import shlex
 import zipfile
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 import imondrian
 from imondrian import MondrianForest
+from imondrian.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -29,6 +32,43 @@ def test_files_and_targets_that_are_named_exist(document):
         assert f"\n{target}:" in targets, target
     for name in re.findall(r"`((?:engine|tests|examples|benchmarks|docs)/[\w/.-]+)`", text):
         assert any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "imondrian")), name
+
+
+def commands_in(document):
+    """Give the words of every `imondrian` command in the document's blocks of shell commands."""
+    for block in re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL):
+        for command in re.findall(r"(?:^|\| *)imondrian ([^|\n#]*)", block, re.MULTILINE):
+            yield shlex.split(re.split("[<>]", command)[0])
+
+
+def test_documents_show_commands():
+    shown = {words[0] for document in DOCUMENTS for words in commands_in(document)}
+    assert shown == set(app.commands)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_that_are_shown_can_be_parsed(document):
+    for words in commands_in(document):
+        command, name = app, "imondrian"
+        while isinstance(command, click.Group):
+            name = words.pop(0)
+            command = command.commands[name]
+        command.make_context(name, words).close()
+
+
+def test_options_that_are_named_exist():
+    options = {option for _, command in leaves(app) for p in command.params for option in (*p.opts, *p.secondary_opts)}
+    for document in DOCUMENTS:
+        for option in re.findall(r"`(--[a-z][a-z-]+)", document.read_text()):
+            assert option in options | {"--help"}, (document.name, option)
+
+
+def leaves(group):
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command)
+        else:
+            yield name, command
 
 
 def test_the_architecture_names_every_module():

@@ -12,8 +12,6 @@ from numba import config
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="hundreds of thousands of points need compiled kernels")
 def test_200000_points_leave_memory_and_trees_as_they_should_be():
     script = Path(__file__).parent.parent / "benchmarks" / "soak.py"
-    finished = subprocess.run(  # noqa: S603
-        [sys.executable, str(script), "200000"], capture_output=True, text=True, check=False
-    )
+    finished = subprocess.run([sys.executable, str(script), "200000"], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "unsound trees: none" in finished.stdout

@@ -43,8 +43,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     n_estimators : int, default=100
         Number of trees.
     max_samples : "auto", int, float or None, default="auto"
-        How many points a tree holds at most, its own uniform sample of all it was shown. "auto": 256, or all if there
-        are fewer in the first call. A float: that share of the points in the first call. None: all points.
+        How many points a tree holds at most, its own uniform sample of all it was shown. "auto": 256. A float:
+        that share of the points in the first call. None: all points.
     window : int or None, default=None
         Hold the latest points only, so many of them; those that leave the window are forgotten. Of the window a tree
         holds about max_samples points, or all. `fit` on more rows holds the last.

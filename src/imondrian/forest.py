@@ -297,7 +297,8 @@ class MondrianForest:
         """Divide the score of each row among its features: positive where the row lies too high, negative too low.
 
         The sizes of a row's parts sum to its score. Each cut on the way of the row is credited to its feature by
-        the share of the crowd that it parts from the row.
+        the share of the crowd that it parts from the row; the side with more credit gives the sign. The shares do not
+        depend on `kind`, which sets the score that is divided.
         """
         scoring = scoring_of(kind)
         points = as_points(X, self._known_features())

@@ -1,4 +1,4 @@
-"""Build a tree from a sample at once: Algorithms 1 and 2 of [Ma2020]."""
+"""Build a tree from a sample at once: Algorithm 2 of [Ma2020], for every tree of Algorithm 1."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The average path length c(n) of a tree of n points, and the score it leads to: Equations 1-4 of [Ma2020]."""
+"""The average path length c(n) of a tree of n points, and the score it leads to: Equations 1 to 3 of [Ma2020]."""
 
 import math
 
@@ -40,7 +40,7 @@ def relative_depth(depth: float, average: float) -> float:
 
 @helper
 def score_of_depth(depth: float) -> float:
-    """Turn a mean relative depth into a score: 2 to the minus depth (Eq. 4), kept inside (0, 1)."""
+    """Turn a mean relative depth into a score: 2 to the minus depth (Eq. 3), kept inside (0, 1)."""
     return min(max(2.0**-depth, _LOWEST_SCORE), _HIGHEST_SCORE)
 
 

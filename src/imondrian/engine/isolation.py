@@ -2,8 +2,8 @@
 
 At a node that x hangs over by g (weighted), Algorithm 5 would cut x off with probability 1 - exp(-g * dt), dt the
 time since the cut above. The walk carries the probability `alive` that this has not happened yet, so that its
-results are exact expectations over Algorithm 5 given the tree; nothing is sampled. The scores are ours, not the
-paper's.
+results are expectations over Algorithm 5 given the tree, exact but for what happens with a chance below 1e-6; nothing
+is sampled. The scores are ours, not the paper's.
 """
 
 import math
@@ -41,7 +41,8 @@ def cut_off_by(spent: float, rate: float, duration: float) -> float:
 def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
     """Give the expected depth at which x would be isolated, were it inserted by Algorithm 5.
 
-    It is one edge, and one more for every node that x passes alive.
+    It is one edge, and one more for every node that x passes alive. A point that is held is isolated where it is: its
+    depth, and c(k) for k copies.
     """
     node, time = trees.heads[t]["root"], 0.0
     spent, total = 0.0, 0.0

@@ -1,0 +1,73 @@
+"""A report is one page that loads nothing, runs nothing, and shows what it was given."""
+
+import base64
+import io
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+from imondrian.plots import plot_timeline
+from imondrian.reasons import Reason
+from imondrian.report import OddRow, Picture, Report, write_report
+
+HOSTILE = "<script>alert('x')</script>\"&$title ${a}"
+
+
+class Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.sources, self.texts, self.open = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in {"meta", "img", "link"}:
+            self.open.append(tag)
+        self.sources += [value for name, value in attributes if name in {"src", "href"}]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def read(report):
+    file = io.BytesIO()
+    write_report(report, file)
+    page = file.getvalue().decode()
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    return page, reader
+
+
+def report_of(text, time=None):
+    picture = Picture(text, text, plot_timeline([0.4, 0.9], threshold=0.5))
+    row = OddRow(17, time, 0.9123, is_anomaly=True, reasons=[Reason(text, 3.25, 0.75, is_high=False)])
+    return Report(text, text, {text: text}, [row], [picture, picture], {text: text}, text)
+
+
+def test_whatever_comes_in_is_text():
+    page, reader = read(report_of(HOSTILE, HOSTILE))
+    assert "script" not in reader.tags
+    assert reader.texts.count(HOSTILE) >= 8
+    assert "Time" in reader.texts
+    assert page.count("Content-Security-Policy") == 1
+
+
+def test_nothing_is_loaded_from_anywhere():
+    page, reader = read(report_of("plain"))
+    assert len(reader.sources) == reader.tags.count("img") == 2
+    for source in reader.sources:
+        kind, _, content = source.partition(",")
+        assert kind == "data:image/svg+xml;base64"
+        assert ET.fromstring(base64.b64decode(content)).tag.endswith("svg")  # noqa: S314
+    assert not re.search(r"url\(|@import|https?:", page.replace("\n", ""))
+
+
+def test_odd_rows_are_shown_with_their_reasons():
+    page, reader = read(report_of("plain"))
+    for text in ("17", "0.912", "3.25", "low", "75%"):
+        assert text in reader.texts
+    assert "width:75.0%" in page
+    assert "Time" not in reader.texts
