@@ -77,9 +77,11 @@ class Tally:
         self._n_reasons = n_reasons
         self.n_rows = self.n_scored = self.n_anomalies = 0
         self.oddest: list[Oddity] = []
+        self._features: list[str] = []
 
     def add(self, rows: Rows, scores: Array) -> None:
         """Count rows that have been scored."""
+        self._features = rows.features
         self.n_rows += len(scores)
         self.n_scored += int(np.isfinite(scores).sum())
         self.n_anomalies += int((scores > self._scorer.threshold).sum())
@@ -103,7 +105,7 @@ class Tally:
             for k, i in enumerate(places)
         ]
 
-    def summary(self, source: str, features: list[str], left_out: dict[str, str], written: dict[str, str]) -> Summary:
+    def summary(self, source: str, left_out: dict[str, str], written: dict[str, str]) -> Summary:
         """Sum up."""
         return Summary(
             source,
@@ -112,7 +114,7 @@ class Tally:
             self.n_anomalies,
             float(self._scorer.threshold),
             in_words(self._scorer.rule),
-            features,
+            self._features,
             left_out,
             self.oddest,
             written,

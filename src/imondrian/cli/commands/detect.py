@@ -25,7 +25,7 @@ def run(source: Source, choice: Choice, making: Making, outputs: Outputs, tellin
         scores = scorer.scores(rows.points, progress)
     tally = Tally(scorer, choice.time)
     tally.add(rows, scores)
-    summary = tally.summary(table.name, rows.features, columns.left_out, written(outputs))
+    summary = tally.summary(table.name, columns.left_out, written(outputs))
     if outputs.table:
         with console.progress("writing"), written_table(outputs.table) as write:
             write(with_results(rows, scorer, scores, outputs.table))

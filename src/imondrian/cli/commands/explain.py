@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from imondrian.cli.batches import scored_batches
 from imondrian.cli.console import Console
 from imondrian.cli.forests import checked_jobs
-from imondrian.cli.matching import matched_features
 from imondrian.cli.outputs import check_outputs
 from imondrian.cli.results import parts_of
-from imondrian.cli.rows import Rows, opened, rows_of
+from imondrian.cli.rows import Rows, opened
 from imondrian.cli.scorer import loaded, scorer_of
 from imondrian.cli.settings import Choice, Outputs, Source, Telling
 from imondrian.cli.summary import N_REASONS_IN_FULL, Oddity, Tally, oddity_as_json, print_oddities
@@ -39,17 +39,12 @@ def run(
     table = opened(source)
     tally = Tally(scorer, choice.time, top, N_REASONS_IN_FULL)
     found: list[Oddity] = []
-    features: list[str] = []
     with console.progress(f"explaining {table.name}") as progress, _written(output) as write:
-        for batch in table.batches():
-            features = features or matched_features(scorer, table, batch.frame, choice, model)
-            rows = rows_of(table, batch, features, choice.missing, scorer.medians)
-            scores = scorer.scores(rows.points)
+        for rows, scores in scored_batches(scorer, table, choice, model, progress):
             tally.add(rows, scores)
             found += tally.described(rows, _places(rows, asked), scores)
             if output:
                 write(parts_of(rows, scorer, scores))
-            progress(batch.share_read)
     _check_found(asked, tally.n_rows, table.name)
     shown = found if asked else tally.oddest
     console.tell({"source": table.name, "rows": [oddity_as_json(oddity) for oddity in shown]}, _printing(shown))

@@ -6,9 +6,9 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
+from imondrian.cli.batches import matched_features
 from imondrian.cli.console import Console
 from imondrian.cli.forests import checked_jobs, fitted
-from imondrian.cli.matching import matched_features
 from imondrian.cli.outputs import check_place
 from imondrian.cli.pictures import picture_of_regions, thresholds_of
 from imondrian.cli.rows import Rows, opened, read_rows, rows_of

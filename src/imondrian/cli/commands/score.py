@@ -1,11 +1,11 @@
 """`imondrian score`: a table scored with a model, batch by batch, however long it is."""
 
+from imondrian.cli.batches import scored_batches
 from imondrian.cli.console import Console
 from imondrian.cli.forests import checked_jobs
-from imondrian.cli.matching import matched_features
 from imondrian.cli.outputs import check_outputs, written
 from imondrian.cli.results import with_results
-from imondrian.cli.rows import opened, rows_of
+from imondrian.cli.rows import opened
 from imondrian.cli.scorer import loaded, scorer_of
 from imondrian.cli.settings import Choice, Outputs, Source, Telling
 from imondrian.cli.summary import Tally
@@ -21,15 +21,10 @@ def run(model: str, source: Source, choice: Choice, jobs: int, output: str, tell
     scorer.forest.n_jobs = checked_jobs(jobs)
     table = opened(source)
     tally = Tally(scorer, choice.time)
-    features: list[str] = []
     with console.progress(f"scoring {table.name}") as progress, written_table(output) as write:
-        for batch in table.batches():
-            features = features or matched_features(scorer, table, batch.frame, choice, model)
-            rows = rows_of(table, batch, features, choice.missing, scorer.medians)
-            scores = scorer.scores(rows.points)
+        for rows, scores in scored_batches(scorer, table, choice, model, progress):
             tally.add(rows, scores)
             write(with_results(rows, scorer, scores, output))
-            progress(batch.share_read)
-    summary = tally.summary(table.name, features, {}, written(outputs))
+    summary = tally.summary(table.name, {}, written(outputs))
     console.tell(summary.as_json(), summary.print_on)
     return summary.n_anomalies > 0

@@ -1,12 +1,28 @@
-"""The features of a model, found among the columns of a table."""
+"""A table scored with a model: its features are found among the columns, and batch after batch is scored."""
+
+from collections.abc import Iterator
 
 import polars as pl
 
-from imondrian.cli.rows import chosen, naming
+from imondrian.cli.console import Progress
+from imondrian.cli.rows import Rows, chosen, naming, rows_of
 from imondrian.cli.scorer import Scorer
 from imondrian.cli.settings import Choice
+from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.tables.reading import Table
+
+
+def scored_batches(
+    scorer: Scorer, table: Table, choice: Choice, model: str, progress: Progress
+) -> Iterator[tuple[Rows, Array]]:
+    """Give batches of rows with their scores."""
+    features: list[str] = []
+    for batch in table.batches():
+        features = features or matched_features(scorer, table, batch.frame, choice, model)
+        rows = rows_of(table, batch, features, choice.missing, scorer.medians)
+        yield rows, scorer.scores(rows.points)
+        progress(batch.share_read)
 
 
 def matched_features(scorer: Scorer, table: Table, frame: pl.DataFrame, choice: Choice, model: str) -> list[str]:
