@@ -193,7 +193,7 @@ class StreamDetector:
         except InvalidInputError:
             if self._parameters["on_error"] == "raise":
                 raise
-            self._count_skipped(1)
+            self.skip()
             return Result(float("nan"), False, self.threshold, self.n_seen - 1)
         point = self._shingle.points(row)
         if len(point) == 0:
@@ -225,6 +225,12 @@ class StreamDetector:
         if self._parameters["on_error"] == "raise":
             return Results(*self._process(self._records.points(X)), index)
         return self._process_usable(*self._records.usable(X), index)
+
+    def skip(self, n_rows: int = 1) -> None:
+        """Count rows that came and cannot be used, as ``on_error="skip"`` does; nothing else changes."""
+        n_rows = as_count(n_rows, "n_rows", 0, MAX_POINTS)
+        self.n_skipped += n_rows
+        self.n_seen += n_rows
 
     def score(self, X: Any) -> Array:
         """Score each row as if it came next; nothing is learned and nothing counted."""
@@ -296,10 +302,6 @@ class StreamDetector:
         """Give records that forget the names of rows that were only asked about."""
         return Records(self._records.n_features, self._records.names)
 
-    def _count_skipped(self, n: int) -> None:
-        self.n_skipped += n
-        self.n_seen += n
-
     def _process_usable(self, rows: Array, is_usable: Array, index: Array) -> Results:
         """Process the usable rows and skip the others."""
         score, is_anomaly = np.full(index.size, np.nan), np.zeros(index.size, np.bool_)
@@ -312,7 +314,7 @@ class StreamDetector:
                 score[places], is_anomaly[places], threshold[places] = self._process(rows[done : done + n])
                 done += n
             else:
-                self._count_skipped(n)
+                self.skip(n)
                 threshold[places] = self.threshold
             first += n
         return Results(score, is_anomaly, threshold, index)

@@ -47,7 +47,7 @@ class Shell:
             cwd=self.folder,
             stdin=streams.get("stdin", subprocess.PIPE),
             stdout=streams.get("stdout", subprocess.PIPE),
-            stderr=subprocess.PIPE,
+            stderr=streams.get("stderr", subprocess.PIPE),
             env={**os.environ, "PYTHONUNBUFFERED": ""},
         )
 

@@ -135,6 +135,17 @@ def test_a_file_is_followed_and_gone_on_with(shell):
     assert followed + resumed + fresh == whole[100:135]
 
 
+def test_json_that_is_followed_is_gone_on_with_too(shell):
+    shell.write("log.ndjson", '{"a": 1}\n{"a": 2}\n')
+    for rows in ([1, 2], [3]):
+        process = shell.start("watch", "--follow", "log.ndjson", "--model", "state.imf", *SETTINGS)
+        assert [row["row"] for row in read_lines(process, len(rows))] == rows
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+        with (shell.folder / "log.ndjson").open("a") as file:
+            file.write('{"a": 3}\n')
+
+
 def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
     text = "a,b\n1,2\n1,x\n1\n,5\n3,4\n"
     done = shell.run("watch", *SETTINGS, stdin=text)
@@ -153,6 +164,20 @@ def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == "imondrian: Row 2: column 'b': 'x' is not a number.\n"
     assert imondrian.load(shell.folder / "s.imf").n_seen == 1
+
+
+def test_a_detector_made_in_python_is_gone_on_with(shell):
+    detector = imondrian.StreamDetector(2, window=64, n_estimators=5)
+    detector.process_many([[1.0, 2.0], [3.0, 4.0]])
+    imondrian.save(detector, shell.folder / "python.imf")
+    rows = lines_of(shell.run("watch", "--model", "python.imf", "-q", stdin="a,b\n1,2\nx,1\n3,4\n").stdout)
+    assert [row["row"] for row in rows] == [3, 4, 5]
+    assert "error" in rows[1]
+    resumed = imondrian.load(shell.folder / "python.imf")
+    assert (resumed.n_seen, resumed.n_skipped, resumed.feature_names) == (5, 1, ["a", "b"])
+    imondrian.save(imondrian.StreamDetector(2), shell.folder / "other.imf")
+    complaint = shell.fails("watch", "-q", "--model", "other.imf", stdin="a,b,c\n1,2,3\n")
+    assert "has 2 features without names" in complaint
 
 
 def test_bad_rows_before_the_first_good_one(shell):

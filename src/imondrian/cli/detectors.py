@@ -37,7 +37,7 @@ class Keeper:
             "threshold": preset.threshold,
             **{_PARAMETERS.get(name, name): self._given[name] for name in self._given},
         }
-        detector = StreamDetector(n_features, on_error="skip", n_jobs=self._watching.jobs, **parameters)
+        detector = StreamDetector(n_features, n_jobs=self._watching.jobs, **parameters)
         self.detector = detector
         return detector
 

@@ -53,18 +53,24 @@ def _figures(summary: Summary) -> dict[str, str]:
 
 
 def _facts(scorer: Scorer, summary: Summary, making: Making, choice: Choice) -> dict[str, str]:
-    forest, n_passed_by = scorer.forest, summary.n_rows - summary.n_scored
+    forest = scorer.forest
     scale = {None: "features as they come", "std": "features over their standard deviation"}[forest.scale]
     facts = {
         "features": ", ".join(summary.features),
         "left out": ", ".join(f"{name} ({why})" for name, why in summary.left_out.items()),
         "threshold": f"{summary.threshold:.4f}: {summary.rule}",
-        "missing values": choice.missing if summary.n_scored == summary.n_rows else f"{n_passed_by:,} rows passed by",
+        "missing values": _missing_in_words(choice.missing, summary.n_rows - summary.n_scored),
         "forest": f"{forest.n_trees} trees of at most {forest.max_samples or forest.n_points} points",
         "preset": f"{making.preset}: score {scorer.kind}, {scale}",
         "seed": str(making.seed),
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _missing_in_words(missing: str, n_passed_by: int) -> str:
+    if missing == "median":
+        return "the column's median taken instead, where there were any"
+    return f"{n_passed_by:,} rows passed by" if n_passed_by else "none"
 
 
 def _parts_of_oddest(rows: Rows, scorer: Scorer, scores: Array, summary: Summary) -> Array:

@@ -3,7 +3,8 @@
 import json
 import math
 import sys
-from itertools import takewhile
+from collections.abc import Iterator
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,34 +98,41 @@ class Watcher:
         self._console.note(f"features: {', '.join(chosen)}" + (f"; not used: {left_out}" if left_out else ""))
         return chosen
 
-    def _runs(self, rows: list[Row]) -> list[list[Row]]:
-        """Part rows into those that are scored together: the first one, which names the features, is alone."""
-        if self._watching.explain:
-            return [[row] for row in rows]
-        if _names_in(self._keeper.detector):
-            return [rows] if rows else []
-        n_bad = sum(1 for _ in takewhile(lambda row: row.error is not None, rows))
-        return [run for run in (rows[:n_bad], rows[n_bad : n_bad + 1], rows[n_bad + 1 :]) if run]
+    def _runs(self, rows: list[Row]) -> Iterator[list[Row]]:
+        """Part rows into those that are treated together: as many as follow each other and can be used, or cannot."""
+        for is_usable, run in groupby(rows, lambda row: row.error is None):
+            together = list(run)
+            if is_usable and (self._watching.explain or not _names_in(self._keeper.detector)):
+                n_alone = len(together) if self._watching.explain else 1  # the first one names the features
+                yield from ([row] for row in together[:n_alone])
+                together = together[n_alone:]
+            if together:
+                yield together
 
     # -- from rows to results ---------------------------------------------------------------------------------------
 
     def _scored_lines(self, rows: list[Row]) -> list[str]:
-        """Score rows that are scored together, and give the lines that tell of them."""
+        """Score rows that are treated together, and give the lines that tell of them."""
         self.n_rows += len(rows)
-        self.n_errors += sum(row.error is not None for row in rows)
+        return self._skipped_lines(rows) if rows[0].error is not None else self._usable_lines(rows)
+
+    def _skipped_lines(self, rows: list[Row]) -> list[str]:
+        self.n_errors += len(rows)
+        extra = {WHY: None} if self._watching.explain else {}
         detector = self._keeper.detector
-        if detector is None and rows[0].error is not None:
-            return [self._line(row, {LABEL: False}) for row in rows]  # there is nothing to score with yet
-        detector = detector or self._keeper.made(len(self._features))
+        if detector is None:  # rows count from the first that can be used
+            return [self._line(row, {SCORE: None, LABEL: False, **extra}) for row in rows]
+        first, threshold = detector.n_seen, detector.threshold
+        detector.skip(len(rows))
+        results = {SCORE: None, LABEL: False, THRESHOLD: threshold, **extra}
+        return [self._line(row, {ROW: first + i + 1, **results}) for i, row in enumerate(rows)]
+
+    def _usable_lines(self, rows: list[Row]) -> list[str]:
+        detector = self._keeper.detector or self._keeper.made(len(self._features))
         extra = {WHY: self._why(detector, rows[0])} if self._watching.explain else {}
         results = detector.process_many(self._table(detector, rows))
         self.n_anomalies += int(results.is_anomaly.sum())
-        columns = (
-            results.index.tolist(),
-            results.score.tolist(),
-            results.is_anomaly.tolist(),
-            results.threshold.tolist(),
-        )
+        columns = (column.tolist() for column in (results.index, results.score, results.is_anomaly, results.threshold))
         return [
             self._line(row, {ROW: i + 1, SCORE: score, LABEL: is_anomaly, THRESHOLD: threshold, **extra})
             for row, i, score, is_anomaly, threshold in zip(rows, *columns, strict=True)
@@ -132,13 +140,13 @@ class Watcher:
 
     def _table(self, detector: StreamDetector, rows: list[Row]) -> Any:
         """Give the values of rows; the first with names, which the detector keeps."""
-        if detector.feature_names is None and rows[0].error is None:
+        if detector.feature_names is None:
             return [dict(zip(self._features, row.values, strict=True)) for row in rows]
         return np.array([row.values for row in rows])
 
     def _why(self, detector: StreamDetector, row: Row) -> str | None:
         """Say what makes a row an anomaly that is about to be called one, by what is known before it."""
-        if row.error is not None or not detector.is_warm:
+        if not detector.is_warm:
             return None
         values = np.array(row.values)
         if not detector.score(values[None])[0] > detector.threshold:

@@ -56,11 +56,15 @@ def _watch(lines: Lines, source: Source, watcher: Watcher) -> None:
     for batch in lines.batches():
         rows = [line for line in batch if line.strip()]
         if parser is None and rows:
-            parser, is_header = parser_for(rows[0], source.format, source.separator, has_header=not source.no_header)
+            parser, is_header = _parser(rows[0], source)
             header = without_mark(rows[0]) if is_header else None
         rows = [line for line in rows if without_mark(line) != header]  # a file that begins anew has it again
         if parser is not None and rows:
             watcher.take(rows, parser)
+
+
+def _parser(first: bytes, source: Source) -> tuple[Parser, bool]:
+    return parser_for(first.rstrip(b"\r\n"), source.format, source.separator, has_header=not source.no_header)
 
 
 @contextmanager
@@ -79,7 +83,8 @@ def _n_already_seen(source: Source, keeper: Keeper, console: Console) -> int:
     if not keeper.is_resumed:
         return 0
     with Path(source.path).open("rb") as file:
-        n_rows = sum(1 for line in file if line.strip()) - (not source.no_header and source.format != "ndjson")
+        rows = (line for line in file if line.strip())
+        n_rows = int(not _parser(next(rows, b"{"), source)[1]) + sum(1 for _ in rows)
     if n_rows < keeper.n_seen:
         console.note(f"{source.path} has fewer rows than have been seen, {keeper.n_seen}: it is read from its start.")
         return 0
