@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables import reading
+from imondrian.tables import reading, texts
 from imondrian.tables.reading import Table
 
 CELLS = st.text(alphabet='ab1. ,;"\n\r\té', max_size=5)
@@ -34,24 +34,24 @@ def tables(draw):
 @given(frame=tables(), block=st.integers(1, 60))
 def test_csv_is_the_same_however_it_is_cut(frame, block, tmp_path_factory):
     path = written(tmp_path_factory.mktemp("t"), frame.write_csv(quote_style="always"))
-    before = reading.BLOCK_BYTES
-    reading.BLOCK_BYTES = block
+    before = texts.BLOCK_BYTES
+    texts.BLOCK_BYTES = block
     try:
         read = Table(path, separator=",").whole()
     finally:
-        reading.BLOCK_BYTES = before
+        texts.BLOCK_BYTES = before
     assert read.rows() == frame.rows()
 
 
 @given(rows=st.lists(st.integers(-5, 5), min_size=1, max_size=20), block=st.integers(1, 40))
 def test_ndjson_is_the_same_however_it_is_cut(rows, block, tmp_path_factory):
     path = written(tmp_path_factory.mktemp("t"), "\n".join(json.dumps({"a": a, "b": "x"}) for a in rows), "t.ndjson")
-    before = reading.BLOCK_BYTES
-    reading.BLOCK_BYTES = block
+    before = texts.BLOCK_BYTES
+    texts.BLOCK_BYTES = block
     try:
         read = Table(path).whole()
     finally:
-        reading.BLOCK_BYTES = before
+        texts.BLOCK_BYTES = before
     assert read["a"].to_list() == rows
 
 
@@ -117,7 +117,7 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
     [
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "has no rows"),
-        ("t.csv", b"a,b\n1,2\n3,4,5\n", "row 2 has 3 fields, but there are 2 columns"),
+        ("t.csv", b"a,b\n1,2\n\n3,4,5\n", "row 2 has 3 fields, but there are 2 columns"),
         ("t.csv", b"a,b\n1,2\n3,\xe9\n", "near row 2: this is not UTF-8 text"),
         ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
         ("t.ndjson", b'{"a":1}\nxx\n', "line 2 is not JSON"),

@@ -71,7 +71,6 @@ def app() -> None:
 
 
 @app.command()
-@options.SOURCE
 @options.grouped(
     "outputs",
     Outputs,
@@ -81,6 +80,7 @@ def app() -> None:
 )
 @options.CHOICE
 @options.MAKING
+@options.SOURCE
 @options.TELLING
 @options.FAIL_ON_ANOMALY
 def detect(*, fail_on_anomaly: bool, **settings: Any) -> None:
@@ -94,10 +94,10 @@ def detect(*, fail_on_anomaly: bool, **settings: Any) -> None:
 
 
 @app.command()
-@options.SOURCE
 @click.option("--save", "model", metavar="FILE", required=True, help="The model file to write: .imf.")
 @options.grouped("choice", Choice, options.FEATURES, options.IGNORE, options.MISSING_VALUES)
 @options.MAKING
+@options.SOURCE
 @options.TELLING
 def fit(**settings: Any) -> None:
     """Fit a forest on a table, and keep it in a model file."""
@@ -108,16 +108,16 @@ def fit(**settings: Any) -> None:
 
 @app.command()
 @options.MODEL
-@options.SOURCE
 @click.option(
     "--output",
     "-o",
     metavar="FILE",
     default="-",
-    help="The scored table: .csv, .tsv, .ndjson, .parquet.  [default: CSV]",
+    help="The scored table: .csv, .tsv, .ndjson, .parquet.  [default: CSV on standard output]",
 )
 @options.CHOICE_FOR_MODEL
 @options.jobs(-1)
+@options.SOURCE
 @options.TELLING
 @options.FAIL_ON_ANOMALY
 def score(*, fail_on_anomaly: bool, **settings: Any) -> None:
@@ -129,12 +129,12 @@ def score(*, fail_on_anomaly: bool, **settings: Any) -> None:
 
 @app.command()
 @options.MODEL
-@options.SOURCE
 @click.option("--rows", metavar="3,17", help="Rows to explain, counted from 1.  [default: the oddest]")
 @options.count("--top", "How many of the oddest rows to explain.", default=10, show_default=True)
 @click.option("--output", "-o", metavar="FILE", help="Write the part of every feature in every row: .csv, .parquet ...")
 @options.CHOICE_FOR_MODEL
 @options.jobs(-1)
+@options.SOURCE
 @options.TELLING
 def explain(*, rows: str | None, **settings: Any) -> None:
     """Say what makes rows odd, with a model file."""
@@ -144,14 +144,6 @@ def explain(*, rows: str | None, **settings: Any) -> None:
 
 
 @app.command()
-@options.grouped(
-    "source",
-    Source,
-    options.data(default="-", required=False),
-    options.FORMAT,
-    options.SEPARATOR,
-    options.NO_HEADER,
-)
 @options.grouped(
     "watching",
     Watching,
@@ -172,6 +164,14 @@ def explain(*, rows: str | None, **settings: Any) -> None:
 )
 @options.grouped("choice", Choice, options.FEATURES, options.IGNORE, options.TIME)
 @options.DETECTING
+@options.grouped(
+    "source",
+    Source,
+    options.data(default="-", required=False),
+    options.FORMAT,
+    options.SEPARATOR,
+    options.NO_HEADER,
+)
 @options.QUIET
 @options.FAIL_ON_ANOMALY
 def watch(*, quiet: bool, fail_on_anomaly: bool, **settings: Any) -> None:
@@ -194,10 +194,10 @@ def _drawing(*parameters: options.Decorator) -> options.Decorator:
 
     def decorate(command: options.Command) -> options.Command:
         groups = (
-            options.SOURCE,
             options.grouped("drawing", Drawing, options.PICTURE, options.FROM_MODEL, *parameters),
             options.CHOICE,
             options.MAKING,
+            options.SOURCE,
             options.TELLING,
         )
         for group in reversed(groups):
