@@ -79,6 +79,7 @@ def run(*arguments: str | Path, show=None) -> None:  # noqa: ANN001
 
 def odd_lines(text: str) -> None:
     """Print the ten oddest of the lines that are anomalies."""
+    print("The ten oddest of its anomalies:")
     odd = [record for record in map(json.loads, text.splitlines()) if record["is_anomaly"]]
     oddest = sorted(odd, key=lambda record: -record["anomaly_score"])[:10]
     for record in sorted(oddest, key=lambda record: record["row"]):

@@ -22,7 +22,8 @@ def main(folder: Path) -> None:
     surface = Surface(grid.x, grid.y, -model.score_samples(grid.nodes).reshape(len(grid.y), len(grid.x)))
     figure = Figure(figsize=(13.0, 5.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    plot_partition(next(model.forest_.trees()), points, axes=left)
+    tree = next(model.forest_.trees())
+    plot_partition(tree, tree.lower[tree.left < 0], axes=left)
     plot_regions(points, model.predict(points) == -1, surface, -model.offset_, axes=right)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "moons.png").open("wb") as file:

@@ -1,5 +1,21 @@
-"""`python -m imondrian`: the command line."""
+"""The command `imondrian`, and `python -m imondrian`."""
 
-from imondrian.cli.app import main
+import sys
 
-main()
+_EXTRAS = {"click", "rich", "polars", "matplotlib"}
+
+
+def main() -> None:
+    """Run the command line, or say what to install for it."""
+    try:
+        from imondrian.cli.app import main as run  # noqa: PLC0415
+
+        run()
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        sys.exit(f'imondrian: the command line needs {error.name}: pip install "imondrian[cli]"')
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,9 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 
+NO_NAME = "(no name)"
 _WORTH_NAMING = 0.05
+_EXACT = 2.0**53  # below, whole numbers are what they say
 
 
 class Reason(NamedTuple):
@@ -22,8 +24,14 @@ class Reason(NamedTuple):
         """On which side of the others the row lies."""
         return "high" if self.is_high else "low"
 
+    @property
+    def amount(self) -> str:
+        """The value in few digits, a whole number in all of its own."""
+        is_whole = self.value == round(self.value) and abs(self.value) < _EXACT
+        return f"{self.value:.0f}" if is_whole else f"{self.value:.6g}"
+
     def __str__(self) -> str:
-        return f"{self.feature} {self.side} ({self.share:.0%})"
+        return f"{self.feature or NO_NAME} {self.side} ({self.share:.0%})"
 
 
 def reasons_of(parts: Array, row: Array, names: list[str], n: int = 3) -> list[Reason]:

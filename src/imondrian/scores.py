@@ -29,7 +29,8 @@ from imondrian.engine.window import (
 )
 from imondrian.errors import InvalidInputError
 
-_ROWS_PER_TASK = 2064  # four blocks of the frozen walk
+_ROWS_PER_TASK = 256  # of the walks that take long
+_FROZEN_ROWS_PER_TASK = 2064  # four blocks of the frozen walk
 _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
 
 
@@ -60,10 +61,10 @@ class Reading:
             return False  # nodes are numbered by 32 bits
         return "frozen" in self.__dict__ or n_rows * _WORTH_FREEZING >= n_leaves
 
-    def mean(self, add: Callable[[Array, Array], None], X: Array) -> Array:
+    def mean(self, add: Callable[[Array, Array], None], X: Array, rows_per_task: int = _ROWS_PER_TASK) -> Array:
         """Average over the trees what `add` sums up for the rows of X."""
         sums = np.zeros(X.shape[0])
-        tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in pieces(X.shape[0], _ROWS_PER_TASK)]
+        tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in pieces(X.shape[0], rows_per_task)]
         run(tasks, self.n_jobs)
         return sums / self.trees.heads.size
 
@@ -72,7 +73,8 @@ def depth(reading: Reading, X: Array) -> Array:
     """Score by path length: Eqs. 1-4 of [Ma2020]."""
     if reading.is_worth_freezing(X.shape[0]):
         frozen = reading.frozen
-        return _halved(reading.mean(lambda rows, sums: add_frozen_depths(frozen, rows, sums), X))
+        add = lambda rows, sums: add_frozen_depths(frozen, rows, sums)  # noqa: E731
+        return _halved(reading.mean(add, X, _FROZEN_ROWS_PER_TASK))
     return _halved(reading.mean(lambda rows, sums: add_depths(reading.trees, rows, sums), X))
 
 

@@ -89,6 +89,8 @@ def _seal(file: IO[bytes]) -> None:
 
 
 def _check_seal(file: IO[bytes]) -> None:
+    if file.read(2) != b"PK":
+        raise ValueError("this is no model file.")
     digest = _digest(file)
     if file.read() != digest:
         raise ValueError("the file is cut or altered: its digest is wrong.")

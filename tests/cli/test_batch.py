@@ -21,7 +21,7 @@ def rows_of(text):
 
 def test_detect_finds_the_odd_rows_and_says_why(shell):
     done = shell.run("detect", "data.csv", "-o", "scored.csv", "--report", "report.html", "--save", "model.imf")
-    assert "id (counts the rows)" in done.stdout
+    assert "id (numbers the rows)" in done.stdout
     assert "name (text, such as 'n0')" in done.stdout
     lines = done.stdout.splitlines()
     first, second = (line.split() for line in lines[-10:-8])
@@ -121,7 +121,7 @@ def test_info_tells_what_is_in_the_file(fitted):
     facts = json.loads(fitted.run("info", "model.imf", "--json").stdout)
     assert facts["kind"] == "estimator"
     assert facts["features"] == ["a", "b", "c"]
-    assert facts["points_seen"] == 400
+    assert facts["points"] == 400
     assert facts["parameters"]["contamination"] == 0.01
     assert "estimator" in fitted.run("info", "model.imf").stdout
 
@@ -138,7 +138,7 @@ def test_quiet_says_nothing_and_json_one_object(shell):
     done = shell.run("detect", "data.csv", "--json", "--preset", "paper")
     assert done.stderr == ""
     told = json.loads(done.stdout)
-    assert told["left_out"] == {"id": "counts the rows", "name": "text, such as 'n0'"}
+    assert told["left_out"] == {"id": "numbers the rows", "name": "text, such as 'n0'"}
     assert told["rule"] == "the middle of two clusters of scores"
 
 
@@ -202,6 +202,24 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell):
     assert "--threshold must be" in shell.fails("detect", "data.csv", "--threshold", "0.7")
     assert "--jobs must not be 0" in shell.fails("detect", "data.csv", "--jobs", "0")
     assert "cannot both go to standard output" in shell.fails("detect", "data.csv", "-o", "-", "--json")
+
+
+def test_the_input_is_not_overwritten(shell):
+    before = shell.text("data.csv")
+    assert "data.csv is what is read" in shell.fails("detect", "data.csv", "-o", "data.csv")
+    assert shell.text("data.csv") == before
+
+
+def test_of_few_rows_little_is_said(shell):
+    shell.write("few.csv", "a,b\n1,2\n3,4\n")
+    assert "of 2 rows little can be said" in shell.run("detect", "few.csv").stderr
+
+
+def test_what_is_missing_is_said_of_rows_to_explain(fitted, tmp_path):
+    lines = fitted.text("data.csv").splitlines()[:3]
+    (tmp_path / "gap.csv").write_text("\n".join([*lines, "3,n2,,1,1"]))
+    done = fitted.run("explain", "model.imf", tmp_path / "gap.csv", "--missing", "drop", "--rows", "3,1")
+    assert "row 3 has a missing value" in done.stderr
 
 
 def test_an_old_output_survives_an_error(shell):

@@ -52,6 +52,13 @@ def test_the_options_offer_what_the_library_can():
     assert set(options.MISSING) == set(MISSING)
 
 
+def test_what_is_not_installed_is_named():
+    program = "import sys; sys.modules['click'] = None; from imondrian.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == 'imondrian: the command line needs click: pip install "imondrian[cli]"\n'
+
+
 def test_version_and_usage():
     def run(*arguments):
         return subprocess.run(

@@ -31,7 +31,7 @@ def test_every_line_gets_its_line(shell):
     assert rows[99]["is_anomaly"]
     assert rows[99]["anomaly_score"] > rows[99]["threshold"]
     assert not rows[0]["is_anomaly"]
-    assert "features: id, a, b, c; not used: name" in done.stderr
+    assert "features: id, a, b, c; left out: name (no number)" in done.stderr
     assert "400 rows" in done.stderr
 
 
@@ -50,6 +50,18 @@ def test_json_goes_in_and_nothing_else_changes(shell):
     rows = lines_of(shell.run("watch", *SETTINGS, stdin=text).stdout)
     assert [row["anomaly_score"] for row in rows] == [row["anomaly_score"] for row in plain]
     assert rows[0]["more"] == [1, None]
+
+
+def test_records_come_out_as_they_came(shell):
+    text = '{"a": 1, "on": true, "big": 12345678901234567890, "s": "x", "n": null}\n'
+    rows = lines_of(shell.run("watch", "-q", *SETTINGS, stdin=text).stdout)
+    assert {name: rows[0][name] for name in ("a", "on", "big", "s", "n")} == json.loads(text)
+    assert isinstance(rows[0]["a"], int)
+    assert rows[0]["threshold"] is None  # there is none yet
+    done = shell.run("watch", *SETTINGS, stdin="a,b,on,t\n1,,TRUE,x\n1,2,false,y\nz,2,true,y\n")
+    assert "b (missing in the first row; --features can name it), t (no number)" in done.stderr
+    rows = lines_of(done.stdout)
+    assert [(row["a"], row["b"], row["on"]) for row in rows] == [(1, "", 1.0), (1, "2", 0.0), ("z", "2", 1.0)]
 
 
 def test_lines_come_at_once_and_are_flushed(shell):

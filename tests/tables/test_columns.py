@@ -32,23 +32,43 @@ def test_what_stands_for_nothing_is_missing(missing):
 def test_only_numbers_are_features_and_the_rest_has_a_reason():
     frame = pl.DataFrame(
         {
-            "id": [1, 2, 3, 4],
-            "name": ["x", "y", "z", "1"],
-            "a": ["1", "2.5", "NA", "-1e3"],
-            "on": [True, False, True, True],
-            "day": [date(2024, 1, i) for i in (1, 2, 3, 4)],
-            "list": [[1], [2], [3], [4]],
-            "empty": ["", "", None, "NA"],
-            "constant": [7, 7, 7, 7],
+            "id": range(1, 9),
+            "name": ["x", "y", "z", "1", "2", "3", "", "w"],
+            "a": ["1", "2.5", "NA", "-1e3", "1", "2", "3", "4"],
+            "on": [True, False] * 4,
+            "day": [date(2024, 1, i) for i in range(1, 9)],
+            "list": [[i] for i in range(8)],
+            "empty": ["", "", None, "NA", "", "", "", ""],
+            "constant": [7] * 8,
+            "europe": ["1,5", "2,5", "3", "4,25", "1.203,1", "6,1", "7,2", "8,3"],
+            "truth": ["True", "false", "", "TRUE", "False", "true", "NA", "true"],
         }
     )
     columns = choose(frame)
-    assert columns.features == ["a", "on", "constant"]
-    assert columns.left_out["id"] == "counts the rows"
+    assert columns.features == ["a", "on", "constant", "truth"]
+    assert columns.left_out["id"] == "numbers the rows"
     assert columns.left_out["name"] == "text, such as 'x'"
     assert columns.left_out["day"] == "a date or time"
     assert columns.left_out["list"].startswith("not numbers")
     assert columns.left_out["empty"] == "without values"
+    assert columns.left_out["europe"] == "text, such as '1,5'; a decimal comma is not understood"
+    assert points_of(frame, ["truth"])[:4, 0].tolist()[:2] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers_rows"),
+    [
+        (range(100, 170, 7), True),  # even steps
+        ([3, 1, 2, 0, 4, 7, 6, 5], True),  # an index that was shuffled
+        ([3, 1, 2, 0, 4, 7, 6, 6], False),
+        ([3, 1, 2, 0, 4, 7, 6, 9], False),
+        (range(7), False),  # too few to tell
+        ([0.5 + i for i in range(10)], False),
+        ([5] * 10, False),
+    ],
+)
+def test_a_column_that_numbers_the_rows_is_noticed(values, numbers_rows):
+    assert ("a" in choose(pl.DataFrame({"a": list(values), "b": [0.5] * len(values)})).left_out) == numbers_rows
 
 
 def test_results_of_an_earlier_run_are_no_features():
@@ -60,7 +80,7 @@ def test_results_of_an_earlier_run_are_no_features():
 def test_columns_can_be_chosen():
     frame = pl.DataFrame({"a": [1.0, 5.0, 2.0], "b": [3.0, 1.0, 2.0], "id": [1, 2, 3], "t": [1.0, 2.5, 3.0]})
     assert choose(frame, features=["id", "a"]).features == ["id", "a"]
-    assert choose(frame, ignore=["a"], time="t").features == ["b"]
+    assert choose(frame, ignore=["a"], time="t").features == ["b", "id"]
     assert choose(frame, ignore=["a"], time="t").left_out["t"] == "the time"
     for wrong in ({"features": ["c"]}, {"ignore": ["c"]}, {"time": "c"}):
         with pytest.raises(InvalidInputError, match="no column 'c'; there are 'a', 'b'"):
@@ -98,8 +118,10 @@ def test_missing_values_are_an_error_or_passed_by_or_filled():
 
 
 def test_text_becomes_numbers_where_a_format_knows_them():
-    frame = pl.DataFrame({"a": ["1", "NA"], "b": ["x", "y"]})
-    assert typed(frame, ["a"]).rows() == [(1.0, "x"), (None, "y")]
+    frame = pl.DataFrame({"a": ["1", "NA"], "b": ["x", "y"], "c": ["9007199254740993", "2"], "d": ["1.5", "2"]})
+    kinds = typed(frame, ["a", "c", "d"])
+    assert kinds.rows() == [(1, "x", 9007199254740993, 1.5), (None, "y", 2, 2.0)]
+    assert [kinds[name].dtype for name in "abcd"] == [pl.Int64, pl.String, pl.Int64, pl.Float64]
 
 
 def test_times_are_numbers_or_dates_or_nothing():

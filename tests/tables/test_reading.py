@@ -117,13 +117,16 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
     [
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "has no rows"),
-        ("t.csv", b"a,b\n1,2\n\n3,4,5\n", "row 2 has 3 fields, but there are 2 columns"),
+        ("t.csv", b"a,b\n1,2\n\n3,4,5\n", "row 2 has 3 fields, but the first line 2"),
         ("t.csv", b"a,b\n1,2\n3,\xe9\n", "near row 2: this is not UTF-8 text"),
         ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
         ("t.ndjson", b'{"a":1}\nxx\n', "line 2 is not JSON"),
         ("t.ndjson", b'{"a":1}\n[1]\n', "line 2 is not an object"),
         ("t.parquet", b"PAR1 and nothing else", "is no Parquet file"),
         ("t.dat", b'[{"a": 1}]', "must be NDJSON"),
+        ("t.csv", b"PK\x03\x04 and more", "is a zip or an Excel file: save it as CSV"),
+        ("t.csv", "a,b\n1,2\n".encode("utf-16"), "is text in UTF-16"),
+        ("t.csv", b"gr\xfc\xdfe,b\n1,2\n", "the first line is not UTF-8"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, name, content, complaint):

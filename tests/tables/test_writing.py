@@ -56,6 +56,13 @@ def test_a_column_that_comes_late_is_named_and_one_that_goes_is_empty(tmp_path):
     assert Table(str(tmp_path / "o.csv")).whole()["a"].to_list() == ["2.5", None]
 
 
+def test_parquet_takes_what_comes(tmp_path):
+    with written_table(str(tmp_path / "o.parquet")) as write:
+        write(pl.DataFrame({"a": [1, 2]}))
+        write(pl.DataFrame({"a": [1.5], "late": ["x"]}))
+    assert pl.read_parquet(tmp_path / "o.parquet").rows() == [(1.0, None), (2.0, None), (1.5, "x")]
+
+
 @pytest.mark.parametrize("name", ["out", "out.xls", "out.csv.gz"])
 def test_an_ending_that_names_no_format_is_an_error(tmp_path, name):
     with (

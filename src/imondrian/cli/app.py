@@ -63,7 +63,7 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 1 anomalies found (with --fail-on-anomaly), 2 bad input.",
+    epilog="Exit codes: 0 done, 1 anomalies found (with --fail-on-anomaly), 2 bad input, 130 and 143 interrupted.",
 )
 @click.version_option(imondrian.__version__)
 def app() -> None:
@@ -78,6 +78,7 @@ def app() -> None:
     click.option("--report", metavar="FILE", help="Write a page with pictures: .html."),
     click.option("--save", "model", metavar="FILE", help="Keep the model: .imf."),
 )
+@options.TOP
 @options.CHOICE
 @options.MAKING
 @options.SOURCE
@@ -115,6 +116,7 @@ def fit(**settings: Any) -> None:
     default="-",
     help="The scored table: .csv, .tsv, .ndjson, .parquet.  [default: CSV on standard output]",
 )
+@options.TOP
 @options.CHOICE_FOR_MODEL
 @options.jobs(-1)
 @options.SOURCE
@@ -130,8 +132,8 @@ def score(*, fail_on_anomaly: bool, **settings: Any) -> None:
 @app.command()
 @options.MODEL
 @click.option("--rows", metavar="3,17", help="Rows to explain, counted from 1.  [default: the oddest]")
-@options.count("--top", "How many of the oddest rows to explain.", default=10, show_default=True)
-@click.option("--output", "-o", metavar="FILE", help="Write the part of every feature in every row: .csv, .parquet ...")
+@options.TOP
+@click.option("--output", "-o", metavar="FILE", help="Write the parts of the features in all rows: .csv, .parquet ...")
 @options.CHOICE_FOR_MODEL
 @options.jobs(-1)
 @options.SOURCE
@@ -167,8 +169,8 @@ def explain(*, rows: str | None, **settings: Any) -> None:
 @options.grouped(
     "source",
     Source,
-    options.data(default="-", required=False),
-    options.FORMAT,
+    click.argument("path", metavar="[DATA]", default="-", required=False),
+    options.LINES,
     options.SEPARATOR,
     options.NO_HEADER,
 )

@@ -8,7 +8,7 @@ import click
 
 from imondrian.cli.settings import Choice, Detecting, Making, Source, Telling
 from imondrian.presets import PRESETS
-from imondrian.tables.formats import FORMATS
+from imondrian.tables.formats import FORMATS, LINE_FORMATS
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -34,15 +34,14 @@ def grouped(name: str, kind: type[Any], *parameters: Decorator) -> Decorator:
     return decorate
 
 
-def data(**attributes: Any) -> Decorator:
-    """Make the argument for a table."""
-    return click.argument("path", metavar="DATA", **attributes)
+DATA = click.argument("path", metavar="DATA")
 
 
 FORMAT = click.option("--format", type=click.Choice(FORMATS), help="Where neither name nor content tell it.")
+LINES = click.option("--format", type=click.Choice(LINE_FORMATS), help="Where the first line does not tell it.")
 SEPARATOR = click.option("--separator", help="What separates the fields of CSV.  [default: most frequent of , ; tab |]")
 NO_HEADER = click.option("--no-header", is_flag=True, help="The first line of CSV is a row like the others.")
-SOURCE = grouped("source", Source, data(), FORMAT, SEPARATOR, NO_HEADER)
+SOURCE = grouped("source", Source, DATA, FORMAT, SEPARATOR, NO_HEADER)
 
 FEATURES = click.option(
     "--features", multiple=True, metavar="A,B", help="Columns to use; may be repeated.  [default: all numeric ones]"
@@ -118,6 +117,7 @@ PICTURE = click.option("--output", "-o", metavar="FILE", help="The picture: .png
 FROM_MODEL = click.option("--model", metavar="FILE", help="Draw with a model: .imf.  [default: fit one on the data]")
 TREE = count("--tree", "Which tree, counted from 0.", smallest=0, default=0, show_default=True)
 MODEL = click.argument("model", metavar="MODEL")
+TOP = count("--top", "How many of the oddest rows to tell of.", default=10, show_default=True)
 OUTPUT = click.option(
     "--output", "-o", "table", metavar="FILE", help="Write the scored table: .csv, .tsv, .ndjson, .parquet; - for CSV."
 )

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
-from imondrian.cli.settings import Outputs, Telling
+from imondrian.cli.settings import Outputs, Source, Telling
 from imondrian.errors import InvalidInputError
 from imondrian.tables.formats import format_to_write
 
 
-def check_outputs(outputs: Outputs, telling: Telling) -> None:
-    """Make sure that everything can be written where it is to be."""
+def check_outputs(source: Source, outputs: Outputs, telling: Telling) -> None:
+    """Make sure that everything can be written where it is to be, and nothing in the place of what is read."""
+    for path in outputs:
+        if path is not None and path != "-" and Path(path).resolve() == Path(source.path).resolve():
+            raise InvalidInputError(f"{path} is what is read: write to another file.")
     if outputs.table == "-" and telling.as_json:
         raise InvalidInputError("The table and the JSON cannot both go to standard output: give -o a file.")
     if outputs.table is not None:

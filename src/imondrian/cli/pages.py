@@ -7,7 +7,7 @@ from imondrian.cli.pictures import picture_of_regions, thresholds_of
 from imondrian.cli.rows import Rows
 from imondrian.cli.scorer import Scorer
 from imondrian.cli.settings import Choice, Making
-from imondrian.cli.summary import Summary
+from imondrian.cli.summary import Summary, about_columns
 from imondrian.engine.jit import Array
 from imondrian.files import written_whole
 from imondrian.plots import plot_pair, plot_reasons, plot_scores, plot_timeline
@@ -56,8 +56,7 @@ def _facts(scorer: Scorer, summary: Summary, making: Making, choice: Choice) -> 
     forest = scorer.forest
     scale = {None: "features as they come", "std": "features over their standard deviation"}[forest.scale]
     facts = {
-        "features": ", ".join(summary.features),
-        "left out": ", ".join(f"{name} ({why})" for name, why in summary.left_out.items()),
+        **about_columns(summary.features, summary.left_out),
         "threshold": f"{summary.threshold:.4f}: {summary.rule}",
         "missing values": _missing_in_words(choice.missing, summary.n_rows - summary.n_scored),
         "forest": f"{forest.n_trees} trees of at most {forest.max_samples or forest.n_points} points",
@@ -67,10 +66,10 @@ def _facts(scorer: Scorer, summary: Summary, making: Making, choice: Choice) -> 
     return {name: text for name, text in facts.items() if text}
 
 
-def _missing_in_words(missing: str, n_passed_by: int) -> str:
+def _missing_in_words(missing: str, n_unscored: int) -> str:
     if missing == "median":
         return "the column's median taken instead, where there were any"
-    return f"{n_passed_by:,} rows passed by" if n_passed_by else "none"
+    return f"{n_unscored:,} rows have some, and no score" if n_unscored else "none"
 
 
 def _parts_of_oddest(rows: Rows, scorer: Scorer, scores: Array, summary: Summary) -> Array:

@@ -15,6 +15,8 @@ from imondrian.tables.columns import Columns, choose, points_of
 from imondrian.tables.missing import MISSING, Medians, medians_of
 from imondrian.tables.reading import Batch, Table
 
+_FEW = 20  # rows, of which scores say little
+
 
 class Rows(NamedTuple):
     """Rows that have been read, and their points; NaN where a value is missing."""
@@ -43,8 +45,11 @@ def read_rows(table: Table, choice: Choice, console: Console) -> tuple[Rows, Col
     with naming(table):
         columns = chosen(frame, choice)
     rows = rows_of(table, Batch(0, frame, 1.0), columns.features, choice.missing)
-    if not rows.usable.any():
+    n_usable = int(rows.usable.sum())
+    if n_usable == 0:
         raise InvalidInputError(f"{table.name}: every row has a missing value.")
+    if n_usable < _FEW:
+        console.note(f"{table.name}: of {n_usable} row{'s' * (n_usable > 1)} little can be said.")
     return rows, columns
 
 

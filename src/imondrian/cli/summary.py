@@ -7,7 +7,7 @@ import numpy as np
 from imondrian.cli.rows import Rows
 from imondrian.cli.scorer import Scorer
 from imondrian.engine.jit import Array
-from imondrian.reasons import Reason, reasons_of
+from imondrian.reasons import NO_NAME, Reason, reasons_of
 
 N_ODDEST = 10
 _N_REASONS = 3
@@ -46,22 +46,19 @@ class Summary(NamedTuple):
 
     def print_on(self, console: Any) -> None:
         """Print the summary on a console of rich."""
-        n_passed_by = self.n_rows - self.n_scored
+        n_unscored = self.n_rows - self.n_scored
+        unscored = f", {n_unscored:,} of them with missing values and no score" if n_unscored else ""
         facts = {
-            "rows": f"{self.n_rows:,}"
-            + (f", {n_passed_by:,} of them passed by for missing values" * (n_passed_by > 0)),
-            "features": f"{len(self.features)}: {_listed(self.features)}",
-            "left out": ", ".join(f"{name} ({why})" for name, why in self.left_out.items()),
+            "rows": f"{self.n_rows:,}{unscored}",
+            **about_columns(self.features, self.left_out),
             "threshold": f"{self.threshold:.4f}: {self.rule}",
             "anomalies": f"{self.n_anomalies:,} ({self.n_anomalies / max(self.n_scored, 1):.1%} of the rows scored)",
             **self.written,
         }
         console.print(f"[bold]{escaped(self.source)}[/bold]")
-        for name, text in facts.items():
-            if text:
-                console.print(f"  {name:<10} {escaped(text)}")
+        print_facts(facts, console)
         if self.oddest:
-            console.print(f"\n[bold]The {len(self.oddest)} oddest rows, and what makes them odd[/bold]")
+            console.print("\n[bold]The oddest rows, and what makes them odd[/bold]")
             print_oddities(self.oddest, console)
 
 
@@ -148,12 +145,12 @@ def print_oddities(found: list[Oddity], console: Any) -> None:
 
 def in_full(reason: Reason) -> str:
     """Say a reason with the value of the row."""
-    return f"{reason.feature} = {reason.value:.6g} ({reason.side}, {reason.share:.0%})"
+    return f"{reason.feature or NO_NAME} = {reason.amount} ({reason.side}, {reason.share:.0%})"
 
 
 def in_words(rule: Any) -> str:
     """Say what a threshold is made by."""
-    return _RULES.get(rule) or f"the oddest {100 * float(rule):.3g} % of the rows it was made of"
+    return _RULES.get(rule) or f"exceeded by {100 * float(rule):.3g} % of the rows that it was fitted on"
 
 
 def escaped(text: str) -> str:
@@ -163,6 +160,22 @@ def escaped(text: str) -> str:
     return escape(text)
 
 
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_N_LISTED])
+def about_columns(features: list[str], left_out: dict[str, str]) -> dict[str, str]:
+    """Say which columns are features, and why others are none."""
+    return {
+        "features": f"{len(features)}: {listed(features)}",
+        "left out": ", ".join(f"{name or NO_NAME} ({why})" for name, why in left_out.items()),
+    }
+
+
+def print_facts(facts: dict[str, str], console: Any) -> None:
+    """Print names and what there is to say of them; what is empty is left out."""
+    for name, text in facts.items():
+        if text:
+            console.print(f"  {name:<10} {escaped(text)}")
+
+
+def listed(names: list[str]) -> str:
+    """List names, the first of them if they are many."""
+    shown = ", ".join(name or NO_NAME for name in names[:_N_LISTED])
     return shown if len(names) <= _N_LISTED else f"{shown} and {len(names) - _N_LISTED} more"

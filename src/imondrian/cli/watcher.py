@@ -17,7 +17,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.reasons import reasons_of
 from imondrian.stream import StreamDetector
 from imondrian.tables.columns import ERROR, LABEL, ROW, SCORE, THRESHOLD, WHY, results_among
-from imondrian.tables.records import Parser, Record, is_number, number_in
+from imondrian.tables.records import Parser, Record, is_missing, is_number, number_in, plain_number
 
 
 class Row(NamedTuple):
@@ -86,16 +86,18 @@ class Watcher:
         for name in (*features, *ignore, *([] if time is None else [time])):
             if name not in known:
                 raise InvalidInputError(f"There is no column {name!r}; there are {', '.join(map(repr, known))}.")
-        others = {*ignore, *results_among(known), time}
-        chosen = features or [name for name in known if name not in others and is_number(record[name])]
+        reasons = {name: _no_feature(record[name]) for name in known}
+        reasons |= dict.fromkeys(results_among(known), "the result of an earlier run")
+        reasons |= dict.fromkeys(ignore, "to be ignored") | ({} if time is None else {time: "the time"})
+        chosen = features or [name for name in known if not reasons[name]]
         if not chosen:
             raise InvalidInputError(f"No column of the first row can be used as a feature: {json.dumps(record)[:200]}.")
         detector = self._keeper.detector
         if detector is not None and detector.parameters["n_features"] != len(chosen):
             wanted = detector.parameters["n_features"]
             raise InvalidInputError(f"The detector has {wanted} features without names, but here are {chosen}.")
-        left_out = ", ".join(name for name in known if name not in chosen)
-        self._console.note(f"features: {', '.join(chosen)}" + (f"; not used: {left_out}" if left_out else ""))
+        left_out = ", ".join(f"{name} ({reasons[name] or 'not asked for'})" for name in known if name not in chosen)
+        self._console.note(f"features: {', '.join(chosen)}" + (f"; left out: {left_out}" if left_out else ""))
         return chosen
 
     def _runs(self, rows: list[Row]) -> Iterator[list[Row]]:
@@ -124,7 +126,7 @@ class Watcher:
             return [self._line(row, {SCORE: None, LABEL: False, **extra}) for row in rows]
         first, threshold = detector.n_seen, detector.threshold
         detector.skip(len(rows))
-        results = {SCORE: None, LABEL: False, THRESHOLD: threshold, **extra}
+        results = {SCORE: None, LABEL: False, THRESHOLD: _known(threshold), **extra}
         return [self._line(row, {ROW: first + i + 1, **results}) for i, row in enumerate(rows)]
 
     def _usable_lines(self, rows: list[Row]) -> list[str]:
@@ -134,7 +136,7 @@ class Watcher:
         self.n_anomalies += int(results.is_anomaly.sum())
         columns = (column.tolist() for column in (results.index, results.score, results.is_anomaly, results.threshold))
         return [
-            self._line(row, {ROW: i + 1, SCORE: score, LABEL: is_anomaly, THRESHOLD: threshold, **extra})
+            self._line(row, {ROW: i + 1, SCORE: score, LABEL: is_anomaly, THRESHOLD: _known(threshold), **extra})
             for row, i, score, is_anomaly, threshold in zip(rows, *columns, strict=True)
         ]
 
@@ -157,10 +159,9 @@ class Watcher:
 
     def _line(self, row: Row, results: dict[str, Any]) -> str:
         """Write a record with its results as a line of JSON."""
-        numbers = {} if row.error is not None else dict(zip(self._features, row.values, strict=True))
-        error = {} if row.error is None else {ERROR: row.error}
-        earlier = results_among(row.record)
+        earlier, error = results_among(row.record), {} if row.error is None else {ERROR: row.error}
         record = {name: value for name, value in row.record.items() if name not in earlier}
+        numbers = {name: plain_number(record[name]) for name in self._features if isinstance(record.get(name), str)}
         return as_json({**record, **numbers, **results, **error}) + "\n"
 
     def _tell_of_drifts(self) -> None:
@@ -189,6 +190,18 @@ def _finite(value: Any) -> Any:
 
 def _name_in_shingle(name: str, n_rows_ago: int) -> str:
     return name if n_rows_ago == 0 else f"{name} {n_rows_ago} row{'s' * (n_rows_ago > 1)} ago"
+
+
+def _no_feature(value: Any) -> str:
+    """Tell why a value of the first record makes its column no feature; nothing if it makes it one."""
+    if is_missing(value):
+        return "missing in the first row; --features can name it"
+    return "" if is_number(value) else "no number"
+
+
+def _known(threshold: float) -> float | None:
+    """Give no threshold as long as the detector has none: then it is 1, which no score exceeds."""
+    return threshold if threshold < 1.0 else None
 
 
 def _names_in(detector: StreamDetector | None) -> list[str]:

@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 from matplotlib.figure import Figure
 
 from imondrian.plots import write_figure
-from imondrian.reasons import Reason
+from imondrian.reasons import NO_NAME, Reason
 
 
 class Picture(NamedTuple):
@@ -71,7 +71,7 @@ def _row(row: OddRow, *, has_times: bool) -> str:
 def _reason(reason: Reason) -> str:
     bar = f'<div class="bar {reason.side}"><i style="width:{100 * reason.share:.1f}%"></i></div>'
     return (
-        f'<div class="reason"><span>{escape(reason.feature)}</span><span>{reason.value:.6g}</span>'
+        f'<div class="reason"><span>{escape(reason.feature or NO_NAME)}</span><span>{escape(reason.amount)}</span>'
         f'<span class="{reason.side}">{reason.side}</span>'
         f"{bar}<span>{reason.share:.0%}</span></div>"
     )

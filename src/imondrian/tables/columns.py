@@ -1,5 +1,6 @@
 """The columns of a table that are features: chosen, and turned into points; a cell that is no number is named."""
 
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -12,7 +13,11 @@ from imondrian.errors import InvalidInputError
 
 ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR = "row", "anomaly_score", "is_anomaly", "why", "threshold", "error"
 RESULTS = (ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR)  # columns that are added to tables and streams
+TRUTHS = {"true": 1.0, "false": 0.0}  # in any case
 NOT_THERE = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")  # missing values
+
+_FEWEST_NUMBERED = 8  # rows; in fewer, numbers may be in order by chance
+_DECIMAL_COMMA = re.compile(r"[-+]?[\d.]*\d,\d+")
 
 
 class Columns(NamedTuple):
@@ -30,7 +35,7 @@ def choose(
 ) -> Columns:
     """Choose the columns that are features: those named, or else all that hold numbers.
 
-    Left out are text, dates, columns without values, those that count the rows, and results of an earlier run.
+    Left out are text, dates, columns without values, those that number the rows, and results of an earlier run.
     """
     for name in (*features, *ignore, *([] if time is None else [time])):
         if name not in frame.columns:
@@ -64,9 +69,9 @@ def points_of(frame: pl.DataFrame, features: list[str], first: int = 0) -> Array
 
 
 def typed(frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
-    """Make features that are text numbers, for formats that know the difference."""
+    """Make features that are text numbers, whole ones where all are whole, for formats that know the difference."""
     texts = [name for name in features if frame[name].dtype == pl.String]
-    return frame.with_columns(_parsed(_cells(frame[name])) for name in texts)
+    return frame.with_columns(_typed(_cells(frame[name])) for name in texts)
 
 
 def times_of(frame: pl.DataFrame, name: str | None) -> Array | None:
@@ -79,6 +84,11 @@ def times_of(frame: pl.DataFrame, name: str | None) -> Array | None:
         column = numbers if numbers.null_count() == 0 else _dates(column)
     is_usable = (column.dtype.is_numeric() or column.dtype in (pl.Date, pl.Datetime)) and column.null_count() == 0
     return column.to_numpy() if is_usable else None
+
+
+def _typed(cells: pl.Series) -> pl.Series:
+    whole = cells.cast(pl.Int64, strict=False)
+    return whole if whole.null_count() == cells.null_count() else _parsed(cells)
 
 
 def _dates(column: pl.Series) -> pl.Series:
@@ -107,13 +117,24 @@ def _no_feature(column: pl.Series) -> str:
         return "without values"
     numbers = _parsed(values)
     if 2 * numbers.null_count() >= numbers.len():
-        return f"text, such as {str(values[0])[:40]!r}"
-    return "counts the rows" if _counts_rows(numbers) else ""
+        return _as_text(str(values[0]))
+    return "numbers the rows" if column.null_count() == 0 and _numbers_rows(numbers) else ""
 
 
-def _counts_rows(numbers: pl.Series) -> bool:
+def _as_text(value: str) -> str:
+    has_comma = _DECIMAL_COMMA.fullmatch(value)
+    hint = "; a decimal comma is not understood" if has_comma else ""
+    return f"text, such as {value[:40]!r}{hint}"
+
+
+def _numbers_rows(numbers: pl.Series) -> bool:
+    """Tell whether the numbers go up by the same step, or are those from 1 to n (or 0, or any) in any order."""
     values = numbers.to_numpy()
-    return values.size > 2 and bool((np.diff(values) == 1.0).all())
+    if values.size < _FEWEST_NUMBERED or not (values == np.round(values)).all():
+        return False
+    steps = np.diff(values)
+    is_even = steps[0] != 0.0 and bool((steps == steps[0]).all())
+    return is_even or (np.ptp(values) == values.size - 1 and np.unique(values).size == values.size)
 
 
 def _numbers(column: pl.Series, first: int) -> Array:
@@ -147,9 +168,18 @@ def _cells(column: pl.Series) -> pl.Series:
 
 def _parsed(cells: pl.Series) -> pl.Series:
     """Give the numbers that cells stand for, null where they stand for none."""
-    if cells.dtype != pl.String and not _holds_numbers(cells):
-        return pl.Series(cells.name, [None] * cells.len(), pl.Float64)
-    return cells.cast(pl.Float64, strict=False)
+    if cells.dtype != pl.String:
+        is_known = _holds_numbers(cells)
+        return (
+            cells.cast(pl.Float64, strict=False)
+            if is_known
+            else pl.Series(cells.name, [None] * cells.len(), pl.Float64)
+        )
+    numbers = cells.cast(pl.Float64, strict=False)
+    if numbers.null_count() == cells.null_count():
+        return numbers
+    truths = cells.str.to_lowercase().replace_strict(TRUTHS, default=None, return_dtype=pl.Float64)
+    return truths if truths.null_count() == cells.null_count() else numbers
 
 
 def _listed(names: list[str]) -> str:

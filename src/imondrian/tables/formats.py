@@ -5,6 +5,7 @@ from pathlib import Path
 from imondrian.errors import InvalidInputError
 
 FORMATS = ("csv", "tsv", "ndjson", "parquet")
+LINE_FORMATS = ("csv", "tsv", "ndjson")  # that can be read line by line
 TEXTS = ("csv", "tsv")  # formats that do not know numbers from text
 _ENDINGS = {
     ".csv": "csv",
@@ -17,6 +18,12 @@ _ENDINGS = {
 }
 _PARQUET = b"PAR1"
 _MARK = b"\xef\xbb\xbf"  # that some programs put before text
+_FOREIGN = {
+    b"PK\x03\x04": "a zip or an Excel file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+}
 _SEPARATORS = b",;\t|"
 
 
@@ -41,13 +48,20 @@ def checked_format(name: str) -> str:
     return name
 
 
-def format_by_content(start: bytes) -> str:
-    """Tell the format by the first bytes."""
+def check_kind(start: bytes, name: str) -> None:
+    """Refuse by its first bytes what is no table, or text of another encoding."""
+    for mark, what in _FOREIGN.items():
+        if start.startswith(mark):
+            raise InvalidInputError(f"{name} is {what}: save it as CSV in UTF-8.")
+
+
+def format_by_content(start: bytes, name: str) -> str:
+    """Tell the format of what has this name by its first bytes."""
     if start.startswith(_PARQUET):
         return "parquet"
     text = without_mark(start).lstrip()
     if text.startswith(b"["):
-        raise InvalidInputError("This is a list in JSON; it must be NDJSON, an object on every line.")
+        raise InvalidInputError(f"{name} is a list in JSON: it must be NDJSON, an object on every line.")
     return "ndjson" if text.startswith(b"{") else "csv"
 
 

@@ -12,7 +12,14 @@ from typing import IO, Any, NamedTuple
 import polars as pl
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables.formats import checked_format, format_by_content, format_by_name, separator_in, without_mark
+from imondrian.tables.formats import (
+    check_kind,
+    checked_format,
+    format_by_content,
+    format_by_name,
+    separator_in,
+    without_mark,
+)
 from imondrian.tables.texts import Text, first_line, read_csv, read_ndjson
 
 PARQUET_ROWS = 100_000
@@ -66,7 +73,8 @@ class Table:
             start = _peeked(self._file, self.name)
             if not start:
                 raise InvalidInputError(f"{self.name} is empty.")
-            self.kind = checked_format(kind) if kind else format_by_name(path) or format_by_content(start)
+            check_kind(start, self.name)
+            self.kind = checked_format(kind) if kind else format_by_name(path) or format_by_content(start, self.name)
             self.separator = _checked_separator(separator) if separator else self._usual_separator(start)
 
     def batches(self) -> Iterator[Batch]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
-from imondrian.tables.columns import NOT_THERE
+from imondrian.tables.columns import NOT_THERE, TRUTHS
 from imondrian.tables.formats import format_by_content, separator_in, without_mark
 
 Record = dict[str, Any]
@@ -18,7 +18,7 @@ Parser = Callable[[bytes], Record]
 def parser_for(first: bytes, kind: str | None, separator: str | None, *, has_header: bool) -> tuple[Parser, bool]:
     """Make what turns lines into records, from the first of them; tell also whether that line is only a header."""
     first = without_mark(first)
-    kind = kind or format_by_content(first)
+    kind = kind or format_by_content(first, "The stream")
     if kind == "ndjson":
         return parsed_json, False
     if kind == "parquet":
@@ -63,7 +63,7 @@ def fields_in(line: bytes, separator: str) -> list[str]:
 def number_in(record: Record, name: str) -> float:
     """Give the value of a feature, or raise an error that names it."""
     value = record.get(name)
-    if value is None or (isinstance(value, str) and value.strip() in NOT_THERE):
+    if is_missing(value):
         raise InvalidInputError(f"column {name!r}: the value is missing.")
     number = _as_number(value)
     if number is None:
@@ -72,6 +72,22 @@ def number_in(record: Record, name: str) -> float:
         what = f"is beyond {MAX_SIZE:g} in size" if math.isfinite(number) else "is not finite"
         raise InvalidInputError(f"column {name!r}: {value} {what}.")
     return number
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value of a record stands for none."""
+    return value is None or (isinstance(value, str) and value.strip() in NOT_THERE)
+
+
+def plain_number(text: str) -> float | str | None:
+    """Give the number that text stands for, a whole one as such; text that stands for none as it is."""
+    if is_missing(text):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        number = _as_number(text)
+        return text if number is None else number
 
 
 def is_number(value: Any) -> bool:
@@ -85,7 +101,7 @@ def _as_number(value: Any) -> float | None:
     try:
         return float(value)
     except (ValueError, OverflowError):
-        return None
+        return TRUTHS.get(str(value).strip().lower())
 
 
 def _shortened(line: bytes) -> str:

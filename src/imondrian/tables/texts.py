@@ -29,6 +29,7 @@ def read_csv(text: Text) -> Iterator[pl.DataFrame]:
     """Parse block after block, each with the header before it."""
     blocks = _blocks(text, _end_of_last_record)
     first, _, rest = _cut(start := next(blocks), text.name, _end_of_first_record)
+    _check_header(text, first)
     header = (first if text.has_header else _numbered_names(text, first)) + b"\n"
     n_rows = 0
     for block in chain([rest if text.has_header else start], blocks):
@@ -59,12 +60,19 @@ def _complain_of_csv(text: Text, block: bytes, n_rows: int) -> None:
     width = len(next(rows, []))
     for i, row in enumerate(rows, start=n_rows + 1):
         if len(row) > width:
-            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but there are {width} columns.")
+            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the first line {width}.")
+
+
+def _check_header(text: Text, first: bytes) -> None:
+    try:
+        first.decode()
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{text.name}: the first line is not UTF-8 text.") from None
 
 
 def _numbered_names(text: Text, first: bytes) -> bytes:
     """Name the columns of a table without a header by their numbers."""
-    n_columns = len(next(csv.reader([first.decode(errors="replace")], delimiter=text.separator), []))
+    n_columns = len(next(csv.reader([first.decode()], delimiter=text.separator), []))
     return text.separator.join(f"column_{j + 1}" for j in range(n_columns)).encode()
 
 

@@ -62,17 +62,16 @@ def _ndjson(file: IO[bytes]) -> Iterator[Write]:
 @contextmanager
 def _parquet(file: IO[bytes]) -> Iterator[Write]:
     """Write every batch to a file of its own, and join them at the end: Parquet cannot be appended to."""
-    shape = _Shape()
     with tempfile.TemporaryDirectory(prefix="imondrian-") as folder:
         parts: list[Path] = []
 
         def write(frame: pl.DataFrame) -> None:
             parts.append(Path(folder) / f"{len(parts):08d}.parquet")
-            shape.of(frame).write_parquet(parts[-1])
+            frame.write_parquet(parts[-1])
 
         yield write
         whole = Path(folder) / "whole"
-        pl.scan_parquet(parts).sink_parquet(whole)
+        pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(whole)
         with whole.open("rb") as source:
             shutil.copyfileobj(source, file)
 
@@ -89,7 +88,7 @@ class _Shape:
         for name in frame.columns:
             if name not in self.columns:
                 raise InvalidInputError(
-                    f"The column {name!r} appears only after the first rows: such a table must be written as .ndjson."
+                    f"The column {name!r} appears only after the first rows: write this table as .ndjson or .parquet."
                 )
         return frame.select(
             pl.col(name).cast(kind, strict=False) if name in frame.columns else pl.lit(None, kind).alias(name)

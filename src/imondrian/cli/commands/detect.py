@@ -12,9 +12,9 @@ from imondrian.cli.summary import Tally
 from imondrian.tables.writing import written_table
 
 
-def run(source: Source, choice: Choice, making: Making, outputs: Outputs, telling: Telling) -> bool:
+def run(source: Source, choice: Choice, making: Making, outputs: Outputs, telling: Telling, top: int) -> bool:
     """Fit a forest on a table, score it and write what is asked for; tell whether there are anomalies."""
-    check_outputs(outputs, telling)
+    check_outputs(source, outputs, telling)
     console = Console(telling, outputs.table)
     table = opened(source)
     rows, columns = read_rows(table, choice, console)
@@ -23,7 +23,7 @@ def run(source: Source, choice: Choice, making: Making, outputs: Outputs, tellin
     scorer = scorer_of(model, table.name)
     with console.progress("scoring") as progress:
         scores = scorer.scores(rows.points, progress)
-    tally = Tally(scorer, choice.time)
+    tally = Tally(scorer, choice.time, top)
     tally.add(rows, scores)
     summary = tally.summary(table.name, columns.left_out, written(outputs))
     if outputs.table:

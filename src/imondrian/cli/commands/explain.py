@@ -32,7 +32,7 @@ def run(
     telling: Telling,
 ) -> None:
     """Explain the rows asked for, or the oddest; and write the parts of all rows, if asked to."""
-    check_outputs(Outputs(table=output), telling)
+    check_outputs(source, Outputs(table=output), telling)
     console = Console(telling, output)
     scorer = scorer_of(loaded(model), model)
     scorer.forest.n_jobs = checked_jobs(jobs)
@@ -46,6 +46,8 @@ def run(
             if output:
                 write(parts_of(rows, scorer, scores))
     _check_found(asked, tally.n_rows, table.name)
+    for row in sorted(set(asked) - {oddity.row for oddity in found}):
+        console.note(f"row {row} has a missing value, and so no score")
     shown = found if asked else tally.oddest
     console.tell({"source": table.name, "rows": [oddity_as_json(oddity) for oddity in shown]}, _printing(shown))
 

@@ -51,7 +51,7 @@ def _forest_facts(forest: MondrianForest) -> dict[str, Any]:
     return {
         "trees": forest.n_trees,
         "n_features": forest.n_features,
-        "points_seen": forest.n_points,
+        "points": forest.n_points,
         "smallest_tree": min(sizes, default=0),
         "largest_tree": max(sizes, default=0),
         "bytes_in_memory": forest.n_bytes,

@@ -30,6 +30,7 @@ def run(kind: str, source: Source, choice: Choice, making: Making, drawing: Draw
     with console.progress("drawing"):
         figure = _PICTURES[kind](rows, scorer, drawing)
     form: Literal["png", "svg"] = "svg" if path.lower().endswith(".svg") else "png"
+    figure.suptitle(f"{source.path}: {kind}", parse_math=False)
     with written_whole(path) as file:
         write_figure(figure, file, form)
     console.tell({"picture": path}, lambda rich: rich.print(path, markup=False))
@@ -45,11 +46,18 @@ def _rows_and_scorer(
         with console.progress("fitting"):
             return rows, scorer_of(fitted(rows, making), table.name)
     scorer = scorer_of(loaded(drawing.model), drawing.model)
+    _check_given(choice, making, scorer)
     scorer.forest.n_jobs = checked_jobs(making.jobs)
     with console.progress(f"reading {table.name}") as progress:
         frame = table.whole(progress)
     features = matched_features(scorer, table, frame, choice, drawing.model)
     return rows_of(table, Batch(0, frame, 1.0), features, choice.missing, scorer.medians), scorer
+
+
+def _check_given(choice: Choice, making: Making, scorer: Scorer) -> None:
+    """Refuse options that a model has already decided."""
+    if making._replace(jobs=-1) != Making() or (scorer.features is not None and (choice.features or choice.ignore)):
+        raise InvalidInputError("With --model, its own features, preset, threshold, trees, samples and seed are used.")
 
 
 def _draw_scores(rows: Rows, scorer: Scorer, _drawing: Drawing) -> Figure:
@@ -65,7 +73,8 @@ def _draw_regions(rows: Rows, scorer: Scorer, _drawing: Drawing) -> Figure:
 def _draw_partition(rows: Rows, scorer: Scorer, drawing: Drawing) -> Figure:
     _check_two(rows)
     tree = _tree(scorer, drawing.tree)
-    return plot_partition(tree, rows.points[rows.usable], rows.features, max_time=drawing.max_time)
+    points = tree.lower[tree.left < 0]  # those that the tree holds: its leaves
+    return plot_partition(tree, points, rows.features, max_time=drawing.max_time)
 
 
 def _draw_tree(rows: Rows, scorer: Scorer, drawing: Drawing) -> Figure:
@@ -82,7 +91,7 @@ def _check_two(rows: Rows) -> None:
 def _tree(scorer: Scorer, number: int) -> Tree:
     for tree in islice(scorer.forest.trees(), number, number + 1):
         return tree
-    raise InvalidInputError(f"There is no tree {number}; there are {scorer.forest.n_trees}, counted from 0.")
+    raise InvalidInputError(f"There is no tree {number}; there are trees 0 to {scorer.forest.n_trees - 1}.")
 
 
 _PICTURES: dict[str, Callable[[Rows, Scorer, Drawing], Figure]] = {

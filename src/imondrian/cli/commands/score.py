@@ -12,15 +12,15 @@ from imondrian.cli.summary import Tally
 from imondrian.tables.writing import written_table
 
 
-def run(model: str, source: Source, choice: Choice, jobs: int, output: str, telling: Telling) -> bool:
+def run(model: str, source: Source, choice: Choice, jobs: int, output: str, telling: Telling, top: int) -> bool:
     """Score the rows of a table and write it with the results; tell whether there are anomalies."""
     outputs = Outputs(table=output)
-    check_outputs(outputs, telling)
+    check_outputs(source, outputs, telling)
     console = Console(telling, output)
     scorer = scorer_of(loaded(model), model)
     scorer.forest.n_jobs = checked_jobs(jobs)
     table = opened(source)
-    tally = Tally(scorer, choice.time)
+    tally = Tally(scorer, choice.time, top)
     with console.progress(f"scoring {table.name}") as progress, written_table(output) as write:
         for rows, scores in scored_batches(scorer, table, choice, model, progress):
             tally.add(rows, scores)
