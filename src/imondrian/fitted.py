@@ -10,6 +10,16 @@ from imondrian.inputs import sample_size
 from imondrian.scores import SCORES
 from imondrian.thresholds import rule_of
 
+_PARAMETERS = {
+    "n_estimators",
+    "max_samples",
+    "window",
+    "score",
+    "scale",
+    "contamination",
+    "n_jobs",
+    "random_state",
+}  # of IsolationMondrianForest
 _LARGEST_SEED = np.iinfo(np.int32).max
 
 
@@ -39,14 +49,30 @@ class Fitted(NamedTuple):
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
         """Put a forest and what `notes` gave together again; notes that cannot be are a ValueError."""
         parameters, names, offset = notes["parameters"], notes["feature_names"], notes["offset"]
-        if parameters["score"] not in SCORES:
-            raise ValueError(f"the score is {parameters['score']!r}.")
-        rule_of(parameters["contamination"])  # for its check
-        if names is not None and (len(names) != forest.n_features or not all(isinstance(name, str) for name in names)):
+        _check_parameters(parameters)
+        if names is not None and not _are_names(names, forest.n_features):
             raise ValueError(f"there are {forest.n_features} features, but the names are {names}.")
         if offset is not None and not -1.0 <= offset <= 0.0:
             raise ValueError(f"the offset is {offset!r}.")
         return cls(forest, parameters, None if offset is None else -offset, names)
+
+
+def _check_parameters(parameters: dict[str, Any]) -> None:
+    """Raise a ValueError if an estimator cannot have these parameters."""
+    if set(parameters) != _PARAMETERS:
+        raise ValueError(f"the parameters are {sorted(parameters)}.")
+    if parameters["score"] not in SCORES:
+        raise ValueError(f"the score is {parameters['score']!r}.")
+    rule_of(parameters["contamination"])  # for its check
+    for name, value in parameters.items():
+        numbers = value if isinstance(value, list) else [value]
+        if not all(number is None or isinstance(number, str) or abs(number) < np.inf for number in numbers):
+            raise ValueError(f"{name} is {value!r}.")
+
+
+def _are_names(names: Any, n_features: int | None) -> bool:
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return is_list and len(names) == n_features == len(set(names))
 
 
 def fit(points: Array, parameters: dict[str, Any], seed: int, feature_names: list[str] | None = None) -> Fitted:

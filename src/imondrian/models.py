@@ -9,18 +9,25 @@ from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest
 from imondrian.stream import StreamDetector
 
-_ESTIMATOR, _DETECTOR = "IsolationMondrianForest", "StreamDetector"
+_ESTIMATOR, _DETECTOR, _BESIDE = "IsolationMondrianForest", "StreamDetector", "beside"
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: Any, path: str | os.PathLike[str], beside: dict[str, Any] | None = None) -> None:
     """Write a forest, a fitted IsolationMondrianForest or a StreamDetector to a model file (.imf).
 
     The file is at all times the old one or the new one, whole: it is written beside and renamed.
+
+    Parameters
+    ----------
+    model : MondrianForest, IsolationMondrianForest or StreamDetector
+    path : path of a file
+    beside : dict, optional
+        Anything that JSON can hold, to be kept with a detector; see `beside`.
     """
     if isinstance(model, MondrianForest):
         storage.save(model, path)
     elif isinstance(model, StreamDetector):
-        storage.save(model.forest, path, {_DETECTOR: model.notes()})
+        storage.save(model.forest, path, {_DETECTOR: model.notes(), _BESIDE: beside or {}})
     elif isinstance(model, Fitted) or hasattr(model, "fitted"):
         fitted = model if isinstance(model, Fitted) else model.fitted()
         storage.save(fitted.forest, path, {_ESTIMATOR: fitted.notes()})
@@ -52,3 +59,10 @@ def load_plain(path: str | os.PathLike[str]) -> MondrianForest | StreamDetector 
         if _DETECTOR in notes:
             return StreamDetector.from_notes(forest, notes[_DETECTOR])
         return Fitted.from_notes(forest, notes[_ESTIMATOR])
+
+
+def beside(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what was kept with a detector, if anything was."""
+    _, notes = storage.load(path)
+    kept = notes.get(_BESIDE, {})
+    return kept if isinstance(kept, dict) else {}

@@ -34,6 +34,16 @@ class Reason(NamedTuple):
         return f"{self.feature or NO_NAME} {self.side} ({self.share:.0%})"
 
 
+class OddRow(NamedTuple):
+    """A row that is odd, and why."""
+
+    row: int  # counted from 1
+    score: float
+    is_anomaly: bool
+    time: str | None
+    reasons: list[Reason]
+
+
 def reasons_of(parts: Array, row: Array, names: list[str], n: int = 3) -> list[Reason]:
     """Name the features with the greatest parts in the score of a row, at most n, the greatest first.
 

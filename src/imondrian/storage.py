@@ -92,7 +92,7 @@ def _check_seal(file: IO[bytes]) -> None:
     if file.read(2) != b"PK":
         raise ValueError("this is no model file.")
     digest = _digest(file)
-    if file.read() != digest:
+    if file.read(_DIGEST_LENGTH + 1) != digest:
         raise ValueError("the file is cut or altered: its digest is wrong.")
 
 

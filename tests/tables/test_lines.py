@@ -26,7 +26,7 @@ def test_every_line_comes_once_however_the_bytes_arrive(texts, sizes, has_end):
         first += size
     os.write(writer, content[first:])
     os.close(writer)
-    got = [line for batch in batches for line in batch]
+    got = [line for batch in batches for line in batch.lines]
     os.close(reader)
     expected = content.split(b"\n")
     assert got == (expected[:-1] if expected[-1] == b"" else expected)
@@ -38,13 +38,12 @@ def test_a_file_that_grows_is_followed_and_one_that_is_cut_read_anew(tmp_path):
     descriptor = os.open(path, os.O_RDONLY)
     lines = Lines(descriptor, follow=True)
     batches = lines.batches()
-    assert next(batches) == [b"a"]
+    assert next(batches) == ([b"a"], 2)
     with path.open("ab") as file:
-        file.write(b"c\r\nd\n")
-    assert next(batches) == [b"bc", b"d"]
-    path.write_bytes(b"x\n")
-    assert next(batches) == [b"x"]
-    assert lines.n_restarts == 1
+        file.write(b"c\r\nd\ne")
+    assert next(batches) == ([b"bc", b"d"], 8)
+    path.write_bytes(b"x\n")  # the line that had no end yet is gone with the rest
+    assert next(batches) == ([b"x"], 2)
     lines.stop()
     assert list(batches) == []
     os.close(descriptor)
@@ -55,10 +54,23 @@ def test_waiting_can_be_ended_and_what_was_read_is_still_given():
     lines = Lines(reader)
     batches = lines.batches()
     os.write(writer, b"a\nb")
-    assert next(batches) == [b"a"]
+    assert next(batches) == ([b"a"], 2)
     threading.Timer(0.05, lines.stop).start()
     assert list(batches) == []  # the line that has no end yet is not a line
+    os.write(writer, b"c\n")
+    assert os.read(reader, 10) == b"c\n"  # nothing is taken from the pipe any more
     os.close(writer)
+
+
+def test_long_lines_and_many_lines(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 5_000_000 + b"\n" + b"y\n" * 1000)
+    descriptor = os.open(path, os.O_RDONLY)
+    batches = list(Lines(descriptor).batches())
+    os.close(descriptor)
+    assert [len(line) for batch in batches for line in batch.lines] == [5_000_000] + [1] * 1000
+    assert max(len(batch.lines) for batch in batches) <= 256
+    assert batches[-1].position == path.stat().st_size
 
 
 def test_what_cannot_be_read_is_an_error(tmp_path):
@@ -80,10 +92,10 @@ def test_the_reader_does_not_run_ahead_of_the_work():
         os.close(writer)
 
     threading.Thread(target=flood, daemon=True).start()
-    n_lines = len(next(batches))
+    n_lines = len(next(batches).lines)
     time.sleep(0.2)
     assert not done.is_set()  # two megabytes do not fit into the few blocks that are read ahead
-    n_lines += sum(len(batch) for batch in batches)
+    n_lines += sum(len(batch.lines) for batch in batches)
     assert n_lines == 200
 
 

@@ -75,6 +75,21 @@ def test_every_format_is_read_by_name_and_by_content(tmp_path, ending):
         assert read["b"].to_list() == ["x", "y", "z"]
 
 
+def test_a_name_is_no_pattern(tmp_path):
+    pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "g1.parquet")
+    pl.DataFrame({"a": [2]}).write_parquet(tmp_path / "g[1].parquet")
+    assert Table(str(tmp_path / "g[1].parquet")).whole().rows() == [(2,)]
+
+
+def test_a_quote_left_open_does_not_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(texts, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(texts, "_LONGEST", 2000)
+    path = written(tmp_path, 'a,b\n1,5" pipe\n' + "2,3\n" * 5000)
+    batches = list(Table(path).batches())
+    assert sum(batch.frame.height for batch in batches) == 5001
+    assert max(batch.frame.height for batch in batches) < 1500
+
+
 def test_parquet_is_read_in_slices(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "PARQUET_ROWS", 3)
     pl.DataFrame({"a": range(10)}).write_parquet(tmp_path / "t.parquet")
@@ -100,6 +115,11 @@ def test_standard_input_is_read(monkeypatch):
         (b"a|b\n1|2\n", [("1", "2")]),
         (b"a,b\n1\n", [("1", None)]),
         (b'a,b\n"1\n,2",3\n', [("1\n,2", "3")]),
+        (b'a,b\n"x\n\ny",3\n\n4,5', [("x\n\ny", "3"), ("4", "5")]),  # a blank line inside of a field stays
+        (b"a,b\n1,2\n,\n3,4\n", [("1", "2"), (None, None), ("3", "4")]),  # a row of gaps is a row
+        (b'a,b\n1,5" pipe\n2,x\n', [("1", '5" pipe'), ("2", "x")]),  # a quote inside of a field is one of its letters
+        (b'a 5",b\n1,2\n3,4\n', [("1", "2"), ("3", "4")]),
+        (b"\n\na;b\n1;2\n", [("1", "2")]),
     ],
 )
 def test_usual_kinds_of_csv_are_understood(tmp_path, content, rows):
@@ -117,6 +137,11 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
     [
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "has no rows"),
+        ("t.csv", b"\n", "has no rows"),
+        ("t.csv", b"\xef\xbb\xbf", "has no rows"),
+        ("t.csv", b"a,b\n1,2,3\n" + b"x" * 200_000 + b",2\n", "row 1 has 3 fields|field larger than"),
+        ("t.ndjson", b"[" * 200_000, "line 1 is not JSON"),
+        ("t.ndjson", b'{"a": NaN}\n{"b": "\\ud800"}\n', "after line 0: .*surrogates not allowed"),
         ("t.csv", b"a,b\n1,2\n\n3,4,5\n", "row 2 has 3 fields, but the first line 2"),
         ("t.csv", b"a,b\n1,2\n3,\xe9\n", "near row 2: this is not UTF-8 text"),
         ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
@@ -139,10 +164,9 @@ def test_what_is_not_there_is_named(tmp_path):
         Table(str(tmp_path / "none.csv"))
     with pytest.raises(InvalidInputError, match="is a folder"):
         Table(str(tmp_path))
-    for separator in ("", "ab", '"'):
-        if separator:
-            with pytest.raises(InvalidInputError, match="separator must be one character"):
-                Table(written(tmp_path, "a\n1\n"), separator=separator)
+    for separator in ("ab", '"', "é"):
+        with pytest.raises(InvalidInputError, match="separator must be one character"):
+            Table(written(tmp_path, "a\n1\n"), separator=separator)
     with pytest.raises(InvalidInputError, match="format must be one of"):
         Table(written(tmp_path, "a\n1\n"), kind="xls")
 
@@ -151,5 +175,7 @@ def test_json_of_many_kinds_is_read_line_by_line(tmp_path):
     lines = ['{"a": 1, "b": {"c": 1}}', '{"a": true, "b": "x"}', '{"a": NaN}', f'{{"a": 1{"0" * 400}}}']
     read = Table(written(tmp_path, "\n".join(lines[:3]), "t.ndjson")).whole()
     assert read["a"].to_list()[:2] == [1.0, 1.0]
+    exact = '{"id": 9007199254740993, "on": true, "x": 1.5}\n{"id": 2, "on": false, "x": NaN}'
+    assert Table(written(tmp_path, exact, "t.ndjson")).whole().row(0) == (9007199254740993, True, 1.5)
     assert read["b"].to_list() == ['{"c": 1}', "x", None]
     assert Table(written(tmp_path, "\n".join(lines), "t.ndjson")).whole()["a"].dtype == pl.String

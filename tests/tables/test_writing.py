@@ -56,6 +56,22 @@ def test_a_column_that_comes_late_is_named_and_one_that_goes_is_empty(tmp_path):
     assert Table(str(tmp_path / "o.csv")).whole()["a"].to_list() == ["2.5", None]
 
 
+def test_batches_of_other_types_lose_nothing(tmp_path):
+    whole, broken = pl.DataFrame({"a": [3], "tag": [1]}), pl.DataFrame({"a": [5.75], "tag": ["x"]})
+    for ending, rows in (("csv", [("3", "1"), ("5.75", "x")]), ("parquet", [(3.0, "1"), (5.75, "x")])):
+        with written_table(str(tmp_path / f"o.{ending}")) as write:
+            write(whole)
+            write(broken)
+        assert Table(str(tmp_path / f"o.{ending}")).whole().rows() == rows
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
+def test_bytes_are_written(tmp_path, ending):
+    with written_table(str(tmp_path / f"o.{ending}")) as write:
+        write(pl.DataFrame({"a": [b"\x00\xff", None]}))
+    assert Table(str(tmp_path / f"o.{ending}")).whole()["a"].to_list()[0] in ("00ff", b"\x00\xff")
+
+
 def test_parquet_takes_what_comes(tmp_path):
     with written_table(str(tmp_path / "o.parquet")) as write:
         write(pl.DataFrame({"a": [1, 2]}))

@@ -9,14 +9,17 @@ import click
 
 import imondrian
 from imondrian.cli import options
+from imondrian.cli.console import printable
 from imondrian.cli.settings import Choice, Drawing, Outputs, Source, Telling, Watching
 from imondrian.errors import ImondrianError
 
-_FOUND, _BAD_INPUT = 1, 2
+_FOUND, _BAD_INPUT, _DEFECT = 1, 2, 70
+_DEBUG = "IMONDRIAN_DEBUG"
 
 
 def main() -> NoReturn:
     """Run the command line: whatever is wrong with the input is one line and exit code 2."""
+    _make_streams_safe()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
@@ -27,7 +30,25 @@ def main() -> NoReturn:
     except _Interrupted as interrupted:
         sys.stderr.write("imondrian: interrupted\n")
         sys.exit(128 + interrupted.number)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a defect of ours, or of polars, whose panics are no exceptions
+        if os.environ.get(_DEBUG):
+            raise
+        sys.stderr.write(
+            f"imondrian: a defect: {type(error).__name__}: {_in_one_line(error)} ({_DEBUG}=1 tells more)\n"
+        )
+        sys.exit(_DEFECT)
     sys.exit(0)
+
+
+def _make_streams_safe() -> None:
+    """See to it that there is an input and an output, and that letters that cannot be shown do not end the program."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 class _Interrupted(BaseException):
@@ -47,7 +68,7 @@ def _in_one_line(error: BaseException) -> str:
         return "there is not enough memory."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    return " ".join(str(error).split())
+    return printable(" ".join(str(error).split()))
 
 
 class _Commands(click.Group):
@@ -96,7 +117,7 @@ def detect(*, fail_on_anomaly: bool, **settings: Any) -> None:
 
 @app.command()
 @click.option("--save", "model", metavar="FILE", required=True, help="The model file to write: .imf.")
-@options.grouped("choice", Choice, options.FEATURES, options.IGNORE, options.MISSING_VALUES)
+@options.CHOICE
 @options.MAKING
 @options.SOURCE
 @options.TELLING

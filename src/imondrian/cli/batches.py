@@ -1,6 +1,7 @@
 """A table scored with a model: its features are found among the columns, and batch after batch is scored."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import polars as pl
 
@@ -10,7 +11,7 @@ from imondrian.cli.scorer import Scorer
 from imondrian.cli.settings import Choice
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.tables.reading import Table
+from imondrian.tables.reading import Batch, Table
 
 
 def scored_batches(
@@ -18,11 +19,21 @@ def scored_batches(
 ) -> Iterator[tuple[Rows, Array]]:
     """Give batches of rows with their scores."""
     features: list[str] = []
+    medians = cache(scorer.medians)
     for batch in table.batches():
         features = features or matched_features(scorer, table, batch.frame, choice, model)
-        rows = rows_of(table, batch, features, choice.missing, scorer.medians)
+        needed = [*features, *([] if choice.time is None else [choice.time])]
+        rows = rows_of(table, _with_columns(batch, needed), features, choice.missing, medians)
         yield rows, scorer.scores(rows.points)
         progress(batch.share_read)
+
+
+def _with_columns(batch: Batch, names: list[str]) -> Batch:
+    """Add columns that only other batches have, without values."""
+    known = set(batch.frame.columns)
+    return batch._replace(
+        frame=batch.frame.with_columns(pl.lit(None).alias(name) for name in names if name not in known)
+    )
 
 
 def matched_features(scorer: Scorer, table: Table, frame: pl.DataFrame, choice: Choice, model: str) -> list[str]:

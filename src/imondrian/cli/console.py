@@ -24,7 +24,7 @@ class Console:
     def note(self, text: str) -> None:
         """Say something about the work, to a person."""
         if not self._telling.quiet and not self._telling.as_json:
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{printable(text)}\n")
 
     def tell(self, as_json: dict[str, Any], print_on: Callable[[Any], None]) -> None:
         """Tell the result: as JSON, or by a function that prints on a console of rich."""
@@ -34,7 +34,7 @@ class Console:
             from rich.console import Console as RichConsole
 
             width = None if self._results.isatty() else _WIDTH
-            print_on(RichConsole(file=self._results, width=width, highlight=False, soft_wrap=True))
+            print_on(RichConsole(file=self._results, width=width, highlight=False, soft_wrap=True, emoji=False))
         self._results.flush()
 
     @contextmanager
@@ -50,6 +50,11 @@ class Console:
             bar.close()
 
 
+def printable(text: str) -> str:
+    """Write out what is no letter: text from outside must not steer a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 class _Bar:
     """A progress bar that appears when its time has come."""
 
@@ -57,9 +62,14 @@ class _Bar:
         from rich.console import Console as RichConsole
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
         self._bar = Progress(*columns, console=RichConsole(stderr=True), transient=True)
-        self._task = self._bar.add_task(doing, total=None)
+        self._task = self._bar.add_task(printable(doing), total=None)
         self._timer = threading.Timer(_PATIENCE, self._bar.start)
         self._timer.daemon = True
         self._timer.start()

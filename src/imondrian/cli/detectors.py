@@ -1,5 +1,6 @@
 """The detector of a stream: made or resumed as the options say, and kept in its file."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ from imondrian.cli.console import Console
 from imondrian.cli.forests import read_threshold
 from imondrian.cli.scorer import loaded
 from imondrian.cli.settings import Detecting, Watching
+from imondrian.cli.streams import Place
 from imondrian.errors import InvalidInputError
 from imondrian.presets import preset_of
 from imondrian.stream import StreamDetector
 
+_PLACE = "place"  # among what the model file keeps beside the detector
 _PARAMETERS = {"samples": "max_samples", "trees": "n_estimators"}  # that have another name than their option
 
 
@@ -21,8 +24,9 @@ class Keeper:
     def __init__(self, watching: Watching, detecting: Detecting, console: Console) -> None:
         self._watching = watching
         self._given = _given(detecting)
+        self.place: Place | None = None  # how far a file that is followed has been read
+        self._find_place: Callable[[], Place | None] = lambda: None
         self.detector = self._resumed(console)
-        self.is_resumed = self.detector is not None
         self._n_saved = self.n_seen
 
     @property
@@ -41,8 +45,9 @@ class Keeper:
         self.detector = detector
         return detector
 
-    def save_if_due(self) -> None:
-        """Save the detector if so many rows have come that it is time."""
+    def move_to(self, find_place: Callable[[], Place | None]) -> None:
+        """Remember how to find the place that has been reached; save the detector if it is time."""
+        self._find_place = find_place
         every = self._watching.save_every
         if every is not None and self.n_seen - self._n_saved >= every:
             self.save()
@@ -50,7 +55,9 @@ class Keeper:
     def save(self) -> None:
         """Save the detector, if there is one and a file for it."""
         if self._watching.model is not None and self.detector is not None:
-            models.save(self.detector, self._watching.model)
+            self.place = self._find_place() or self.place
+            beside = {} if self.place is None else {_PLACE: self.place._asdict()}
+            models.save(self.detector, self._watching.model, beside)
             self._n_saved = self.n_seen
 
     def _resumed(self, console: Console) -> StreamDetector | None:
@@ -61,9 +68,12 @@ class Keeper:
             console.note(f"{path} is not there yet: a new detector begins.")
             return None
         detector = loaded(path)
+        beside = models.beside(path)
         if not isinstance(detector, StreamDetector):
             raise InvalidInputError(f"{path} holds no detector of a stream; imondrian score works with it.")
         self._check_parameters(detector.parameters, path)
+        if _PLACE in beside:
+            self.place = _checked_place(beside[_PLACE], path)
         detector.forest.n_jobs = self._watching.jobs
         console.note(f"{path}: goes on after {detector.n_seen:,} rows.")
         return detector
@@ -74,6 +84,13 @@ class Keeper:
             if there != value:
                 option = name.replace("_", "-")
                 raise InvalidInputError(f"{path} was begun with --{option} {there}, and cannot go on with {value}.")
+
+
+def _checked_place(place: Any, path: str) -> Place:
+    is_place = isinstance(place, dict) and set(place) == set(Place._fields) and isinstance(place["digest"], str)
+    if not is_place or not isinstance(place["position"], int) or place["position"] < 0:
+        raise InvalidInputError(f"{path}: the place in the file that was followed is {place!r}.")
+    return Place(**place)
 
 
 def _given(detecting: Detecting) -> dict[str, Any]:

@@ -29,6 +29,12 @@ def fitted(rows: Rows, making: Making) -> Fitted:
     return fit(rows.points[rows.usable], parameters, seed, rows.features)
 
 
+def check_making(making: Making) -> None:
+    """Refuse what cannot be before any work is done."""
+    read_threshold(making.threshold)
+    checked_jobs(making.jobs)
+
+
 def read_threshold(text: str | None) -> Any:
     """Read a threshold: 'kmeans', 'auto' (as is 0.5), or a share below 0.5."""
     if text is None or text in THRESHOLDS:

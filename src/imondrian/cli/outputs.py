@@ -1,5 +1,6 @@
 """Places to write to, looked at before the work begins."""
 
+import os
 from pathlib import Path
 
 from imondrian.cli.settings import Outputs, Source, Telling
@@ -14,7 +15,7 @@ def check_outputs(source: Source, outputs: Outputs, telling: Telling) -> None:
             raise InvalidInputError(f"{path} is what is read: write to another file.")
     if outputs.table == "-" and telling.as_json:
         raise InvalidInputError("The table and the JSON cannot both go to standard output: give -o a file.")
-    if outputs.table is not None:
+    if outputs.table is not None and outputs.table != "-":
         format_to_write(outputs.table)
         check_place(outputs.table)
     check_place(outputs.report, (".html", ".htm"))
@@ -23,15 +24,18 @@ def check_outputs(source: Source, outputs: Outputs, telling: Telling) -> None:
 
 def check_place(path: str | None, endings: tuple[str, ...] = ()) -> None:
     """Make sure that a file can be written there, and that its name ends as it should."""
-    if path is None or path == "-":
+    if path is None:
         return
     if endings and not path.lower().endswith(endings):
         raise InvalidInputError(f"{path}: the name must end in {' or '.join(endings)}.")
-    folder = Path(path).resolve().parent
-    if not folder.is_dir():
-        raise InvalidInputError(f"{path}: there is no folder {folder}.")
-    if Path(path).is_dir():
+    place = Path(path).resolve()
+    if not place.parent.is_dir():
+        raise InvalidInputError(f"{path}: there is no folder {place.parent}.")
+    if place.is_dir():
         raise InvalidInputError(f"{path} is a folder, not a file.")
+    is_special = place.exists() and not place.is_file()  # a pipe or a device, which is written as it is
+    if not os.access(place if is_special else place.parent, os.W_OK):
+        raise InvalidInputError(f"{path}: there is no permission to write there.")
 
 
 def written(outputs: Outputs) -> dict[str, str]:

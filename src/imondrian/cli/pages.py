@@ -9,9 +9,10 @@ from imondrian.cli.scorer import Scorer
 from imondrian.cli.settings import Choice, Making
 from imondrian.cli.summary import Summary, about_columns
 from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
 from imondrian.files import written_whole
 from imondrian.plots import plot_pair, plot_reasons, plot_scores, plot_timeline
-from imondrian.report import OddRow, Picture, Report, write_report
+from imondrian.report import Picture, Report, write_report
 from imondrian.tables.columns import times_of
 
 _MOST_EXPLAINED = 2000  # anomalies that the reasons are averaged over
@@ -33,7 +34,7 @@ def write_page(
         title=f"Anomalies in {summary.source}",
         subtitle="Found by an isolation Mondrian forest: the fewer random cuts isolate a row, the odder it is.",
         figures=_figures(summary),
-        oddest=[OddRow(odd.row, odd.time, odd.score, odd.is_anomaly, odd.reasons) for odd in summary.oddest],
+        oddest=summary.oddest,
         pictures=pictures,
         facts=_facts(scorer, summary, making, choice),
         footer=f"imondrian {imondrian.__version__}",
@@ -86,10 +87,15 @@ def _histogram(scorer: Scorer, scores: Array) -> Picture:
 
 
 def _timeline(rows: Rows, scorer: Scorer, scores: Array, time: str | None) -> Picture:
-    when = times_of(rows.frame, time)
-    name = "row" if time is None or when is None else time
-    text = "The score of every row in its order: bursts of anomalies stand side by side."
-    return Picture("Scores in order", text, plot_timeline(scores, scorer.threshold, when, name))
+    when, text = (
+        times_of(rows.frame, time),
+        "The score of every row in its order: bursts of anomalies stand side by side.",
+    )
+    try:
+        figure = plot_timeline(scores, scorer.threshold, when, "row" if time is None or when is None else time)
+    except InvalidInputError:  # times that no axis can show
+        figure = plot_timeline(scores, scorer.threshold)
+    return Picture("Scores in order", text, figure)
 
 
 def _reasons(rows: Rows, parts: Array, summary: Summary) -> Picture:

@@ -6,9 +6,17 @@ import polars as pl
 from imondrian.cli.rows import Rows
 from imondrian.cli.scorer import Scorer
 from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
 from imondrian.reasons import reasons_of
-from imondrian.tables.columns import LABEL, ROW, SCORE, WHY, typed
+from imondrian.tables.columns import ADDED, LABEL, ROW, SCORE, WHY, typed
 from imondrian.tables.formats import TEXTS, format_to_write
+
+
+def check_free(columns: list[str], output: str | None) -> None:
+    """Refuse to write over columns that are not the results of an earlier run."""
+    taken = [name for name in ADDED if name in columns]
+    if output is not None and taken and SCORE not in columns:
+        raise InvalidInputError(f"The table has a column {taken[0]!r} of its own, which the results need: rename it.")
 
 
 def with_results(rows: Rows, scorer: Scorer, scores: Array, output: str) -> pl.DataFrame:

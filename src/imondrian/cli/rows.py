@@ -45,12 +45,18 @@ def read_rows(table: Table, choice: Choice, console: Console) -> tuple[Rows, Col
     with naming(table):
         columns = chosen(frame, choice)
     rows = rows_of(table, Batch(0, frame, 1.0), columns.features, choice.missing)
-    n_usable = int(rows.usable.sum())
-    if n_usable == 0:
-        raise InvalidInputError(f"{table.name}: every row has a missing value.")
+    n_usable = check_usable(table, rows)
     if n_usable < _FEW:
         console.note(f"{table.name}: of {n_usable} row{'s' * (n_usable > 1)} little can be said.")
     return rows, columns
+
+
+def check_usable(table: Table, rows: Rows) -> int:
+    """Count the rows that have all their values; there must be some."""
+    n_usable = int(rows.usable.sum())
+    if n_usable == 0:
+        raise InvalidInputError(f"{table.name}: every row has a missing value.")
+    return n_usable
 
 
 def rows_of(table: Table, batch: Batch, features: list[str], missing: str, medians: Medians | None = None) -> Rows:

@@ -4,26 +4,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from imondrian.cli.console import printable
 from imondrian.cli.rows import Rows
 from imondrian.cli.scorer import Scorer
 from imondrian.engine.jit import Array
-from imondrian.reasons import NO_NAME, Reason, reasons_of
+from imondrian.reasons import NO_NAME, OddRow, Reason, reasons_of
 
 N_ODDEST = 10
 _N_REASONS = 3
 N_REASONS_IN_FULL = 8
 _N_LISTED = 8
 _RULES = {"kmeans": "the middle of two clusters of scores", "auto": "odder than an average point"}
-
-
-class Oddity(NamedTuple):
-    """One of the oddest rows."""
-
-    row: int  # counted from 1
-    score: float
-    is_anomaly: bool
-    time: str | None
-    reasons: list[Reason]
 
 
 class Summary(NamedTuple):
@@ -37,12 +28,12 @@ class Summary(NamedTuple):
     rule: str
     features: list[str]
     left_out: dict[str, str]
-    oddest: list[Oddity]
+    oddest: list[OddRow]
     written: dict[str, str]  # what was written, and where
 
     def as_json(self) -> dict[str, Any]:
         """Give the summary as JSON can hold it."""
-        return {**self._asdict(), "oddest": [oddity_as_json(oddity) for oddity in self.oddest]}
+        return {**self._asdict(), "oddest": [row_as_json(odd) for odd in self.oddest]}
 
     def print_on(self, console: Any) -> None:
         """Print the summary on a console of rich."""
@@ -59,7 +50,7 @@ class Summary(NamedTuple):
         print_facts(facts, console)
         if self.oddest:
             console.print("\n[bold]The oddest rows, and what makes them odd[/bold]")
-            print_oddities(self.oddest, console)
+            print_rows(self.oddest, console)
 
 
 class Tally:
@@ -73,7 +64,7 @@ class Tally:
         self._n_oddest = n_oddest
         self._n_reasons = n_reasons
         self.n_rows = self.n_scored = self.n_anomalies = 0
-        self.oddest: list[Oddity] = []
+        self.oddest: list[OddRow] = []
         self._features: list[str] = []
 
     def add(self, rows: Rows, scores: Array) -> None:
@@ -84,15 +75,15 @@ class Tally:
         self.n_anomalies += int((scores > self._scorer.threshold).sum())
         order = np.argsort(-np.nan_to_num(scores, nan=-1.0), kind="stable")[: self._n_oddest]
         new = self.described(rows, order, scores)
-        self.oddest = sorted([*self.oddest, *new], key=lambda oddity: (-oddity.score, oddity.row))[: self._n_oddest]
+        self.oddest = sorted([*self.oddest, *new], key=lambda odd: (-odd.score, odd.row))[: self._n_oddest]
 
-    def described(self, rows: Rows, places: Array, scores: Array) -> list[Oddity]:
+    def described(self, rows: Rows, places: Array, scores: Array) -> list[OddRow]:
         """Say of some of the rows how odd they are, and why; of those without a score there is nothing to say."""
         places = places[np.isfinite(scores[places])]
         times = None if self._time is None else rows.frame[self._time]
         parts = self._scorer.parts(rows.points[places])
         return [
-            Oddity(
+            OddRow(
                 rows.first + int(i) + 1,
                 float(scores[i]),
                 bool(scores[i] > self._scorer.threshold),
@@ -118,28 +109,26 @@ class Tally:
         )
 
 
-def oddity_as_json(oddity: Oddity) -> dict[str, Any]:
+def row_as_json(odd: OddRow) -> dict[str, Any]:
     """Give what is said of a row as JSON can hold it."""
-    return {**oddity._asdict(), "reasons": [reason._asdict() for reason in oddity.reasons]}
+    return {**odd._asdict(), "reasons": [reason._asdict() for reason in odd.reasons]}
 
 
-def print_oddities(found: list[Oddity], console: Any) -> None:
+def print_rows(found: list[OddRow], console: Any) -> None:
     """Print rows with their scores and reasons."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    has_times = any(oddity.time is not None for oddity in found)
+    has_times = any(odd.time is not None for odd in found)
     for name in ("   row", "score", "anomaly"):
         table.add_column(name, justify="right", no_wrap=True)
     if has_times:
         table.add_column("time", no_wrap=True)
     table.add_column("feature = value (side, share of the score)", overflow="fold")
-    for oddity in found:
-        cells = [str(oddity.row), f"{oddity.score:.3f}", "yes" if oddity.is_anomaly else "no"]
-        cells += [escaped(oddity.time or "")] if has_times else []
-        table.add_row(
-            *cells, escaped(", ".join(map(in_full, oddity.reasons))), style="red" if oddity.is_anomaly else ""
-        )
+    for odd in found:
+        cells = [str(odd.row), f"{odd.score:.3f}", "yes" if odd.is_anomaly else "no"]
+        cells += [escaped(odd.time or "")] if has_times else []
+        table.add_row(*cells, escaped(", ".join(map(in_full, odd.reasons))), style="red" if odd.is_anomaly else "")
     console.print(table)
 
 
@@ -157,7 +146,7 @@ def escaped(text: str) -> str:
     """Take the meaning of markup from text that comes from outside."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(printable(text))
 
 
 def about_columns(features: list[str], left_out: dict[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from imondrian.cli.settings import Choice, Watching
 from imondrian.errors import InvalidInputError
 from imondrian.reasons import reasons_of
 from imondrian.stream import StreamDetector
-from imondrian.tables.columns import ERROR, LABEL, ROW, SCORE, THRESHOLD, WHY, results_among
+from imondrian.tables.columns import ERROR, LABEL, RESULTS, ROW, SCORE, THRESHOLD, WHY, check_names, results_among
 from imondrian.tables.records import Parser, Record, is_missing, is_number, number_in, plain_number
 
 
@@ -37,27 +37,26 @@ class Watcher:
         self._watching = watching
         self._console = console
         self._features = _names_in(keeper.detector)
-        self._n_to_pass_by = 0
+        self._is_begun = False  # whether a record has been seen
+        self.is_writing = False  # whether somebody must read before it goes on
         self._n_drifts = 0 if keeper.detector is None else keeper.detector.n_drifts
         self.n_rows = self.n_anomalies = self.n_errors = 0
 
-    def pass_by(self, n_rows: int) -> None:
-        """Do not look at the next rows: they have been seen."""
-        self._n_to_pass_by = n_rows
-
     def take(self, lines: list[bytes], parser: Parser) -> None:
         """Score the rows in lines and write them; where an error is to end it, those before it are written first."""
-        n_passed = min(self._n_to_pass_by, len(lines))
-        self._n_to_pass_by -= n_passed
-        rows = [self._row(line, parser) for line in lines[n_passed:]]
+        rows = [self._row(line, parser) for line in lines]
         usable = list(takewhile(lambda row: row.error is None, rows)) if self._watching.on_error == "fail" else rows
         for run in self._runs(usable):
-            sys.stdout.write("".join(self._scored_lines(run)))
-            sys.stdout.flush()
-            self._keeper.save_if_due()
+            self._write("".join(self._scored_lines(run)))
             self._tell_of_drifts()
         if len(usable) < len(rows):
             raise InvalidInputError(f"Row {self._keeper.n_seen + 1}: {rows[len(usable)].error}")
+
+    def _write(self, text: str) -> None:
+        self.is_writing = True
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self.is_writing = False
 
     def sum_up(self) -> None:
         """Say how many rows there were."""
@@ -72,31 +71,52 @@ class Watcher:
             record = parser(line)
         except InvalidInputError as error:
             return Row({}, [math.nan] * len(self._features), str(error))
-        if not self._features:
-            self._features = self._chosen(record)
+        if not self._is_begun:
+            self._begin(record)
         try:
             return Row(record, [number_in(record, name) for name in self._features], None)
         except InvalidInputError as error:
             return Row(record, [math.nan] * len(self._features), str(error))
 
-    def _chosen(self, record: Record) -> list[str]:
-        """Choose the features by the first record: those asked for, or all that are numbers."""
-        known, time = list(record), self._choice.time
-        features, ignore = (names_in(names, known) for names in (self._choice.features, self._choice.ignore))
-        for name in (*features, *ignore, *([] if time is None else [time])):
-            if name not in known:
-                raise InvalidInputError(f"There is no column {name!r}; there are {', '.join(map(repr, known))}.")
-        reasons = {name: _no_feature(record[name]) for name in known}
-        reasons |= dict.fromkeys(results_among(known), "the result of an earlier run")
-        reasons |= dict.fromkeys(ignore, "to be ignored") | ({} if time is None else {time: "the time"})
-        chosen = features or [name for name in known if not reasons[name]]
+    def _begin(self, record: Record) -> None:
+        """Look at the first record: is it of the features that the detector knows, or else which are they to be."""
+        known, choice = list(record), self._choice
+        features, ignore = (names_in(names, known) for names in (choice.features, choice.ignore))
+        check_names((*features, *ignore, *([] if choice.time is None else [choice.time])), known)
+        self._check_free(known)
+        if self._features:
+            self._check_known(features, known)
+        else:
+            self._features = self._chosen(record, features, ignore)
+        self._is_begun = True
+
+    def _check_free(self, known: list[str]) -> None:
+        taken = [name for name in RESULTS if name in known]
+        if taken and SCORE not in known:
+            raise InvalidInputError(f"The stream has {taken[0]!r} of its own, which the results need: rename it.")
+
+    def _check_known(self, features: list[str], known: list[str]) -> None:
+        model = self._watching.model
+        lacking = [name for name in self._features if name not in known]
+        if lacking:
+            raise InvalidInputError(f"{model} was made of other features: there is no column {lacking[0]!r}.")
+        if features and features != self._features:
+            raise InvalidInputError(f"{model} was begun with the features {', '.join(self._features)}.")
+
+    def _chosen(self, record: Record, features: list[str], ignore: list[str]) -> list[str]:
+        """Choose the features: those asked for, or all that are numbers in the first record."""
+        reasons = {name: _no_feature(record[name]) for name in record}
+        reasons |= dict.fromkeys(results_among(record), "the result of an earlier run")
+        reasons |= dict.fromkeys(ignore, "to be ignored")
+        reasons |= {} if self._choice.time is None else {self._choice.time: "the time"}
+        chosen = features or [name for name in record if not reasons[name]]
         if not chosen:
             raise InvalidInputError(f"No column of the first row can be used as a feature: {json.dumps(record)[:200]}.")
         detector = self._keeper.detector
         if detector is not None and detector.parameters["n_features"] != len(chosen):
             wanted = detector.parameters["n_features"]
             raise InvalidInputError(f"The detector has {wanted} features without names, but here are {chosen}.")
-        left_out = ", ".join(f"{name} ({reasons[name] or 'not asked for'})" for name in known if name not in chosen)
+        left_out = ", ".join(f"{name} ({reasons[name] or 'not asked for'})" for name in record if name not in chosen)
         self._console.note(f"features: {', '.join(chosen)}" + (f"; left out: {left_out}" if left_out else ""))
         return chosen
 

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SIZE
 from imondrian.engine.view import Tree
 from imondrian.errors import InvalidInputError
-
-_MAX_SIZE = 1e153  # beyond, spans overflow
 
 
 def as_scores(scores: Any) -> Array:
@@ -66,22 +65,14 @@ def check_tree(tree: Tree) -> int:
     return int(tree.lower.shape[1])
 
 
-def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
-    """Check a whole number in a range."""
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not is_whole or not smallest <= value <= largest:
-        raise InvalidInputError(f"{name} must be a whole number between {smallest} and {largest}, but is {value!r}.")
-    return int(value)
-
-
 def as_finite(values: Any, name: str, n_dimensions: int) -> Array:
     """Check numbers that can be placed on an axis."""
     array = as_numbers(values, name, n_dimensions)
-    wrong = ~(np.abs(array) <= _MAX_SIZE)  # nor NaN
+    wrong = ~(np.abs(array) <= MAX_SIZE)  # nor NaN
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         place = f"{name}[{', '.join(map(str, where))}]"
-        raise InvalidInputError(f"{place} is {array[where]}: values must be finite, and up to {_MAX_SIZE:g} in size.")
+        raise InvalidInputError(f"{place} is {array[where]}: values must be finite, and up to {MAX_SIZE:g} in size.")
     return array
 
 

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.plots.checks import as_count, as_names, as_numbers
+from imondrian.inputs import as_count
+from imondrian.plots.checks import as_names, as_numbers
 from imondrian.plots.lettering import label_of
 from imondrian.plots.style import INK, SMALL_SIZE, TEXT_SIZE, TOO_HIGH, TOO_LOW, finished, new_axes, put_legend, room
 

@@ -14,7 +14,8 @@ from matplotlib.patches import Patch
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.plots.checks import as_count, as_finite, as_flags, as_names, as_pairs, as_threshold
+from imondrian.inputs import as_count
+from imondrian.plots.checks import as_finite, as_flags, as_names, as_pairs, as_threshold
 from imondrian.plots.crowd import draw_crowd
 from imondrian.plots.style import INK, NAME_SIZE, TEXT_SIZE, finished, new_axes, put_legend, score_range
 

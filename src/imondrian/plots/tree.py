@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 from imondrian.engine.jit import Array
 from imondrian.engine.view import Tree
-from imondrian.plots.checks import as_count, as_names, check_tree
+from imondrian.inputs import as_count
+from imondrian.plots.checks import as_names, check_tree
 from imondrian.plots.lettering import label_of, text_size
 from imondrian.plots.placing import ABOVE_LEFT, ABOVE_RIGHT, BELOW, GAP, Spot, box_of, in_points, is_free
 from imondrian.plots.style import GREY, INK, NORMAL, SMALL_SIZE, TEXT_SIZE, finished, new_axes, put_legend

@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 from matplotlib.figure import Figure
 
 from imondrian.plots import write_figure
-from imondrian.reasons import NO_NAME, Reason
+from imondrian.reasons import NO_NAME, OddRow, Reason
 
 
 class Picture(NamedTuple):
@@ -20,16 +20,6 @@ class Picture(NamedTuple):
     title: str
     text: str
     figure: Figure
-
-
-class OddRow(NamedTuple):
-    """A row that is odd, and why."""
-
-    row: int  # counted from 1
-    time: str | None
-    score: float
-    is_anomaly: bool
-    reasons: Sequence[Reason]
 
 
 class Report(NamedTuple):

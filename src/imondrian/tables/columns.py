@@ -12,6 +12,7 @@ from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 
 ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR = "row", "anomaly_score", "is_anomaly", "why", "threshold", "error"
+ADDED = (SCORE, LABEL, WHY)  # columns that are added to tables
 RESULTS = (ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR)  # columns that are added to tables and streams
 TRUTHS = {"true": 1.0, "false": 0.0}  # in any case
 NOT_THERE = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")  # missing values
@@ -37,22 +38,29 @@ def choose(
 
     Left out are text, dates, columns without values, those that number the rows, and results of an earlier run.
     """
-    for name in (*features, *ignore, *([] if time is None else [time])):
-        if name not in frame.columns:
-            raise InvalidInputError(f"There is no column {name!r}; there are {_listed(frame.columns)}.")
+    columns = frame.columns
+    check_names((*features, *ignore, *([] if time is None else [time])), columns)
     left_out: dict[str, str] = {}
-    earlier = results_among(frame.columns)
-    for name in frame.columns:
+    earlier = results_among(columns)
+    for name in columns:
         why = _not_asked_for(name, features, ignore, time)
         if not why and not features:
             why = "the result of an earlier run" if name in earlier else _no_feature(frame[name])
         if why:
             left_out[name] = why
-    chosen = [name for name in (features or frame.columns) if name not in left_out]
+    chosen = [name for name in (features or columns) if name not in left_out]
     if not chosen:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
     return Columns(chosen, left_out)
+
+
+def check_names(names: Collection[str], known: Collection[str]) -> None:
+    """Make sure that all columns asked for are there."""
+    among = set(known)
+    for name in names:
+        if name not in among:
+            raise InvalidInputError(f"There is no column {name!r}; there are {_listed(list(known))}.")
 
 
 def results_among(names: Collection[str]) -> set[str]:
@@ -138,8 +146,11 @@ def _numbers_rows(numbers: pl.Series) -> bool:
 
 
 def _numbers(column: pl.Series, first: int) -> Array:
-    cells = _cells(column)
-    numbers = _parsed(cells)
+    """Parse a column; one that holds nothing but numbers need not be looked at more closely."""
+    cells, numbers = column, _parsed(column)
+    if numbers.null_count() > column.null_count():
+        cells = _cells(column)
+        numbers = _parsed(cells)
     values = numbers.to_numpy().astype(np.float64)  # null becomes NaN
     wrong = (numbers.is_null() & cells.is_not_null()).to_numpy() | (np.abs(values) > MAX_SIZE)
     if wrong.any():
@@ -169,12 +180,8 @@ def _cells(column: pl.Series) -> pl.Series:
 def _parsed(cells: pl.Series) -> pl.Series:
     """Give the numbers that cells stand for, null where they stand for none."""
     if cells.dtype != pl.String:
-        is_known = _holds_numbers(cells)
-        return (
-            cells.cast(pl.Float64, strict=False)
-            if is_known
-            else pl.Series(cells.name, [None] * cells.len(), pl.Float64)
-        )
+        known = cells if _holds_numbers(cells) else pl.Series(cells.name, [None] * cells.len())
+        return known.cast(pl.Float64, strict=False)
     numbers = cells.cast(pl.Float64, strict=False)
     if numbers.null_count() == cells.null_count():
         return numbers

@@ -55,6 +55,14 @@ def check_kind(start: bytes, name: str) -> None:
             raise InvalidInputError(f"{name} is {what}: save it as CSV in UTF-8.")
 
 
+def checked_separator(separator: str) -> str:
+    """Check what is to separate the fields of CSV; tab may be written out."""
+    separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
+    if len(separator.encode()) != 1 or separator in '"\n\r':
+        raise InvalidInputError(f"The separator must be one character, but is {separator!r}.")
+    return separator
+
+
 def format_by_content(start: bytes, name: str) -> str:
     """Tell the format of what has this name by its first bytes."""
     if start.startswith(_PARQUET):

@@ -1,5 +1,6 @@
 """What to do with missing values: fail, drop the rows, or fill in medians."""
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -36,7 +37,8 @@ def median(points: Array, features: list[str], first: int, medians: Medians) -> 
 
 def medians_of(points: Array) -> Array:
     """Give the median of each column, missing values aside."""
-    return np.nanmedian(points, axis=0)
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of columns without values
+        return np.nanmedian(points, axis=0)
 
 
 MISSING: dict[str, Rule] = {"fail": fail, "drop": drop, "median": median}

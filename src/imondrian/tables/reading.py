@@ -12,14 +12,7 @@ from typing import IO, Any, NamedTuple
 import polars as pl
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables.formats import (
-    check_kind,
-    checked_format,
-    format_by_content,
-    format_by_name,
-    separator_in,
-    without_mark,
-)
+from imondrian.tables.formats import check_kind, checked_format, checked_separator, format_by_content, format_by_name
 from imondrian.tables.texts import Text, first_line, read_csv, read_ndjson
 
 PARQUET_ROWS = 100_000
@@ -66,7 +59,8 @@ class Table:
     ) -> None:
         self.name = "standard input" if path == STANDARD_INPUT else path
         self._raw = _opened(path)
-        self.n_bytes = None if path == STANDARD_INPUT else Path(path).stat().st_size  # as they lie on the disk
+        is_file = path != STANDARD_INPUT and Path(path).is_file()
+        self.n_bytes = Path(path).stat().st_size if is_file else None  # as they lie on the disk
         self.has_header = has_header
         with self._closed_if_failing():
             self._file = _unpacked(self._raw, self.name)
@@ -75,7 +69,7 @@ class Table:
                 raise InvalidInputError(f"{self.name} is empty.")
             check_kind(start, self.name)
             self.kind = checked_format(kind) if kind else format_by_name(path) or format_by_content(start, self.name)
-            self.separator = _checked_separator(separator) if separator else self._usual_separator(start)
+            self.separator = checked_separator(separator) if separator else "\t" if self.kind == "tsv" else None
 
     def batches(self) -> Iterator[Batch]:
         """Give the rows in batches, in their order; then the file is closed."""
@@ -91,7 +85,7 @@ class Table:
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
-        if self.n_bytes is not None:
+        if self._raw is not sys.stdin.buffer:
             self._raw.close()
 
     def whole(self, progress: Callable[[float], None] = lambda _share: None) -> pl.DataFrame:
@@ -124,9 +118,6 @@ class Table:
             self.close()
             raise
 
-    def _usual_separator(self, start: bytes) -> str:
-        return "\t" if self.kind == "tsv" else separator_in(without_mark(start).partition(b"\n")[0])
-
 
 def _opened(path: str) -> IO[bytes]:
     if path == STANDARD_INPUT:
@@ -150,13 +141,6 @@ def _peeked(file: Any, name: str) -> bytes:
         raise InvalidInputError(f"{name} cannot be read: {error}.") from None
 
 
-def _checked_separator(separator: str) -> str:
-    separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
-    if len(separator.encode()) != 1 or separator in '"\n\r':
-        raise InvalidInputError(f"The separator must be one character, but is {separator!r}.")
-    return separator
-
-
 def _read_text(table: Table, parsed: Callable[[Text], Iterator[pl.DataFrame]]) -> Iterator[Read]:
     for frame in parsed(Text(table.name, table.read, table.separator, table.has_header)):
         yield frame, table.share_read()
@@ -166,7 +150,7 @@ def _read_parquet(table: Table) -> Iterator[Read]:
     """Read slice after slice; standard input must be read whole first."""
     source = Path(table.name) if table.n_bytes is not None else io.BytesIO(table.read())
     try:
-        lazy = pl.scan_parquet(source)
+        lazy = pl.scan_parquet(source, glob=False)
         n_rows = lazy.select(pl.len()).collect().item()
         for first in range(0, n_rows, PARQUET_ROWS):
             yield lazy.slice(first, PARQUET_ROWS).collect(), min(first + PARQUET_ROWS, n_rows) / n_rows

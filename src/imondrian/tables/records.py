@@ -9,7 +9,7 @@ from typing import Any
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 from imondrian.tables.columns import NOT_THERE, TRUTHS
-from imondrian.tables.formats import format_by_content, separator_in, without_mark
+from imondrian.tables.formats import checked_separator, format_by_content, separator_in, without_mark
 
 Record = dict[str, Any]
 Parser = Callable[[bytes], Record]
@@ -23,9 +23,9 @@ def parser_for(first: bytes, kind: str | None, separator: str | None, *, has_hea
         return parsed_json, False
     if kind == "parquet":
         raise InvalidInputError("A stream must be CSV, TSV or NDJSON; Parquet cannot be read line by line.")
-    separator = separator or ("\t" if kind == "tsv" else separator_in(first))
+    separator = checked_separator(separator) if separator else "\t" if kind == "tsv" else separator_in(first)
     cells = fields_in(first, separator)
-    names = [name.strip() for name in cells] if has_header else [f"column_{i + 1}" for i in range(len(cells))]
+    names = cells if has_header else [f"column_{i + 1}" for i in range(len(cells))]
     if len(set(names)) < len(names):
         raise InvalidInputError(f"Names of columns must differ, but are {', '.join(names)}.")
     return lambda line: named_fields(line, separator, names), has_header
@@ -35,7 +35,7 @@ def parsed_json(line: bytes) -> Record:
     """Parse a line of NDJSON."""
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"this is not JSON: {error}.") from None
     if not isinstance(record, dict):
         raise InvalidInputError(f"this is not a JSON object: {_shortened(line)}.")
@@ -96,12 +96,17 @@ def is_number(value: Any) -> bool:
 
 
 def _as_number(value: Any) -> float | None:
-    if not isinstance(value, (str, int, float)):
+    if not isinstance(value, (str, int, float)) or (isinstance(value, str) and not _is_plain(value)):
         return None
     try:
         return float(value)
     except (ValueError, OverflowError):
         return TRUTHS.get(str(value).strip().lower())
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether text has only letters that a number may have in a table; Python takes more for numbers."""
+    return text.isascii() and "_" not in text
 
 
 def _shortened(line: bytes) -> str:

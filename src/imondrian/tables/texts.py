@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables.formats import without_mark
+from imondrian.tables.formats import separator_in, without_mark
 
 BLOCK_BYTES = 2**23  # that are parsed at once
+_LONGEST = 2**24  # bytes of a record
+_BLANK_LINES = re.compile(rb"(?<=\n)(?:\r?\n)+")
 
 
 class Text(NamedTuple):
@@ -21,59 +24,87 @@ class Text(NamedTuple):
 
     name: str  # of the table, for errors
     read: Callable[[int], bytes]
-    separator: str = ","
+    separator: str | None = None  # None: what is most frequent in the first line
     has_header: bool = True
+
+
+# -- CSV ----------------------------------------------------------------------------------------------------------
 
 
 def read_csv(text: Text) -> Iterator[pl.DataFrame]:
     """Parse block after block, each with the header before it."""
     blocks = _blocks(text, _end_of_last_record)
-    first, _, rest = _cut(start := next(blocks), text.name, _end_of_first_record)
-    _check_header(text, first)
-    header = (first if text.has_header else _numbered_names(text, first)) + b"\n"
+    start = next(blocks, b"")
+    end = _end_of_first_record(start)
+    first = _checked_header(text, start[:end])
+    text = text._replace(separator=text.separator or separator_in(first.encode()))
+    names = first if text.has_header else _numbered_names(text, first)
     n_rows = 0
-    for block in chain([rest if text.has_header else start], blocks):
-        if block.strip(b"\r\n"):
-            frame = _parsed_csv(text, header, block, n_rows)
+    for block in chain([start[end + 1 :] if text.has_header else start], blocks):
+        if rows := _without_blank_lines(block):
+            frame = _parsed_csv(text, f"{names}\n".encode(), rows, n_rows)
             n_rows += frame.height
             yield frame
 
 
-def _parsed_csv(text: Text, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
-    """Parse a block; lines that are blank are no rows."""
+def _checked_header(text: Text, first: bytes) -> str:
     try:
-        frame = pl.read_csv(io.BytesIO(header + block), separator=text.separator, infer_schema=False)
-        return frame.filter(~pl.all_horizontal(pl.all().is_null()))
-    except pl.exceptions.PolarsError as error:
-        _complain_of_csv(text, header + block, n_rows)
-        raise InvalidInputError(f"{text.name}: after row {n_rows}: {first_line(error)}.") from None
-
-
-def _complain_of_csv(text: Text, block: bytes, n_rows: int) -> None:
-    """Name the first row that is no text, or that has more fields than there are names."""
-    try:
-        lines = io.StringIO(block.decode(), newline="")
-    except UnicodeDecodeError as error:
-        near = n_rows + block.count(b"\n", 0, error.start)
-        raise InvalidInputError(f"{text.name}: near row {near}: this is not UTF-8 text.") from None
-    rows = (row for row in csv.reader(lines, delimiter=text.separator) if row)
-    width = len(next(rows, []))
-    for i, row in enumerate(rows, start=n_rows + 1):
-        if len(row) > width:
-            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the first line {width}.")
-
-
-def _check_header(text: Text, first: bytes) -> None:
-    try:
-        first.decode()
+        return first.rstrip(b"\r").decode()
     except UnicodeDecodeError:
         raise InvalidInputError(f"{text.name}: the first line is not UTF-8 text.") from None
 
 
-def _numbered_names(text: Text, first: bytes) -> bytes:
+def _numbered_names(text: Text, first: str) -> str:
     """Name the columns of a table without a header by their numbers."""
-    n_columns = len(next(csv.reader([first.decode()], delimiter=text.separator), []))
-    return text.separator.join(f"column_{j + 1}" for j in range(n_columns)).encode()
+    n_columns = len(next(_records(text, first, 0), []))
+    return str(text.separator).join(f"column_{j + 1}" for j in range(n_columns))
+
+
+def _without_blank_lines(block: bytes) -> bytes:
+    """Take out lines that are blank, outside of quotes: they are no rows."""
+    if b"\n\n" not in block and b"\n\r\n" not in block:
+        return block.lstrip(b"\r\n")
+    parts = block.split(b'"')
+    parts[::2] = [_BLANK_LINES.sub(b"", part) for part in parts[::2]]
+    return b'"'.join(parts).lstrip(b"\r\n")
+
+
+def _parsed_csv(text: Text, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
+    """Parse a block with polars or, where that will not, with Python, which names what is wrong."""
+    if header.count(b'"') % 2 == 1:
+        return _parsed_by_record(text, header, block, n_rows)
+    try:
+        return pl.read_csv(io.BytesIO(header + block), separator=str(text.separator), infer_schema=False)
+    except pl.exceptions.PolarsError:
+        return _parsed_by_record(text, header, block, n_rows)
+
+
+def _parsed_by_record(text: Text, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
+    """Parse record by record: a quote inside of a field is one of its letters."""
+    try:
+        lines = block.decode()
+    except UnicodeDecodeError as error:
+        near = n_rows + 1 + block.count(b"\n", 0, error.start)
+        raise InvalidInputError(f"{text.name}: near row {near}: this is not UTF-8 text.") from None
+    names = next(_records(text, header.decode(), n_rows))
+    rows: list[list[Any]] = list(_records(text, lines, n_rows))
+    for i, row in enumerate(rows, start=n_rows + 1):
+        if len(row) > len(names):
+            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the first line {len(names)}.")
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"{text.name}: names of columns must differ, but are {', '.join(names)}.")
+    full = [row + [None] * (len(names) - len(row)) for row in rows]
+    return pl.DataFrame(full, schema=dict.fromkeys(names, pl.String), orient="row")
+
+
+def _records(text: Text, lines: str, n_rows: int) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(io.StringIO(lines, newline=""), delimiter=str(text.separator))
+    except csv.Error as error:
+        raise InvalidInputError(f"{text.name}: after row {n_rows}: {error}.") from None
+
+
+# -- NDJSON -------------------------------------------------------------------------------------------------------
 
 
 def read_ndjson(text: Text) -> Iterator[pl.DataFrame]:
@@ -93,47 +124,51 @@ def _parsed_ndjson(text: Text, block: bytes, n_lines: int) -> pl.DataFrame:
 
 
 def _parsed_by_line(text: Text, block: bytes, n_lines: int) -> pl.DataFrame:
-    """Parse what polars would not, a value of many types in a column or NaN for example, or name the line."""
+    """Parse what polars would not, values of many kinds in a column or NaN for example, or name the line."""
     records = []
-    for i, line in enumerate(block.splitlines(), start=n_lines + 1):
+    for i, line in enumerate(block.split(b"\n"), start=n_lines + 1):
         if line.strip():
             try:
                 records.append(json.loads(line))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InvalidInputError(f"{text.name}: line {i} is not JSON: {error}.") from None
             if not isinstance(records[-1], dict):
                 raise InvalidInputError(f"{text.name}: line {i} is not an object: {line.decode()[:40]!r}.")
     names = dict.fromkeys(name for record in records for name in record)
-    return pl.DataFrame([_column_of(name, [record.get(name) for record in records]) for name in names])
+    try:
+        return pl.DataFrame([_column_of(name, [record.get(name) for record in records]) for name in names])
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{text.name}: after line {n_lines}: {error}.") from None
 
 
 def _column_of(name: str, values: list[Any]) -> pl.Series:
-    """Make numbers a column of numbers, and anything else one of text."""
-    if all(value is None or isinstance(value, (bool, int, float)) for value in values):
+    """Make numbers a column of numbers, whole ones if all are whole, and anything else one of text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds in ({bool}, {int}):
         with suppress(OverflowError):  # of whole numbers without end
+            return pl.Series(name, values, pl.Boolean if kinds == {bool} else pl.Int64)
+    if kinds <= {bool, int, float}:
+        with suppress(OverflowError):
             return pl.Series(name, [None if value is None else float(value) for value in values], pl.Float64)
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
     return pl.Series(name, texts, pl.String)
+
+
+# -- blocks -------------------------------------------------------------------------------------------------------
 
 
 def _blocks(text: Text, end_of: Callable[[bytes], int]) -> Iterator[bytes]:
     """Read blocks of whole records."""
     rest = without_mark(text.read(BLOCK_BYTES)).lstrip(b"\r\n")
     while more := text.read(BLOCK_BYTES):
-        block, end, rest = _cut(rest, text.name, end_of)
-        if end:
-            yield block + end
-        rest += more
+        end = end_of(rest)
+        if end < 0 and len(rest) > _LONGEST:
+            end = _end_of_last_line(rest)  # no field is that long: a quote is one of the letters
+        if end >= 0:
+            yield rest[: end + 1]
+        rest = rest[end + 1 :] + more
     if rest:
         yield rest
-
-
-def _cut(block: bytes, name: str, end_of: Callable[[bytes], int]) -> tuple[bytes, bytes, bytes]:
-    """Part a block at the end of a line; all of it is rest if there is none."""
-    if len(block) > 64 * BLOCK_BYTES:
-        raise InvalidInputError(f"{name}: a record is longer than {64 * BLOCK_BYTES} bytes; is a quote left open?")
-    place = end_of(block)
-    return (b"", b"", block) if place < 0 else (block[:place], b"\n", block[place + 1 :])
 
 
 def _end_of_last_line(block: bytes) -> int:
@@ -152,14 +187,15 @@ def _end_of_last_record(block: bytes) -> int:
 
 
 def _end_of_first_record(block: bytes) -> int:
-    """Find the first end of a line that does not stand between quotes, or the end of all."""
+    """Find the first end of a line that does not stand between quotes; if there is none, the first of all."""
     place = block.find(b"\n")
-    n_quotes = block.count(b'"', 0, place)
+    n_quotes = block.count(b'"', 0, max(place, 0))
     while place >= 0 and n_quotes % 2 == 1:
         after = block.find(b"\n", place + 1)
-        n_quotes += block.count(b'"', place, after)
+        n_quotes += block.count(b'"', place, max(after, place))
         place = after
-    return place if place >= 0 else len(block)
+    first = block.find(b"\n")
+    return place if place >= 0 else first if first >= 0 else len(block)
 
 
 def first_line(error: Exception) -> str:

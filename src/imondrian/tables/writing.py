@@ -54,7 +54,7 @@ def _csv(file: IO[bytes], separator: str) -> Iterator[Write]:
 def _ndjson(file: IO[bytes]) -> Iterator[Write]:
     def write(frame: pl.DataFrame) -> None:
         for rows in frame.iter_slices(_ROWS_AT_ONCE):
-            file.write(rows.write_ndjson().encode())
+            file.write(_spelled(rows).write_ndjson().encode())
 
     yield write
 
@@ -71,7 +71,7 @@ def _parquet(file: IO[bytes]) -> Iterator[Write]:
 
         yield write
         whole = Path(folder) / "whole"
-        pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(whole)
+        pl.concat([pl.scan_parquet(part, glob=False) for part in parts], how="diagonal_relaxed").sink_parquet(whole)
         with whole.open("rb") as source:
             shutil.copyfileobj(source, file)
 
@@ -80,26 +80,32 @@ class _Shape:
     """The columns of the first batch, which the others must have too."""
 
     def __init__(self) -> None:
-        self.columns: dict[str, Any] = {}
+        self.columns: dict[str, None] = {}
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Bring a batch into the shape of the first; a column that it lacks is empty."""
-        self.columns = self.columns or dict(frame.schema)
-        for name in frame.columns:
+        known = set(frame.columns)
+        self.columns = self.columns or dict.fromkeys(frame.columns)
+        for name in known:
             if name not in self.columns:
                 raise InvalidInputError(
                     f"The column {name!r} appears only after the first rows: write this table as .ndjson or .parquet."
                 )
-        return frame.select(
-            pl.col(name).cast(kind, strict=False) if name in frame.columns else pl.lit(None, kind).alias(name)
-            for name, kind in self.columns.items()
-        )
+        return frame.select(pl.col(name) if name in known else pl.lit(None).alias(name) for name in self.columns)
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
     """Write lists and records as JSON: CSV has only text."""
+    frame = _spelled(frame)
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
     return frame.with_columns(pl.Series(name, [_json_of(value) for value in frame[name]], pl.String) for name in nested)
+
+
+def _spelled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Write bytes as hexadecimal digits: text has no others."""
+    return frame.with_columns(
+        pl.col(name).bin.encode("hex") for name, kind in frame.schema.items() if kind == pl.Binary
+    )
 
 
 def _json_of(value: Any) -> str | None:

@@ -15,9 +15,10 @@ from imondrian.cli.results import parts_of
 from imondrian.cli.rows import Rows, opened
 from imondrian.cli.scorer import loaded, scorer_of
 from imondrian.cli.settings import Choice, Outputs, Source, Telling
-from imondrian.cli.summary import N_REASONS_IN_FULL, Oddity, Tally, oddity_as_json, print_oddities
+from imondrian.cli.summary import N_REASONS_IN_FULL, Tally, print_rows, row_as_json
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
+from imondrian.reasons import OddRow
 from imondrian.tables.writing import Write, written_table
 
 
@@ -38,18 +39,18 @@ def run(
     scorer.forest.n_jobs = checked_jobs(jobs)
     table = opened(source)
     tally = Tally(scorer, choice.time, top, N_REASONS_IN_FULL)
-    found: list[Oddity] = []
+    found: list[OddRow] = []
     with console.progress(f"explaining {table.name}") as progress, _written(output) as write:
         for rows, scores in scored_batches(scorer, table, choice, model, progress):
             tally.add(rows, scores)
             found += tally.described(rows, _places(rows, asked), scores)
             if output:
                 write(parts_of(rows, scorer, scores))
-    _check_found(asked, tally.n_rows, table.name)
-    for row in sorted(set(asked) - {oddity.row for oddity in found}):
+        _check_found(asked, tally.n_rows, table.name)
+    for row in sorted(set(asked) - {odd.row for odd in found}):
         console.note(f"row {row} has a missing value, and so no score")
     shown = found if asked else tally.oddest
-    console.tell({"source": table.name, "rows": [oddity_as_json(oddity) for oddity in shown]}, _printing(shown))
+    console.tell({"source": table.name, "rows": [row_as_json(row) for row in shown]}, _printing(shown))
 
 
 @contextmanager
@@ -77,5 +78,5 @@ def _check_found(asked: list[int], n_rows: int, name: str) -> None:
             raise InvalidInputError(f"{name}: there is no row {row}; there are {n_rows}.")
 
 
-def _printing(shown: list[Oddity]) -> Any:
-    return lambda console: print_oddities(shown, console)
+def _printing(shown: list[OddRow]) -> Any:
+    return lambda console: print_rows(shown, console)

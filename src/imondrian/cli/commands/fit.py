@@ -2,7 +2,7 @@
 
 from imondrian import models
 from imondrian.cli.console import Console
-from imondrian.cli.forests import fitted
+from imondrian.cli.forests import check_making, fitted
 from imondrian.cli.outputs import check_outputs
 from imondrian.cli.rows import opened, read_rows
 from imondrian.cli.settings import Choice, Making, Outputs, Source, Telling
@@ -12,6 +12,7 @@ from imondrian.cli.summary import about_columns, in_words, print_facts
 def run(source: Source, choice: Choice, making: Making, model: str, telling: Telling) -> None:
     """Fit a forest on a table and keep it."""
     check_outputs(source, Outputs(model=model), telling)
+    check_making(making)
     console = Console(telling)
     table = opened(source)
     rows, columns = read_rows(table, choice, console)

@@ -8,12 +8,13 @@ from matplotlib.figure import Figure
 
 from imondrian.cli.batches import matched_features
 from imondrian.cli.console import Console
-from imondrian.cli.forests import checked_jobs, fitted
+from imondrian.cli.forests import check_making, fitted
 from imondrian.cli.outputs import check_place
 from imondrian.cli.pictures import picture_of_regions, thresholds_of
-from imondrian.cli.rows import Rows, opened, read_rows, rows_of
+from imondrian.cli.rows import Rows, check_usable, opened, read_rows, rows_of
 from imondrian.cli.scorer import Scorer, loaded, scorer_of
 from imondrian.cli.settings import Choice, Drawing, Making, Source, Telling
+from imondrian.cli.summary import escaped
 from imondrian.engine.view import Tree
 from imondrian.errors import InvalidInputError
 from imondrian.files import written_whole
@@ -25,6 +26,7 @@ def run(kind: str, source: Source, choice: Choice, making: Making, drawing: Draw
     """Draw one of the pictures and write it."""
     path = drawing.output or f"{kind}.png"
     check_place(path, (".png", ".svg"))
+    check_making(making)
     console = Console(telling)
     rows, scorer = _rows_and_scorer(source, choice, making, drawing, console)
     with console.progress("drawing"):
@@ -33,7 +35,7 @@ def run(kind: str, source: Source, choice: Choice, making: Making, drawing: Draw
     figure.suptitle(f"{source.path}: {kind}", parse_math=False)
     with written_whole(path) as file:
         write_figure(figure, file, form)
-    console.tell({"picture": path}, lambda rich: rich.print(path, markup=False))
+    console.tell({"picture": path}, lambda rich: rich.print(escaped(path)))
 
 
 def _rows_and_scorer(
@@ -47,11 +49,13 @@ def _rows_and_scorer(
             return rows, scorer_of(fitted(rows, making), table.name)
     scorer = scorer_of(loaded(drawing.model), drawing.model)
     _check_given(choice, making, scorer)
-    scorer.forest.n_jobs = checked_jobs(making.jobs)
+    scorer.forest.n_jobs = making.jobs
     with console.progress(f"reading {table.name}") as progress:
         frame = table.whole(progress)
     features = matched_features(scorer, table, frame, choice, drawing.model)
-    return rows_of(table, Batch(0, frame, 1.0), features, choice.missing, scorer.medians), scorer
+    rows = rows_of(table, Batch(0, frame, 1.0), features, choice.missing, scorer.medians)
+    check_usable(table, rows)
+    return rows, scorer
 
 
 def _check_given(choice: Choice, making: Making, scorer: Scorer) -> None:
@@ -89,8 +93,8 @@ def _check_two(rows: Rows) -> None:
 
 
 def _tree(scorer: Scorer, number: int) -> Tree:
-    for tree in islice(scorer.forest.trees(), number, number + 1):
-        return tree
+    if number < scorer.forest.n_trees:
+        return next(islice(scorer.forest.trees(), number, None))
     raise InvalidInputError(f"There is no tree {number}; there are trees 0 to {scorer.forest.n_trees - 1}.")
 
 

@@ -4,7 +4,7 @@ from imondrian.cli.batches import scored_batches
 from imondrian.cli.console import Console
 from imondrian.cli.forests import checked_jobs
 from imondrian.cli.outputs import check_outputs, written
-from imondrian.cli.results import with_results
+from imondrian.cli.results import check_free, with_results
 from imondrian.cli.rows import opened
 from imondrian.cli.scorer import loaded, scorer_of
 from imondrian.cli.settings import Choice, Outputs, Source, Telling
@@ -23,6 +23,7 @@ def run(model: str, source: Source, choice: Choice, jobs: int, output: str, tell
     tally = Tally(scorer, choice.time, top)
     with console.progress(f"scoring {table.name}") as progress, written_table(output) as write:
         for rows, scores in scored_batches(scorer, table, choice, model, progress):
+            check_free(rows.frame.columns, output)
             tally.add(rows, scores)
             write(with_results(rows, scorer, scores, output))
     summary = tally.summary(table.name, {}, written(outputs))
