@@ -6,6 +6,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -154,8 +155,7 @@ def test_columns_can_be_chosen(shell):
 
 
 def test_missing_values_are_refused_passed_by_or_filled(shell):
-    shell.write("gaps.csv", shell.text("data.csv").replace("\n3,n2,", "\n3,n2,NA", 1))
-    text = shell.text("gaps.csv").splitlines()
+    text = shell.text("data.csv").splitlines()
     fields = text[3].split(",")
     text[3] = ",".join([*fields[:2], "NA", *fields[3:]])
     shell.write("gaps.csv", "\n".join(text))
@@ -208,6 +208,71 @@ def test_the_input_is_not_overwritten(shell):
     before = shell.text("data.csv")
     assert "data.csv is what is read" in shell.fails("detect", "data.csv", "-o", "data.csv")
     assert shell.text("data.csv") == before
+
+
+def test_columns_of_the_users_own_are_not_written_over(shell):
+    shell.write("own.csv", "a,is_anomaly\n1,0\n2,1\n")
+    assert "has a column 'is_anomaly' of its own" in shell.fails("detect", "own.csv", "-o", "out.csv", "-q")
+    shell.run("detect", "own.csv", "-q")  # nothing is written
+    shell.run("detect", "data.csv", "-o", "once.csv", "-q")
+    shell.run("detect", "once.csv", "-o", "twice.csv", "-q")  # results of an earlier run are replaced
+    assert shell.text("once.csv") == shell.text("twice.csv")
+
+
+def test_a_batch_may_lack_a_column(fitted, tmp_path):
+    full, lacking = '{"a": 1.0, "b": 2.0, "c": 3.0, "t": 1}\n', '{"a": 1.0, "b": 2.0}\n'
+    (tmp_path / "t.ndjson").write_text(full * (2**23 // len(full) + 1) + lacking * (2**24 // len(lacking)))
+    done = fitted.run(
+        "score",
+        "model.imf",
+        tmp_path / "t.ndjson",
+        "--missing",
+        "drop",
+        "--time",
+        "t",
+        "-o",
+        tmp_path / "o.parquet",
+        "--json",
+    )
+    told = json.loads(done.stdout)
+    assert 0 < told["n_scored"] < told["n_rows"]
+
+
+def test_outputs_are_not_standard_output_by_name(shell):
+    assert "must end in .html" in shell.fails("detect", "data.csv", "--report", "-")
+    assert "must end in .imf" in shell.fails("detect", "data.csv", "--save", "-")
+
+
+def test_a_defect_is_not_taken_for_a_finding(shell):
+    program = (
+        "import polars, imondrian.cli.commands.detect as d; d.read_rows = lambda *a: 1 / 0; "
+        "import sys; sys.argv = ['imondrian', 'detect', 'data.csv']; from imondrian.cli.app import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=shell.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 70
+    assert done.stderr.startswith("imondrian: a defect: ZeroDivisionError: division by zero")
+    assert done.stderr.count("\n") == 1
+
+
+def test_closed_streams_and_poor_terminals_are_no_trouble(shell):
+    shell.write("letters.csv", "é\x1b[31m,b\n1,2\n3,4\n")
+    command = " ".join(COMMAND)
+    for redirection, code in (("<&-", 2), (">&-", 0)):
+        line = f"{command} detect {'-' if code else 'data.csv'} -q {redirection}"
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=shell.folder, capture_output=True, check=False, timeout=PATIENCE
+        )
+        assert done.returncode == code, done.stderr
+        assert b"Traceback" not in done.stderr
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [*COMMAND, "detect", "letters.csv"], cwd=shell.folder, capture_output=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"\\xe9" in done.stdout
+    assert b"\x1b" not in done.stdout
 
 
 def test_of_few_rows_little_is_said(shell):

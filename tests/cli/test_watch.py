@@ -109,16 +109,21 @@ def test_a_signal_ends_the_stream_and_the_state_is_kept(shell, number):
 
 
 def test_the_state_is_kept_now_and_then(shell):
+    header, *rows = shell.text("data.csv").splitlines(keepends=True)
     process = shell.start("watch", "--model", "state.imf", "--save-every", "100", "-q", *SETTINGS)
-    process.stdin.write(shell.text("data.csv").encode())
+    process.stdin.write((header + "".join(rows[:90])).encode())
     process.stdin.flush()
-    read_lines(process, 400)
+    read_lines(process, 90)
+    assert not (shell.folder / "state.imf").exists()
+    process.stdin.write("".join(rows[90:150]).encode())
+    process.stdin.flush()
+    read_lines(process, 60)
     deadline = time.monotonic() + PATIENCE
     while not (shell.folder / "state.imf").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.kill()  # as a power cut would
     process.communicate(timeout=PATIENCE)
-    assert imondrian.load(shell.folder / "state.imf").n_seen >= 100
+    assert 100 <= imondrian.load(shell.folder / "state.imf").n_seen <= 150
     assert "--save-every needs --model" in shell.fails("watch", "data.csv", "--save-every", "5")
 
 
@@ -145,6 +150,59 @@ def test_a_file_is_followed_and_gone_on_with(shell):
     process.communicate(timeout=PATIENCE)
     whole = lines_of(shell.run("watch", "data.csv", "-q", *SETTINGS).stdout)
     assert followed + resumed + fresh == whole[100:135]
+
+
+def test_a_file_that_was_cut_between_two_runs_is_read_whole(shell):
+    def followed(n):
+        process = shell.start("watch", "--follow", "log.ndjson", "--model", "state.imf", *SETTINGS)
+        rows = read_lines(process, n)
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+        assert rest == b""
+        return [row["a"] for row in rows]
+
+    shell.write("log.ndjson", "oops\n" + "".join(f'{{"a": {i}}}\n' for i in range(10)))
+    process = shell.start("watch", "--follow", "log.ndjson", "--model", "state.imf", *SETTINGS)
+    assert "error" in read_lines(process, 11)[0]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+    shell.write("log.ndjson", '{"a": 20}\n{"a": 21}\n')
+    assert followed(2) == [20, 21]
+    with (shell.folder / "log.ndjson").open("a") as file:
+        file.write("".join(f'{{"a": {i}}}\n' for i in range(22, 40)))
+    assert followed(18) == list(range(22, 40))  # each once
+    shell.write("log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160)))  # longer than before, but another
+    assert followed(60) == list(range(100, 160))
+
+
+def test_a_stream_whose_output_nobody_reads_can_be_stopped(shell):
+    header, *rows = shell.text("data.csv").splitlines(keepends=True)
+    shell.write("long.csv", header + "".join(rows) * 20)
+    process = shell.start("watch", "long.csv", "--model", "state.imf", "-q", *SETTINGS)
+    assert process.stdout.readline()  # it is under way, and soon the pipe is full
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    process.stdout.close()
+    process.stderr.close()
+    process.stdin.close()
+    assert 0 < imondrian.load(shell.folder / "state.imf").n_seen < 8000
+
+
+def test_a_stream_of_other_features_is_refused(shell):
+    shell.run("watch", "--model", "state.imf", "-q", *SETTINGS, stdin="a,b\n1,2\n")
+    before = (shell.folder / "state.imf").read_bytes()
+    assert "made of other features: there is no column 'a'" in shell.fails(
+        "watch", "--model", "state.imf", "-q", stdin="zz,b\n1,2\n"
+    )
+    assert "was begun with the features a, b" in shell.fails(
+        "watch", "--model", "state.imf", "-q", "--features", "b,a", stdin="a,b\n1,2\n"
+    )
+    assert "There is no column 't'" in shell.fails("watch", "--time", "t", "-q", stdin="a,b\n1,2\n")
+    assert "has 'row' of its own" in shell.fails("watch", "-q", stdin="a,row\n1,2\n")
+    assert imondrian.load(shell.folder / "state.imf").n_seen == 1
+    assert len((shell.folder / "state.imf").read_bytes()) == len(before)
 
 
 def test_json_that_is_followed_is_gone_on_with_too(shell):

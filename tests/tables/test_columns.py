@@ -39,6 +39,7 @@ def test_only_numbers_are_features_and_the_rest_has_a_reason():
             "day": [date(2024, 1, i) for i in range(1, 9)],
             "list": [[i] for i in range(8)],
             "empty": ["", "", None, "NA", "", "", "", ""],
+            "nothing": [float("nan")] * 8,
             "constant": [7] * 8,
             "europe": ["1,5", "2,5", "3", "4,25", "1.203,1", "6,1", "7,2", "8,3"],
             "truth": ["True", "false", "", "TRUE", "False", "true", "NA", "true"],
@@ -50,7 +51,7 @@ def test_only_numbers_are_features_and_the_rest_has_a_reason():
     assert columns.left_out["name"] == "text, such as 'x'"
     assert columns.left_out["day"] == "a date or time"
     assert columns.left_out["list"].startswith("not numbers")
-    assert columns.left_out["empty"] == "without values"
+    assert columns.left_out["empty"] == columns.left_out["nothing"] == "without values"
     assert columns.left_out["europe"] == "text, such as '1,5'; a decimal comma is not understood"
     assert points_of(frame, ["truth"])[:4, 0].tolist()[:2] == [1.0, 0.0]
 

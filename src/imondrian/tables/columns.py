@@ -120,13 +120,13 @@ def _no_feature(column: pl.Series) -> str:
         return "a date or time"
     if column.dtype != pl.String and not _holds_numbers(column):
         return f"not numbers, but {column.dtype}"
-    values = _cells(column).drop_nulls()
-    if values.len() == 0:
+    cells, numbers = _looked_at(column)
+    n_values, n_texts = cells.len() - cells.null_count(), numbers.null_count() - cells.null_count()
+    if n_texts == 0 and np.isnan(numbers.to_numpy()).all():
         return "without values"
-    numbers = _parsed(values)
-    if 2 * numbers.null_count() >= numbers.len():
-        return _as_text(str(values[0]))
-    return "numbers the rows" if column.null_count() == 0 and _numbers_rows(numbers) else ""
+    if 2 * n_texts >= n_values:
+        return _as_text(str(cells.drop_nulls()[0]))
+    return "numbers the rows" if numbers.null_count() == 0 and _numbers_rows(numbers) else ""
 
 
 def _as_text(value: str) -> str:
@@ -146,13 +146,11 @@ def _numbers_rows(numbers: pl.Series) -> bool:
 
 
 def _numbers(column: pl.Series, first: int) -> Array:
-    """Parse a column; one that holds nothing but numbers need not be looked at more closely."""
-    cells, numbers = column, _parsed(column)
-    if numbers.null_count() > column.null_count():
-        cells = _cells(column)
-        numbers = _parsed(cells)
+    cells, numbers = _looked_at(column)
     values = numbers.to_numpy().astype(np.float64)  # null becomes NaN
-    wrong = (numbers.is_null() & cells.is_not_null()).to_numpy() | (np.abs(values) > MAX_SIZE)
+    wrong = np.abs(values) > MAX_SIZE
+    if numbers.null_count() > cells.null_count():
+        wrong |= (numbers.is_null() & cells.is_not_null()).to_numpy()
     if wrong.any():
         i = int(np.flatnonzero(wrong)[0])
         raise InvalidInputError(f"Row {first + i + 1}, column {column.name!r}: {_complaint(cells[i], values[i])}.")
@@ -167,6 +165,15 @@ def _complaint(cell: object, value: float) -> str:
 
 def _holds_numbers(column: pl.Series) -> bool:
     return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
+
+
+def _looked_at(column: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Give the cells of a column and their numbers; what holds nothing but numbers is not looked at more closely."""
+    numbers = _parsed(column)
+    if numbers.null_count() == column.null_count():
+        return column, numbers
+    cells = _cells(column)
+    return cells, _parsed(cells)
 
 
 def _cells(column: pl.Series) -> pl.Series:
