@@ -103,6 +103,15 @@ def test_a_reader_that_goes_away_is_no_error(fitted):
     assert done.stderr == b""
 
 
+def test_a_reader_of_the_summary_that_goes_away_is_no_finding(fitted):
+    told = f"{' '.join(COMMAND)} explain model.imf data.csv --top 400 | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", told], cwd=fitted.folder, capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == b""
+
+
 def test_explain_divides_the_score(fitted, tmp_path):
     done = fitted.run("explain", "model.imf", "data.csv", "--rows", "100,7", "-o", tmp_path / "parts.csv", "--json")
     told = json.loads(done.stdout)["rows"]

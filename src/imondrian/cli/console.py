@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from imondrian.cli.settings import Telling
 
@@ -31,10 +31,7 @@ class Console:
         if self._telling.as_json:
             self._results.write(json.dumps(as_json, allow_nan=False) + "\n")
         elif not self._telling.quiet:
-            from rich.console import Console as RichConsole
-
-            width = None if self._results.isatty() else _WIDTH
-            print_on(RichConsole(file=self._results, width=width, highlight=False, soft_wrap=True, emoji=False))
+            print_on(_rich_console(self._results))
         self._results.flush()
 
     @contextmanager
@@ -48,6 +45,19 @@ class Console:
             yield bar.show
         finally:
             bar.close()
+
+
+def _rich_console(file: TextIO) -> Any:
+    from rich.console import Console as RichConsole
+
+    class PlainConsole(RichConsole):
+        """A console that leaves it to its caller what it means that nobody reads on."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    width = None if file.isatty() else _WIDTH
+    return PlainConsole(file=file, width=width, highlight=False, soft_wrap=True, emoji=False)
 
 
 def printable(text: str) -> str:

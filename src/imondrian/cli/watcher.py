@@ -85,7 +85,7 @@ class Watcher:
         check_names((*features, *ignore, *([] if choice.time is None else [choice.time])), known)
         self._check_free(known)
         if self._features:
-            self._check_known(features, known)
+            self._check_known(features, record)
         else:
             self._features = self._chosen(record, features, ignore)
         self._is_begun = True
@@ -95,10 +95,12 @@ class Watcher:
         if taken and SCORE not in known:
             raise InvalidInputError(f"The stream has {taken[0]!r} of its own, which the results need: rename it.")
 
-    def _check_known(self, features: list[str], known: list[str]) -> None:
+    def _check_known(self, features: list[str], record: Record) -> None:
+        """Refuse a stream of other features; that a record in JSON lacks some does not tell that the next one does."""
         model = self._watching.model
-        lacking = [name for name in self._features if name not in known]
-        if lacking:
+        lacking = [name for name in self._features if name not in record]
+        is_csv = all(isinstance(value, str) for value in record.values())
+        if lacking and (is_csv or len(lacking) == len(self._features)):
             raise InvalidInputError(f"{model} was made of other features: there is no column {lacking[0]!r}.")
         if features and features != self._features:
             raise InvalidInputError(f"{model} was begun with the features {', '.join(self._features)}.")
