@@ -32,7 +32,8 @@ def run(kind: str, source: Source, choice: Choice, making: Making, drawing: Draw
     with console.progress("drawing"):
         figure = _PICTURES[kind](rows, scorer, drawing)
     form: Literal["png", "svg"] = "svg" if path.lower().endswith(".svg") else "png"
-    figure.suptitle(f"{source.path}: {kind}", parse_math=False)
+    title = {"partition": f"partition of tree {drawing.tree}", "tree": f"tree {drawing.tree}"}.get(kind, kind)
+    figure.suptitle(f"{source.path}: {title}", parse_math=False)
     with written_whole(path) as file:
         write_figure(figure, file, form)
     console.tell({"picture": path}, lambda rich: rich.print(escaped(path)))
