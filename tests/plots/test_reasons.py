@@ -75,7 +75,7 @@ def test_labels_never_overlap(n_features):
         ([[0.1, 0.2]], ["a"], 12, r"names must hold 2 name\(s\), one for each feature, but is \['a'\]"),
         ([[0.0, 0.0]], ["a", "b"], 12, r"none of its 1 row\(s\) has a part other than 0"),
         ([[np.nan, 0.1]], ["a", "b"], 12, "explains no score"),
-        ([[0.1, 0.2]], ["a", "b"], 0, "n_features must be a whole number between 1 and 200, but is 0"),
+        ([[0.1, 0.2]], ["a", "b"], 0, "n_features must be between 1 and 200, but is 0"),
     ],
 )
 def test_what_cannot_be_drawn_is_named(parts, given_names, n_features, message):

@@ -97,7 +97,7 @@ def test_what_cannot_be_drawn_is_named(surface, threshold, message):
 @pytest.mark.parametrize(
     ("n", "margin", "message"),
     [
-        (1, 0.1, "n must be a whole number between 2"),
+        (1, 0.1, "n must be between 2"),
         (2.5, 0.1, "but is 2.5"),
         (9, -1, "but is -1"),
         (9, np.inf, "inf"),

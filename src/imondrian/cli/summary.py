@@ -126,9 +126,10 @@ def print_rows(found: list[OddRow], console: Any) -> None:
         table.add_column("time", no_wrap=True)
     table.add_column("feature = value (side, share of the score)", overflow="fold")
     for odd in found:
-        cells = [str(odd.row), f"{odd.score:.3f}", "yes" if odd.is_anomaly else "no"]
-        cells += [escaped(odd.time or "")] if has_times else []
-        table.add_row(*cells, escaped(", ".join(map(in_full, odd.reasons))), style="red" if odd.is_anomaly else "")
+        score, label = f"{odd.score:.3f}", "yes" if odd.is_anomaly else "no"
+        marked = [f"[bold red]{text}[/]" if odd.is_anomaly else text for text in (score, label)]
+        times = [escaped(odd.time or "")] if has_times else []
+        table.add_row(str(odd.row), *marked, *times, escaped(", ".join(map(in_full, odd.reasons))))
     console.print(table)
 
 
