@@ -14,7 +14,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise
-        sys.exit(f'imondrian: the command line needs {error.name}: pip install "imondrian[cli]"')
+        sys.stderr.write(f'imondrian: the command line needs {error.name}: pip install "imondrian[cli]"\n')
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def test_the_options_offer_what_the_library_can():
 def test_what_is_not_installed_is_named():
     program = "import sys; sys.modules['click'] = None; from imondrian.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == 'imondrian: the command line needs click: pip install "imondrian[cli]"\n'
 
 
