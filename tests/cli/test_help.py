@@ -30,7 +30,7 @@ def test_every_command_and_option_is_explained(path, command):
             assert parameter.help, (path, parameter.name)
 
 
-def test_every_command_of_the_issue_is_there():
+def test_every_command_is_there():
     names = {" ".join(path) for path, _ in commands(app)}
     assert {"detect", "fit", "score", "explain", "watch", "info"} <= names
     assert {f"plot {kind}" for kind in ("scores", "regions", "partition", "tree")} <= names
