@@ -19,7 +19,7 @@ from imondrian.engine.isolation import (
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
-from imondrian.engine.threads import pieces, run
+from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.window import (
     score_depths_and_slide,
     score_expected_depths_and_slide,
@@ -29,8 +29,7 @@ from imondrian.engine.window import (
 )
 from imondrian.errors import InvalidInputError
 
-_ROWS_PER_TASK = 256  # of the walks that take long
-_FROZEN_ROWS_PER_TASK = 2064  # four blocks of the frozen walk
+_ROWS_PER_TASK = 2064  # four blocks of the frozen walk; in fewer, trees are fetched into the cache too often
 _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
 
 
@@ -61,10 +60,14 @@ class Reading:
             return False  # nodes are numbered by 32 bits
         return "frozen" in self.__dict__ or n_rows * _WORTH_FREEZING >= n_leaves
 
-    def mean(self, add: Callable[[Array, Array], None], X: Array, rows_per_task: int = _ROWS_PER_TASK) -> Array:
+    def pieces(self, n_rows: int) -> list[slice]:
+        """Cut rows into tasks: long ones, but of few rows one for each thread."""
+        return pieces(n_rows, min(_ROWS_PER_TASK, -(-n_rows // n_threads(self.n_jobs))))
+
+    def mean(self, add: Callable[[Array, Array], None], X: Array) -> Array:
         """Average over the trees what `add` sums up for the rows of X."""
         sums = np.zeros(X.shape[0])
-        tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in pieces(X.shape[0], rows_per_task)]
+        tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in self.pieces(X.shape[0])]
         run(tasks, self.n_jobs)
         return sums / self.trees.heads.size
 
@@ -73,8 +76,7 @@ def depth(reading: Reading, X: Array) -> Array:
     """Score by path length: Eqs. 1-4 of [Ma2020]."""
     if reading.is_worth_freezing(X.shape[0]):
         frozen = reading.frozen
-        add = lambda rows, sums: add_frozen_depths(frozen, rows, sums)  # noqa: E731
-        return _halved(reading.mean(add, X, _FROZEN_ROWS_PER_TASK))
+        return _halved(reading.mean(lambda rows, sums: add_frozen_depths(frozen, rows, sums), X))
     return _halved(reading.mean(lambda rows, sums: add_depths(reading.trees, rows, sums), X))
 
 
@@ -145,7 +147,7 @@ def shares(reading: Reading, X: Array) -> Array:
     sums = np.zeros((X.shape[0], 2, X.shape[1]))
     tasks = [
         lambda rows=rows: add_shares(reading.trees, X[rows], reading.weights, sums[rows])
-        for rows in pieces(X.shape[0], _ROWS_PER_TASK)
+        for rows in reading.pieces(X.shape[0])
     ]
     run(tasks, reading.n_jobs)
     sums[sums.sum(axis=(1, 2)) == 0.0] = 1.0
