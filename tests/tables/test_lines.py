@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from imondrian.errors import InvalidInputError
 from imondrian.tables.lines import Lines
-from imondrian.tables.records import is_number, number_in, parser_for
+from imondrian.tables.records import as_told, is_number, number_in, numbers_in, parser_for
 
 TEXTS = st.lists(st.binary(max_size=8).filter(lambda text: b"\n" not in text and not text.endswith(b"\r")), max_size=20)
 
@@ -64,12 +64,12 @@ def test_waiting_can_be_ended_and_what_was_read_is_still_given():
 
 def test_long_lines_and_many_lines(tmp_path):
     path = tmp_path / "log"
-    path.write_bytes(b"x" * 5_000_000 + b"\n" + b"y\n" * 1000)
+    path.write_bytes(b"x" * 5_000_000 + b"\n" + b"y\n" * 3000)
     descriptor = os.open(path, os.O_RDONLY)
     batches = list(Lines(descriptor).batches())
     os.close(descriptor)
-    assert [len(line) for batch in batches for line in batch.lines] == [5_000_000] + [1] * 1000
-    assert max(len(batch.lines) for batch in batches) <= 256
+    assert [len(line) for batch in batches for line in batch.lines] == [5_000_000] + [1] * 3000
+    assert max(len(batch.lines) for batch in batches) <= 1024
     assert batches[-1].position == path.stat().st_size
 
 
@@ -158,3 +158,30 @@ def test_numbers_are_numbers_as_text_too():
     assert is_number("1")
     assert not is_number("x")
     assert not is_number(None)
+
+
+def outcome(read):
+    try:
+        return read()
+    except InvalidInputError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, 2.5, "3e2", " 4 ", True, "TRUE", None, "", "q", "1_000", "٣", "nan", "inf", 1e200, [1], 10**400],
+)
+def test_many_numbers_are_read_as_one_is(value):
+    record = {"a": 1.5, "b": value}
+    one, many = outcome(lambda: number_in(record, "b")), outcome(lambda: numbers_in(record, ["a", "b"]))
+    assert many == (one if isinstance(one, str) else [1.5, one])
+
+
+def test_a_feature_that_is_not_there_is_named():
+    with pytest.raises(InvalidInputError, match="column 'c': the value is missing"):
+        numbers_in({"a": 1}, ["a", "c"])
+
+
+def test_cells_are_told_as_the_numbers_they_are():
+    assert [as_told(cell, 7.0) for cell in ("7", "-7", "7.0", "7e0", 7, True)] == [7, -7, 7.0, 7.0, 7, True]
+    assert as_told("x", None) == "x"

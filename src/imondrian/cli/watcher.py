@@ -17,7 +17,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.reasons import reasons_of
 from imondrian.stream import StreamDetector
 from imondrian.tables.columns import ERROR, LABEL, RESULTS, ROW, SCORE, THRESHOLD, WHY, check_names, results_among
-from imondrian.tables.records import Parser, Record, is_missing, is_number, number_in, plain_number
+from imondrian.tables.records import Parser, Record, as_told, is_missing, is_number, number_or_none, numbers_in
 
 
 class Row(NamedTuple):
@@ -74,7 +74,7 @@ class Watcher:
         if not self._is_begun:
             self._begin(record)
         try:
-            return Row(record, [number_in(record, name) for name in self._features], None)
+            return Row(record, numbers_in(record, self._features), None)
         except InvalidInputError as error:
             return Row(record, [math.nan] * len(self._features), str(error))
 
@@ -183,8 +183,9 @@ class Watcher:
         """Write a record with its results as a line of JSON."""
         earlier, error = results_among(row.record), {} if row.error is None else {ERROR: row.error}
         record = {name: value for name, value in row.record.items() if name not in earlier}
-        numbers = {name: plain_number(record[name]) for name in self._features if isinstance(record.get(name), str)}
-        return as_json({**record, **numbers, **results, **error}) + "\n"
+        numbers = row.values if row.error is None else [number_or_none(record.get(name)) for name in self._features]
+        told = {n: as_told(record[n], number) for n, number in zip(self._features, numbers, strict=True) if n in record}
+        return as_json({**record, **told, **results, **error}) + "\n"
 
     def _tell_of_drifts(self) -> None:
         detector = self._keeper.detector

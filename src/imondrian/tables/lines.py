@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import NamedTuple
 
-_BLOCK_BYTES = 2**15
-_BLOCKS_AHEAD = 2  # that are read before the first of them is done
-_MOST_LINES = 256  # of a batch
+_BLOCK_BYTES = 2**16
+_BLOCKS_AHEAD = 1  # that are read while another is worked on
+_MOST_LINES = 1024  # of a batch; in shorter ones, trees are fetched into the cache too often
 _NAP = 0.2  # seconds between two looks at a file that has not grown
 _LONGEST = 2**26
 _BEGUN_ANEW = b""  # stands in the queue where the file was cut

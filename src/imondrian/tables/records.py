@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from imondrian.engine.nodes import MAX_SIZE
@@ -60,6 +61,17 @@ def fields_in(line: bytes, separator: str) -> list[str]:
         raise InvalidInputError(f"this is not CSV: {error}.") from None
 
 
+def numbers_in(record: Record, names: list[str]) -> list[float]:
+    """Give the values of features, or raise an error that names the first that cannot be used."""
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
+        cells = [record[name] for name in names]
+        numbers = [float(cell) for cell in cells]
+        texts = "".join([cell for cell in cells if type(cell) is str])
+        if _is_plain(texts) and all(-MAX_SIZE <= number <= MAX_SIZE for number in numbers):
+            return numbers
+    return [number_in(record, name) for name in names]  # looks more closely, and complains
+
+
 def number_in(record: Record, name: str) -> float:
     """Give the value of a feature, or raise an error that names it."""
     value = record.get(name)
@@ -79,20 +91,21 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.strip() in NOT_THERE)
 
 
-def plain_number(text: str) -> float | str | None:
-    """Give the number that text stands for, a whole one as such; text that stands for none as it is."""
-    if is_missing(text):
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        number = _as_number(text)
-        return text if number is None else number
+def as_told(cell: Any, number: float | None) -> Any:
+    """Give a cell of CSV as the number that it is known to be, a whole one as such; anything else as it is."""
+    if number is None or type(cell) is not str:
+        return cell
+    return int(cell) if cell.removeprefix("-").isdecimal() else number
 
 
 def is_number(value: Any) -> bool:
     """Tell whether a value of a record stands for a number."""
     return _as_number(value) is not None
+
+
+def number_or_none(value: Any) -> float | None:
+    """Give the number that a value of a record stands for, if it does."""
+    return None if is_missing(value) else _as_number(value)
 
 
 def _as_number(value: Any) -> float | None:
