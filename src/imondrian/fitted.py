@@ -39,7 +39,7 @@ class Fitted(NamedTuple):
 
     def notes(self) -> dict[str, Any]:
         """Give all but the forest, as JSON can hold it."""
-        parameters = {name: _plain(value) for name, value in self.parameters.items()}
+        parameters = {name: _plain(value) for name, value in sorted(self.parameters.items())}
         if not isinstance(parameters["random_state"], int):
             parameters["random_state"] = None  # the forest has the state of its random numbers
         offset = None if self.threshold is None else -self.threshold

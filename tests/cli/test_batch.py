@@ -48,6 +48,15 @@ def test_detect_finds_the_odd_rows_and_says_why(shell):
     assert np.allclose(-model.score_samples(points), [float(row["anomaly_score"]) for row in rows])
 
 
+def test_a_model_file_is_that_of_the_estimator(shell):
+    shell.run("fit", "data.csv", "--features", "a,b,c", "--save", "ours.imf", "--jobs", "1", "-q")
+    table = pl.read_csv(shell.folder / "data.csv")[["a", "b", "c"]]
+    parameters = {"score": "size", "scale": "std", "contamination": 0.05, "max_samples": 256, "n_jobs": 1}
+    model = imondrian.IsolationMondrianForest(random_state=0, **parameters).fit(table)
+    imondrian.save(model, shell.folder / "theirs.imf")
+    assert (shell.folder / "ours.imf").read_bytes() == (shell.folder / "theirs.imf").read_bytes()
+
+
 def test_the_same_in_steps_gives_the_same(shell):
     shell.run("detect", "data.csv", "-o", "at_once.csv", "--save", "one.imf", "-q")
     shell.run("fit", "data.csv", "--save", "two.imf", "-q")
