@@ -11,6 +11,7 @@ from imondrian.cli.scorer import Scorer
 from imondrian.cli.settings import Choice
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
+from imondrian.tables.columns import check_names
 from imondrian.tables.reading import Batch, Table
 
 
@@ -39,7 +40,7 @@ def _with_columns(batch: Batch, names: list[str]) -> Batch:
 def matched_features(scorer: Scorer, table: Table, frame: pl.DataFrame, choice: Choice, model: str) -> list[str]:
     """Find the model's features by name; those of a model without names are the numeric columns, in their order."""
     with naming(table):
-        _check_time(frame, choice.time)
+        check_names([] if choice.time is None else [choice.time], frame.columns)
         if scorer.features is not None:
             _check_names(scorer.features, frame.columns, model)
             return scorer.features
@@ -56,8 +57,3 @@ def _check_names(features: list[str], columns: list[str], model: str) -> None:
         raise InvalidInputError(
             f"{model} was made of other features: there is no column {', '.join(map(repr, lacking))}."
         )
-
-
-def _check_time(frame: pl.DataFrame, time: str | None) -> None:
-    if time is not None and time not in frame.columns:
-        raise InvalidInputError(f"there is no column {time!r}.")
