@@ -10,7 +10,7 @@ import click
 import imondrian
 from imondrian.cli import options
 from imondrian.cli.console import printable
-from imondrian.cli.settings import Choice, Drawing, Outputs, Source, Telling, Watching
+from imondrian.cli.settings import Choice, Drawing, Outputs, Reproducing, Source, Telling, Watching
 from imondrian.errors import ImondrianError
 
 _FOUND, _BAD_INPUT, _DEFECT = 1, 2, 70
@@ -277,6 +277,43 @@ def info(*, model: str, as_json: bool) -> None:
     from imondrian.cli.commands.info import run
 
     run(model, Telling(as_json=as_json))
+
+
+@app.command()
+@click.argument("what", metavar="WHAT", type=click.Choice(["batch", "online", "synthetic", "quality", "all"]))
+@options.grouped(
+    "reproducing",
+    Reproducing,
+    click.option(
+        "--data", metavar="DIR", help="Folder of the data sets.  [default: $IMONDRIAN_DATA, else they are downloaded]"
+    ),
+    click.option(
+        "--datasets", metavar="A,B", help="Data sets to run on.  [default: the paper's; quality: all open ones]"
+    ),
+    click.option("--methods", metavar="A,B", help="Methods to run.  [default: all]"),
+    options.count("--seeds", "How often all is done, each time with another seed.  [default: as on the page]"),
+    options.count("--folds", "Folds of the batch experiment.", smallest=2, default=10, show_default=True),
+    click.option(
+        "--budget",
+        type=click.FloatRange(0.0),
+        default=90.0,
+        show_default=True,
+        help="Seconds for a method on a set; beyond, it is run on fewer folds or seeds, at least on one.",
+    ),
+    click.option(
+        "--output", "-o", metavar="DIR", default="docs", show_default=True, help="Where to write reproduction.md."
+    ),
+)
+@options.TELLING
+def reproduce(**settings: Any) -> None:
+    """Run the experiments of the paper, and write a page with its tables and figures beside ours.
+
+    WHAT is batch (Table II), online (Table III), synthetic (Figures 1 and 2), quality (ours: all open sets) or all, which takes
+    half an hour.
+    """
+    from imondrian.cli.commands.reproduce import run
+
+    run(**settings)
 
 
 def _numbers(text: str | None) -> list[int]:

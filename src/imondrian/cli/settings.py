@@ -80,3 +80,15 @@ class Drawing(NamedTuple):
     tree: int = 0
     levels: int = 5
     max_time: float | None = None
+
+
+class Reproducing(NamedTuple):
+    """What to run of the paper's experiments, on what, and where to leave it; None: as each experiment has it."""
+
+    data: str | None = None
+    datasets: str | None = None
+    methods: str | None = None
+    seeds: int | None = None
+    folds: int = 10
+    budget: float = 90.0
+    output: str = "docs"

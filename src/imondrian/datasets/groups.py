@@ -1,0 +1,55 @@
+"""The names of the data sets, by group, and the entry that a name stands for."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from imondrian.datasets.catalogue import CATALOGUE, Entry
+from imondrian.datasets.synthetic import SYNTHETIC
+from imondrian.errors import InvalidInputError
+
+GROUPS = ("paper", "open", "streams", "adbench", "synthetic", "all")
+
+
+def names(group: str = "all") -> tuple[str, ...]:
+    """Give the names of the data sets of a group.
+
+    Parameters
+    ----------
+    group : {"all", "paper", "open", "streams", "adbench", "synthetic"}
+        Those of the catalogue; the nine of the paper's tables; all that can be had without a form to fill in (not
+        `cicids`), each once although some were published twice; those of streams; those of ADBench; those that
+        `make_synthetic` draws.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> names("paper")
+    ('wbc', 'pima', 'thyroid', 'satellite', 'optdigits', 'ionosphere', 'wine', 'smtp', 'cicids')
+    >>> names("synthetic")
+    ('moons', 'blob', 'two-blobs', 'unequal-blobs')
+    """
+    if group not in GROUPS:
+        raise InvalidInputError(f"A group of data sets must be one of {', '.join(GROUPS)}, but is {group!r}.")
+    if group == "synthetic":
+        return tuple(SYNTHETIC)
+    return tuple(name for name, entry in CATALOGUE.items() if _belongs(entry, group))
+
+
+def entry_of(name: Any) -> Entry:
+    """Give the entry of a name; an unknown one is answered with names near it."""
+    if isinstance(name, str) and name in CATALOGUE:
+        return CATALOGUE[name]
+    if isinstance(name, str) and name in SYNTHETIC:
+        raise InvalidInputError(f"{name} is drawn, not loaded: call make_synthetic({name!r}).")
+    near = get_close_matches(str(name).lower(), CATALOGUE, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOGUE)}."
+    raise InvalidInputError(f"There is no data set {name!r}; {hint}")
+
+
+def _belongs(entry: Entry, group: str) -> bool:
+    if group == "open":
+        return entry.checksum is not None and entry.same_as is None
+    return group == "all" or group in entry.groups

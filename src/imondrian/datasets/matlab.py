@@ -1,0 +1,105 @@
+"""MATLAB files (.mat, version 5 to 7) as ODDS publishes them: the numbers X and y.
+
+SciPy reads them too, but a damaged file can bring down the process there; these two tables need little of the format.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from imondrian.datasets.content import Content, as_content
+from imondrian.datasets.sources import Source, opened
+from imondrian.engine.jit import Array
+from imondrian.errors import DamagedFileError
+
+_HEADER_BYTES = 128
+_ENDIANS = {b"IM": "<", b"MI": ">"}  # as the last two bytes of the header show
+_MATRIX, _COMPRESSED = 14, 15
+_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+_NUMERIC_CLASSES = range(6, 16)  # double, single, and integers of 8 to 64 bits
+_COMPLEX = 0x0800
+_MOST_BYTES = 2**30  # of a compressed element
+_HDF5 = b"MATLAB 7.3"
+
+
+class _Element(NamedTuple):
+    kind: int
+    data: memoryview
+
+
+def read(source: Source, where: str, label: str) -> Content:
+    """Read the variables X and `label`."""
+    with opened(source) as file:
+        data = file.read()
+    if data.startswith(_HDF5):
+        raise DamagedFileError(
+            f"{where} is a MATLAB file of version 7.3 (HDF5), which is not read here: save it with -v7, or as .npz."
+        )
+    try:
+        found = dict(_variables(data))
+    except (ValueError, struct.error, zlib.error) as error:
+        raise DamagedFileError(f"{where} is no sound MATLAB file: {error}.") from None
+    for name in ("X", label):
+        if found.get(name) is None:
+            what = "as a table of real numbers" if name in found else f"but holds {', '.join(found) or 'nothing'}"
+            raise DamagedFileError(f"{where} must hold the variable {name}, {what}.")
+    return as_content(found["X"], found[label], where)
+
+
+def _variables(data: bytes) -> Iterator[tuple[str, Array | None]]:
+    """Give the variables of a file by name; None for what is no table of real numbers."""
+    endian = _ENDIANS.get(data[_HEADER_BYTES - 2 : _HEADER_BYTES])
+    if endian is None:
+        raise ValueError("it has no header of version 5")
+    for element in _elements(memoryview(data)[_HEADER_BYTES:], endian):
+        inner = _elements(_inflated(element.data), endian) if element.kind == _COMPRESSED else iter([element])
+        for variable in inner:
+            if variable.kind == _MATRIX:
+                yield _variable(variable.data, endian)
+
+
+def _elements(data: memoryview, endian: str) -> Iterator[_Element]:
+    """Give the elements one after the other: a kind and a number of bytes, then these; short ones share 8 bytes."""
+    place = 0
+    while place + 8 <= len(data):
+        kind, n_bytes = struct.unpack_from(f"{endian}2I", data, place)
+        start = place + 8
+        if kind >> 16:
+            kind, n_bytes, start = kind & 0xFFFF, kind >> 16, place + 4
+        if start + n_bytes > len(data):
+            raise ValueError(f"an element of {n_bytes} bytes goes beyond the end")
+        yield _Element(kind, data[start : start + n_bytes])
+        n_used = start + n_bytes - place
+        place += n_used if kind == _COMPRESSED else n_used + -n_used % 8
+
+
+def _inflated(data: memoryview) -> memoryview:
+    inflater = zlib.decompressobj()
+    inflated = inflater.decompress(data, _MOST_BYTES)
+    if not inflater.eof:
+        raise ValueError("a compressed element is cut off or too large")
+    return memoryview(inflated)
+
+
+def _variable(data: memoryview, endian: str) -> tuple[str, Array | None]:
+    parts = list(_elements(data, endian))
+    if len(parts) < 3:
+        raise ValueError("a variable has no name")
+    flags, dimensions, name = (part.data for part in parts[:3])
+    (described,) = struct.unpack_from(f"{endian}I", flags)
+    is_real = described & 0xFF in _NUMERIC_CLASSES and not described & _COMPLEX
+    shape = np.frombuffer(dimensions, dtype=f"{endian}i4")
+    return bytes(name).decode("latin-1"), _table(parts[3], shape, endian) if is_real and len(parts) > 3 else None
+
+
+def _table(part: _Element, shape: Array, endian: str) -> Array:
+    """Give the numbers, which are stored column by column, and often in a narrower kind than the variable's own."""
+    if part.kind not in _NUMBERS:
+        raise ValueError(f"numbers cannot be of kind {part.kind}")
+    numbers = np.frombuffer(part.data, dtype=endian + _NUMBERS[part.kind])
+    if (shape < 0).any() or numbers.size != np.prod(shape, dtype=np.float64):
+        raise ValueError(f"{numbers.size} numbers do not fill the shape {tuple(map(int, shape))}")
+    return numbers.reshape(shape, order="F")

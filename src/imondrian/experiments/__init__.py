@@ -1,0 +1,1 @@
+"""The experiments of the paper: detectors side by side on its data sets."""

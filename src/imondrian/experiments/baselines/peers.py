@@ -1,0 +1,118 @@
+"""Systems of scikit-learn and PyOD as detectors of the experiments."""
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import StandardScaler
+
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.experiments.detectors import Detector
+from imondrian.inputs import as_points
+
+
+class ScikitDetector:
+    """A detector of scikit-learn, such as `IsolationForest`; its `score_samples` with the sign turned.
+
+    Parameters
+    ----------
+    estimator : estimator with `fit` and `score_samples`
+    learned : str, optional
+        The attribute that holds the scores of the rows it was fitted on, low is odd, where these are not those of
+        new rows: of `LocalOutlierFactor`, `negative_outlier_factor_`, in which a row is not its own neighbour.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import IsolationForest
+    >>> detector = ScikitDetector(IsolationForest(random_state=0)).fit([[0.0], [0.1], [0.2], [9.0]])
+    >>> int(detector.learned_scores().argmax())
+    3
+    """
+
+    def __init__(self, estimator: BaseEstimator, learned: str | None = None) -> None:
+        self.estimator = estimator
+        self._learned = learned
+        self._rows: Array | None = None
+
+    def fit(self, X: Any) -> Self:
+        """Fit the estimator on these rows."""
+        self._rows = as_points(X, None)
+        self.estimator.fit(self._rows)
+        return self
+
+    def score(self, X: Any) -> Array:
+        """Score rows as new ones."""
+        return -self.estimator.score_samples(as_points(X, _known(self._rows).shape[1]))
+
+    def learned_scores(self) -> Array:
+        """Score the rows that it was fitted on."""
+        rows = _known(self._rows)
+        return self.score(rows) if self._learned is None else -getattr(self.estimator, self._learned)
+
+
+class PyodDetector:
+    """A detector of PyOD.
+
+    Examples
+    --------
+    >>> from pyod.models.knn import KNN
+    >>> detector = PyodDetector(KNN(n_neighbors=1)).fit([[0.0], [0.1], [0.2], [9.0]])
+    >>> int(detector.learned_scores().argmax())
+    3
+    """
+
+    def __init__(self, detector: Any) -> None:
+        self.detector = detector
+        self._rows: Array | None = None
+
+    def fit(self, X: Any) -> Self:
+        """Fit the detector on these rows."""
+        self._rows = as_points(X, None)
+        self.detector.fit(self._rows)
+        return self
+
+    def score(self, X: Any) -> Array:
+        """Score rows as new ones."""
+        return self.detector.decision_function(as_points(X, _known(self._rows).shape[1]))
+
+    def learned_scores(self) -> Array:
+        """Score the rows that it was fitted on."""
+        _known(self._rows)
+        return self.detector.decision_scores_
+
+
+class Standardised:
+    """A detector that sees each feature with mean 0 and variance 1 over the rows it is fitted on.
+
+    Examples
+    --------
+    >>> from pyod.models.knn import KNN
+    >>> X = [[0.0, 500.0], [0.1, 900.0], [0.2, 100.0], [9.0, 400.0]]
+    >>> int(Standardised(PyodDetector(KNN(n_neighbors=1))).fit(X).learned_scores().argmax())
+    3
+    """
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = detector
+        self._scaler = StandardScaler()
+
+    def fit(self, X: Any) -> Self:
+        """Measure the features, and fit the detector on them."""
+        self.detector.fit(self._scaler.fit_transform(as_points(X, None)))
+        return self
+
+    def score(self, X: Any) -> Array:
+        """Score rows as new ones."""
+        if not hasattr(self._scaler, "mean_"):
+            _known(None)
+        return self.detector.score(self._scaler.transform(as_points(X, self._scaler.n_features_in_)))
+
+    def learned_scores(self) -> Array:
+        """Score the rows that it was fitted on."""
+        return self.detector.learned_scores()
+
+
+def _known(rows: Array | None) -> Array:
+    if rows is None:
+        raise InvalidInputError("The detector has learned no rows yet: call fit first.")
+    return rows

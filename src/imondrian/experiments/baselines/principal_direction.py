@@ -1,0 +1,223 @@
+"""What detectors by over-sampling share: rows learned, their first principal direction, and how far a row turns it.
+
+Leaving a row out and adding copies of it change the scatter of the rows (the sum of the outer products of their
+deviations from their mean) by a multiple of one outer product: the mean moves along with the row. Seen along the
+principal axes of the scatter of all rows, the changed one is a diagonal plus that multiple, so that a step of the power
+method takes as many operations as there are features, and not their square.
+
+[Yeh2009] Y.-R. Yeh, Z.-Y. Lee, Y.-J. Lee, "Anomaly detection via over-sampling principal component analysis", KES-IDT
+2009; [Lee2013] Y.-J. Lee, Y.-R. Yeh, Y.-C. F. Wang, "Anomaly detection via online oversampling principal component
+analysis", IEEE Transactions on Knowledge and Data Engineering 25(7).
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from imondrian.engine.jit import Array, helper, kernel
+from imondrian.errors import InvalidInputError
+from imondrian.inputs import as_points
+
+_UNIT = 2.0**-40  # of deviations: keeps the squares of the largest values far from overflow, and rounds nothing
+_LEAST_SCATTER = 1e-290  # in squares of that unit: rows this close to each other count as equal
+_FARTHEST = 1e50  # times the spread of the rows: farther off, the row alone gives the direction
+_ROUNDING = 1e-12  # if no more than this share of the scatter is left without a row, it is rounding
+_TOLERANCE = 1e-12  # of the power method: by how much a component of the direction may still move
+_MAX_STEPS = 1000
+_ASIDE = 1e-6
+
+
+class DirectionDetector(ABC):
+    """A detector that scores a row by how far copies of it turn the first principal direction of other rows.
+
+    The score is 1 - |cosine| of the angle, between 0 and 1 ([Lee2013], the score of outlierness). How the turned
+    direction is found is left to those who inherit.
+    """
+
+    def __init__(self, ratio: float = 0.1) -> None:
+        self.ratio = as_ratio(ratio)
+        self._rows: LearnedRows | None = None
+
+    def fit(self, X: npt.ArrayLike) -> Self:
+        """Forget all rows, then learn these."""
+        self._rows = LearnedRows(as_points(X, None))
+        return self
+
+    def extend(self, X: npt.ArrayLike) -> Self:
+        """Learn more rows; the first ones may come this way, too."""
+        if self._rows is None:
+            return self.fit(X)
+        self._rows.learn(as_points(X, self._rows.n_features))
+        return self
+
+    def score(self, X: npt.ArrayLike) -> Array:
+        """Give the scores of rows that are not learned: each by itself is held against all rows learned."""
+        rows = self._learned()
+        return self._scores(rows.held_against_all(as_points(X, rows.n_features)))
+
+    def learned_scores(self) -> Array:
+        """Give the scores of all rows learned, in the order in which they came: each is held against all others."""
+        return self._scores(self._learned().each_held_against_others())
+
+    def _learned(self) -> "LearnedRows":
+        if self._rows is None:
+            raise InvalidInputError(f"This {type(self).__name__} has learned no rows yet: fit or extend it first.")
+        return self._rows
+
+    def _scores(self, targets: "Targets") -> Array:
+        """Score targets; where the rows they are held against do not vary, 1 for what gives them a direction.
+
+        In one dimension there is only one direction: nothing turns it.
+        """
+        before, scatter = principal_directions(targets, targets.left_out)
+        turned = outlierness(before, self._turned(targets, before))
+        is_apart = (targets.coordinates != 0.0).any(axis=1) & (targets.scatter.size > 1)
+        return np.where(scatter > _ROUNDING, turned, is_apart)
+
+    @abstractmethod
+    def _turned(self, targets: "Targets", before: Array) -> Array:
+        """Give for each target the direction, of length 1, once its copies are there; `before`: without them."""
+
+
+def as_ratio(ratio: Any) -> float:
+    """Check the number of copies of a row, as a share of the rows that it is held against."""
+    is_number = isinstance(ratio, (float, int, np.floating)) and not isinstance(ratio, bool)
+    if is_number and 0.0 < ratio <= 1.0:
+        return float(ratio)
+    raise InvalidInputError(f"ratio must be a share between 0 (excluded) and 1, but is {ratio!r}.")
+
+
+class Targets(NamedTuple):
+    """Rows to be held, each by itself, against the rows learned: all of them, or all others.
+
+    Coordinates are deviations from the mean of all rows learned along the principal axes of their scatter, in
+    a unit in which the scatter along the first axis is 1.
+    """
+
+    coordinates: Array
+    scatter: Array  # of all rows learned along each axis, greatest first; zeros if they do not vary
+    n_others: int  # rows that a target is held against
+    left_out: float  # what to add of a target's outer product to the scatter, to have that of the others
+    stretch: float  # how much longer its deviation from the mean of the others is than that from the mean of all
+
+
+class LearnedRows:
+    """All rows learned so far, their mean and their scatter."""
+
+    def __init__(self, points: Array) -> None:
+        self.n_rows = 0
+        self.mean = points[0].copy()
+        self.scatter = np.zeros((points.shape[1], points.shape[1]))  # in squares of _UNIT
+        self._blocks: list[Array] = []
+        self.learn(points)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a row."""
+        return self.mean.size
+
+    def learn(self, points: Array) -> None:
+        """Add rows, and move mean and scatter with them; rows that are equal have no scatter, to the last bit."""
+        n_rows = self.n_rows + points.shape[0]
+        mean = self.mean + (points - self.mean).sum(axis=0) / n_rows
+        deviations, move = (points - mean) * _UNIT, (self.mean - mean) * _UNIT
+        self.scatter += deviations.T @ deviations + self.n_rows * np.outer(move, move)
+        self.mean, self.n_rows = mean, n_rows
+        self._blocks.append(points.copy())
+
+    def held_against_all(self, points: Array) -> Targets:
+        """Hold new rows against all rows learned."""
+        scatter, axes = self._principal_axes()
+        return Targets(self._coordinates(points, axes), scatter, self.n_rows, left_out=0.0, stretch=1.0)
+
+    def each_held_against_others(self) -> Targets:
+        """Hold each row learned against all others."""
+        scatter, axes = self._principal_axes()
+        n_others = max(self.n_rows - 1, 1)  # a row alone does not deviate, so that its number does not matter
+        share = self.n_rows / n_others
+        return Targets(self._coordinates(self._all(), axes), scatter, n_others, left_out=-share, stretch=share)
+
+    def _all(self) -> Array:
+        self._blocks = [np.concatenate(self._blocks)]
+        return self._blocks[0]
+
+    def _principal_axes(self) -> tuple[Array, Array]:
+        """Give the scatter along each principal axis, the greatest being 1, and the axes in that unit as columns."""
+        scatter, axes = np.linalg.eigh(self.scatter)
+        scatter, axes = np.maximum(scatter[::-1], 0.0), axes[:, ::-1]
+        if scatter[0] < _LEAST_SCATTER:
+            return np.zeros_like(scatter), axes
+        return scatter / scatter[0], axes / np.sqrt(scatter[0])
+
+    def _coordinates(self, points: Array, axes: Array) -> Array:
+        coordinates = ((points - self.mean) * _UNIT) @ axes
+        farthest = np.abs(coordinates).max(axis=1, keepdims=True)
+        return np.ascontiguousarray(coordinates * (_FARTHEST / np.maximum(farthest, _FARTHEST)))
+
+
+def outlierness(before: Array, after: Array) -> Array:
+    """Give 1 - |cosine| for each pair of directions of length 1.
+
+    As half their squared distance, once both point the same way: small angles keep their digits.
+    """
+    sign = np.where((before * after).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
+    return np.minimum(0.5 * ((before - sign * after) ** 2).sum(axis=1), 1.0)
+
+
+def principal_directions(targets: Targets, weight: float) -> tuple[Array, Array]:
+    """Give for each target the first principal direction of the scatter plus so much of its outer product.
+
+    By the power method: a row of length 1 for each target, in its coordinates, and the scatter along it.
+    """
+    directions, scatter = np.empty_like(targets.coordinates), np.empty(targets.coordinates.shape[0])
+    write_principal_directions(targets.scatter, targets.coordinates, weight, directions, scatter)
+    return directions, scatter
+
+
+@kernel
+def write_principal_directions(scatter: Array, rows: Array, weight: float, directions: Array, along: Array) -> None:
+    """Write the first eigenvector of diag(scatter) + weight * row row^T and its eigenvalue, for each row."""
+    for i in range(rows.shape[0]):
+        if weight == 0.0:
+            start(directions, i, 0.0)
+            along[i] = scatter[0]
+        else:
+            start(directions, i, _ASIDE)
+            along[i] = power_method(scatter, rows, i, weight, directions)
+
+
+@helper
+def start(directions: Array, i: int, aside: float) -> None:
+    """Start from the first axis, a little aside.
+
+    [Yeh2009] starts from the axis itself, which the power method never leaves if the row is square to it.
+    """
+    for j in range(directions.shape[1]):
+        directions[i, j] = aside
+    directions[i, 0] = 1.0
+
+
+@helper
+def power_method(scatter: Array, rows: Array, i: int, weight: float, directions: Array) -> float:
+    """Multiply the direction by the matrix and bring it back to length 1 until it stays; give its last length."""
+    length = 0.0
+    for _ in range(_MAX_STEPS):
+        pull = 0.0
+        for j in range(scatter.size):
+            pull += weight * rows[i, j] * directions[i, j]
+        squares = 0.0
+        for j in range(scatter.size):
+            squares += (scatter[j] * directions[i, j] + pull * rows[i, j]) ** 2
+        length = np.sqrt(squares)
+        if length == 0.0:
+            break
+        change = 0.0
+        for j in range(scatter.size):
+            moved = (scatter[j] * directions[i, j] + pull * rows[i, j]) / length
+            change = max(change, abs(moved - directions[i, j]))
+            directions[i, j] = moved
+        if change <= _TOLERANCE:
+            break
+    return length

@@ -1,0 +1,59 @@
+"""Ours beside the paper's: means over repeats, and where the two lie further apart than chance explains."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from statistics import mean, stdev
+from typing import NamedTuple
+
+from imondrian.experiments.published import PUBLISHED, Place, Published
+from imondrian.experiments.repeats import Row
+
+_POINTS, _DEVIATIONS = 2.5, 2.0  # what is no difference: the larger of these points and deviations of the paper's
+
+
+class Measured(NamedTuple):
+    """What was measured in one place: mean and deviation over repeats."""
+
+    auc: float
+    auc_deviation: float
+    seconds: float
+    n_repeats: int
+
+
+class Comparison(NamedTuple):
+    """A place of the paper's tables, what was measured there, and what the paper prints."""
+
+    place: Place
+    measured: Measured
+    published: Published | None  # None: not in the paper
+
+    @property
+    def tolerance(self) -> float:
+        """By how many points the two may differ."""
+        deviation = None if self.published is None else self.published.auc_deviation
+        return max(_POINTS, _DEVIATIONS * (deviation or 0.0))
+
+    @property
+    def difference(self) -> float:
+        """Ours less the paper's, in points; 0 where the paper has none."""
+        return 0.0 if self.published is None else self.measured.auc - self.published.auc
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two differ by more than the tolerance."""
+        return abs(self.difference) > self.tolerance
+
+
+def compared(table: str, rows: Iterable[Row]) -> dict[Place, Comparison]:
+    """Take the means over seeds and folds, and put the paper's figures beside them."""
+    groups: dict[Place, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[Place(table, row["method"], row["set"], row["part"])].append(row)
+    return {place: Comparison(place, measured_in(group), PUBLISHED.get(place)) for place, group in groups.items()}
+
+
+def measured_in(rows: list[Row]) -> Measured:
+    """Give mean and deviation of the rows of one place."""
+    aucs = [row["auc"] for row in rows]
+    deviation = stdev(aucs) if len(aucs) > 1 else 0.0
+    return Measured(mean(aucs), deviation, mean(row["seconds"] for row in rows), len(rows))

@@ -1,0 +1,51 @@
+"""Table III of the paper: streams in five stages, after each of which all rows so far are scored again."""
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+
+import numpy as np
+
+from imondrian.datasets import Dataset
+from imondrian.engine.jit import Array
+from imondrian.experiments.measures import auc
+from imondrian.experiments.methods import Method
+from imondrian.experiments.repeats import Row, Tell, affordable
+from imondrian.experiments.stages import published_stages
+
+COLUMNS = ("set", "method", "seed", "part", "n_rows", "auc", "seconds")
+
+
+def run(
+    sets: Sequence[Dataset], methods: Mapping[str, Method], seeds: Sequence[int], budget: float, tell: Tell
+) -> list[Row]:
+    """Show every set to every method in the stages of the paper, once for each seed of the method.
+
+    The first stage is learned at once, the others are what the method is extended by. The seconds of a stage are those of
+    learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with fewer
+    seeds, at least with one.
+    """
+    rows: list[Row] = []
+    cells = [(data, name) for data in sets for name in methods]
+    for n_done, (data, name) in enumerate(cells, 1):
+        stages = published_stages(data)
+        for seed in affordable(seeds, budget):
+            common = {"set": data.name, "method": name, "seed": seed}
+            rows += [common | figures for figures in measured(data, stages, methods[name], seed)]
+        tell(f"online: {data.name}, {methods[name].title}", n_done / len(cells))
+    return rows
+
+
+def measured(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:
+    """Run one method through the stages."""
+    detector = method.make(seed)
+    so_far = np.empty(0, dtype=np.int64)
+    rows: list[Row] = []
+    for number, places in enumerate(stages, 1):
+        so_far = np.concatenate([so_far, places])
+        start = perf_counter()
+        (detector.fit if number == 1 else detector.extend)(data.X[places])
+        scores = detector.learned_scores()
+        seconds = perf_counter() - start
+        figures = {"n_rows": len(so_far), "auc": auc(data.y[so_far], scores), "seconds": seconds}
+        rows.append({"part": str(number)} | figures)
+    return rows

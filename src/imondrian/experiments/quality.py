@@ -1,0 +1,71 @@
+"""Beyond the paper: which system is best over all open sets, in batches and for new rows (novelty)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+
+import numpy as np
+
+from imondrian.datasets import Dataset
+from imondrian.engine.jit import Array
+from imondrian.experiments.detectors import Detector
+from imondrian.experiments.measures import auc, average_precision
+from imondrian.experiments.methods import Method
+from imondrian.experiments.repeats import Row, Tell, affordable
+
+COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
+Outcome = tuple[Array, Array]  # which rows are anomalies, and their scores
+
+
+def run(
+    sets: Sequence[Dataset],
+    methods: Mapping[str, Method],
+    seeds: Sequence[int],
+    most_rows: int,
+    budget: float,
+    tell: Tell,
+) -> list[Row]:
+    """Run every method on every set in both modes; of larger sets, on so many rows drawn by lot for each seed."""
+    rows: list[Row] = []
+    cells = [(data, name) for data in sets for name in methods]
+    for n_done, (data, name) in enumerate(cells, 1):
+        for mode in MODES:
+            rows += [
+                _measured(data, name, methods[name], mode, seed, most_rows)
+                for seed in affordable(seeds, budget / len(MODES))
+            ]
+        tell(f"quality: {data.name}, {methods[name].title}", n_done / len(cells))
+    return rows
+
+
+def _measured(data: Dataset, name: str, method: Method, mode: str, seed: int, most_rows: int) -> Row:
+    chosen = np.random.default_rng(seed).permutation(len(data.X))[:most_rows]
+    detector = method.make(seed)
+    start = perf_counter()
+    is_anomaly, scores = MODES[mode](detector, data.X[chosen], data.y[chosen].astype(bool))
+    seconds = perf_counter() - start
+    return {
+        "set": data.name,
+        "method": name,
+        "mode": mode,
+        "seed": seed,
+        "n_rows": len(chosen),
+        "auc": auc(is_anomaly, scores),
+        "average_precision": average_precision(is_anomaly, scores),
+        "seconds": seconds,
+    }
+
+
+def batch(detector: Detector, X: Array, is_anomaly: Array) -> Outcome:
+    """Fit on all rows, and score them."""
+    return is_anomaly, detector.fit(X).learned_scores()
+
+
+def novelty(detector: Detector, X: Array, is_anomaly: Array) -> Outcome:
+    """Fit on half of the inliers, and score all other rows."""
+    inliers = np.flatnonzero(~is_anomaly)
+    known = inliers[: len(inliers) // 2]
+    others = np.setdiff1d(np.arange(len(X)), known)
+    return is_anomaly[others], detector.fit(X[known]).score(X[others])
+
+
+MODES: dict[str, Callable[[Detector, Array, Array], Outcome]] = {"batch": batch, "novelty": novelty}

@@ -1,0 +1,168 @@
+"""A data set is found where it is looked for first, and is refused if it is not the one asked for."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from imondrian.datasets import CATALOGUE, MissingDatasetError, checksum, load
+from imondrian.datasets.folders import cache_folder
+from imondrian.errors import DamagedFileError, InvalidInputError
+
+from .conftest import LABELS, POINTS
+
+
+def write(folder, ending, X=POINTS, y=LABELS, digits=17):
+    (folder / "made").mkdir(parents=True, exist_ok=True)
+    path = folder / f"made/up{ending}"
+    if ending == ".npz":
+        np.savez(path, X=X, y=y)
+    elif ending == ".mat":
+        savemat(path, {"X": X, "y": y})
+    else:
+        np.savetxt(path, np.column_stack([X, y]), delimiter=",", fmt=f"%.{digits}g", header="a,b,c,y", comments="")
+
+
+@pytest.mark.parametrize("ending", [".npz", ".mat", ".csv"])
+@pytest.mark.parametrize("way", ["argument", "environment"])
+def test_every_kind_of_file_is_found_in_the_folder(tmp_path, monkeypatch, made_up, ending, way):
+    entry = made_up()
+    write(tmp_path, ending)
+    if way == "environment":
+        monkeypatch.setenv("IMONDRIAN_DATA", str(tmp_path))
+    data = load("made-up", tmp_path if way == "argument" else None, download=False)
+    assert (data.X == POINTS).all()
+    assert (data.y == LABELS).all()
+    assert data.feature_names == (("a", "b", "c") if ending == ".csv" else None)
+    assert (data.name, data.entry, data.n_dropped) == ("made-up", entry, 0)
+    assert not cache_folder().exists()
+
+
+def test_the_folder_given_comes_before_that_of_the_environment(tmp_path, monkeypatch, made_up):
+    other = POINTS + 1.0
+    made_up(checksum=checksum(other, LABELS))
+    write(tmp_path / "given", ".npz", other)
+    write(tmp_path / "named", ".npz")
+    monkeypatch.setenv("IMONDRIAN_DATA", str(tmp_path / "named"))
+    assert (other == load("made-up", tmp_path / "given").X).all()
+
+
+def test_the_folder_comes_before_scikit_learn(tmp_path):
+    wbc = load("wbc")
+    np.savez(tmp_path / "wdbc.npz", X=wbc.X, y=wbc.y)
+    assert load("wbc", tmp_path).feature_names is None
+    np.savez(tmp_path / "wdbc.npz", X=wbc.X[::-1], y=wbc.y[::-1])
+    with pytest.raises(DamagedFileError, match="is not wbc to the last digit"):
+        load("wbc", tmp_path)
+
+
+def test_digits_that_were_lost_are_noticed_unless_told_otherwise(tmp_path, made_up):
+    entry = made_up()
+    write(tmp_path, ".csv", digits=6)
+    with pytest.raises(
+        DamagedFileError, match=rf"SHA-256 of its content must be {entry.checksum}, but is [0-9a-f]{{64}}"
+    ):
+        load("made-up", tmp_path)
+    data = load("made-up", tmp_path, verify=False)
+    np.testing.assert_allclose(data.X, POINTS, rtol=1e-5)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize(
+    ("X", "y", "found"),
+    [
+        (POINTS[1:], LABELS[1:], "19 rows of 3 features with 3 anomalies"),
+        (POINTS[:, 1:], LABELS, "20 rows of 2 features with 4 anomalies"),
+        (POINTS, 1 - LABELS, "20 rows of 3 features with 16 anomalies"),
+    ],
+)
+def test_another_size_is_never_taken(tmp_path, made_up, verify, X, y, found):
+    made_up()
+    write(tmp_path, ".npz", X, y)
+    with pytest.raises(DamagedFileError, match=f"must hold 20 rows of 3 features with 4 anomalies, but holds {found}"):
+        load("made-up", tmp_path, verify=verify)
+
+
+def test_without_a_checksum_the_size_must_do(tmp_path, made_up):
+    made_up(checksum=None)
+    write(tmp_path, ".npz", POINTS + 1.0)
+    assert (load("made-up", tmp_path).X == POINTS + 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("satelite", "did you mean satellite"),
+        ("CICIDS", "did you mean cicids or cicids-sample"),
+        ("xyzzy", "there are wbc, pima, thyroid"),
+        ("moons", r"is drawn, not loaded: call make_synthetic\('moons'\)"),
+        (None, "There is no data set None"),
+        (["wbc"], "There is no data set"),
+    ],
+)
+def test_unknown_names_are_answered_with_near_ones(name, answer):
+    with pytest.raises(InvalidInputError, match=answer):
+        load(name)
+
+
+def test_a_folder_must_be_there(tmp_path, monkeypatch):
+    with pytest.raises(InvalidInputError, match=f"{tmp_path}/none is no folder"):
+        load("wbc", tmp_path / "none")
+    monkeypatch.setenv("IMONDRIAN_DATA", str(tmp_path / "nil"))
+    with pytest.raises(InvalidInputError, match=r"nil \(named by IMONDRIAN_DATA\) is no folder"):
+        load("wbc")
+
+
+def test_an_empty_variable_names_no_folder(monkeypatch):
+    monkeypatch.setenv("IMONDRIAN_DATA", "")
+    assert load("wbc").X.shape == (569, 30)
+
+
+def test_what_is_not_at_hand_tells_how_to_get_it(tmp_path):
+    with pytest.raises(MissingDatasetError) as caught:
+        load("cicids", tmp_path)
+    assert "https://www.unb.ca/cic/datasets/ids-2017.html" in str(caught.value)
+    assert "Wednesday-workingHours.pcap_ISCX.csv" in str(caught.value)
+    assert "IMONDRIAN_DATA" in str(caught.value)
+    with pytest.raises(MissingDatasetError, match="pima is not at hand: downloads are not allowed"):
+        load("pima", tmp_path, download=False)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, made_up):
+    made_up()
+    (tmp_path / "made").mkdir()
+    for ending in (".npz", ".mat", ".csv"):
+        path = tmp_path / f"made/up{ending}"
+        path.write_bytes(b"\x00rubbish")
+        with pytest.raises(DamagedFileError, match=f"{path}"):
+            load("made-up", tmp_path)
+        path.unlink()
+
+
+def test_csv_asks_for_polars(tmp_path, monkeypatch, made_up):
+    made_up()
+    write(tmp_path, ".csv")
+    monkeypatch.delitem(sys.modules, "imondrian.datasets.texts", raising=False)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(InvalidInputError, match=r'polars is needed to read it: pip install "imondrian\[cli\]"'):
+        load("made-up", tmp_path)
+
+
+def test_scikit_learn_is_checked_too(monkeypatch):
+    monkeypatch.setitem(CATALOGUE, "wbc", replace(CATALOGUE["wbc"], checksum="0" * 64))
+    with pytest.raises(DamagedFileError, match="scikit-learn's copy is not wbc"):
+        load("wbc")
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("IMONDRIAN_CACHE", str(tmp_path / "a"))
+    assert cache_folder() == tmp_path / "a"
+    monkeypatch.delenv("IMONDRIAN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b"))
+    assert cache_folder() == tmp_path / "b" / "imondrian"
+    monkeypatch.setenv("HOME", str(tmp_path / "c"))
+    for ignored in ("", "relative/path"):
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert cache_folder() == tmp_path / "c" / ".cache" / "imondrian"

@@ -1,0 +1,269 @@
+"""The same data are read from every kind of file, and what is wrong with a file is named."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.io import loadmat, savemat
+
+from imondrian.datasets import archives, checksum, load, matlab, taxi, texts
+from imondrian.datasets.content import Content, as_content
+from imondrian.errors import DamagedFileError
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0)  # no -0.0: text may lose its sign
+
+
+@st.composite
+def contents(draw):
+    n_rows, n_features = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    X = draw(arrays(np.float64, (n_rows, n_features), elements=NUMBERS))
+    y = draw(arrays(np.uint8, n_rows, elements=st.integers(0, 1)))
+    return X, y
+
+
+def as_npz(X, y):
+    file = io.BytesIO()
+    np.savez(file, X=np.asfortranarray(X), y=y.astype(np.int64))
+    return file
+
+
+def as_mat(X, y):
+    file = io.BytesIO()
+    savemat(file, {"X": X, "y": y.astype(np.float64).reshape(-1, 1)}, do_compression=True)
+    return file
+
+
+def as_csv(X, y):
+    lines = [",".join(f"feature {j}" for j in range(X.shape[1])) + ",outlier"]
+    lines += [",".join([*map(repr, map(float, row)), str(int(label))]) for row, label in zip(X, y, strict=True)]
+    return io.BytesIO("\n".join(lines).encode())
+
+
+@given(data=contents())
+def test_the_checksum_does_not_depend_on_the_kind_of_file(data):
+    X, y = data
+    expected = checksum(X, y)
+    for read, file in [(archives.read, as_npz(X, y)), (matlab.read, as_mat(X, y)), (texts.read, as_csv(X, y))]:
+        file.seek(0)
+        content = read(file, "file", "y")
+        assert checksum(content.X, content.y) == expected
+
+
+@given(data=contents(), i=st.integers(0, 5), j=st.integers(0, 3))
+def test_the_checksum_tells_every_value_and_label(data, i, j):
+    X, y = data
+    i, j = i % X.shape[0], j % X.shape[1]
+    other, relabelled = X.copy(), y.copy()
+    other[i, j] = np.nextafter(X[i, j], 0.5 if X[i, j] != 0.5 else 1.0)
+    relabelled[i] ^= 1
+    assert len({checksum(X, y), checksum(other, y), checksum(X, relabelled)}) == 3
+
+
+def test_the_checksum_tells_the_shape():
+    values = np.arange(6.0)
+    assert checksum(values.reshape(2, 3), np.zeros(2)) != checksum(values.reshape(3, 2), np.zeros(3)[:2])
+
+
+def test_the_checksum_stays_what_it_is():
+    # taken by hand: struct.pack("<2q4d2B", 2, 2, 0.0, 1.0, 2.0, 3.0, 0, 1)
+    assert checksum(np.arange(4.0).reshape(2, 2), np.array([0, 1])) == (
+        "c2322b0bcc8da7559d03533a0b081b91ae0ca6c7fc2dd19cd08b9dd2f956e88a"
+    )
+
+
+@given(
+    data=contents(),
+    kind=st.sampled_from(["b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]),
+    is_packed=st.booleans(),
+    others=st.lists(st.sampled_from(["text", [1, 2], {"X": 5}, np.eye(2), 3j]), max_size=2),
+)
+def test_matlab_files_are_read_as_scipy_reads_them(data, kind, is_packed, others):
+    X = (data[0] % 100.0).astype(kind)
+    file = io.BytesIO()
+    variables = {f"other{i}": other for i, other in enumerate(others)}
+    savemat(file, {**variables, "X": X, "y": data[1].astype(kind)}, do_compression=is_packed)
+    content, expected = matlab.read(io.BytesIO(file.getvalue()), "file", "y"), loadmat(file)
+    assert (expected["X"] == content.X).all()
+    assert (content.y == expected["y"].ravel()).all()
+    assert content.X.flags.carray
+
+
+@pytest.mark.parametrize("endian", ["<", ">"])
+def test_matlab_stores_numbers_in_narrower_kinds(endian):
+    def element(kind, data):
+        n = len(data)
+        if 0 < n <= 4:  # the short form
+            return struct.pack(f"{endian}I", n << 16 | kind) + data.ljust(4, b"\0")
+        return struct.pack(f"{endian}2I", kind, n) + data + b"\0" * (-n % 8)
+
+    def double(name, shape, numbers):
+        parts = [
+            element(6, struct.pack(f"{endian}2I", 6, 0)),
+            element(5, struct.pack(f"{endian}2i", *shape)),
+            element(1, name),
+            element(2, bytes(numbers)),
+        ]
+        return element(14, b"".join(parts))
+
+    header = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack(f"{endian}H", 0x0100) + (b"IM" if endian == "<" else b"MI")
+    data = header + double(b"X", (3, 2), [1, 2, 3, 4, 5, 6]) + double(b"y", (3, 1), [0, 0, 1])
+    assert loadmat(io.BytesIO(data))["X"].tolist() == [[1, 4], [2, 5], [3, 6]]
+    content = matlab.read(io.BytesIO(data), "file", "y")
+    assert content.X.tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
+    assert content.y.tolist() == [0, 0, 1]
+
+
+def test_a_compressed_bomb_is_not_inflated(monkeypatch):
+    file = as_mat(np.zeros((100, 20)), np.zeros(100))
+    monkeypatch.setattr(matlab, "_MOST_BYTES", 10_000)
+    with pytest.raises(DamagedFileError, match="cut off or too large"):
+        matlab.read(io.BytesIO(file.getvalue()), "file", "y")
+
+
+@given(data=contents())
+def test_archives_are_read_as_they_were_written(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("a") / "new" / "a.npz"
+    names = tuple(f"x{j}" for j in range(data[0].shape[1]))
+    archives.write(path, Content(*data, names))
+    content = archives.read(path, "a", "y")
+    assert (data[0] == content.X).all()
+    assert (content.y == data[1]).all()
+    assert content.feature_names == names
+    assert [file.name for file in path.parent.iterdir()] == ["a.npz"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a,y,b\n1,1,2\n3,0,4\n", ("a", "b")),
+        ("a,Label,b\r\n1,1,2\r\n3,0,4\r\n", ("a", "b")),
+        ('\ufeff"a","b","is odd"\n1,2,1\n3,4,0', ("a", "b")),
+        ("1,2,1\n3,4,0\n", None),
+        ("1 , 2, 1.0\n 3,4,0.0\n", None),
+        ("a,a,nab\n1,2,1\n3,4,0\n", ("a", "a")),
+    ],
+)
+def test_the_label_is_found_in_csv(text, names):
+    content = texts.read(io.BytesIO(text.encode()), "t", "nab")
+    assert content.X.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert content.y.tolist() == [1, 0]
+    assert content.feature_names == names
+
+
+def npz(**arrays_of):
+    file = io.BytesIO()
+    np.savez(file, **arrays_of)
+    return file.getvalue()
+
+
+def npy():
+    file = io.BytesIO()
+    np.save(file, np.zeros(3))
+    return file.getvalue()
+
+
+def mat(**variables):
+    file = io.BytesIO()
+    savemat(file, variables)
+    return file.getvalue()
+
+
+def mat4():
+    file = io.BytesIO()
+    savemat(file, {"X": ONE, "y": ONE}, format="4")
+    return file.getvalue()
+
+
+ONE, OBJECTS = np.ones((2, 1)), np.array([{}, {}], dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "complaint"),
+    [
+        (archives.read, b"", "no NumPy archive"),
+        (archives.read, b"PK\x03\x04 and more", "no NumPy archive"),
+        (archives.read, npz(X=ONE, y=np.ones(2))[:-30], "no NumPy archive"),
+        (archives.read, b"\x80\x04K\x01.", "no NumPy archive"),  # a pickle
+        (archives.read, npz(X=OBJECTS, y=np.ones(2)), "no NumPy archive of plain arrays: Object arrays"),
+        (archives.read, npy(), r"must hold the arrays X and y, but holds none"),
+        (archives.read, npz(data=ONE, y=np.ones(2)), r"must hold the arrays X and y, but holds \['data', 'y'\]"),
+        (archives.read, npz(X=ONE, y=np.ones(2), feature_names=["a", "b"]), "has 1 features, but 2 names"),
+        (archives.read, npz(X=ONE, y=np.ones(3)), "has 2 rows, but 3 labels"),
+        (archives.read, npz(X=np.ones(2), y=np.ones(2)), r"X must be a table .* but its shape is \(2,\)"),
+        (archives.read, npz(X=np.ones((0, 2)), y=np.ones(0)), r"X must be a table .* but its shape is \(0, 2\)"),
+        (archives.read, npz(X=np.array([["a"]]), y=np.ones(1)), "X must be numbers, but its type is <U1"),
+        (archives.read, npz(X=ONE * np.nan, y=np.ones(2)), r"X\[0, 0\] is nan: values must be finite"),
+        (archives.read, npz(X=ONE, y=np.array([1, 2])), r"labels must be 0 \(normal\) or 1 \(anomaly\), but one is 2"),
+        (archives.read, npz(X=ONE, y=np.ones((2, 2))), r"labels must be a list, but their shape is \(2, 2\)"),
+        (archives.read, npz(X=ONE, y=np.array(["n", "o"])), "labels must be numbers, but their type is <U1"),
+        (matlab.read, b"", "no sound MATLAB file: it has no header of version 5"),
+        (matlab.read, mat4(), "it has no header of version 5"),
+        (matlab.read, mat(X=ONE)[:128] + b"\x0f\0\0\0\xff\0\0\0rubbish", "an element of 255 bytes goes beyond the end"),
+        (matlab.read, as_mat(ONE, np.ones(2)).getvalue()[:-20], "goes beyond the end"),
+        (matlab.read, mat(X=ONE)[:128] + b"\x0e\0\0\0\0\0\0\0", "a variable has no name"),
+        (
+            matlab.read,
+            mat(X=ONE).replace(struct.pack("<2i", 2, 1), struct.pack("<2i", 2, 3)),
+            r"fill the shape \(2, 3\)",
+        ),
+        (matlab.read, mat(X=ONE).replace(struct.pack("<2i", 2, 1), struct.pack("<2i", -2, -1)), r"shape \(-2, -1\)"),
+        (matlab.read, mat(X=ONE).replace(struct.pack("<2I", 9, 16), struct.pack("<2I", 8, 16)), "cannot be of kind 8"),
+        (matlab.read, mat(X=ONE * 1j, y=np.ones(2)), "must hold the variable X, as a table of real numbers"),
+        (matlab.read, mat(X="text", y=np.ones(2)), "must hold the variable X, as a table of real numbers"),
+        (matlab.read, mat(X=ONE, y={"a": 1}), "must hold the variable y, as a table of real numbers"),
+        (matlab.read, mat(X=ONE, z=ONE, label=ONE), "must hold the variable y, but holds X, z, label"),
+        (matlab.read, mat(), "must hold the variable X, but holds nothing"),
+        (matlab.read, mat(X=np.ones((2, 2, 2)), y=np.ones(2)), r"X must be a table .* shape is \(2, 2, 2\)"),
+        (matlab.read, b"MATLAB 7.3 MAT-file" + b" " * 105 + b"\x00\x02IM" + b"\0" * 600, r"version 7.3 \(HDF5\)"),
+        (texts.read, b"", "cannot be read as CSV"),
+        (texts.read, b"a\n1\n", "has one column"),
+        (texts.read, b"a;y\n1;0\n", "has one column"),
+        (texts.read, b"a,y\n", r"its shape is \(0, 1\)"),
+        (texts.read, b"a,y\n1,0\n2,1,3\n", "cannot be read as CSV: found more fields"),
+        (texts.read, b"a,y\n1,0\ntwo,1\n", "line 3, column 1: 'two' is not a number"),
+        (texts.read, b"1,0\n2,\n", "line 2, column 2: None is not a number"),
+        (texts.read, b"a,y\n1,0\n2,0.5\n", "labels must be 0 .* one is 0.5"),
+        (texts.read, b"a,y\n1,0\ninf,1\n", "is inf: values must be finite"),
+        (taxi.read, b"", "at least 48 rows, but has 0"),
+        (taxi.read, b"time,value\n1,2\n", "the columns timestamp and value: KeyError"),
+        (taxi.read, b"timestamp,value\n1,two\n", "the columns timestamp and value: ValueError"),
+        (taxi.read, b"timestamp,value\n1\n", "the columns timestamp and value: TypeError"),
+        (taxi.read, b"\xff", "the columns timestamp and value: UnicodeDecodeError"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(read, data, complaint):
+    with pytest.raises(DamagedFileError, match=complaint) as caught:
+        read(io.BytesIO(data), "the file", "y")
+    assert str(caught.value).startswith("the file")
+
+
+@given(data=contents(), damage=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=1, max_size=5))
+def test_damaged_files_are_refused_or_still_sound(data, damage):
+    for read, file in [(archives.read, as_npz(*data)), (matlab.read, as_mat(*data))]:
+        raw = bytearray(file.getvalue())
+        for place, byte in damage:
+            raw[place % len(raw)] = byte
+        try:
+            content = read(io.BytesIO(raw), "file", "y")
+        except DamagedFileError:
+            continue
+        assert np.isfinite(content.X).all()
+        assert len(content.X) == len(content.y)
+
+
+def test_a_row_or_a_column_of_labels_is_a_list():
+    for y in (np.array([[0, 1]]), np.array([[0], [1]]), [0.0, 1.0], [False, True]):
+        assert as_content(np.eye(2), y, "file").y.tolist() == [0, 1]
+    assert as_content([[1]], [[1]], "file").y.tolist() == [1]
+
+
+def test_the_taxi_series_gives_the_same_points_as_the_archive(data_folder, tmp_path):
+    (tmp_path / "nab").mkdir()
+    (tmp_path / "nab" / "nyc_taxi.csv").write_bytes((data_folder / "nab" / "nyc_taxi.csv").read_bytes())
+    data = load("nyc-taxi", tmp_path, download=False)  # the checksum is that of the archive
+    assert data.X[0, :2].tolist() == [10844.0, 8127.0]
+    assert (data.X[1:, 0] == data.X[:-1, 1]).all()
