@@ -14,4 +14,4 @@ class EmptyForestError(ImondrianError, ValueError):
 
 
 class DamagedFileError(ImondrianError, ValueError):
-    """A model file is cut, altered or not a model file; nothing was loaded."""
+    """A file of a model, of data or of results is cut, altered or no such file; nothing was loaded."""

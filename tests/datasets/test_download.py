@@ -199,3 +199,15 @@ def test_an_original_is_read_by_its_own_reader(site, made_up):
     assert 0 < y.sum() < 49
     assert (load("made-up").X == X).all()
     assert (load("made-up", download=False).y == y).all()
+
+
+def test_a_disk_that_fills_up_leaves_no_half_file(site, made_up, monkeypatch):
+    def write_half(file, **_arrays):
+        file.write(b"half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez_compressed", write_half)
+    made_up(addresses=(site.answer("/up.npz", archive()),))
+    with pytest.warns(UserWarning, match="no space left"):
+        load("made-up")
+    assert kept() == []

@@ -199,6 +199,16 @@ def test_a_stream_is_two_rows_of_panels_for_each_set_and_a_column_for_each_step(
     assert [text.get_text() for text in figure.texts] == ["(a) one", "two"]
 
 
+def test_what_scores_as_much_as_the_threshold_is_normal():
+    points, truth = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([False, True])
+    verdict = Verdict("a", None, points, truth, np.array([0.5, 0.6]), {"half": 0.5})
+    scores = np.array([[0.5, 0.6], [0.6, 0.5]])
+    figure = batch_figure([Scene("one", (View(verdict, Surface([0, 1], [0, 1], scores)),))], {"a": ["half"]})
+    region = figure.axes[1].collections[0].get_array()
+    assert np.array_equal(~region.mask, scores == 0.5)
+    assert figure.axes[1].get_title() == "0 FN, 0 FP"
+
+
 def test_the_colours_and_marks_are_those_of_the_paper():
     by_outcome = {(mark.is_flagged, mark.is_outlier): mark for mark in MARKS}
     for (is_flagged, is_outlier), mark in by_outcome.items():

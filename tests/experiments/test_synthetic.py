@@ -30,6 +30,7 @@ from imondrian.thresholds import two_means
 
 NAMES = ["blob", "moons"]
 SEED = 3
+LEVELS = [0.1, 0.3, 0.5, 0.7]
 REFERENCES = {
     "imforest": lambda X: MondrianForest(100, max_samples=256, seed=SEED).build(X).score(X),
     "iforest": lambda X: -IsolationForest(random_state=SEED).fit(X).score_samples(X),
@@ -138,13 +139,11 @@ def test_there_is_a_row_for_every_set_method_step_and_rule(result):
 
 @given(
     truth=st.lists(st.booleans(), min_size=2, max_size=30).filter(lambda flags: 0 < sum(flags) < len(flags)),
-    threshold=st.floats(0.0, 1.0),
+    threshold=st.floats(0.0, 1.0) | st.sampled_from(LEVELS),  # a score at the threshold is normal
     data=st.data(),
 )
 def test_counts_and_measures_are_those_of_scikit_learn(truth, threshold, data):
-    scores = np.array(
-        data.draw(st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.7]), min_size=len(truth), max_size=len(truth)))
-    )
+    scores = np.array(data.draw(st.lists(st.sampled_from(LEVELS), min_size=len(truth), max_size=len(truth))))
     is_outlier, points = np.array(truth), np.zeros((len(truth), 2))
     (row,) = rows_of("1", "any", Verdict("m", None, points, is_outlier, scores, {"r": threshold}), seed=0)
     flagged = scores > threshold

@@ -308,8 +308,8 @@ def info(*, model: str, as_json: bool) -> None:
 def reproduce(**settings: Any) -> None:
     """Run the experiments of the paper, and write a page with its tables and figures beside ours.
 
-    WHAT is batch (Table II), online (Table III), synthetic (Figures 1 and 2), quality (ours: all open sets) or all, which takes
-    half an hour.
+    WHAT is batch (Table II), online (Table III), synthetic (Figures 1 and 2), quality (beyond the paper: all open
+    sets) or all, which takes half an hour.
     """
     from imondrian.cli.commands.reproduce import run
 

@@ -36,7 +36,7 @@ def run(
 ) -> list[Row]:
     """Fit every method on the training part of every fold, and score both parts.
 
-    Folds are shuffled and stratified (the paper does not say how they were drawn). The features are not scaled. A method
+    Folds are shuffled and stratified (the paper does not say how they were drawn). Features are not scaled. A method
     that would take longer than the budget on a set is run on fewer folds, at least on one.
     """
     rows: list[Row] = []

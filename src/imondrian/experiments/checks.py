@@ -67,8 +67,8 @@ CHECKS = {
     "folds": Check(
         "batch",
         (),
-        "Other folds. The paper does not say how its folds were drawn. The same method in other divisions into as many folds:"
-        " each a mean over its folds, as the paper's figure is.",
+        "Other folds. The paper does not say how its folds were drawn. The same method in other divisions into as many"
+        " folds, each a mean over its folds, as the paper's figure is.",
         _other_folds,
         _SEEDS,
     ),
@@ -95,17 +95,17 @@ CHECKS = {
     "script-ospca1": Check(
         "online",
         ("ospca1",),
-        "The authors' published script, which is not osPCA as described: to every entry of the covariance it adds the squared"
-        " length of the row, where the outer product of the row with itself belongs; it leaves the mean where it was; and"
-        " it scores a row only once, when it comes.",
+        "The authors' published script, which is not osPCA as described: to every entry of the covariance it adds the"
+        " squared length of the row, where the outer product of the row with itself belongs; it leaves the mean where"
+        " it was; and it scores a row only once, when it comes.",
         _in_published_stages(PublishedOsPCA1),
     ),
     "script-ospca2": Check(
         "online",
         ("ospca2",),
-        "The authors' published script, which is not osPCA as described: it writes all scores of the first stage to one place,"
-        " so that all but one are 0; it learns later rows twice, once before it scores them; and it scores a row only once,"
-        " when it comes.",
+        "The authors' published script, which is not osPCA as described: it writes all scores of the first stage to one"
+        " place, so that all but one are 0; it learns later rows twice, once before it scores them; and it scores a row"
+        " only once, when it comes.",
         _in_published_stages(PublishedOsPCA2),
     ),
 }

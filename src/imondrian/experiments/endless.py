@@ -1,8 +1,8 @@
 """A stream of the size of CICIDS 2017 Wednesday, 691,406 rows of 77 features, through a forest with a window.
 
-The paper's online mode keeps every row in every tree, which would take tens of gigabytes here. With a window the memory is
-fixed; this measures how much it is, and how long the stream takes, in a process of its own. The rows are made: what they
-are like is not looked at.
+The paper's online mode keeps every row in every tree, which would take tens of gigabytes here. With a window the
+memory is fixed; this measures how much it is, and how long the stream takes, in a process of its own. The rows are
+made: how well they are told apart is not looked at.
 """
 
 import multiprocessing

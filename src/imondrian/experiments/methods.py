@@ -34,19 +34,13 @@ def _forest(max_samples: int | None, kind: str = "depth", scale: str | None = No
     return lambda seed: ForestDetector(max_samples, kind, scale, seed)
 
 
-def _variants(max_samples: int | None) -> dict[str, Method]:
-    """Make what we add: the other scores, and weights by standard deviation."""
+def _ours(max_samples: int | None, *variants: tuple[str, str | None]) -> dict[str, Method]:
+    """Make what we add to the paper: other scores, and weights by standard deviation."""
     return {
         f"{kind}{'-std' if scale else ''}": Method(
             f"ours: {kind}{', std' if scale else ''}", _forest(max_samples, kind, scale), is_ours=True
         )
-        for kind, scale in (
-            ("expected", None),
-            ("size", None),
-            ("depth", "std"),
-            ("expected", "std"),
-            ("size", "std"),
-        )
+        for kind, scale in variants
     }
 
 
@@ -63,7 +57,7 @@ BATCH = {
     "iforest": _IFOREST,
     "lof": _LOF,
     "svm": Method("one-class SVM", lambda _: ScikitDetector(OneClassSVM(gamma="auto"))),  # RBF, gamma = 1 / d
-    **_variants(_PSI),
+    **_ours(_PSI, ("expected", None), ("size", None), ("depth", "std"), ("expected", "std"), ("size", "std")),
 }
 
 ONLINE = {
@@ -71,7 +65,8 @@ ONLINE = {
     "incremental-lof": Method("incremental LOF", lambda _: IncrementalLOF(_NEIGHBOURS)),
     "ospca1": Method("osPCA1", lambda _: OversamplingPCA(_OVERSAMPLING)),
     "ospca2": Method("osPCA2", lambda _: OnlineOversamplingPCA(_OVERSAMPLING)),
-    **_variants(None),
+    # "expected" is "depth" for rows that all trees hold: none of them would be cut off
+    **_ours(None, ("size", None), ("depth", "std"), ("size", "std")),
 }
 
 

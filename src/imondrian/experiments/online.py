@@ -20,9 +20,9 @@ def run(
 ) -> list[Row]:
     """Show every set to every method in the stages of the paper, once for each seed of the method.
 
-    The first stage is learned at once, the others are what the method is extended by. The seconds of a stage are those of
-    learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with fewer
-    seeds, at least with one.
+    The first stage is learned at once, the others are what the method is extended by. The seconds of a stage are those
+    of learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with
+    fewer seeds, at least with one.
     """
     rows: list[Row] = []
     cells = [(data, name) for data in sets for name in methods]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """What the paper prints in one place: area under the curve in per cent, and seconds; deviations where it has any."""
+    """Printed in one place: area under the curve in per cent, and seconds; deviations, where it has any."""
 
     auc: float
     auc_deviation: float | None
@@ -15,7 +15,7 @@ class Published(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in the paper: "batch" (Table II) or "online" (III), a system, a set, and a part: train, test or the stage."""
+    """Where in the paper: "batch" (Table II) or "online" (III), a system, a set; and train, test or the stage."""
 
     table: str
     method: str

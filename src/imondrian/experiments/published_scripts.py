@@ -1,7 +1,7 @@
-"""osPCA as the authors' published scripts have it, which is not as it is described: to explain Table III, and for nothing else.
+"""osPCA as the authors' published scripts have it, not as it is described: to explain Table III, and for nothing else.
 
-Written from reading those scripts. With the division into stages that they use, these give the figures of the paper; what
-the sources of osPCA describe is in `baselines`.
+Written from reading those scripts. With the division into stages that they use, these give the figures of the paper;
+osPCA as its sources describe it is in `baselines`.
 """
 
 from abc import ABC, abstractmethod
@@ -35,7 +35,7 @@ class Moments(NamedTuple):
 
 
 class PublishedScript(ABC):
-    """Scores each row once, when it comes: those of the first stage against the others of it, the next against all before."""
+    """Scores each row once, when it comes: in the first stage against its others, later against all before."""
 
     times_learned = 1.0  # how often a later row counts
 
@@ -105,9 +105,9 @@ class PublishedOsPCA1(PublishedScript):
 class PublishedOsPCA2(PublishedScript):
     """OsPCA2 of the published script.
 
-    Differs from its description: all scores of the first stage are written to one place, so that all but one are 0; their
-    direction is that of rows that are not centred; later rows are learned twice, once before they are scored, and the
-    turned direction is compared with the one that knows them.
+    Differs from its description: all scores of the first stage are written to one place, so that all but one are 0;
+    their direction is that of rows that are not centred; later rows are learned twice, once before they are scored,
+    and the turned direction is compared with the one that knows them.
     """
 
     times_learned = 2.0

@@ -16,7 +16,7 @@ from imondrian.experiments.repeats import Row
 from imondrian.files import written_whole
 
 _PACKAGES = ("imondrian", "numpy", "numba", "scipy", "scikit-learn", "pyod", "matplotlib")
-_TEXTS = frozenset(["check", "claim", "figure", "measure", "method", "mode", "part", "rule", "set", "that", "this"])  # columns that stay text
+_TEXTS = {"check", "claim", "figure", "measure", "method", "mode", "part", "rule", "set", "that", "this"}  # columns
 
 
 class Record(NamedTuple):

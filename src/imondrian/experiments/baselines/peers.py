@@ -1,8 +1,9 @@
 """Systems of scikit-learn and PyOD as detectors of the experiments."""
 
+import warnings
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import StandardScaler
 
 from imondrian.engine.jit import Array
@@ -37,7 +38,9 @@ class ScikitDetector:
     def fit(self, X: Any) -> Self:
         """Fit the estimator on these rows."""
         self._rows = as_points(X, None)
-        self.estimator.fit(self._rows)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Duplicate values are leading")  # LOF of copies: the sets have them
+            self.estimator.fit(self._rows)
         return self
 
     def score(self, X: Any) -> Array:
@@ -68,7 +71,7 @@ class PyodDetector:
     def fit(self, X: Any) -> Self:
         """Fit the detector on these rows."""
         self._rows = as_points(X, None)
-        self.detector.fit(self._rows)
+        self.detector = clone(self.detector).fit(self._rows)  # fitted twice, ECOD would join the rows
         return self
 
     def score(self, X: Any) -> Array:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm
@@ -33,6 +34,7 @@ _CLOSE, _APART = 0.06, 0.22  # inches between panels that belong together, and b
 _CAPTION, _TITLE, _HEAD = 0.19, 0.18, 0.24  # inches for what stands above a panel, a column and several columns
 _FLATNESS = 0.8  # height of a panel of Figure 2 over its width, so that a page holds all of them
 _SCORES = "score"
+_MANY_TICKS = 0.7  # a range of scores over which the bar has no room for a number at each tenth
 
 Cell = tuple[View, str | None]  # what a panel shows: the labels by a rule, or else the scores
 
@@ -180,7 +182,7 @@ def _put_key(figure: Figure, scale: BoundaryNorm) -> None:
     axes = add_panel(figure, (_LEFT, 0.4, 2.0, 0.13))
     bar = figure.colorbar(ScalarMappable(scale, SHADES), cax=axes, orientation="horizontal")
     bar.set_label("anomaly score", fontsize=TITLE_SIZE, labelpad=1.0)
-    bar.set_ticks(MultipleLocator(0.1))
+    bar.set_ticks(MultipleLocator(0.1 if np.ptp(scale.boundaries) < _MANY_TICKS else 0.2))
     bar.ax.tick_params(labelsize=TEXT_SIZE, length=2.0, pad=1.5)
     bar.ax.minorticks_off()
     put_key(figure, key_of_labels(), 3, "lower right")

@@ -75,4 +75,8 @@ def _deviation(value: float | None) -> str:
 
 
 def _seconds(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100.0 else f"{value:.2g}" if value >= 0.01 or value == 0.0 else f"{value:.0e}"
+    if value >= 10.0:
+        return f"{value:,.0f}"
+    if value >= 0.1:
+        return f"{value:.2f}"
+    return f"{value:.3f}" if value >= 0.0005 else "0"

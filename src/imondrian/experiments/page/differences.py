@@ -25,9 +25,9 @@ def differences_section(records: Mapping[str, Record]) -> str:
 
 
 _INTRODUCTION = """\
-A difference counts if it is larger than both 2.5 points and two of the paper's standard deviations (its Table III has none).
-For each, what else the paper's figure may be was run as well; a check explains a figure if the figure lies within the
-range of its results, or within 2.5 points of it. The figures of the checks are measured here, too
+A difference counts if it is larger than both 2.5 points and two of the paper's standard deviations (its Table III has
+none). For each, what else the paper's figure may be was run as well; a check explains a figure if the figure lies
+within the range of its results, or within 2.5 points of it. The figures of the checks are measured here, too
 ([batch](reproduction/batch_checks.csv), [online](reproduction/online_checks.csv))."""
 
 
@@ -40,7 +40,7 @@ def _differences(name: str, records: Mapping[str, Record]) -> str:
     used = list(dict.fromkeys(key for entry in entries for key in checks_for(name, entry.place.method)))
     texts = "\n".join(f"- **{key}**: {CHECKS[key].text}" for key in used)
     head = ["", "set", "part", "ours", "paper", "difference", "explained by", "its results"]
-    return f"**{_TITLES[name]}**: {len(entries)} differences.\n\n{texts}\n\n{table(head, lines)}"
+    return f"**{_TITLES[name]}**: {len(entries)} differences.\n\n{texts}\n\n{table(head, lines, 3)}"
 
 
 def _ranges(record: Record | None) -> dict[tuple[str, Place], Range]:

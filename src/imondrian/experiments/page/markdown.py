@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table; the first column is text, the others are figures.
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int = 1) -> str:
+    """Write a table; the first columns, so many, are text, the others are figures.
 
     Examples
     --------
@@ -13,7 +13,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     |---|---:|
     | x | 1 |
     """
-    lines = [_line(head), f"|---|{'---:|' * (len(head) - 1)}", *map(_line, rows)]
+    rule = "|" + "---|" * n_texts + "---:|" * (len(head) - n_texts)
+    lines = [_line(head), rule, *map(_line, rows)]
     return "\n".join(lines)
 
 

@@ -9,10 +9,10 @@ from imondrian.experiments.records import Record
 
 _STAGES = ("1", "2", "3", "4", "5")
 LEGEND = """\
-In each cell: ours, the mean over repeats ± their standard deviation, and in brackets what the paper prints. **≠** marks a
-difference of more than 2.5 points and more than two of the paper's standard deviations; each is explained
-[below](#differences). **†n** marks a method that was too slow for the budget: so many repeats. *Ours* in italics: not in
-the paper."""
+In each cell: measured here, the mean over repeats ± their standard deviation; in brackets what the paper prints. **≠**
+marks a difference of more than 2.5 points and more than two of the paper's standard deviations; each is explained
+[below](#differences). **†n** marks a method that was too slow for the budget: so many repeats. *In italics*: ours, not
+in the paper."""
 
 
 def data_section() -> str:
@@ -22,9 +22,9 @@ def data_section() -> str:
 
 {table(["", "rows", "features", "anomalies, %"], rows)}
 
-In brackets what the paper prints. Its WBC is the whole Wisconsin diagnostic set (569 rows, 212 of them malignant, 37 %, the
-share that it prints), whatever number of rows its table gives: with these rows its figures come out, with the 378 rows of
-ODDS (5.6 % anomalies) they do not, as the column *WBC of ODDS* of Table II shows."""
+In brackets what the paper prints. Its WBC is the whole Wisconsin diagnostic set (569 rows, 212 of them malignant, 37 %,
+the share that it prints), whatever number of rows its table gives: with these rows its figures come out, with the 378
+rows of ODDS (5.6 % anomalies) they do not, as the column *WBC of ODDS* of Table II shows."""
 
 
 def _set_row(name: str) -> list[str]:
@@ -40,12 +40,13 @@ def _set_row(name: str) -> list[str]:
 
 def batch_section(record: Record) -> str:
     """Lay out Table II."""
+    settings = record.circumstances["settings"]
     cells = Cells(record, BATCH)
     return f"""## Table II: batches
 
-Fitted on the training part of each fold ({record.circumstances["settings"]["folds"]} folds, Wine 2; stratified, shuffled),
-then both parts are scored; features as they come. 100 trees, psi = 256; LOF with k = 10; one-class SVM with an RBF
-kernel, gamma = 1/d; iForest as scikit-learn has it.
+Fitted on the training part of each fold ({settings["folds"]} folds, Wine 2; stratified, shuffled), then both parts
+are scored; features as they come. 100 trees, psi = 256; LOF with k = 10; one-class SVM with an RBF kernel,
+gamma = 1/d; iForest as scikit-learn has it.
 
 {LEGEND}
 
@@ -77,9 +78,10 @@ def online_section(record: Record) -> str:
     return f"""## Table III: streams
 
 Five stratified stages; the first is learned at once, the others one row after the other, without subsampling; after
-each stage all rows so far are scored again. The paper has one division into stages; ours are means over
-{record.circumstances["settings"]["seeds"]} divisions, each with its own seed. WBC is not in the paper's table.
-CICIDS stands for 10,203 real flows of it here, which are not the paper's rows, so that nothing is set beside them.
+each stage all rows so far are scored again. The division into stages is that of the authors' published scripts; means
+over {record.circumstances["settings"]["seeds"]} seeds of the forests (the other methods draw no lots). The paper leaves
+WBC out. CICIDS stands here for 10,203 real flows of it, which are not the paper's rows, so that nothing is set beside
+them; for its full size see [below](#a-stream-of-the-size-of-cicids-2017-wednesday).
 
 ![AUC over the stages: measured as lines, the paper's dashed](reproduction/stages.png)
 
@@ -106,7 +108,7 @@ def endless_section(record: Record) -> str:
     return f"""### A stream of the size of CICIDS 2017 Wednesday
 
 The paper's online mode keeps every row in every tree. With a window (the latest 2,048 rows, of which a tree holds about
-256; preset `paper`) memory is fixed. Made rows, 691,406 x 77, scored and learned in one pass; time and memory only. (The
-paper's seconds for its five stages, everything kept and scored again each time: {paper}.)
+256; preset `paper`) memory is fixed. Made rows, 691,406 x 77, scored and learned in one pass; time and memory only.
+(The paper's seconds for its five stages, everything kept and scored again each time: {paper}.)
 
 {table(head, rows)}"""

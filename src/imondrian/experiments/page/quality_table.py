@@ -20,11 +20,11 @@ def quality_section(record: Record) -> str:
     each = "\n\n".join(f"**AUC, {mode}, on each set**\n\n{_by_set(record.rows, mode, sets)}" for mode in MODES)
     return f"""## Beyond the paper: quality over all open sets
 
-{len(sets)} sets, {settings["seeds"]} seeds; of larger sets {settings["most_rows"]:,} rows drawn by lot for each seed. *Batch*: fitted on
-all rows, which are scored. *Novelty*: fitted on half of the inliers; the other half and all anomalies are scored.
-Forests of ours have 100 trees, psi = 256 and `scale="std"`, except where it says *as in the paper*; for LOF, kNN, SVM, ECOD,
-HBOS and INNE features are standardised; LOF and kNN with k = 10, the others with their defaults. No setting was chosen
-by these labels for this table.
+{len(sets)} sets, {settings["seeds"]} seeds; of larger sets, {settings["most_rows"]:,} rows drawn by lot for each seed.
+*Batch*: fitted on all rows, which are scored. *Novelty*: fitted on half of the inliers; the other half and all
+anomalies are scored. Forests of ours have 100 trees, psi = 256 and `scale="std"`, except where it says *as in the
+paper*; for LOF, kNN, SVM, ECOD, HBOS and INNE features are standardised; LOF and kNN with k = 10, the others with
+their defaults.
 
 ![Mean AUC of each method, and its AUC on each set](reproduction/quality.png)
 

@@ -44,7 +44,7 @@ def claims_section(record: Record) -> str:
 
 Each line: a claim of the paper, and the means of the two things that it compares; online, over the five steps.
 
-{table(["", "set", "", "this", "that", "difference"], rows)}"""
+{table(["", "set", "", "this", "that", "difference"], rows, 3)}"""
 
 
 def _labels(rows: Iterable[Row]) -> str:
@@ -61,4 +61,4 @@ def _labels(rows: Iterable[Row]) -> str:
         ]
         for row in last
     ]
-    return table(["", "method", "rule", "outliers found", "inliers flagged", "threshold", "AUC, %"], lines)
+    return table(["", "method", "rule", "outliers found", "inliers flagged", "threshold", "AUC, %"], lines, 3)

@@ -98,8 +98,8 @@ def _circumstances(records: dict[str, Record]) -> str:
     return f"""## Circumstances
 
 {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gigabytes"]} GB, {machine["system"]}, Python
-{machine["python"]}; {", ".join(f"{name} {number}" for name, number in versions.items())}. The machine was shared: seconds
-are good for comparison within one run.
+{machine["python"]}; {", ".join(f"{name} {number}" for name, number in versions.items())}.
+Seconds are good for comparison within one run.
 
 {settings}"""
 

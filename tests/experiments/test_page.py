@@ -1,0 +1,181 @@
+"""The page says what the records say, and holds the paper's figures apart from the measured ones."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from imondrian.errors import DamagedFileError
+from imondrian.experiments import checks
+from imondrian.experiments.comparison import compared
+from imondrian.experiments.methods import BATCH, ONLINE
+from imondrian.experiments.page.differences import explains
+from imondrian.experiments.page.markdown import table
+from imondrian.experiments.page.writing import write_page
+from imondrian.experiments.published import PUBLISHED, TABLE_1, Place
+from imondrian.experiments.records import read_record, record_of, write_record
+
+COLUMNS = ("set", "method", "seed", "part", "auc", "seconds")
+SETTINGS = {"seeds": 2, "folds": 2, "budget": 1.0, "repeats": {"wine": 2, "pima": 2}}
+REPOSITORY = Path(__file__).parents[2]
+
+
+def rows_of(method, name, part, *aucs):
+    return [
+        {"set": name, "method": method, "seed": seed, "part": part, "auc": value, "seconds": 0.5}
+        for seed, value in enumerate(aucs)
+    ]
+
+
+def write(folder, name, rows, columns=COLUMNS, settings=SETTINGS):
+    (folder / "reproduction").mkdir(exist_ok=True)
+    write_record(record_of(name, rows, settings, 1.0), columns, folder / "reproduction")
+
+
+# -- published ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_published_tables_are_whole():
+    batch = {place for place in PUBLISHED if place.table == "batch"}
+    online = {place for place in PUBLISHED if place.table == "online"}
+    assert len(batch) == 4 * 8 * 2
+    assert len(online) == 5 * (2 * 8 + 2 * 7)  # CICIDS for two methods only
+    assert {place.method for place in batch} == {name for name, method in BATCH.items() if not method.is_ours}
+    assert {place.method for place in online} == {name for name, method in ONLINE.items() if not method.is_ours}
+    assert {place.set for place in batch} == set(TABLE_1) - {"cicids"}
+
+
+@pytest.mark.parametrize(
+    ("place", "figures"),
+    [
+        (Place("batch", "imforest", "smtp", "test"), (85.12, 14.25, 7.42, 0.11)),
+        (Place("batch", "svm", "wbc", "train"), (49.40, 3.16, 0.03, 0.00)),
+        (Place("online", "imforest", "cicids", "2"), (70.95, None, 1e4, None)),
+        (Place("online", "incremental-lof", "smtp", "3"), (58.59, None, 3.93, None)),
+        (Place("online", "ospca1", "pima", "1"), (80.37, None, 1.50, None)),
+        (Place("online", "ospca2", "smtp", "5"), (68.82, None, 18678.0, None)),
+    ],
+)
+def test_figures_stand_where_the_paper_has_them(place, figures):
+    assert tuple(PUBLISHED[place]) == figures
+
+
+# -- comparison --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("auc", "differs"),
+    [(63.63, False), (66.13, False), (66.14, True), (61.13, False), (61.12, True)],  # 63.63 +- 1.02: 2.5 points
+)
+def test_a_difference_is_more_than_the_tolerance(auc, differs):
+    (entry,) = compared("batch", rows_of("imforest", "pima", "train", auc)).values()
+    assert entry.differs == differs
+
+
+def test_two_of_the_paper_s_deviations_are_tolerated():
+    (entry,) = compared("batch", rows_of("iforest", "wine", "train", 79.56 + 21.0)).values()  # +- 10.59
+    assert not entry.differs
+
+
+def test_what_the_paper_does_not_have_never_differs():
+    (entry,) = compared("batch", rows_of("size-std", "pima", "train", 1.0)).values()
+    assert (entry.published, entry.differs, entry.difference) == (None, False, 0.0)
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    rows = rows_of("imforest", "wine", "1", 99.5, 98.25)
+    record = record_of("online", rows, SETTINGS, 12.34)
+    write_record(record, COLUMNS, tmp_path)
+    assert read_record("online", tmp_path) == record
+    assert record.circumstances["versions"]["numpy"]
+    assert record.circumstances["machine"]["cores"] >= 1
+
+
+def test_no_record_is_none_and_a_damaged_one_an_error(tmp_path):
+    assert read_record("online", tmp_path) is None
+    write_record(record_of("online", [], SETTINGS, 0.0), COLUMNS, tmp_path)
+    (tmp_path / "online.json").write_text("{")
+    with pytest.raises(DamagedFileError, match=r"online\.json"):
+        read_record("online", tmp_path)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_cells_have_ours_and_the_paper_s_and_marks(tmp_path):
+    rows = [
+        *rows_of("imforest", "wine", "train", 98.0, 99.0),
+        *rows_of("svm", "wine", "train", 10.0),
+        *rows_of("size-std", "wine", "train", 90.0, 91.0),
+    ]
+    write(tmp_path, "batch", rows)
+    text = write_page(tmp_path).read_text()
+    assert "| iMForest | 98.5 ± 0.7 (99.0 ± 0.2) |" in text
+    assert "| one-class SVM | 10.0 (68.6 ± 4.2) ≠ †1 |" in text
+    assert "| *ours: size, std* | 90.5 ± 0.7 |" in text
+
+
+def test_sections_without_a_record_are_left_out(tmp_path):
+    write(tmp_path, "batch", rows_of("imforest", "wine", "train", 99.0))
+    text = write_page(tmp_path).read_text()
+    assert "## Table II" in text
+    assert "## Table III" not in text
+    assert "Figure 1" not in text
+
+
+def test_a_difference_is_explained_by_the_check_that_comes_near_it_or_by_nothing(tmp_path):
+    write(tmp_path, "online", [*rows_of("ospca1", "wine", "1", 60.0), *rows_of("ospca2", "wine", "1", 90.0)])
+    found = [
+        {"check": "script-ospca1", "set": "wine", "method": "ospca1", "seed": 0, "part": "1", "auc": 87.5},
+        {"check": "script-ospca2", "set": "wine", "method": "ospca2", "seed": 0, "part": "1", "auc": 80.0},
+    ]
+    write(tmp_path, "online_checks", found, checks.COLUMNS)
+    text = write_page(tmp_path).read_text()
+    assert "| osPCA1 | Wine | 1 | 60.0 | 87.0 | -27.0 | script-ospca1 | 87.5 |" in text.replace("86.9", "87.0")
+    assert "| osPCA2 | Wine | 1 | 90.0 | 47.8 | +42.2 | nothing yet | |" in text
+
+
+@pytest.mark.parametrize(
+    ("figure", "is_near"), [(50.0, True), (47.5, True), (47.4, False), (62.5, True), (62.6, False)]
+)
+def test_a_check_explains_what_lies_in_its_range_or_near_it(figure, is_near):
+    assert explains((50.0, 60.0, 40), figure) == is_near
+
+
+def test_every_method_of_the_paper_that_may_differ_has_a_check():
+    for place in PUBLISHED:
+        assert checks.checks_for(place.table, place.method), place
+
+
+def test_a_table_has_as_many_cells_in_each_line():
+    lines = table(["", "a", "b"], [["x", "1", ""], ["y", "", "2"]], n_texts=2).splitlines()
+    assert lines[1] == "|---|---|---:|"
+    assert {line.count("|") for line in lines} == {4}
+
+
+# -- the page of the repository ----------------------------------------------------------------------------------------
+
+
+def test_the_page_is_what_its_records_give(tmp_path):
+    """Nobody has edited the page by hand, and nothing on it has another source."""
+    committed = REPOSITORY / "docs" / "reproduction.md"
+    for path in (committed.parent / "reproduction").iterdir():
+        (tmp_path / "reproduction").mkdir(exist_ok=True)
+        (tmp_path / "reproduction" / path.name).write_bytes(path.read_bytes())
+    assert write_page(tmp_path).read_text() == committed.read_text()
+
+
+def test_on_the_page_every_method_has_its_row_and_every_difference_its_explanation():
+    folder = REPOSITORY / "docs" / "reproduction"
+    for name, methods in (("batch", BATCH), ("online", ONLINE)):
+        rows = list(csv.DictReader((folder / f"{name}.csv").read_text().splitlines()))
+        expected = {place[1:] for place in PUBLISHED if place.table == name and place.set != "cicids"}
+        assert expected <= {(row["method"], row["set"], row["part"]) for row in rows}
+        assert {row["method"] for row in rows} == set(methods)
+    text = (REPOSITORY / "docs" / "reproduction.md").read_text()
+    assert "nothing yet" not in text
+    assert re.search(r"Table II, iMForest: 16 of 16 figures", text)

@@ -1,0 +1,216 @@
+"""The experiments run as the paper describes them: folds, stages, budgets, and what is measured in them."""
+
+import numpy as np
+import pytest
+
+from imondrian import MondrianForest
+from imondrian.datasets import Dataset, make_synthetic
+from imondrian.experiments import batch, endless, online, quality
+from imondrian.experiments.measures import auc
+from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
+from imondrian.experiments.repeats import affordable
+from imondrian.experiments.stages import N_STAGES, drawn_stages, published_stages
+
+
+def silent(_text, _share):
+    """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def blob():
+    return make_synthetic("blob", seed=3)
+
+
+class Spy:
+    """A detector that keeps what it was shown, and scores a row by its first feature."""
+
+    def __init__(self):
+        self.shown = []
+        self.scored = []
+
+    def fit(self, X):
+        self.shown = [X]
+        return self
+
+    def extend(self, X):
+        self.shown.append(X)
+        return self
+
+    def score(self, X):
+        self.scored.append(X)
+        return X[:, 0]
+
+    def learned_scores(self):
+        return np.vstack(self.shown)[:, 0]
+
+
+# -- repeats -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("budget", "n"), [(0.0, 1), (1.0, 1), (2.0, 2), (3.9, 3), (100.0, 5)])
+def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
+    now = [0.0]
+    n_done = 0
+    for _ in affordable(range(5), budget, lambda: now[0]):
+        now[0] += 1.0  # each takes a second
+        n_done += 1
+    assert n_done == n
+
+
+# -- batch -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_row_is_tested_once_and_trained_on_otherwise(blob):
+    folds = batch.folds_of(blob, seeds=[7], n_folds=5)
+    assert [fold.number for fold in folds] == [1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(np.sort(np.concatenate([fold.test for fold in folds])), np.arange(len(blob.y)))
+    for fold in folds:
+        assert set(fold.train) | set(fold.test) == set(range(len(blob.y)))
+        assert not set(fold.train) & set(fold.test)
+        assert blob.y[fold.test].sum() == 9  # of 45
+
+
+def test_wine_has_two_folds_and_a_seed_draws_others(blob):
+    wine = blob._replace(name="wine")
+    assert len(batch.folds_of(wine, [0, 1], 10)) == 4
+    first, _, second, _ = batch.folds_of(wine, [0, 1], 10)
+    assert not np.array_equal(first.test, second.test)
+
+
+def test_both_parts_are_measured_with_the_detector_of_the_fold(blob):
+    spies = []
+
+    def make(_seed):
+        spies.append(Spy())
+        return spies[-1]
+
+    rows = batch.run([blob], {"spy": Method("spy", make)}, [0], 3, 1e9, silent)
+    assert len(spies) == 3
+    for fold, spy, (train, test) in zip(batch.folds_of(blob, [0], 3), spies, pairs(rows), strict=True):
+        np.testing.assert_array_equal(spy.shown[0], blob.X[fold.train])
+        np.testing.assert_array_equal(spy.scored[0], blob.X[fold.test])
+        assert train["auc"] == auc(blob.y[fold.train], blob.X[fold.train, 0])
+        assert test["auc"] == auc(blob.y[fold.test], blob.X[fold.test, 0])
+        assert (train["part"], test["part"]) == ("train", "test")
+        assert (train["fold"], train["n_rows"]) == (fold.number, len(fold.train))
+
+
+def pairs(rows):
+    return [rows[i : i + 2] for i in range(0, len(rows), 2)]
+
+
+def test_a_slow_method_is_run_on_fewer_folds_and_never_dropped(blob):
+    rows = batch.run([blob], {"lof": BATCH["lof"], "imforest": BATCH["imforest"]}, [0], 4, 0.0, silent)
+    assert {(row["method"], row["fold"]) for row in rows} == {("lof", 1), ("imforest", 1)}
+
+
+def test_what_is_done_is_told_up_to_the_end(blob):
+    told = []
+    batch.run([blob], {"lof": BATCH["lof"]}, [0], 2, 9.0, lambda text, share: told.append((text, share)))
+    assert told == [("batch: blob, LOF", 1.0)]
+
+
+@pytest.mark.parametrize("name", BATCH)
+def test_every_method_of_table_2_finds_far_points(name):
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(200, 3)), rng.normal(size=(10, 3)) * 20.0])
+    data = Dataset("made", X, np.repeat([0, 1], [200, 10]).astype(np.uint8), None, None)
+    rows = batch.run([data], {name: BATCH[name]}, [0], 2, 60.0, silent)
+    assert min(row["auc"] for row in rows) > 80.0
+
+
+# -- online ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("division", [published_stages, lambda data: drawn_stages(data, 5)])
+def test_stages_share_the_anomalies_evenly_and_leave_nothing_out(blob, division):
+    stages = division(blob)
+    assert len(stages) == N_STAGES
+    np.testing.assert_array_equal(np.sort(np.concatenate(stages)), np.arange(len(blob.y)))
+    assert [int(blob.y[stage].sum()) for stage in stages] == [9] * 5
+
+
+def test_all_rows_so_far_are_scored_after_each_stage(blob):
+    spy, stages = Spy(), drawn_stages(blob, 0)
+    rows = online.measured(blob, stages, Method("spy", lambda _: spy), 0)
+    for shown, stage in zip(spy.shown, stages, strict=True):
+        np.testing.assert_array_equal(shown, blob.X[stage])
+    for number, row in enumerate(rows, 1):
+        so_far = np.concatenate(stages[:number])
+        assert (row["part"], row["n_rows"]) == (str(number), len(so_far))
+        assert row["auc"] == auc(blob.y[so_far], blob.X[so_far, 0])
+
+
+def test_the_forest_of_table_3_is_extended_not_built_anew(blob):
+    stages = published_stages(blob)
+    rows = online.run([blob], {"imforest": ONLINE["imforest"]}, [4], 60.0, silent)
+    forest = MondrianForest(100, None, None, 4).build(blob.X[stages[0]])
+    for stage in stages[1:]:
+        forest.extend(blob.X[stage])
+    so_far = np.concatenate(stages)
+    assert rows[-1]["auc"] == auc(blob.y[so_far], forest.score(blob.X[so_far]))
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_every_method_of_table_3_finds_outlying_directions(name):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 3)) * [5.0, 0.5, 0.5]
+    y = np.zeros(300, np.uint8)
+    X[:15], y[:15] = X[:15] * [2.0, 40.0, 1.0], 1
+    data = Dataset("made", X, y, None, None)
+    rows = online.run([data], {name: ONLINE[name]}, [0], 60.0, silent)
+    assert [row["part"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert rows[-1]["auc"] > 80.0
+
+
+# -- quality -----------------------------------------------------------------------------------------------------------
+
+
+def test_novelty_is_trained_on_half_of_the_inliers_and_tested_on_all_other_rows(blob):
+    spy, is_anomaly = Spy(), blob.y.astype(bool)
+    answered, scores = quality.novelty(spy, blob.X, is_anomaly)
+    inliers = blob.X[~is_anomaly]
+    np.testing.assert_array_equal(spy.shown[0], inliers[:50])
+    assert (len(scores), answered.sum()) == (50 + 45, 45)
+
+
+def test_of_large_sets_so_many_rows_are_drawn_anew_for_each_seed(blob):
+    rows = quality.run([blob], {"depth-std": QUALITY["depth-std"]}, [0, 1], 60, 60.0, silent)
+    assert [(row["mode"], row["seed"], row["n_rows"]) for row in rows] == [
+        ("batch", 0, 60),
+        ("batch", 1, 60),
+        ("novelty", 0, 60),
+        ("novelty", 1, 60),
+    ]
+    assert rows[0]["auc"] != rows[1]["auc"]
+
+
+@pytest.mark.parametrize("name", QUALITY)
+def test_every_method_of_the_quality_table_does_both_modes(blob, name):
+    rows = quality.run([blob], {name: QUALITY[name]}, [0], 10_000, 60.0, silent)
+    assert [row["mode"] for row in rows] == ["batch", "novelty"]
+    assert min(row["auc"] for row in rows) > 75.0
+
+
+@pytest.mark.parametrize("name", ["lof", "knn", "svm", "ecod", "hbos", "inne"])
+def test_peers_see_standardised_features(blob, name):
+    stretched = blob._replace(X=blob.X * [1.0, 2.0**20])  # which rounds nothing
+    runs = [quality.run([data], {name: QUALITY[name]}, [0], 10_000, 1.0, silent) for data in (blob, stretched)]
+    assert [row["auc"] for row in runs[0]] == pytest.approx([row["auc"] for row in runs[1]], abs=1e-9)
+
+
+# -- endless -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_stream_is_measured_stage_by_stage_in_fixed_memory():
+    rows = endless.run(12_000, 0, silent)
+    assert [row["part"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert rows[-1]["n_rows"] == 12_000
+    assert len({row["detector_megabytes"] for row in rows}) == 1
+    assert all(row["seconds"] > 0.0 and row["peak_megabytes"] > row["detector_megabytes"] for row in rows)
+
+
+def test_made_rows_are_the_same_for_a_seed_and_as_many_as_asked_for():
+    one, other = (np.vstack(list(endless.made_rows(5_000, 3))) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+    assert one.shape == (5_000, 77)
