@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check test bench soak streams thresholds pictures format clean
+.PHONY: demo check test bench soak streams thresholds reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -31,6 +31,9 @@ streams: $(VENV)/.base
 thresholds: $(VENV)/.base
 	$(BIN)/python benchmarks/thresholds.py
 
+reproduce: $(VENV)/.experiments
+	$(BIN)/imondrian reproduce all
+
 pictures: $(VENV)/.cli
 	$(BIN)/python examples/pictures.py docs/images
 
@@ -47,7 +50,7 @@ $(VENV)/.base: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/.dev $(VENV)/.bench $(VENV)/.cli: $(VENV)/.%: pyproject.toml
+$(VENV)/.dev $(VENV)/.bench $(VENV)/.cli $(VENV)/.experiments: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@

@@ -4,11 +4,11 @@ Rows are shuffled and come in batches of 100; 32 trees, a window of 2,048; media
 that study's order: a batch is scored after it has been learned. "Score, then learn" is the honest one: nothing is
 known of a row when it is scored. Both presets are run, one setting for all sets.
 
-Needs the data sets in the folder named by IMONDRIAN_DATA. Usage: python benchmarks/streams.py [n_seeds]
+The data sets are those in the folder named by IMONDRIAN_DATA, or downloaded.
+Usage: python benchmarks/streams.py [n_seeds]
 """
 
 import json
-import os
 import statistics
 import sys
 import time
@@ -19,20 +19,12 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from imondrian import MondrianForest
+from imondrian.datasets import load
 from imondrian.presets import PRESETS, Preset
 
 HERE = Path(__file__).parent
 TREES, SAMPLES, WINDOW, BATCH = 32, 256, 2048, 100
-FILES = {
-    "http": "streams/http.npz",
-    "forestcover": "streams/forestcover.npz",
-    "smtp": "smtp.npz",
-    "shuttle": "streams/shuttle.npz",
-    "mammography": "streams/mammography.npz",
-    "nyc_taxi": "streams/nyc_taxi_shingle48.npz",
-    "annthyroid": "streams/annthyroid.npz",
-    "satellite": "satellite.npz",
-}
+SETS = ("http", "forestcover", "smtp", "shuttle", "mammography", "nyc-taxi", "annthyroid", "satellite")
 PUBLISHED = {  # read off the plots of that study
     "Online-iForest": [0.998, 0.887, 0.861, 0.992, 0.854, 0.572, 0.685, 0.651],
     "asd-iForest": [0.999, 0.861, 0.905, 0.996, 0.855, 0.709, 0.810, 0.709],
@@ -45,10 +37,10 @@ TARGET = 0.875  # mean over the eight sets, practice, learn then score
 def main() -> None:
     """Run all sets in both orders with both presets, print the table, and write it as JSON beside this file."""
     n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    table: dict[str, dict[str, float]] = {name: dict(zip(FILES, row, strict=True)) for name, row in PUBLISHED.items()}
+    table: dict[str, dict[str, float]] = {name: dict(zip(SETS, row, strict=True)) for name, row in PUBLISHED.items()}
     for preset_name, preset in PRESETS.items():
         for order, scored in ORDERS.items():
-            table[f"{preset_name}, {order}"] = {name: auc_on(name, preset, scored, n_seeds) for name in FILES}
+            table[f"{preset_name}, {order}"] = {name: auc_on(name, preset, scored, n_seeds) for name in SETS}
     print_table(table)
     mean = statistics.mean(table["practice, learn then score"].values())
     print(
@@ -77,8 +69,8 @@ ORDERS: dict[str, Order] = {"learn then score": learn_then_score, "score then le
 def auc_on(name: str, preset: Preset, scored: Order, n_seeds: int) -> float:
     """Give the median area under the curve over the seeds."""
     start = time.perf_counter()
-    X, y = load(name)
-    aucs = [auc_of_seed(X, y, preset, scored, seed) for seed in range(n_seeds)]
+    data = load(name)
+    aucs = [auc_of_seed(data.X, data.y, preset, scored, seed) for seed in range(n_seeds)]
     median = statistics.median(aucs)
     took = time.perf_counter() - start
     print(f"{name:12s} {preset.score:6s} {scored.__name__:17s} {median:.3f}  {took:6.1f} s", flush=True)
@@ -94,15 +86,9 @@ def auc_of_seed(X: np.ndarray, y: np.ndarray, preset: Preset, scored: Order, see
     return float(roc_auc_score(y[order], np.concatenate(scores)))
 
 
-def load(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Read a set."""
-    with np.load(Path(os.environ["IMONDRIAN_DATA"]) / FILES[name]) as file:
-        return file["X"], file["y_nab" if "y_nab" in file else "y"]
-
-
 def print_table(table: dict[str, dict[str, float]]) -> None:
     """Print the table as Markdown."""
-    print(f"\n| | {' | '.join(FILES)} | mean |\n|---|{'---|' * (len(FILES) + 1)}")
+    print(f"\n| | {' | '.join(SETS)} | mean |\n|---|{'---|' * (len(SETS) + 1)}")
     for row, aucs in table.items():
         cells = [f"{auc:.3f}" for auc in (*aucs.values(), statistics.mean(aucs.values()))]
         print(f"| {row} | {' | '.join(cells)} |")

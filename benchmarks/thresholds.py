@@ -1,31 +1,25 @@
 """What the thresholds flag, on all open data sets: the table behind the default of the command line.
 
-python benchmarks/thresholds.py  (needs the data sets; IMONDRIAN_DATA names their folder)
+python benchmarks/thresholds.py  (the data sets are in the folder named by IMONDRIAN_DATA, or downloaded)
 """
 
-import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from imondrian import MondrianForest
+from imondrian.datasets import load, names
 from imondrian.presets import PRESETS
 from imondrian.thresholds import rule_of
 
 RULES = ("kmeans", "auto", 0.01, 0.02, 0.05, 0.1)
 SEEDS = range(3)
 MOST_ROWS = 20_000
-TWICE = {"adbench/annthyroid", "adbench/mammography", "adbench/Ionosphere"}  # also among the others
 
 
 def main() -> None:
     """Print a table for each preset."""
-    folder = os.environ.get("IMONDRIAN_DATA")
-    if folder is None:
-        sys.exit("IMONDRIAN_DATA does not name the folder of the data sets.")
-    sets = dict(data_sets(Path(folder)))
+    sets = dict(data_sets())
     print(f"{len(sets)} sets: {', '.join(sets)}")
     for name, preset in PRESETS.items():
         results = np.array([measured(X, is_odd, preset.score, preset.scale) for X, is_odd in sets.values()])
@@ -37,15 +31,12 @@ def main() -> None:
             print(f"| `{rule}` | {share:.1%} | {median:.1%} | {recall:.1%} | {precision:.1%} | {f1:.3f} |")
 
 
-def data_sets(folder: Path) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    """Give the points and labels of each set, shuffled, at most so many rows."""
-    for path in sorted(folder.rglob("*.npz")):
-        name = str(path.relative_to(folder).with_suffix(""))
-        if name not in TWICE:
-            with np.load(path) as content:
-                X, labels = content["X"].astype(float), content["y" if "y" in content else "label"]
-            rows = np.random.default_rng(0).permutation(len(X))[:MOST_ROWS]
-            yield name, (X[rows], (labels if labels.dtype.kind in "biuf" else labels != "BENIGN")[rows].astype(bool))
+def data_sets() -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    """Give the points and labels of each open set, shuffled, at most so many rows."""
+    for name in names("open"):
+        data = load(name)
+        rows = np.random.default_rng(0).permutation(len(data.X))[:MOST_ROWS]
+        yield name, (data.X[rows], data.y[rows].astype(bool))
 
 
 def measured(X: np.ndarray, is_odd: np.ndarray, kind: str, scale: str | None) -> np.ndarray:
