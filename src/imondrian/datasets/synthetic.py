@@ -48,7 +48,7 @@ def make_synthetic(name: str, seed: int = 0) -> Dataset:
         near = get_close_matches(str(name), SYNTHETIC, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InvalidInputError(f"A synthetic set must be one of {', '.join(SYNTHETIC)}, but is {name!r}.{hint}")
-    draws = np.random.default_rng(_checked_seed(seed))
+    draws = np.random.default_rng((_checked_seed(seed), list(SYNTHETIC).index(name)))  # sets share no draws
     inliers = SYNTHETIC[name](draws)
     outliers = draws.uniform(-SQUARE, SQUARE, (N_OUTLIERS, 2))
     order = draws.permutation(len(inliers) + N_OUTLIERS)

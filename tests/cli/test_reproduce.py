@@ -1,0 +1,87 @@
+"""`imondrian reproduce` as its users have it: a short version of the whole, and what it says of wrong input."""
+
+import csv
+import json
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+SHORT = ("--seeds", "1", "--folds", "2", "--budget", "2")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, data_folder):
+    """The whole of it on small sets: two folds, one seed."""
+    shell = Shell(tmp_path_factory.mktemp("reproduce"))
+    sets = "wine,ionosphere,blob"
+    shell.done = shell.run("reproduce", "all", "--data", data_folder, "--datasets", sets, *SHORT, "-o", "out")
+    return shell
+
+
+def test_the_page_has_every_table_and_figure(page):
+    text = page.text("out/reproduction.md")
+    for title in ("Table I:", "Table II:", "Table III:", "Figure 1", "Figure 2", "Beyond the paper", "Differences"):
+        assert f"## {title}" in text
+    for method in ("iMForest", "iForest", "LOF", "one-class SVM", "incremental LOF", "osPCA1", "osPCA2", "INNE"):
+        assert f"| {method} |" in text or f"### {method}" in text
+
+
+def test_results_are_left_as_csv_with_their_circumstances_and_as_figures(page):
+    folder = page.folder / "out" / "reproduction"
+    for name in ("batch", "online", "quality", "synthetic", "claims", "batch_checks", "online_checks"):
+        rows = list(csv.DictReader((folder / f"{name}.csv").read_text().splitlines()))
+        circumstances = json.loads((folder / f"{name}.json").read_text())
+        assert rows or name.endswith("checks")
+        assert {"settings", "machine", "versions", "seconds", "date"} <= set(circumstances)
+    for name in ("stages", "quality", "batch_plane", "online_plane"):
+        assert (folder / f"{name}.png").read_bytes()[1:4] == b"PNG"
+    assert not (folder / "endless.csv").exists()  # cicids was not asked for
+
+
+def test_methods_sets_folds_and_stages_are_those_asked_for(page):
+    folder = page.folder / "out" / "reproduction"
+    batch = list(csv.DictReader((folder / "batch.csv").read_text().splitlines()))
+    online = list(csv.DictReader((folder / "online.csv").read_text().splitlines()))
+    assert {row["set"] for row in batch} == {"wine", "ionosphere"}
+    assert {row["fold"] for row in batch if row["method"] == "imforest"} == {"1", "2"}
+    assert {row["part"] for row in online} == {"1", "2", "3", "4", "5"}
+
+
+def test_what_is_done_is_said_on_standard_error_and_where_the_page_is_on_standard_output(page):
+    assert page.done.stdout == "out/reproduction.md\n"
+    assert "batch: wine, LOF" in page.done.stderr
+
+
+def test_one_experiment_renews_its_part_of_the_page(page, data_folder):
+    before = page.text("out/reproduction.md")
+    chosen = ("--datasets", "wine", "--methods", "lof", "--folds", "2")
+    done = page.run("reproduce", "batch", "--data", data_folder, *chosen, "-o", "out", "--json")
+    after = page.text("out/reproduction.md")
+    assert json.loads(done.stdout)["page"] == "out/reproduction.md"
+    assert done.stderr == ""
+    part = after[after.index("## Table II:") : after.index("## Table III:")]
+    assert "| LOF |" in part
+    assert "| iForest |" not in part
+    assert after[after.index("## Table III:") : after.index("## Figure 1")] in before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("batch", "--datasets", "nowhere"), "There is no data set 'nowhere' here; there are"),
+        (("batch", "--methods", "ospca1"), "There is no method 'ospca1' here; there are"),
+        (("all", "--data", "missing"), "missing"),
+        (("batch", "--datasets", "wine", "--data", "empty"), "empty"),
+        (("synthetic", "--methods", "lof"), "There is no method 'lof' here; there are none."),
+    ],
+)
+def test_wrong_input_is_one_line_before_any_work(shell, arguments, complaint):
+    assert complaint in shell.fails("reproduce", *arguments, "-o", "out")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nothing",), (), ("batch", "--folds", "1"), ("batch", "--seeds", "0"), ("batch", "--budget", "-1")]
+)
+def test_wrong_options_are_refused(shell, arguments):
+    shell.run("reproduce", *arguments, check=2)
