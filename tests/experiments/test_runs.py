@@ -1,19 +1,31 @@
 """The experiments run as the paper describes them: folds, stages, budgets, and what is measured in them."""
 
+import multiprocessing
+import os
+import signal
+import time
+
 import numpy as np
 import pytest
 
 from imondrian import MondrianForest
 from imondrian.datasets import Dataset, make_synthetic
+from imondrian.errors import ImondrianError
 from imondrian.experiments import batch, endless, online, quality
 from imondrian.experiments.measures import auc
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
 from imondrian.experiments.repeats import affordable
 from imondrian.experiments.stages import N_STAGES, drawn_stages, published_stages
+from imondrian.experiments.workers import workers
 
 
 def silent(_text, _share):
     """Say nothing."""
+
+
+def one_by_one(work, arguments, tell):
+    with workers(1) as each:
+        return each(work, arguments, tell)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +69,46 @@ def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
     assert n_done == n
 
 
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def test_processes_do_not_change_results_nor_their_order(blob):
+    sets = [blob, make_synthetic("moons", seed=1)]  # the larger one comes second, and is measured first
+    methods = {name: BATCH[name] for name in ("imforest", "lof", "size-std")}
+    with workers(2) as each:
+        told = []
+        rows = batch.run(sets, methods, [0], 2, 60.0, each, lambda _, share: told.append(share))
+    expected = batch.run(sets, methods, [0], 2, 60.0, one_by_one, silent)
+    assert told == pytest.approx([i / 6 for i in range(1, 7)])
+    assert [without_seconds(row) for row in rows] == [without_seconds(row) for row in expected]
+
+
+def without_seconds(row):
+    return {key: value for key, value in row.items() if key != "seconds"}
+
+
+def test_an_error_in_a_process_is_raised_and_ends_the_others():
+    start = time.monotonic()
+    with pytest.raises(ZeroDivisionError), workers(2) as each:
+        each(sleep_or_fail, [(600.0,), (0.0,)], silent)
+    assert time.monotonic() - start < 300.0  # a hang, not a matter of speed
+    assert not multiprocessing.active_children()
+
+
+def sleep_or_fail(seconds):
+    time.sleep(seconds)
+    return 1.0 / seconds
+
+
+def test_a_killed_process_is_an_error_that_says_so():
+    with pytest.raises(ImondrianError, match="killed"), workers(2) as each:
+        each(die, [(), ()], silent)
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 # -- batch -------------------------------------------------------------------------------------------------------------
 
 
@@ -84,7 +136,7 @@ def test_both_parts_are_measured_with_the_detector_of_the_fold(blob):
         spies.append(Spy())
         return spies[-1]
 
-    rows = batch.run([blob], {"spy": Method("spy", make)}, [0], 3, 1e9, silent)
+    rows = batch.run([blob], {"spy": Method("spy", make)}, [0], 3, 1e9, one_by_one, silent)
     assert len(spies) == 3
     for fold, spy, (train, test) in zip(batch.folds_of(blob, [0], 3), spies, pairs(rows), strict=True):
         np.testing.assert_array_equal(spy.shown[0], blob.X[fold.train])
@@ -100,13 +152,13 @@ def pairs(rows):
 
 
 def test_a_slow_method_is_run_on_fewer_folds_and_never_dropped(blob):
-    rows = batch.run([blob], {"lof": BATCH["lof"], "imforest": BATCH["imforest"]}, [0], 4, 0.0, silent)
+    rows = batch.run([blob], {"lof": BATCH["lof"], "imforest": BATCH["imforest"]}, [0], 4, 0.0, one_by_one, silent)
     assert {(row["method"], row["fold"]) for row in rows} == {("lof", 1), ("imforest", 1)}
 
 
 def test_what_is_done_is_told_up_to_the_end(blob):
     told = []
-    batch.run([blob], {"lof": BATCH["lof"]}, [0], 2, 9.0, lambda text, share: told.append((text, share)))
+    batch.run([blob], {"lof": BATCH["lof"]}, [0], 2, 9.0, one_by_one, lambda text, share: told.append((text, share)))
     assert told == [("batch: blob, LOF", 1.0)]
 
 
@@ -115,7 +167,7 @@ def test_every_method_of_table_2_finds_far_points(name):
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(200, 3)), rng.normal(size=(10, 3)) * 20.0])
     data = Dataset("made", X, np.repeat([0, 1], [200, 10]).astype(np.uint8), None, None)
-    rows = batch.run([data], {name: BATCH[name]}, [0], 2, 60.0, silent)
+    rows = batch.run([data], {name: BATCH[name]}, [0], 2, 60.0, one_by_one, silent)
     assert min(row["auc"] for row in rows) > 80.0
 
 
@@ -143,7 +195,7 @@ def test_all_rows_so_far_are_scored_after_each_stage(blob):
 
 def test_the_forest_of_table_3_is_extended_not_built_anew(blob):
     stages = published_stages(blob)
-    rows = online.run([blob], {"imforest": ONLINE["imforest"]}, [4], 60.0, silent)
+    rows = online.run([blob], {"imforest": ONLINE["imforest"]}, [4], 60.0, one_by_one, silent)
     forest = MondrianForest(100, None, None, 4).build(blob.X[stages[0]])
     for stage in stages[1:]:
         forest.extend(blob.X[stage])
@@ -158,7 +210,7 @@ def test_every_method_of_table_3_finds_outlying_directions(name):
     y = np.zeros(300, np.uint8)
     X[:15], y[:15] = X[:15] * [2.0, 40.0, 1.0], 1
     data = Dataset("made", X, y, None, None)
-    rows = online.run([data], {name: ONLINE[name]}, [0], 60.0, silent)
+    rows = online.run([data], {name: ONLINE[name]}, [0], 60.0, one_by_one, silent)
     assert [row["part"] for row in rows] == ["1", "2", "3", "4", "5"]
     assert rows[-1]["auc"] > 80.0
 
@@ -175,7 +227,7 @@ def test_novelty_is_trained_on_half_of_the_inliers_and_tested_on_all_other_rows(
 
 
 def test_of_large_sets_so_many_rows_are_drawn_anew_for_each_seed(blob):
-    rows = quality.run([blob], {"depth-std": QUALITY["depth-std"]}, [0, 1], 60, 60.0, silent)
+    rows = quality.run([blob], {"depth-std": QUALITY["depth-std"]}, [0, 1], 60, 60.0, one_by_one, silent)
     assert [(row["mode"], row["seed"], row["n_rows"]) for row in rows] == [
         ("batch", 0, 60),
         ("batch", 1, 60),
@@ -187,7 +239,7 @@ def test_of_large_sets_so_many_rows_are_drawn_anew_for_each_seed(blob):
 
 @pytest.mark.parametrize("name", QUALITY)
 def test_every_method_of_the_quality_table_does_both_modes(blob, name):
-    rows = quality.run([blob], {name: QUALITY[name]}, [0], 10_000, 60.0, silent)
+    rows = quality.run([blob], {name: QUALITY[name]}, [0], 10_000, 60.0, one_by_one, silent)
     assert [row["mode"] for row in rows] == ["batch", "novelty"]
     assert min(row["auc"] for row in rows) > 75.0
 
@@ -195,7 +247,9 @@ def test_every_method_of_the_quality_table_does_both_modes(blob, name):
 @pytest.mark.parametrize("name", ["lof", "knn", "svm", "ecod", "hbos", "inne"])
 def test_peers_see_standardised_features(blob, name):
     stretched = blob._replace(X=blob.X * [1.0, 2.0**20])  # which rounds nothing
-    runs = [quality.run([data], {name: QUALITY[name]}, [0], 10_000, 1.0, silent) for data in (blob, stretched)]
+    runs = [
+        quality.run([data], {name: QUALITY[name]}, [0], 10_000, 1.0, one_by_one, silent) for data in (blob, stretched)
+    ]
     assert [row["auc"] for row in runs[0]] == pytest.approx([row["auc"] for row in runs[1]], abs=1e-9)
 
 

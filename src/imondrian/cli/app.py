@@ -296,9 +296,16 @@ def info(*, model: str, as_json: bool) -> None:
     click.option(
         "--budget",
         type=click.FloatRange(0.0),
-        default=90.0,
+        default=60.0,
         show_default=True,
         help="Seconds for a method on a set; beyond, it is run on fewer folds or seeds, at least on one.",
+    ),
+    click.option(
+        "--jobs",
+        type=int,
+        default=-1,
+        show_default=True,
+        help="How many methods are measured at a time, each with one thread; -1: one per processor.",
     ),
     click.option(
         "--output", "-o", metavar="DIR", default="docs", show_default=True, help="Where to write reproduction.md."

@@ -90,5 +90,6 @@ class Reproducing(NamedTuple):
     methods: str | None = None
     seeds: int | None = None
     folds: int = 10
-    budget: float = 90.0
+    budget: float = 60.0
+    jobs: int = -1
     output: str = "docs"

@@ -8,9 +8,11 @@ from sklearn.model_selection import StratifiedKFold
 
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
+from imondrian.experiments.cells import measured_cells
 from imondrian.experiments.measures import auc
 from imondrian.experiments.methods import Method
 from imondrian.experiments.repeats import Row, Tell, affordable
+from imondrian.experiments.workers import Each
 
 N_FOLDS = 10
 FEWER_FOLDS = {"wine": 2}  # too few anomalies for ten
@@ -32,6 +34,7 @@ def run(
     seeds: Sequence[int],
     n_folds: int,
     budget: float,
+    each: Each,
     tell: Tell,
 ) -> list[Row]:
     """Fit every method on the training part of every fold, and score both parts.
@@ -39,15 +42,15 @@ def run(
     Folds are shuffled and stratified (the paper does not say how they were drawn). Features are not scaled. A method
     that would take longer than the budget on a set is run on fewer folds, at least on one.
     """
-    rows: list[Row] = []
-    cells = [(data, name) for data in sets for name in methods]
-    for n_done, (data, name) in enumerate(cells, 1):
-        folds = folds_of(data, seeds, n_folds)
-        for fold in affordable(folds, budget):
-            common = {"set": data.name, "method": name, "seed": fold.seed, "fold": fold.number}
-            rows += [common | figures for figures in measured(data, methods[name], fold)]
-        tell(f"batch: {data.name}, {methods[name].title}", n_done / len(cells))
-    return rows
+    return measured_cells("batch", _cell, sets, methods, (seeds, n_folds, budget), each, tell)
+
+
+def _cell(data: Dataset, method: Method, seeds: Sequence[int], n_folds: int, budget: float) -> list[Row]:
+    return [
+        {"seed": fold.seed, "fold": fold.number} | row
+        for fold in affordable(folds_of(data, seeds, n_folds), budget)
+        for row in measured(data, method, fold)
+    ]
 
 
 def folds_of(data: Dataset, seeds: Sequence[int], n_folds: int) -> list[Fold]:

@@ -11,6 +11,7 @@ from imondrian.experiments.methods import BATCH, ONLINE, Method
 from imondrian.experiments.published_scripts import PublishedOsPCA1, PublishedOsPCA2
 from imondrian.experiments.repeats import Row, Tell, affordable
 from imondrian.experiments.stages import drawn_stages, published_stages
+from imondrian.experiments.workers import Each
 
 COLUMNS = ("check", "set", "method", "seed", "part", "auc")
 _SEEDS = range(1_000, 1_040)  # others than those of the tables
@@ -26,18 +27,29 @@ class Check(NamedTuple):
     seeds: Sequence[int] = _SEEDS[:1]
 
 
-def run(table: str, differing: Sequence[Comparison], sets: Sequence[Dataset], budget: float, tell: Tell) -> list[Row]:
+def run(
+    table: str, differing: Sequence[Comparison], sets: Sequence[Dataset], budget: float, each: Each, tell: Tell
+) -> list[Row]:
     """Run every check that may explain a difference, on the sets and with the methods that differ."""
     known = {data.name: data for data in sets}
-    cells = sorted({(entry.place.set, entry.place.method) for entry in differing})
-    rows: list[Row] = []
-    for n_done, (name, method) in enumerate(cells, 1):
-        for key in checks_for(table, method):
-            for seed in affordable(CHECKS[key].seeds, budget):
-                common = {"check": key, "set": name, "method": method, "seed": seed}
-                rows += [common | row for row in CHECKS[key].measure(known[name], method, seed)]
-        tell(f"{table}, checking a difference: {name}, {method}", n_done / len(cells))
-    return rows
+    places = dict.fromkeys((entry.place.set, entry.place.method) for entry in differing)
+    cells = [(key, known[name], method, budget) for name, method in places for key in checks_for(table, method)]
+
+    def tell_done(place: int, share: float) -> None:
+        key, data, method, _ = cells[place]
+        tell(f"{table}, a difference: {data.name}, {method}, {key}", share)
+
+    return [row for rows in each(_cell, cells, tell_done) for row in rows]
+
+
+def _cell(key: str, data: Dataset, method: str, budget: float) -> list[Row]:
+    check = CHECKS[key]
+    common = {"check": key, "set": data.name, "method": method}
+    return [
+        common | {"seed": seed, "part": row["part"], "auc": row["auc"]}
+        for seed in affordable(check.seeds, budget)
+        for row in check.measure(data, method, seed)
+    ]
 
 
 def checks_for(table: str, method: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The compared systems by name: those of the paper's two tables with its settings, and ours beside them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyod.models.ecod import ECOD
@@ -26,64 +27,89 @@ class Method(NamedTuple):
     """A system that is compared."""
 
     title: str
-    make: Callable[[int], Any]  # a seed in, a detector out
+    make: Callable[[int], Any]  # a seed in, a detector out; no lambda, since it goes to other processes
     is_ours: bool = False  # and not in the paper
 
 
-def _forest(max_samples: int | None, kind: str = "depth", scale: str | None = None) -> Callable[[int], ForestDetector]:
-    return lambda seed: ForestDetector(max_samples, kind, scale, seed)
+def _forest(max_samples: int | None, kind: str, scale: str | None, seed: int) -> ForestDetector:
+    return ForestDetector(max_samples, kind, scale, seed)
 
 
 def _ours(max_samples: int | None, *variants: tuple[str, str | None]) -> dict[str, Method]:
     """Make what we add to the paper: other scores, and weights by standard deviation."""
     return {
         f"{kind}{'-std' if scale else ''}": Method(
-            f"ours: {kind}{', std' if scale else ''}", _forest(max_samples, kind, scale), is_ours=True
+            f"ours: {kind}{', std' if scale else ''}", partial(_forest, max_samples, kind, scale), is_ours=True
         )
         for kind, scale in variants
     }
 
 
-_LOF = Method("LOF", lambda _: ScikitDetector(_local_outlier_factor(), "negative_outlier_factor_"))
-_IFOREST = Method("iForest", lambda seed: ScikitDetector(IsolationForest(random_state=seed)))
+def _isolation_forest(seed: int) -> ScikitDetector:
+    return ScikitDetector(IsolationForest(random_state=seed))
 
 
-def _local_outlier_factor() -> LocalOutlierFactor:
-    return LocalOutlierFactor(_NEIGHBOURS, novelty=True)
+def _local_outlier_factor(_seed: int) -> ScikitDetector:
+    return ScikitDetector(LocalOutlierFactor(_NEIGHBOURS, novelty=True), "negative_outlier_factor_")
+
+
+def _one_class_svm(_seed: int) -> ScikitDetector:
+    return ScikitDetector(OneClassSVM(gamma="auto"))  # RBF, gamma = 1 / d
 
 
 BATCH = {
-    "imforest": Method("iMForest", _forest(_PSI)),
-    "iforest": _IFOREST,
-    "lof": _LOF,
-    "svm": Method("one-class SVM", lambda _: ScikitDetector(OneClassSVM(gamma="auto"))),  # RBF, gamma = 1 / d
+    "imforest": Method("iMForest", partial(_forest, _PSI, "depth", None)),
+    "iforest": Method("iForest", _isolation_forest),
+    "lof": Method("LOF", _local_outlier_factor),
+    "svm": Method("one-class SVM", _one_class_svm),
     **_ours(_PSI, ("expected", None), ("size", None), ("depth", "std"), ("expected", "std"), ("size", "std")),
 }
 
+
+def _incremental_lof(_seed: int) -> IncrementalLOF:
+    return IncrementalLOF(_NEIGHBOURS)
+
+
+def _ospca1(_seed: int) -> OversamplingPCA:
+    return OversamplingPCA(_OVERSAMPLING)
+
+
+def _ospca2(_seed: int) -> OnlineOversamplingPCA:
+    return OnlineOversamplingPCA(_OVERSAMPLING)
+
+
 ONLINE = {
-    "imforest": Method("iMForest", _forest(None)),
-    "incremental-lof": Method("incremental LOF", lambda _: IncrementalLOF(_NEIGHBOURS)),
-    "ospca1": Method("osPCA1", lambda _: OversamplingPCA(_OVERSAMPLING)),
-    "ospca2": Method("osPCA2", lambda _: OnlineOversamplingPCA(_OVERSAMPLING)),
+    "imforest": Method("iMForest", partial(_forest, None, "depth", None)),
+    "incremental-lof": Method("incremental LOF", _incremental_lof),
+    "ospca1": Method("osPCA1", _ospca1),
+    "ospca2": Method("osPCA2", _ospca2),
     # "expected" is "depth" for rows that all trees hold: none of them would be cut off
     **_ours(None, ("size", None), ("depth", "std"), ("size", "std")),
 }
 
 
-def _standardised(make: Callable[[], Any]) -> Callable[[int], Standardised]:
-    return lambda _: Standardised(PyodDetector(make()))
+def _standardised(make: Callable[[int], Any], seed: int) -> Standardised:
+    return Standardised(make(seed))
+
+
+def _standardised_pyod(kind: Callable[[], Any], _seed: int) -> Standardised:
+    return Standardised(PyodDetector(kind()))
+
+
+def _inne(seed: int) -> PyodDetector:
+    return PyodDetector(INNE(random_state=seed))
 
 
 QUALITY = {
-    "size-std": Method("ours: size", _forest(_PSI, "size", "std"), is_ours=True),
-    "expected-std": Method("ours: expected", _forest(_PSI, "expected", "std"), is_ours=True),
-    "depth-std": Method("ours: depth", _forest(_PSI, "depth", "std"), is_ours=True),
-    "imforest": Method("iMForest as in the paper (depth, unscaled)", _forest(_PSI)),
-    "iforest": _IFOREST,
-    "lof": Method("LOF", lambda seed: Standardised(_LOF.make(seed))),
-    "knn": Method("kNN", _standardised(lambda: KNN(n_neighbors=_NEIGHBOURS))),
-    "svm": Method("one-class SVM", lambda seed: Standardised(BATCH["svm"].make(seed))),
-    "ecod": Method("ECOD", _standardised(ECOD)),
-    "hbos": Method("HBOS", _standardised(HBOS)),
-    "inne": Method("INNE", lambda seed: Standardised(PyodDetector(INNE(random_state=seed)))),
+    "size-std": Method("ours: size", partial(_forest, _PSI, "size", "std"), is_ours=True),
+    "expected-std": Method("ours: expected", partial(_forest, _PSI, "expected", "std"), is_ours=True),
+    "depth-std": Method("ours: depth", partial(_forest, _PSI, "depth", "std"), is_ours=True),
+    "imforest": Method("iMForest as in the paper (depth, unscaled)", partial(_forest, _PSI, "depth", None)),
+    "iforest": Method("iForest", _isolation_forest),
+    "lof": Method("LOF", partial(_standardised, _local_outlier_factor)),
+    "knn": Method("kNN", partial(_standardised_pyod, partial(KNN, n_neighbors=_NEIGHBOURS))),
+    "svm": Method("one-class SVM", partial(_standardised, _one_class_svm)),
+    "ecod": Method("ECOD", partial(_standardised_pyod, ECOD)),
+    "hbos": Method("HBOS", partial(_standardised_pyod, HBOS)),
+    "inne": Method("INNE", partial(_standardised, _inne)),
 }

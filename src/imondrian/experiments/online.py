@@ -7,16 +7,23 @@ import numpy as np
 
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
+from imondrian.experiments.cells import measured_cells
 from imondrian.experiments.measures import auc
 from imondrian.experiments.methods import Method
 from imondrian.experiments.repeats import Row, Tell, affordable
 from imondrian.experiments.stages import published_stages
+from imondrian.experiments.workers import Each
 
 COLUMNS = ("set", "method", "seed", "part", "n_rows", "auc", "seconds")
 
 
 def run(
-    sets: Sequence[Dataset], methods: Mapping[str, Method], seeds: Sequence[int], budget: float, tell: Tell
+    sets: Sequence[Dataset],
+    methods: Mapping[str, Method],
+    seeds: Sequence[int],
+    budget: float,
+    each: Each,
+    tell: Tell,
 ) -> list[Row]:
     """Show every set to every method in the stages of the paper, once for each seed of the method.
 
@@ -24,15 +31,12 @@ def run(
     of learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with
     fewer seeds, at least with one.
     """
-    rows: list[Row] = []
-    cells = [(data, name) for data in sets for name in methods]
-    for n_done, (data, name) in enumerate(cells, 1):
-        stages = published_stages(data)
-        for seed in affordable(seeds, budget):
-            common = {"set": data.name, "method": name, "seed": seed}
-            rows += [common | figures for figures in measured(data, stages, methods[name], seed)]
-        tell(f"online: {data.name}, {methods[name].title}", n_done / len(cells))
-    return rows
+    return measured_cells("online", _cell, sets, methods, (seeds, budget), each, tell)
+
+
+def _cell(data: Dataset, method: Method, seeds: Sequence[int], budget: float) -> list[Row]:
+    stages = published_stages(data)
+    return [{"seed": seed} | row for seed in affordable(seeds, budget) for row in measured(data, stages, method, seed)]
 
 
 def measured(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:

@@ -7,10 +7,12 @@ import numpy as np
 
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
+from imondrian.experiments.cells import measured_cells
 from imondrian.experiments.detectors import Detector
 from imondrian.experiments.measures import auc, average_precision
 from imondrian.experiments.methods import Method
 from imondrian.experiments.repeats import Row, Tell, affordable
+from imondrian.experiments.workers import Each
 
 COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
 Outcome = tuple[Array, Array]  # which rows are anomalies, and their scores
@@ -22,32 +24,28 @@ def run(
     seeds: Sequence[int],
     most_rows: int,
     budget: float,
+    each: Each,
     tell: Tell,
 ) -> list[Row]:
     """Run every method on every set in both modes; of larger sets, on so many rows drawn by lot for each seed."""
-    rows: list[Row] = []
-    cells = [(data, name) for data in sets for name in methods]
-    for n_done, (data, name) in enumerate(cells, 1):
-        for mode in MODES:
-            rows += [
-                _measured(data, name, methods[name], mode, seed, most_rows)
-                for seed in affordable(seeds, budget / len(MODES))
-            ]
-        tell(f"quality: {data.name}, {methods[name].title}", n_done / len(cells))
-    return rows
+    return measured_cells("quality", _cell, sets, methods, (seeds, most_rows, budget / len(MODES)), each, tell)
 
 
-def _measured(data: Dataset, name: str, method: Method, mode: str, seed: int, most_rows: int) -> Row:
+def _cell(data: Dataset, method: Method, seeds: Sequence[int], most_rows: int, budget: float) -> list[Row]:
+    return [
+        {"mode": mode, "seed": seed} | _measured(data, method, mode, seed, most_rows)
+        for mode in MODES
+        for seed in affordable(seeds, budget)
+    ]
+
+
+def _measured(data: Dataset, method: Method, mode: str, seed: int, most_rows: int) -> Row:
     chosen = np.random.default_rng(seed).permutation(len(data.X))[:most_rows]
     detector = method.make(seed)
     start = perf_counter()
     is_anomaly, scores = MODES[mode](detector, data.X[chosen], data.y[chosen].astype(bool))
     seconds = perf_counter() - start
     return {
-        "set": data.name,
-        "method": name,
-        "mode": mode,
-        "seed": seed,
         "n_rows": len(chosen),
         "auc": auc(is_anomaly, scores),
         "average_precision": average_precision(is_anomaly, scores),

@@ -18,6 +18,7 @@ from imondrian.experiments.page.writing import write_page
 from imondrian.experiments.published import TITLES, stages_published
 from imondrian.experiments.records import record_of, write_record
 from imondrian.experiments.repeats import Row, Tell
+from imondrian.experiments.workers import Each, workers
 from imondrian.files import written_whole
 from imondrian.plots import write_figure
 
@@ -42,7 +43,8 @@ class Plan(NamedTuple):
     methods: tuple[str, ...] = ()  # none: all
     n_seeds: int | None = None  # None: as each experiment has it
     n_folds: int = batch.N_FOLDS
-    budget: float = 90.0  # seconds for a method on a set
+    budget: float = 60.0  # seconds for a method on a set
+    n_workers: int = 1  # processes that measure at a time
     most_rows: int = 10_000  # of a set, for quality
 
 
@@ -53,6 +55,7 @@ class Job(NamedTuple):
     sets: list[Dataset]
     methods: dict[str, Method]
     plan: Plan
+    each: Each
     tell: Tell
 
 
@@ -74,11 +77,13 @@ def reproduce(what: str, plan: Plan, tell: Tell) -> Path:
     """
     chosen = [EXPERIMENTS[name] for name in (EXPERIMENTS if what == "all" else [what])]
     _check_names(chosen, plan)
-    jobs = [_job(chosen, n, plan, tell) for n in range(len(chosen))]  # all sets are loaded before anything is run
-    (plan.output / FOLDER).mkdir(parents=True, exist_ok=True)
-    for experiment, job in zip(chosen, jobs, strict=True):
-        experiment.run(job)
-    return write_page(plan.output)
+    with workers(plan.n_workers) as each:
+        jobs = [_job(chosen, n, plan, each, tell) for n in range(len(chosen))]  # all is loaded before anything is run
+        (plan.output / FOLDER).mkdir(parents=True, exist_ok=True)
+        for experiment, job in zip(chosen, jobs, strict=True):
+            experiment.run(job)
+            page = write_page(plan.output)  # also if the next is interrupted
+    return page
 
 
 def _check_names(chosen: Sequence[Experiment], plan: Plan) -> None:
@@ -92,12 +97,18 @@ def _check_names(chosen: Sequence[Experiment], plan: Plan) -> None:
                 raise InvalidInputError(f"There is no {kind} {name!r} here; there are {listed}.")
 
 
-def _job(chosen: Sequence[Experiment], n: int, plan: Plan, tell: Tell) -> Job:
+def _job(chosen: Sequence[Experiment], n: int, plan: Plan, each: Each, tell: Tell) -> Job:
     experiment = chosen[n]
     names = [name for name in plan.datasets if name in experiment.known] if plan.datasets else list(experiment.usual)
     methods = {name: method for name, method in experiment.methods.items() if not plan.methods or name in plan.methods}
-    sets = [datasets.load(name, plan.data) for name in names if name not in experiment.made]
-    return Job(names, sets, methods, plan, lambda text, share: tell(text, (n + share) / len(chosen)))
+    sets = [_loaded(name, plan, tell) for name in names if name not in experiment.made]
+    return Job(names, sets, methods, plan, each, lambda text, share: tell(text, (n + share) / len(chosen)))
+
+
+def _loaded(name: str, plan: Plan, tell: Tell) -> Dataset:
+    data = datasets.load(name, plan.data)
+    tell(f"data: {name}", 0.0)
+    return data
 
 
 def _run_synthetic(job: Job) -> None:
@@ -117,9 +128,14 @@ def _run_batch(job: Job) -> None:
     if not job.sets or not job.methods:
         return
     start, plan, seeds = perf_counter(), job.plan, range(job.plan.n_seeds or 1)
-    rows = batch.run(job.sets, job.methods, seeds, plan.n_folds, plan.budget, job.tell)
+    rows = batch.run(job.sets, job.methods, seeds, plan.n_folds, plan.budget, job.each, job.tell)
     repeats = {data.name: len(batch.folds_of(data, seeds, plan.n_folds)) for data in job.sets}
-    settings = {"seeds": len(seeds), "folds": plan.n_folds, "budget": plan.budget, "repeats": repeats}
+    settings = {
+        "seeds": len(seeds),
+        "folds": plan.n_folds,
+        **_effort(plan),
+        "repeats": repeats,
+    }
     _keep("batch", rows, batch.COLUMNS, settings, start, plan)
     _run_checks("batch", rows, job)
 
@@ -128,9 +144,9 @@ def _run_online(job: Job) -> None:
     plan = job.plan
     if job.sets and job.methods:
         start, seeds = perf_counter(), range(plan.n_seeds or 5)
-        rows = online.run(job.sets, job.methods, seeds, plan.budget, job.tell)
+        rows = online.run(job.sets, job.methods, seeds, plan.budget, job.each, job.tell)
         repeats = {data.name: len(seeds) for data in job.sets}
-        settings = {"seeds": len(seeds), "budget": plan.budget, "repeats": repeats}
+        settings = {"seeds": len(seeds), **_effort(plan), "repeats": repeats}
         _draw(stages_figure(rows, stages_published(), _titles(ONLINE)), "stages", plan)
         _keep("online", rows, online.COLUMNS, settings, start, plan)
         _run_checks("online", rows, job)
@@ -144,19 +160,23 @@ def _run_online(job: Job) -> None:
 def _run_checks(table: str, rows: list[Row], job: Job) -> None:
     start = perf_counter()
     differing = [entry for entry in compared(table, rows).values() if entry.differs]
-    found = checks.run(table, differing, job.sets, job.plan.budget, job.tell)
-    _keep(f"{table}_checks", found, checks.COLUMNS, {"budget": job.plan.budget}, start, job.plan)
+    found = checks.run(table, differing, job.sets, job.plan.budget, job.each, job.tell)
+    _keep(f"{table}_checks", found, checks.COLUMNS, _effort(job.plan), start, job.plan)
 
 
 def _run_quality(job: Job) -> None:
     if not job.sets or not job.methods:
         return
     start, plan, seeds = perf_counter(), job.plan, range(job.plan.n_seeds or 3)
-    rows = quality.run(job.sets, job.methods, seeds, plan.most_rows, plan.budget, job.tell)
+    rows = quality.run(job.sets, job.methods, seeds, plan.most_rows, plan.budget, job.each, job.tell)
     ours = [name for name, method in job.methods.items() if method.is_ours]
     _draw(quality_figure(rows, ours, titles=_titles(QUALITY)), "quality", plan)
-    settings = {"seeds": len(seeds), "most_rows": plan.most_rows, "budget": plan.budget}
+    settings = {"seeds": len(seeds), "most_rows": plan.most_rows, **_effort(plan)}
     _keep("quality", rows, quality.COLUMNS, settings, start, plan)
+
+
+def _effort(plan: Plan) -> dict[str, Any]:
+    return {"budget": plan.budget, "processes": plan.n_workers}
 
 
 def _titles(methods: Mapping[str, Method]) -> dict[str, str]:

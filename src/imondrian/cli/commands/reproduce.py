@@ -6,6 +6,7 @@ from time import perf_counter
 from imondrian.cli.console import Console
 from imondrian.cli.settings import Reproducing, Telling
 from imondrian.cli.summary import escaped
+from imondrian.engine.threads import n_threads
 from imondrian.errors import InvalidInputError
 
 
@@ -16,6 +17,8 @@ def run(what: str, reproducing: Reproducing, telling: Telling) -> None:
     except ModuleNotFoundError as error:
         raise InvalidInputError(f'{error.name} is needed here: pip install "imondrian[experiments]".') from None
 
+    if reproducing.jobs == 0:
+        raise InvalidInputError("--jobs must not be 0; -1 stands for all processors.")
     console, start = Console(telling), perf_counter()
     plan = Plan(
         output=Path(reproducing.output),
@@ -25,6 +28,7 @@ def run(what: str, reproducing: Reproducing, telling: Telling) -> None:
         n_seeds=reproducing.seeds,
         n_folds=reproducing.folds,
         budget=reproducing.budget,
+        n_workers=n_threads(reproducing.jobs),
     )
     with console.progress(f"reproducing {what}") as progress:
 
