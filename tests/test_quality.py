@@ -15,10 +15,10 @@ def mean_auc(data, kind="depth"):
     return 100 * np.mean([roc_auc_score(data.y, forest.score(data.X, kind)) for forest in forests])
 
 
-def test_the_paper_s_breast_cancer_set_is_the_whole_one():
-    """Which comes with scikit-learn; of the 378 rows of ODDS more anomalies are found than the paper has."""
-    published = PUBLISHED[Place("batch", "imforest", "wbc", "train")]
-    assert mean_auc(datasets.load("wbc", download=False)) == pytest.approx(published.auc, abs=3.5)
+def test_the_paper_s_breast_cancer_set_is_the_whole_one(data_folder):
+    """Not the 378 rows of ODDS."""
+    published = PUBLISHED[Place("batch", "imforest", "wbc", "train")].auc
+    assert mean_auc(datasets.load("odds-wbc", data_folder, download=False)) > published + 5.0
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.set)

@@ -173,6 +173,30 @@ def test_a_trickle_comes_to_an_end(site, made_up, monkeypatch):
         load("made-up")
 
 
+def test_drops_are_held_against_the_limit_as_they_come(site, made_up, monkeypatch):
+    done = threading.Event()
+
+    def drip(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        for _ in range(40):
+            handler.wfile.write(b"x")
+            if done.wait(0.02):
+                return
+        done.wait(20)  # who waits for a full block ends in silence, and says so
+
+    site.answers["/drip.npz"] = drip
+    monkeypatch.setattr(download, "SECONDS_IN_ALL", 0.1)
+    monkeypatch.setattr(download, "SECONDS_SILENT", 3.0)
+    made_up(addresses=(site.address + "/drip.npz",))
+    try:
+        with pytest.raises(MissingDatasetError, match=r"took more than 0\.1 seconds"):
+            load("made-up")
+    finally:
+        done.set()
+
+
 def test_a_cache_that_cannot_be_written_costs_a_warning(site, made_up, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("IMONDRIAN_CACHE", str(tmp_path / "file" / "cache"))

@@ -1,17 +1,23 @@
 """The same data are read from every kind of file, and what is wrong with a file is named."""
 
+import gzip
 import io
 import struct
+import tracemalloc
+import zlib
+from functools import partial
+from zipfile import ZIP_BZIP2, ZipFile
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.lib import format as npy_format
 from scipy.io import loadmat, savemat
 
-from imondrian.datasets import archives, checksum, load, matlab, taxi, texts
-from imondrian.datasets.content import Content, as_content
+from imondrian.datasets import CATALOGUE, archives, checksum, load, matlab, taxi, texts
+from imondrian.datasets.content import MOST_BYTES, Content, as_content
 from imondrian.errors import DamagedFileError
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0)  # no -0.0: text may lose its sign
@@ -117,11 +123,109 @@ def test_matlab_stores_numbers_in_narrower_kinds(endian):
     assert content.y.tolist() == [0, 0, 1]
 
 
+def expanded(read, data):
+    """Read what must be refused for its size, and give the most bytes that were in use meanwhile."""
+    read(io.BytesIO(as_npz(ONE, np.ones(2)).getvalue() if read is archives.read else mat(X=ONE, y=np.ones(2))), "", "y")
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedFileError, match=r"^the file .* the most that are read"):
+            read(io.BytesIO(data), "the file", "y")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["X", "y", "feature_names"])
+@pytest.mark.parametrize("kind", ["f8", "u1", "U9"])
+def test_an_archive_is_measured_before_it_is_expanded(name, kind, monkeypatch):
+    large = np.zeros(10**6, dtype=kind)
+    file = io.BytesIO()
+    np.savez_compressed(file, **{"X": ONE, "y": np.ones(2), name: large})
+    assert len(file.getvalue()) < 10**5
+    monkeypatch.setattr(archives, "MOST_BYTES", 2 * 10**6)
+    assert expanded(archives.read, file.getvalue()) < 10**6
+
+
+def test_the_arrays_of_an_archive_are_measured_together(monkeypatch):
+    data = npz(X=np.zeros((1000, 9)), y=np.zeros(1000))
+    monkeypatch.setattr(archives, "MOST_BYTES", 80_256)  # with two headers
+    assert len(archives.read(io.BytesIO(data), "file", "y").X) == 1000
+    monkeypatch.setattr(archives, "MOST_BYTES", 80_255)
+    assert expanded(archives.read, data) < 80_000
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (2**32, 2**32), (10**400,)])
+def test_what_a_header_promises_is_not_made_room_for(shape):
+    for kind in ("<f8", "<U0"):
+        file = io.BytesIO()
+        with ZipFile(file, "w") as archive:
+            for name in ("X", "y", "feature_names"):
+                with archive.open(f"{name}.npy", "w") as member:
+                    npy_format.write_array_header_2_0(member, {"descr": kind, "fortran_order": False, "shape": shape})
+        assert expanded(archives.read, file.getvalue()) < 10**6
+
+
+@pytest.mark.parametrize("ending", [b"(, }", b")[, ", b"),[}"])
+def test_a_header_that_cannot_be_parsed_is_refused(ending):
+    data = npz(X=np.zeros((1000, 9)), y=np.zeros(1000))  # so large that the sum of a member comes after its header
+    with pytest.raises(DamagedFileError, match="no NumPy archive"):
+        archives.read(io.BytesIO(data.replace(b"), }", ending)), "file", "y")
+
+
+def test_kinds_of_compression_without_a_limit_are_refused():
+    file = io.BytesIO()
+    with ZipFile(file, "w", ZIP_BZIP2) as archive:
+        archive.writestr("X.npy", npy())
+        archive.writestr("y.npy", npy())
+    with pytest.raises(DamagedFileError, match=r"\.npy is compressed in another way than NumPy's"):
+        archives.read(file, "file", "y")
+
+
+def test_the_largest_set_fits():
+    largest = max(CATALOGUE.values(), key=lambda entry: entry.n_rows * entry.n_features)
+    assert 8 * largest.n_rows * (largest.n_features + 1) < MOST_BYTES
+
+
 def test_a_compressed_bomb_is_not_inflated(monkeypatch):
-    file = as_mat(np.zeros((100, 20)), np.zeros(100))
-    monkeypatch.setattr(matlab, "_MOST_BYTES", 10_000)
-    with pytest.raises(DamagedFileError, match="cut off or too large"):
-        matlab.read(io.BytesIO(file.getvalue()), "file", "y")
+    file = as_mat(np.zeros((10**5, 20)), np.zeros(10**5))
+    monkeypatch.setattr(matlab, "MOST_BYTES", 10**6)
+    assert expanded(matlab.read, file.getvalue()) < 3 * 10**6
+
+
+def test_the_variables_of_a_matlab_file_are_measured_together(monkeypatch):
+    names = ("X", "y", *(f"other{i}" for i in range(50)))
+    file = io.BytesIO()
+    savemat(file, dict.fromkeys(names, np.zeros(10**5)), do_compression=True)
+    monkeypatch.setattr(matlab, "MOST_BYTES", 2 * 10**6)
+    assert expanded(matlab.read, file.getvalue()) < 5 * 10**6
+
+
+def test_narrow_numbers_of_a_matlab_file_count_as_what_they_become(monkeypatch):
+    file = io.BytesIO()
+    savemat(file, {"X": np.zeros((10**5, 10), dtype=np.uint8), "y": np.zeros(10**5)}, do_compression=True)
+    monkeypatch.setattr(matlab, "MOST_BYTES", 4 * 10**6)
+    assert expanded(matlab.read, file.getvalue()) < 5 * 10**6
+
+
+@pytest.mark.parametrize("is_in_a_variable", [True, False])
+def test_a_matlab_file_of_nothing_but_empty_elements_costs_little(is_in_a_variable):
+    n_bytes = 8 * 10**5
+    inner = struct.pack("<2I", 14, n_bytes) if is_in_a_variable else b""
+    packed = zlib.compress(inner + bytes(n_bytes))
+    data = mat()[:128] + struct.pack("<2I", 15, len(packed)) + packed
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedFileError):
+            matlab.read(io.BytesIO(data), "file", "y")
+        assert tracemalloc.get_traced_memory()[1] < 4 * n_bytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, *(partial(zlib.compress, level=level) for level in (1, 6, 9))])
+def test_compressed_text_is_not_expanded(compress):
+    with pytest.raises(DamagedFileError, match="the file must be CSV text, but is compressed"):
+        texts.read(io.BytesIO(compress(b"a,y\n1,0\n2,1\n")), "the file", "y")
 
 
 @given(data=contents())
@@ -189,7 +293,8 @@ ONE, OBJECTS = np.ones((2, 1)), np.array([{}, {}], dtype=object)
         (archives.read, npz(X=ONE, y=np.ones(2))[:-30], "no NumPy archive"),
         (archives.read, b"\x80\x04K\x01.", "no NumPy archive"),  # a pickle
         (archives.read, npz(X=OBJECTS, y=np.ones(2)), "no NumPy archive of plain arrays: Object arrays"),
-        (archives.read, npy(), r"must hold the arrays X and y, but holds none"),
+        (archives.read, npy(), "no NumPy archive of plain arrays: File is not a zip file"),
+        (archives.read, npz(), r"must hold the arrays X and y, but holds none"),
         (archives.read, npz(data=ONE, y=np.ones(2)), r"must hold the arrays X and y, but holds \['data', 'y'\]"),
         (archives.read, npz(X=ONE, y=np.ones(2), feature_names=["a", "b"]), "has 1 features, but 2 names"),
         (archives.read, npz(X=ONE, y=np.ones(3)), "has 2 rows, but 3 labels"),

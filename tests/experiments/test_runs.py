@@ -8,14 +8,23 @@ import time
 import numpy as np
 import pytest
 
-from imondrian import MondrianForest
+from imondrian import MondrianForest, datasets
 from imondrian.datasets import Dataset, make_synthetic
-from imondrian.errors import ImondrianError
+from imondrian.errors import ImondrianError, InvalidInputError
 from imondrian.experiments import batch, endless, online, quality
+from imondrian.experiments.comparison import compared
+from imondrian.experiments.divisions import (
+    N_STAGES,
+    drawn_folds,
+    drawn_stages,
+    n_folds_of,
+    published_folds,
+    published_stages,
+)
 from imondrian.experiments.measures import auc
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
+from imondrian.experiments.published import PUBLISHED
 from imondrian.experiments.repeats import affordable
-from imondrian.experiments.stages import N_STAGES, drawn_stages, published_stages
 from imondrian.experiments.workers import workers
 
 
@@ -95,6 +104,18 @@ def test_an_error_in_a_process_is_raised_and_ends_the_others():
     assert not multiprocessing.active_children()
 
 
+def test_processes_of_others_are_left_alone():
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60.0,))
+    other.start()
+    try:
+        with pytest.raises(ZeroDivisionError), workers(2) as each:
+            each(sleep_or_fail, [(0.0,)], silent)
+        assert other.is_alive()
+    finally:
+        other.terminate()
+        other.join()
+
+
 def sleep_or_fail(seconds):
     time.sleep(seconds)
     return 1.0 / seconds
@@ -112,21 +133,35 @@ def die():
 # -- batch -------------------------------------------------------------------------------------------------------------
 
 
-def test_every_row_is_tested_once_and_trained_on_otherwise(blob):
-    folds = batch.folds_of(blob, seeds=[7], n_folds=5)
-    assert [fold.number for fold in folds] == [1, 2, 3, 4, 5]
-    np.testing.assert_array_equal(np.sort(np.concatenate([fold.test for fold in folds])), np.arange(len(blob.y)))
-    for fold in folds:
-        assert set(fold.train) | set(fold.test) == set(range(len(blob.y)))
-        assert not set(fold.train) & set(fold.test)
-        assert blob.y[fold.test].sum() == 9  # of 45
+@pytest.mark.parametrize("division", [lambda data: published_folds(data, 5), lambda data: drawn_folds(data, 5, 3)])
+def test_every_row_is_tested_once_and_trained_on_otherwise(blob, division):
+    folds = division(blob)
+    assert len(folds) == 5
+    np.testing.assert_array_equal(np.sort(np.concatenate([test for _, test in folds])), np.arange(len(blob.y)))
+    for train, test in folds:
+        assert set(train) | set(test) == set(range(len(blob.y)))
+        assert not set(train) & set(test)
+        assert 0 < blob.y[test].sum() < len(test)
 
 
-def test_wine_has_two_folds_and_a_seed_draws_others(blob):
-    wine = blob._replace(name="wine")
-    assert len(batch.folds_of(wine, [0, 1], 10)) == 4
-    first, _, second, _ = batch.folds_of(wine, [0, 1], 10)
-    assert not np.array_equal(first.test, second.test)
+def test_rare_anomalies_are_in_every_fold_or_the_folds_are_too_many(blob):
+    rare = blob._replace(y=(np.arange(len(blob.y)) < 5).astype(np.uint8))
+    assert [int(rare.y[test].sum()) for _, test in published_folds(rare, 5)] == [1] * 5
+    with pytest.raises(InvalidInputError, match="blob has 5 rows of its rarer kind, too few for 6 folds"):
+        n_folds_of(rare, 6)
+
+
+def test_wine_has_two_folds(blob):
+    assert (n_folds_of(blob._replace(name="wine"), 10), n_folds_of(blob, 10)) == (2, 10)
+
+
+@pytest.mark.parametrize(("name", "method"), [("wine", "svm"), ("wine", "lof"), ("pima", "lof"), ("ionosphere", "svm")])
+def test_in_the_published_folds_methods_that_draw_no_lots_have_the_paper_s_figures(data_folder, name, method):
+    data = datasets.load(name, data_folder, download=False)
+    rows = batch.run([data], {method: BATCH[method]}, [0], 10, 600.0, one_by_one, silent)
+    for place, entry in compared("batch", rows).items():
+        assert entry.measured.auc == pytest.approx(PUBLISHED[place].auc, abs=0.03)
+        assert entry.measured.auc_deviation == pytest.approx(PUBLISHED[place].auc_deviation, abs=0.03)
 
 
 def test_both_parts_are_measured_with_the_detector_of_the_fold(blob):
@@ -137,14 +172,15 @@ def test_both_parts_are_measured_with_the_detector_of_the_fold(blob):
         return spies[-1]
 
     rows = batch.run([blob], {"spy": Method("spy", make)}, [0], 3, 1e9, one_by_one, silent)
-    assert len(spies) == 3
-    for fold, spy, (train, test) in zip(batch.folds_of(blob, [0], 3), spies, pairs(rows), strict=True):
-        np.testing.assert_array_equal(spy.shown[0], blob.X[fold.train])
-        np.testing.assert_array_equal(spy.scored[0], blob.X[fold.test])
-        assert train["auc"] == auc(blob.y[fold.train], blob.X[fold.train, 0])
-        assert test["auc"] == auc(blob.y[fold.test], blob.X[fold.test, 0])
+    assert len(spies) == 4  # the first one warms up
+    for fold, spy, (train, test) in zip(published_folds(blob, 3), spies[1:], pairs(rows), strict=True):
+        np.testing.assert_array_equal(spy.shown[0], blob.X[fold[0]])
+        np.testing.assert_array_equal(spy.scored[0], blob.X[fold[1]])
+        assert train["auc"] == auc(blob.y[fold[0]], blob.X[fold[0], 0])
+        assert test["auc"] == auc(blob.y[fold[1]], blob.X[fold[1], 0])
         assert (train["part"], test["part"]) == ("train", "test")
-        assert (train["fold"], train["n_rows"]) == (fold.number, len(fold.train))
+        assert (train["n_rows"], test["n_rows"]) == (len(fold[0]), len(fold[1]))
+    assert [row["fold"] for row in rows] == [1, 1, 2, 2, 3, 3]
 
 
 def pairs(rows):
@@ -203,6 +239,19 @@ def test_the_forest_of_table_3_is_extended_not_built_anew(blob):
     assert rows[-1]["auc"] == auc(blob.y[so_far], forest.score(blob.X[so_far]))
 
 
+def test_methods_that_draw_no_lots_are_run_once(blob):
+    rows = online.run([blob], ONLINE, [0, 1], 60.0, one_by_one, silent)
+    for name, method in ONLINE.items():
+        seeds = [row["seed"] for row in rows if row["method"] == name]
+        assert seeds == ([0] * 5 + [1] * 5 if method.draws_lots else [0] * 5)
+
+
+@pytest.mark.parametrize("name", [name for name, method in ONLINE.items() if not method.draws_lots])
+def test_methods_that_draw_no_lots_do_not_depend_on_the_seed(blob, name):
+    one, other = (ONLINE[name].make(seed).fit(blob.X).learned_scores() for seed in (0, 1))
+    np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("name", ONLINE)
 def test_every_method_of_table_3_finds_outlying_directions(name):
     rng = np.random.default_rng(1)
@@ -235,6 +284,16 @@ def test_of_large_sets_so_many_rows_are_drawn_anew_for_each_seed(blob):
         ("novelty", 1, 60),
     ]
     assert rows[0]["auc"] != rows[1]["auc"]
+
+
+@pytest.mark.parametrize(("n_rows", "n_odd"), [(20, 20), (2_000, 60), (20_000, 30)])
+def test_rows_are_drawn_with_the_share_of_anomalies_but_not_too_few_of_them(n_rows, n_odd):
+    y = np.zeros(n_rows, np.uint8)
+    y[: 20 if n_rows == 20 else 120] = 1
+    data = Dataset("made", np.zeros((n_rows, 1)), y, None, None)
+    chosen = quality.chosen_rows(data, seed=0, most_rows=1_000)
+    assert len(chosen) == len(set(chosen)) == min(n_rows, 1_000)
+    assert y[chosen].sum() == n_odd
 
 
 @pytest.mark.parametrize("name", QUALITY)

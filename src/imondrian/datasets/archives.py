@@ -1,33 +1,44 @@
-"""NumPy archives (.npz): read without unpickling anything, and written whole."""
+"""NumPy archives (.npz): read without unpickling anything or expanding too much, and written whole."""
 
+import math
 import zlib
-from contextlib import nullcontext
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
-from zipfile import BadZipFile
+from tokenize import TokenError
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
+from numpy.lib import format as npy
 
-from imondrian.datasets.content import Content, as_content
+from imondrian.datasets.content import MOST_BYTES, Content, as_content
 from imondrian.datasets.sources import Source, opened
+from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
 from imondrian.files import written_whole
 
-_FAILURES = (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, BadZipFile, zlib.error)
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_FAILURES = (
+    OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, SyntaxError, TokenError, BadZipFile,
+    zlib.error,
+)  # fmt: skip
 
 
 def read(source: Source, where: str, label: str) -> Content:
     """Read the arrays X and `label`, and feature_names if there are any."""
     try:
-        with opened(source) as file, _archive_in(file) as archive:
-            names = set(archive)
-            arrays = {name: archive[name] for name in names & {"X", label, "feature_names"}}
+        with opened(source) as file, ZipFile(file) as archive:
+            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            wanted = {name: members[name] for name in members.keys() & {"X", label, "feature_names"}}
+            _check_bytes(archive, wanted.values(), where)
+            arrays = {name: _array(archive, member) for name, member in wanted.items()}
+    except DamagedFileError:
+        raise
     except _FAILURES as error:
         raise DamagedFileError(f"{where} is no NumPy archive of plain arrays: {error}.") from None
     if not {"X", label} <= set(arrays):
-        raise DamagedFileError(f"{where} must hold the arrays X and {label}, but holds {sorted(names) or 'none'}.")
-    named = tuple(map(str, arrays["feature_names"])) if "feature_names" in arrays else None
+        raise DamagedFileError(f"{where} must hold the arrays X and {label}, but holds {sorted(members) or 'none'}.")
+    named = arrays["feature_names"].ravel() if "feature_names" in arrays else None
     return as_content(arrays["X"], arrays[label], where, named)
 
 
@@ -41,7 +52,27 @@ def write(path: Path, content: Content) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def _archive_in(file: IO[bytes]) -> Any:
-    """Open the archive; a single array (.npy) is one without members."""
-    loaded = np.load(file, allow_pickle=False)
-    return loaded if isinstance(loaded, NpzFile) else nullcontext({})
+def _check_bytes(archive: ZipFile, members: Iterable[ZipInfo], where: str) -> None:
+    """Make sure, before anything is expanded, that the members declare no more bytes than are read."""
+    n_bytes = sum(member.file_size for member in members)
+    if n_bytes <= MOST_BYTES:  # else not even the headers are looked at
+        n_bytes = sum(max(member.file_size, _bytes_in_memory(archive, member)) for member in members)
+    if n_bytes > MOST_BYTES:
+        raise DamagedFileError(f"{where} expands to {n_bytes} bytes, but {MOST_BYTES} are the most that are read.")
+
+
+def _bytes_in_memory(archive: ZipFile, member: ZipInfo) -> int:
+    """Give the bytes of an array by its header; narrower numbers will become float64."""
+    if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # zipfile expands other kinds without a limit
+        raise ValueError(f"{member.filename} is compressed in another way than NumPy's")
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"{member.filename} is of the version {version}, which plain arrays do not need")
+        shape, _, dtype = _HEADERS[version](file)
+    return math.prod(shape) * max(dtype.itemsize, 8)
+
+
+def _array(archive: ZipFile, member: ZipInfo) -> Array:
+    with archive.open(member) as file:
+        return npy.read_array(file, allow_pickle=False)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from imondrian.datasets.catalogue import Entry
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
+
+MOST_BYTES = 2**29  # that a file may expand to; the largest set, 691,406 x 77 numbers of CICIDS 2017, takes 426 million
 
 
 class Content(NamedTuple):
@@ -20,14 +23,16 @@ class Content(NamedTuple):
     n_dropped: int = 0  # rows that were left out, since a value was missing or infinite
 
 
-def as_content(X: Any, y: Any, where: str | os.PathLike[str], feature_names: tuple[str, ...] | None = None) -> Content:
+def as_content(
+    X: Any, y: Any, where: str | os.PathLike[str], feature_names: Sequence[str] | Array | None = None
+) -> Content:
     """Bring arrays read from somewhere into the one form: finite float64 points, labels 0 and 1."""
     points, labels = _as_points(np.asarray(X), where), _as_labels(np.asarray(y), where)
     if len(points) != len(labels):
         raise DamagedFileError(f"{where} has {len(points)} rows, but {len(labels)} labels.")
     if feature_names is not None and len(feature_names) != points.shape[1]:
         raise DamagedFileError(f"{where} has {points.shape[1]} features, but {len(feature_names)} names of features.")
-    return Content(points, labels, feature_names)
+    return Content(points, labels, None if feature_names is None else tuple(map(str, feature_names)))
 
 
 def checksum(X: Array, y: Array) -> str:

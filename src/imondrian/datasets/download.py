@@ -1,6 +1,7 @@
 """Bytes from the net: http and https only, of bounded size and time, whole or not at all."""
 
 import http.client
+import io
 import time
 import urllib.error
 import urllib.request
@@ -55,10 +56,9 @@ def _body(response: Any, address: str, progress: Progress | None) -> bytes:
     n_expected = int(length) if length.isdecimal() else None
     if n_expected is not None and n_expected > MOST_BYTES:
         raise MissingDatasetError(f"{address} has {n_expected} bytes, but {MOST_BYTES} are the most that are taken.")
-    blocks, n_read, end = [], 0, time.monotonic() + SECONDS_IN_ALL
-    while block := response.read(_BLOCK_BYTES):
-        blocks.append(block)
-        n_read += len(block)
+    body, n_read, end = io.BytesIO(), 0, time.monotonic() + SECONDS_IN_ALL
+    while block := response.read1(_BLOCK_BYTES):  # what has come, be it one byte: read would wait for all of them
+        n_read += body.write(block)
         if progress is not None:
             progress(n_read, n_expected)
         if n_read > MOST_BYTES:
@@ -67,7 +67,7 @@ def _body(response: Any, address: str, progress: Progress | None) -> bytes:
             raise MissingDatasetError(f"{address} took more than {SECONDS_IN_ALL:g} seconds.")
     if n_expected is not None and n_read != n_expected:
         raise MissingDatasetError(f"{address} was cut off: {n_expected} bytes were expected, but {n_read} came.")
-    return b"".join(blocks)
+    return body.getvalue()
 
 
 def _reason(error: Exception) -> str:

@@ -16,9 +16,9 @@ def names(group: str = "all") -> tuple[str, ...]:
     Parameters
     ----------
     group : {"all", "paper", "open", "streams", "adbench", "synthetic"}
-        Those of the catalogue; the nine of the paper's tables; all that can be had without a form to fill in (not
-        `cicids`), each once although some were published twice; those of streams; those of ADBench; those that
-        `make_synthetic` draws.
+        Those of the catalogue; the nine of the paper's tables; those whose content is known by its
+        checksum (all but `cicids`), each once although some were published twice; those of streams; those of ADBench;
+        those that `make_synthetic` draws.
 
     Returns
     -------

@@ -6,11 +6,12 @@ SciPy reads them too, but a damaged file can bring down the process there; these
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.datasets.content import Content, as_content
+from imondrian.datasets.content import MOST_BYTES, Content, as_content
 from imondrian.datasets.sources import Source, opened
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
@@ -21,7 +22,6 @@ _MATRIX, _COMPRESSED = 14, 15
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _NUMERIC_CLASSES = range(6, 16)  # double, single, and integers of 8 to 64 bits
 _COMPLEX = 0x0800
-_MOST_BYTES = 2**30  # of a compressed element
 _HDF5 = b"MATLAB 7.3"
 
 
@@ -54,11 +54,15 @@ def _variables(data: bytes) -> Iterator[tuple[str, Array | None]]:
     endian = _ENDIANS.get(data[_HEADER_BYTES - 2 : _HEADER_BYTES])
     if endian is None:
         raise ValueError("it has no header of version 5")
+    n_left = MOST_BYTES
     for element in _elements(memoryview(data)[_HEADER_BYTES:], endian):
-        inner = _elements(_inflated(element.data), endian) if element.kind == _COMPRESSED else iter([element])
-        for variable in inner:
-            if variable.kind == _MATRIX:
-                yield _variable(variable.data, endian)
+        variable: _Element | None = element
+        if element.kind == _COMPRESSED:
+            inflated = _inflated(element.data, n_left)
+            n_left -= len(inflated)
+            variable = next(_elements(inflated, endian), None)  # one variable is compressed at a time
+        if variable is not None and variable.kind == _MATRIX:
+            yield _variable(variable.data, endian)
 
 
 def _elements(data: memoryview, endian: str) -> Iterator[_Element]:
@@ -76,16 +80,18 @@ def _elements(data: memoryview, endian: str) -> Iterator[_Element]:
         place += n_used if kind == _COMPRESSED else n_used + -n_used % 8
 
 
-def _inflated(data: memoryview) -> memoryview:
+def _inflated(data: memoryview, n_most: int) -> memoryview:
     inflater = zlib.decompressobj()
-    inflated = inflater.decompress(data, _MOST_BYTES)
+    inflated = inflater.decompress(data, n_most + 1)  # a limit of 0 would be none
+    if len(inflated) > n_most:
+        raise ValueError(f"it expands to more than {MOST_BYTES} bytes, the most that are read")
     if not inflater.eof:
-        raise ValueError("a compressed element is cut off or too large")
+        raise ValueError("a compressed element is cut off")
     return memoryview(inflated)
 
 
 def _variable(data: memoryview, endian: str) -> tuple[str, Array | None]:
-    parts = list(_elements(data, endian))
+    parts = list(islice(_elements(data, endian), 4))  # a list or a structure has any number
     if len(parts) < 3:
         raise ValueError("a variable has no name")
     flags, dimensions, name = (part.data for part in parts[:3])
@@ -100,6 +106,8 @@ def _table(part: _Element, shape: Array, endian: str) -> Array:
     if part.kind not in _NUMBERS:
         raise ValueError(f"numbers cannot be of kind {part.kind}")
     numbers = np.frombuffer(part.data, dtype=endian + _NUMBERS[part.kind])
+    if numbers.size * 8 > MOST_BYTES:
+        raise ValueError(f"{numbers.size} numbers of 8 bytes are more than {MOST_BYTES} bytes, the most that are read")
     if (shape < 0).any() or numbers.size != np.prod(shape, dtype=np.float64):
         raise ValueError(f"{numbers.size} numbers do not fill the shape {tuple(map(int, shape))}")
     return numbers.reshape(shape, order="F")

@@ -11,6 +11,7 @@ from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
 
 _LABELS = ("y", "label")
+_COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")  # gzip, zlib, zstd
 
 
 def read(source: Source, where: str, label: str) -> Content:
@@ -33,6 +34,8 @@ def read(source: Source, where: str, label: str) -> Content:
 
 def frame_of(data: bytes, where: str | os.PathLike[str], names: list[str] | None = None) -> pl.DataFrame:
     """Give the cells of CSV text as they stand; bytes that are no UTF-8 become question marks."""
+    if data.startswith(_COMPRESSED):  # Polars would expand it, however large it became
+        raise DamagedFileError(f"{where} must be CSV text, but is compressed.")
     try:
         return pl.read_csv(
             data if names is None else ",".join(names).encode() + b"\n" + data,

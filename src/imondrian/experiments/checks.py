@@ -1,19 +1,20 @@
 """Where ours differs from the paper, what else the paper's figure may be: each is run, not argued."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from imondrian.datasets import Dataset
 from imondrian.experiments import batch, online
-from imondrian.experiments.baselines.incremental_lof import IncrementalLOF
 from imondrian.experiments.comparison import Comparison
+from imondrian.experiments.divisions import N_FOLDS, drawn_folds, n_folds_of, published_folds, published_stages
 from imondrian.experiments.methods import BATCH, ONLINE, Method
-from imondrian.experiments.published_scripts import PublishedOsPCA1, PublishedOsPCA2
+from imondrian.experiments.published import STAGES
+from imondrian.experiments.published_scripts import PublishedForest, PublishedLOF, PublishedOsPCA1, PublishedOsPCA2
 from imondrian.experiments.repeats import Row, Tell, affordable
-from imondrian.experiments.stages import drawn_stages, published_stages
 from imondrian.experiments.workers import Each
 
 COLUMNS = ("check", "set", "method", "seed", "part", "auc")
+PARTS = {"batch": ("train", "test"), "online": STAGES}
 _SEEDS = range(1_000, 1_040)  # others than those of the tables
 
 
@@ -21,10 +22,10 @@ class Check(NamedTuple):
     """Something else that the paper's figure may be."""
 
     table: str
-    methods: tuple[str, ...]  # none: all of the table
+    methods: tuple[str, ...]
     text: str
     measure: Callable[[Dataset, str, int], Iterable[Row]]  # a set, a method and a seed in; part and AUC out
-    seeds: Sequence[int] = _SEEDS[:1]
+    seeds: Sequence[int] = _SEEDS
 
 
 def run(
@@ -54,70 +55,87 @@ def _cell(key: str, data: Dataset, method: str, budget: float) -> list[Row]:
 
 def checks_for(table: str, method: str) -> list[str]:
     """Give the names of the checks for a method of a table."""
-    return [key for key, check in CHECKS.items() if check.table == table and method in (check.methods or (method,))]
+    return [key for key, check in CHECKS.items() if check.table == table and method in check.methods]
+
+
+def _other_forests(data: Dataset, method: str, seed: int) -> list[Row]:
+    """Repeat a table with another seed of the method."""
+    folds = published_folds(data, n_folds_of(data, N_FOLDS))
+    return _mean_over(
+        [row for n, fold in enumerate(folds, 1) for row in batch.measured(data, BATCH[method], fold, 1000 * seed + n)]
+    )
 
 
 def _other_folds(data: Dataset, method: str, seed: int) -> list[Row]:
-    """Divide a set into other folds, once."""
-    folds = batch.folds_of(data, [seed], batch.N_FOLDS)
-    rows = [row for fold in folds for row in batch.measured(data, BATCH[method], fold)]
-    return [
-        {"part": part, "auc": sum(row["auc"] for row in rows if row["part"] == part) / len(folds)}
-        for part in ("train", "test")
-    ]
+    folds = drawn_folds(data, n_folds_of(data, N_FOLDS), seed)
+    return _mean_over([row for fold in folds for row in batch.measured(data, BATCH[method], fold, seed)])
 
 
-def _other_stages(data: Dataset, method: str, seed: int) -> list[Row]:
-    return online.measured(data, drawn_stages(data, seed), ONLINE[method], seed)
+def _mean_over(rows: Sequence[Row]) -> list[Row]:
+    """Take the mean of each part over the folds, which is what the paper prints."""
+    means = []
+    for part in PARTS["batch"]:
+        aucs = [row["auc"] for row in rows if row["part"] == part]
+        means.append({"part": part, "auc": sum(aucs) / len(aucs)})
+    return means
 
 
-def _in_published_stages(make: Callable[[], object]) -> Callable[[Dataset, str, int], list[Row]]:
-    return lambda data, _method, seed: online.measured(data, published_stages(data), Method("", lambda _: make()), seed)
+def _other_seeds(data: Dataset, method: str, seed: int) -> list[Row]:
+    return online.measured(data, published_stages(data), ONLINE[method], seed)
+
+
+def _script(make: Callable[[int], Any]) -> Callable[[Dataset, str, int], list[Row]]:
+    return lambda data, _method, seed: online.measured(data, published_stages(data), Method("", make), seed)
 
 
 CHECKS = {
+    "forests": Check(
+        "batch",
+        ("imforest", "iforest"),
+        "Other forests: the same folds, with other seeds of the trees. The paper's figure is one such run.",
+        _other_forests,
+    ),
     "folds": Check(
         "batch",
-        (),
-        "Other folds. The paper does not say how its folds were drawn. The same method in other divisions into as many"
-        " folds, each a mean over its folds, as the paper's figure is.",
+        ("lof", "svm"),
+        "Other folds: the same method in other divisions into as many folds.",
         _other_folds,
-        _SEEDS,
     ),
-    "forests": Check(
+    "script-forest": Check(
         "online",
         ("imforest",),
-        "Other divisions. The paper's figures are of one division and one forest. Ours in divisions drawn by lot.",
-        _other_stages,
-        _SEEDS,
+        "The authors' published script inserts rows of the first stage again where those of the later stages belong.",
+        _script(PublishedForest),
     ),
-    "own-neighbour": Check(
+    "seeds": Check(
+        "online",
+        ("imforest",),
+        "Other forests: the same stages, with other seeds of the trees. The paper's figure is one such run.",
+        _other_seeds,
+    ),
+    "script-lof": Check(
         "online",
         ("incremental-lof",),
-        "A row counted among its own ten neighbours: incremental LOF with nine others.",
-        _in_published_stages(lambda: IncrementalLOF(9)),
-    ),
-    "stages": Check(
-        "online",
-        ("incremental-lof",),
-        "Other divisions. The paper's figures are of one division. Ours in divisions drawn by lot.",
-        _other_stages,
-        _SEEDS,
+        "In the authors' LOF a row is the first of its own ten neighbours.",
+        _script(lambda _seed: PublishedLOF()),
+        _SEEDS[:1],
     ),
     "script-ospca1": Check(
         "online",
         ("ospca1",),
-        "The authors' published script, which is not osPCA as described: to every entry of the covariance it adds the"
-        " squared length of the row, where the outer product of the row with itself belongs; it leaves the mean where"
-        " it was; and it scores a row only once, when it comes.",
-        _in_published_stages(PublishedOsPCA1),
+        "The authors' published script is not osPCA as described: to every entry of the covariance it adds the squared"
+        " length of the row, where the outer product of the row with itself belongs; it leaves the mean where it was;"
+        " and it scores a row only once, when it comes.",
+        _script(lambda _seed: PublishedOsPCA1()),
+        _SEEDS[:1],
     ),
     "script-ospca2": Check(
         "online",
         ("ospca2",),
-        "The authors' published script, which is not osPCA as described: it writes all scores of the first stage to one"
-        " place, so that all but one are 0; it learns later rows twice, once before it scores them; and it scores a row"
-        " only once, when it comes.",
-        _in_published_stages(PublishedOsPCA2),
+        "The authors' published script is not osPCA as described: it writes all scores of the first stage to one place,"
+        " so that all but one are 0; it learns later rows twice, once before it scores them; and it scores a row only"
+        " once, when it comes.",
+        _script(lambda _seed: PublishedOsPCA2()),
+        _SEEDS[:1],
     ),
 }

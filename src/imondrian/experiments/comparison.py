@@ -2,17 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from statistics import mean, stdev
+from statistics import mean, pstdev
 from typing import NamedTuple
 
 from imondrian.experiments.published import PUBLISHED, Place, Published
 from imondrian.experiments.repeats import Row
 
-_POINTS, _DEVIATIONS = 2.5, 2.0  # what is no difference: the larger of these points and deviations of the paper's
+POINTS, DEVIATIONS = 2.5, 2.0  # what is no difference: the larger of these points and deviations of the paper's
 
 
 class Measured(NamedTuple):
-    """What was measured in one place: mean and deviation over repeats."""
+    """What was measured in one place: mean and deviation over repeats (dividing by their number, as the paper does)."""
 
     auc: float
     auc_deviation: float
@@ -31,12 +31,17 @@ class Comparison(NamedTuple):
     def tolerance(self) -> float:
         """By how many points the two may differ."""
         deviation = None if self.published is None else self.published.auc_deviation
-        return max(_POINTS, _DEVIATIONS * (deviation or 0.0))
+        return max(POINTS, DEVIATIONS * (deviation or 0.0))
+
+    @property
+    def published_auc(self) -> float:
+        """The paper's figure; that of ours where it has none."""
+        return self.measured.auc if self.published is None else self.published.auc
 
     @property
     def difference(self) -> float:
         """Ours less the paper's, in points; 0 where the paper has none."""
-        return 0.0 if self.published is None else self.measured.auc - self.published.auc
+        return self.measured.auc - self.published_auc
 
     @property
     def differs(self) -> bool:
@@ -55,5 +60,4 @@ def compared(table: str, rows: Iterable[Row]) -> dict[Place, Comparison]:
 def measured_in(rows: list[Row]) -> Measured:
     """Give mean and deviation of the rows of one place."""
     aucs = [row["auc"] for row in rows]
-    deviation = stdev(aucs) if len(aucs) > 1 else 0.0
-    return Measured(mean(aucs), deviation, mean(row["seconds"] for row in rows), len(rows))
+    return Measured(mean(aucs), pstdev(aucs), mean(row["seconds"] for row in rows), len(rows))

@@ -6,19 +6,20 @@ made: how well they are told apart is not looked at.
 """
 
 import multiprocessing
+import re
 import resource
 import signal
-import sys
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.errors import ImondrianError
+from imondrian.experiments.divisions import N_STAGES
 from imondrian.experiments.repeats import Row, Tell
-from imondrian.experiments.stages import N_STAGES
 from imondrian.stream import StreamDetector
 
 N_ROWS, N_FEATURES = 691_406, 77  # as in the paper
@@ -64,7 +65,8 @@ def _send_stages(sending: Connection, n_rows: int, seed: int) -> None:
 def stages(n_rows: int, seed: int) -> Iterator[Row]:
     """Stream rows through a detector, and tell time and memory after each of five stages."""
     detector = StreamDetector(N_FEATURES, preset="paper", seed=seed)
-    detector.process_many(next(made_rows(_BLOCK, seed + 1)))  # compiles what is not compiled yet
+    for block in made_rows(3 * _BLOCK, seed + 1):
+        detector.process_many(block)  # compiles what is not compiled yet
     detector = StreamDetector(N_FEATURES, preset="paper", seed=seed)
     blocks = made_rows(n_rows, seed)
     n_done = 0
@@ -96,6 +98,9 @@ def made_rows(n_rows: int, seed: int) -> Iterator[Array]:
 
 
 def _peak_bytes() -> int:
-    """Give the most memory that this process has had."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+    """Give the most memory that this process has had; getrusage would tell its parent's, if that was more."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # of macOS, in bytes
+    (peak,) = re.findall(r"^VmHWM:\s*(\d+) kB$", status.read_text("utf-8"), re.MULTILINE)
+    return 1024 * int(peak)

@@ -8,10 +8,10 @@ import numpy as np
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
 from imondrian.experiments.cells import measured_cells
+from imondrian.experiments.divisions import published_stages
 from imondrian.experiments.measures import auc
-from imondrian.experiments.methods import Method
+from imondrian.experiments.methods import Method, warm_up
 from imondrian.experiments.repeats import Row, Tell, affordable
-from imondrian.experiments.stages import published_stages
 from imondrian.experiments.workers import Each
 
 COLUMNS = ("set", "method", "seed", "part", "n_rows", "auc", "seconds")
@@ -25,7 +25,7 @@ def run(
     each: Each,
     tell: Tell,
 ) -> list[Row]:
-    """Show every set to every method in the stages of the paper, once for each seed of the method.
+    """Show every set to every method in the stages of the paper, once for each seed if the method draws lots.
 
     The first stage is learned at once, the others are what the method is extended by. The seconds of a stage are those
     of learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with
@@ -35,8 +35,18 @@ def run(
 
 
 def _cell(data: Dataset, method: Method, seeds: Sequence[int], budget: float) -> list[Row]:
+    warm_up(method, data.X)
     stages = published_stages(data)
-    return [{"seed": seed} | row for seed in affordable(seeds, budget) for row in measured(data, stages, method, seed)]
+    return [
+        {"seed": seed} | row
+        for seed in affordable(seeds_of(method, seeds), budget)
+        for row in measured(data, stages, method, seed)
+    ]
+
+
+def seeds_of(method: Method, seeds: Sequence[int]) -> Sequence[int]:
+    """Give the seeds that make a difference to a method."""
+    return seeds if method.draws_lots else seeds[:1]
 
 
 def measured(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:

@@ -4,6 +4,8 @@ import csv
 from importlib.resources import files
 from typing import NamedTuple
 
+STAGES = ("1", "2", "3", "4", "5")  # of Table III
+
 
 class Published(NamedTuple):
     """Printed in one place: area under the curve in per cent, and seconds; deviations, where it has any."""
@@ -55,7 +57,7 @@ def stages_published() -> dict[tuple[str, str], list[float | None]]:
     """Give for a method and a set the five figures of Table III."""
     places = {place[1:3] for place in PUBLISHED if place.table == "online"}
     return {
-        (method, name): [PUBLISHED[Place("online", method, name, str(stage))].auc for stage in range(1, 6)]
+        (method, name): [PUBLISHED[Place("online", method, name, stage)].auc for stage in STAGES]
         for method, name in places
     }
 

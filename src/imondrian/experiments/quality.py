@@ -10,11 +10,12 @@ from imondrian.engine.jit import Array
 from imondrian.experiments.cells import measured_cells
 from imondrian.experiments.detectors import Detector
 from imondrian.experiments.measures import auc, average_precision
-from imondrian.experiments.methods import Method
+from imondrian.experiments.methods import Method, warm_up
 from imondrian.experiments.repeats import Row, Tell, affordable
 from imondrian.experiments.workers import Each
 
 COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
+FEWEST_ANOMALIES = 30
 Outcome = tuple[Array, Array]  # which rows are anomalies, and their scores
 
 
@@ -27,11 +28,12 @@ def run(
     each: Each,
     tell: Tell,
 ) -> list[Row]:
-    """Run every method on every set in both modes; of larger sets, on so many rows drawn by lot for each seed."""
+    """Run every method on every set in both modes; of larger sets, on rows drawn by lot for each seed."""
     return measured_cells("quality", _cell, sets, methods, (seeds, most_rows, budget / len(MODES)), each, tell)
 
 
 def _cell(data: Dataset, method: Method, seeds: Sequence[int], most_rows: int, budget: float) -> list[Row]:
+    warm_up(method, data.X)
     return [
         {"mode": mode, "seed": seed} | _measured(data, method, mode, seed, most_rows)
         for mode in MODES
@@ -39,8 +41,17 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], most_rows: int, b
     ]
 
 
+def chosen_rows(data: Dataset, seed: int, most_rows: int) -> Array:
+    """Draw so many rows with the set's share of anomalies, but at least 30 of them, or all that there are."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(data.y))
+    odd, others = order[data.y[order] == 1], order[data.y[order] == 0]
+    n_odd = max(round(len(odd) * min(most_rows / len(order), 1.0)), min(FEWEST_ANOMALIES, len(odd)))
+    return rng.permutation(np.concatenate([odd[:n_odd], others[: most_rows - n_odd]]))
+
+
 def _measured(data: Dataset, method: Method, mode: str, seed: int, most_rows: int) -> Row:
-    chosen = np.random.default_rng(seed).permutation(len(data.X))[:most_rows]
+    chosen = chosen_rows(data, seed, most_rows)
     detector = method.make(seed)
     start = perf_counter()
     is_anomaly, scores = MODES[mode](detector, data.X[chosen], data.y[chosen].astype(bool))

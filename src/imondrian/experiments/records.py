@@ -62,7 +62,11 @@ def read_record(name: str, folder: Path) -> Record | None:
             {key: cell if key in _TEXTS else _as_number(cell) for key, cell in row.items()}
             for row in csv.DictReader(table.read_text("utf-8").splitlines())
         ]
-        return Record(name, rows, json.loads(beside.read_text("utf-8")))
+        circumstances = json.loads(beside.read_text("utf-8"))
+        missing = {"settings", "seconds", "date", "machine", "versions"} - set(circumstances)
+        if missing:
+            raise ValueError(f"it does not have {', '.join(sorted(missing))}")  # noqa: TRY301
+        return Record(name, rows, circumstances)
     except (ValueError, TypeError) as error:
         raise DamagedFileError(f"{table} or {beside.name} is no record of results: {error}.") from None
 
@@ -72,7 +76,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "memory_gigabytes": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
+        "memory_gigabytes": _memory(),
         "system": platform.system(),
         "python": platform.python_version(),
     }
@@ -87,6 +91,12 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def _memory() -> int | None:
+    if not hasattr(os, "sysconf"):
+        return None
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
 
 
 def _processor() -> str:

@@ -24,3 +24,8 @@ def affordable(repeats: Sequence[Repeat], budget: float, clock: Callable[[], flo
         if n_done > 0 and (clock() - start) * (n_done + 1) / n_done > budget:
             return
         yield repeat
+
+
+def part_of(tell: Tell, start: float, end: float) -> Tell:
+    """Give a function that is told the share of a part, which lies between these shares of the whole."""
+    return lambda text, share: tell(text, start + (end - start) * share)

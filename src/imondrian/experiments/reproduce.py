@@ -1,6 +1,7 @@
 """Experiments by name: what each runs on, and what it leaves in a folder."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -12,17 +13,17 @@ from imondrian.datasets import Dataset
 from imondrian.errors import InvalidInputError
 from imondrian.experiments import batch, checks, endless, online, quality, synthetic
 from imondrian.experiments.comparison import compared
+from imondrian.experiments.divisions import N_FOLDS, n_folds_of
 from imondrian.experiments.figures import batch_figure, online_figure, quality_figure, stages_figure
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
-from imondrian.experiments.page.writing import write_page
+from imondrian.experiments.page.writing import FOLDER, write_page
 from imondrian.experiments.published import TITLES, stages_published
 from imondrian.experiments.records import record_of, write_record
-from imondrian.experiments.repeats import Row, Tell
+from imondrian.experiments.repeats import Row, Tell, part_of
 from imondrian.experiments.workers import Each, workers
 from imondrian.files import written_whole
 from imondrian.plots import write_figure
 
-FOLDER = "reproduction"  # of records and figures, beside the page
 _LARGE = "cicids"  # in its place the online experiment has a stream of made rows of that size
 _PAPER_SETS = tuple(name for name in datasets.names("paper") if name != _LARGE)
 _PLANE_TITLES = {
@@ -42,7 +43,7 @@ class Plan(NamedTuple):
     datasets: tuple[str, ...] = ()  # none: those of the paper, or all open ones
     methods: tuple[str, ...] = ()  # none: all
     n_seeds: int | None = None  # None: as each experiment has it
-    n_folds: int = batch.N_FOLDS
+    n_folds: int = N_FOLDS
     budget: float = 60.0  # seconds for a method on a set
     n_workers: int = 1  # processes that measure at a time
     most_rows: int = 10_000  # of a set, for quality
@@ -63,6 +64,7 @@ class Experiment(NamedTuple):
     """What it can be run on and with, and how."""
 
     run: Callable[[Job], None]
+    has_work: Callable[[Job], bool]
     usual: tuple[str, ...]  # the sets where none are asked for
     methods: Mapping[str, Method]
     known: tuple[str, ...] = datasets.names()
@@ -72,16 +74,19 @@ class Experiment(NamedTuple):
 def reproduce(what: str, plan: Plan, tell: Tell) -> Path:
     """Run one experiment, or "all", and write the page anew; give its path.
 
-    Every experiment leaves its measurements and figures in the folder `reproduction` of the output, where they take
-    the place of earlier ones; the page `reproduction.md` is made from all that are there.
+    Every experiment leaves its measurements and figures in the folder `reproduction` of the output when it has come to
+    its end, and they take the place of earlier ones; the page `reproduction.md` is made from all that are there.
     """
     chosen = [EXPERIMENTS[name] for name in (EXPERIMENTS if what == "all" else [what])]
     _check_names(chosen, plan)
     with workers(plan.n_workers) as each:
-        jobs = [_job(chosen, n, plan, each, tell) for n in range(len(chosen))]  # all is loaded before anything is run
-        (plan.output / FOLDER).mkdir(parents=True, exist_ok=True)
-        for experiment, job in zip(chosen, jobs, strict=True):
-            experiment.run(job)
+        jobs = [_job(experiment, plan, each, tell) for experiment in chosen]  # all is loaded before anything is run
+        todo = [(experiment, job) for experiment, job in zip(chosen, jobs, strict=True) if experiment.has_work(job)]
+        if not todo:
+            raise InvalidInputError("There is nothing to do: none of these methods is run on these data sets.")
+        _check_output(plan.output / FOLDER)
+        for n_done, (experiment, job) in enumerate(todo):
+            experiment.run(job._replace(tell=part_of(tell, n_done / len(todo), (n_done + 1) / len(todo))))
             page = write_page(plan.output)  # also if the next is interrupted
     return page
 
@@ -97,82 +102,102 @@ def _check_names(chosen: Sequence[Experiment], plan: Plan) -> None:
                 raise InvalidInputError(f"There is no {kind} {name!r} here; there are {listed}.")
 
 
-def _job(chosen: Sequence[Experiment], n: int, plan: Plan, each: Each, tell: Tell) -> Job:
-    experiment = chosen[n]
+def _check_output(folder: Path) -> None:
+    """See to it that results can be written, before there are any."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def _job(experiment: Experiment, plan: Plan, each: Each, tell: Tell) -> Job:
     names = [name for name in plan.datasets if name in experiment.known] if plan.datasets else list(experiment.usual)
     methods = {name: method for name, method in experiment.methods.items() if not plan.methods or name in plan.methods}
     sets = [_loaded(name, plan, tell) for name in names if name not in experiment.made]
-    return Job(names, sets, methods, plan, each, lambda text, share: tell(text, (n + share) / len(chosen)))
+    return Job(names, [data for data in sets if data is not None], methods, plan, each, tell)
 
 
-def _loaded(name: str, plan: Plan, tell: Tell) -> Dataset:
-    data = datasets.load(name, plan.data)
+def _loaded(name: str, plan: Plan, tell: Tell) -> Dataset | None:
+    """Load a set; one that cannot be downloaded, is not at hand and was not asked for is left out."""
+    try:
+        data = datasets.load(name, plan.data)
+    except datasets.MissingDatasetError:
+        if plan.datasets or datasets.CATALOGUE[name].addresses:
+            raise
+        tell(f"data: {name} is left out, since it is not at hand", 0.0)
+        return None
     tell(f"data: {name}", 0.0)
     return data
 
 
 def _run_synthetic(job: Job) -> None:
-    if not job.names:
-        return
-    start, n_seeds = perf_counter(), job.plan.n_seeds or 20
-    result = synthetic.run(job.names, 0, range(n_seeds), tell=job.tell)
-    titles = _titles(BATCH) | _PLANE_TITLES
-    _draw(batch_figure(result.batch, synthetic.IN_THE_BATCH_FIGURE, titles), "batch_plane", job.plan)
-    _draw(online_figure(result.online, synthetic.K_MEANS, titles), "online_plane", job.plan)
+    plan, n_seeds = job.plan, job.plan.n_seeds or 20
     settings = {"sets": ", ".join(job.names), "seeds": n_seeds}
-    _keep("claims", result.claims, synthetic.CLAIM_COLUMNS, settings, perf_counter(), job.plan)
-    _keep("synthetic", result.rows, synthetic.COLUMNS, settings, start, job.plan)
+    start = perf_counter()
+    result = synthetic.run(job.names, 0, [], tell=part_of(job.tell, 0.0, 0.3))
+    drawn = perf_counter()
+    claims = synthetic.claims(job.names, range(n_seeds), part_of(job.tell, 0.3, 1.0))
+    titles = _titles(BATCH) | _PLANE_TITLES
+    _draw(batch_figure(result.batch, synthetic.IN_THE_BATCH_FIGURE, titles), "batch_plane", plan)
+    _draw(online_figure(result.online, synthetic.K_MEANS, titles), "online_plane", plan)
+    _keep("synthetic", result.rows, synthetic.COLUMNS, settings, drawn - start, plan)
+    _keep("claims", claims, synthetic.CLAIM_COLUMNS, settings, perf_counter() - drawn, plan)
 
 
 def _run_batch(job: Job) -> None:
-    if not job.sets or not job.methods:
-        return
     start, plan, seeds = perf_counter(), job.plan, range(job.plan.n_seeds or 1)
-    rows = batch.run(job.sets, job.methods, seeds, plan.n_folds, plan.budget, job.each, job.tell)
-    repeats = {data.name: len(batch.folds_of(data, seeds, plan.n_folds)) for data in job.sets}
-    settings = {
-        "seeds": len(seeds),
-        "folds": plan.n_folds,
-        **_effort(plan),
-        "repeats": repeats,
-    }
-    _keep("batch", rows, batch.COLUMNS, settings, start, plan)
-    _run_checks("batch", rows, job)
+    n_folds = {data.name: n_folds_of(data, plan.n_folds) for data in job.sets}
+    tell = part_of(job.tell, 0.0, 0.9)
+    rows = batch.run(job.sets, job.methods, seeds, plan.n_folds, plan.budget, job.each, tell)
+    repeats = {name: dict.fromkeys(job.methods, len(seeds) * n) for name, n in n_folds.items()}
+    settings = {"seeds": len(seeds), "folds": plan.n_folds, **_effort(plan), "repeats": repeats}
+    seconds = perf_counter() - start
+    _run_checks("batch", rows, job, part_of(job.tell, 0.9, 1.0))
+    _keep("batch", rows, batch.COLUMNS, settings, seconds, plan)
 
 
 def _run_online(job: Job) -> None:
-    plan = job.plan
-    if job.sets and job.methods:
-        start, seeds = perf_counter(), range(plan.n_seeds or 5)
-        rows = online.run(job.sets, job.methods, seeds, plan.budget, job.each, job.tell)
-        repeats = {data.name: len(seeds) for data in job.sets}
-        settings = {"seeds": len(seeds), **_effort(plan), "repeats": repeats}
-        _draw(stages_figure(rows, stages_published(), _titles(ONLINE)), "stages", plan)
-        _keep("online", rows, online.COLUMNS, settings, start, plan)
-        _run_checks("online", rows, job)
-    if _LARGE in job.names and "imforest" in job.methods:
+    if _has_cells(job):
+        _run_stages(job._replace(tell=part_of(job.tell, 0.0, 0.8)))
+    if _has_endless(job):
         start = perf_counter()
-        rows = endless.run(endless.N_ROWS, 0, job.tell)
+        rows = endless.run(endless.N_ROWS, 0, part_of(job.tell, 0.8, 1.0))
         settings = {"rows": endless.N_ROWS, "features": endless.N_FEATURES}
-        _keep("endless", rows, endless.COLUMNS, settings, start, plan)
+        _keep("endless", rows, endless.COLUMNS, settings, perf_counter() - start, job.plan)
 
 
-def _run_checks(table: str, rows: list[Row], job: Job) -> None:
+def _run_stages(job: Job) -> None:
+    start, plan, seeds = perf_counter(), job.plan, range(job.plan.n_seeds or 5)
+    rows = online.run(job.sets, job.methods, seeds, plan.budget, job.each, part_of(job.tell, 0.0, 0.9))
+    repeats = {name: len(online.seeds_of(method, seeds)) for name, method in job.methods.items()}
+    settings = {"seeds": len(seeds), **_effort(plan), "repeats": {data.name: repeats for data in job.sets}}
+    seconds = perf_counter() - start
+    _run_checks("online", rows, job, part_of(job.tell, 0.9, 1.0))
+    _draw(stages_figure(rows, stages_published(), _titles(ONLINE)), "stages", plan)
+    _keep("online", rows, online.COLUMNS, settings, seconds, plan)
+
+
+def _has_cells(job: Job) -> bool:
+    return bool(job.sets and job.methods)
+
+
+def _has_endless(job: Job) -> bool:
+    return _LARGE in job.names and "imforest" in job.methods
+
+
+def _run_checks(table: str, rows: list[Row], job: Job, tell: Tell) -> None:
     start = perf_counter()
     differing = [entry for entry in compared(table, rows).values() if entry.differs]
-    found = checks.run(table, differing, job.sets, job.plan.budget, job.each, job.tell)
-    _keep(f"{table}_checks", found, checks.COLUMNS, _effort(job.plan), start, job.plan)
+    found = checks.run(table, differing, job.sets, job.plan.budget, job.each, tell)
+    _keep(f"{table}_checks", found, checks.COLUMNS, _effort(job.plan), perf_counter() - start, job.plan)
 
 
 def _run_quality(job: Job) -> None:
-    if not job.sets or not job.methods:
-        return
     start, plan, seeds = perf_counter(), job.plan, range(job.plan.n_seeds or 3)
     rows = quality.run(job.sets, job.methods, seeds, plan.most_rows, plan.budget, job.each, job.tell)
     ours = [name for name, method in job.methods.items() if method.is_ours]
     _draw(quality_figure(rows, ours, titles=_titles(QUALITY)), "quality", plan)
     settings = {"seeds": len(seeds), "most_rows": plan.most_rows, **_effort(plan)}
-    _keep("quality", rows, quality.COLUMNS, settings, start, plan)
+    _keep("quality", rows, quality.COLUMNS, settings, perf_counter() - start, plan)
 
 
 def _effort(plan: Plan) -> dict[str, Any]:
@@ -189,21 +214,27 @@ def _draw(figure: Figure, name: str, plan: Plan) -> None:
 
 
 def _keep(
-    name: str, rows: list[Row], columns: Iterable[str], settings: dict[str, Any], start: float, plan: Plan
+    name: str, rows: list[Row], columns: Sequence[str], settings: dict[str, Any], seconds: float, plan: Plan
 ) -> None:
-    write_record(record_of(name, rows, settings, perf_counter() - start), tuple(columns), plan.output / FOLDER)
+    write_record(record_of(name, rows, settings, seconds), columns, plan.output / FOLDER)
 
 
 EXPERIMENTS = {
     "synthetic": Experiment(
-        _run_synthetic, datasets.names("synthetic"), {}, datasets.names("synthetic"), datasets.names("synthetic")
+        _run_synthetic,
+        lambda job: bool(job.names),
+        datasets.names("synthetic"),
+        {},
+        known=datasets.names("synthetic"),
+        made=datasets.names("synthetic"),
     ),
-    "batch": Experiment(_run_batch, (*_PAPER_SETS, "odds-wbc"), BATCH),
+    "batch": Experiment(_run_batch, _has_cells, (*_PAPER_SETS, "odds-wbc"), BATCH),
     "online": Experiment(
         _run_online,
+        lambda job: _has_cells(job) or _has_endless(job),
         (*_PAPER_SETS[1:], "cicids-sample", _LARGE),  # the paper leaves WBC out of its streams
         ONLINE,
         made=(_LARGE,),
     ),
-    "quality": Experiment(_run_quality, datasets.names("open"), QUALITY),
+    "quality": Experiment(_run_quality, _has_cells, datasets.names("open"), QUALITY),
 }

@@ -9,10 +9,10 @@ import numpy as np
 from imondrian.datasets import Dataset, make_synthetic
 from imondrian.engine.jit import Array
 from imondrian.experiments.detectors import Detector
+from imondrian.experiments.divisions import drawn_stages
 from imondrian.experiments.measures import auc
 from imondrian.experiments.methods import BATCH, ONLINE
 from imondrian.experiments.repeats import Row, Tell
-from imondrian.experiments.stages import drawn_stages
 from imondrian.plots import Grid, Surface, grid_over
 from imondrian.thresholds import fixed, two_means
 

@@ -34,12 +34,14 @@ def workers(n: int) -> Iterator[Each]:
     if n == 1:
         yield _one_by_one
         return
+    others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(n, multiprocessing.get_context("spawn"), _ignore_interrupts)
     try:
         yield lambda work, arguments, tell: _in_pool(pool, work, arguments, tell)
     except BaseException:
-        for child in multiprocessing.active_children():  # else they would go on for minutes
-            child.terminate()
+        for child in multiprocessing.active_children():
+            if child not in others:
+                child.terminate()  # else it would go on for minutes
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -54,11 +56,11 @@ def _one_by_one(work: Work, arguments: Arguments, tell: TellPlace) -> list[Any]:
 
 
 def _in_pool(pool: ProcessPoolExecutor, work: Work, arguments: Arguments, tell: TellPlace) -> list[Any]:
-    places: dict[Future[Any], int] = {
-        pool.submit(_with_one_thread, work, chosen): place for place, chosen in enumerate(arguments)
-    }
     results: list[Any] = [None] * len(arguments)
     try:
+        places: dict[Future[Any], int] = {
+            pool.submit(_with_one_thread, work, chosen): place for place, chosen in enumerate(arguments)
+        }
         for n_done, future in enumerate(as_completed(places), 1):
             results[places[future]] = future.result()
             tell(places[future], n_done / len(arguments))

@@ -1,5 +1,6 @@
 """`imondrian reproduce`: the experiments of the paper, run anew."""
 
+import math
 from pathlib import Path
 from time import perf_counter
 
@@ -17,12 +18,11 @@ def run(what: str, reproducing: Reproducing, telling: Telling) -> None:
     except ModuleNotFoundError as error:
         raise InvalidInputError(f'{error.name} is needed here: pip install "imondrian[experiments]".') from None
 
-    if reproducing.jobs == 0:
-        raise InvalidInputError("--jobs must not be 0; -1 stands for all processors.")
+    _check(reproducing)
     console, start = Console(telling), perf_counter()
     plan = Plan(
         output=Path(reproducing.output),
-        data=reproducing.data,
+        data=reproducing.data or None,
         datasets=_names(reproducing.datasets),
         methods=_names(reproducing.methods),
         n_seeds=reproducing.seeds,
@@ -41,5 +41,12 @@ def run(what: str, reproducing: Reproducing, telling: Telling) -> None:
     console.tell(facts, lambda rich: rich.print(escaped(str(page))))
 
 
+def _check(reproducing: Reproducing) -> None:
+    if reproducing.jobs == 0:
+        raise InvalidInputError("--jobs must not be 0; -1 stands for all processors.")
+    if not math.isfinite(reproducing.budget):
+        raise InvalidInputError(f"--budget must be a number of seconds, but is {reproducing.budget}.")
+
+
 def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    return tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))

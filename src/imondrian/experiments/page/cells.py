@@ -19,7 +19,7 @@ class Cells:
         self.methods = [name for name in methods if any(place.method == name for place in self.comparisons)]
         self.titles = {name: titled(methods[name]) for name in methods}
         self._table = record.name
-        self._n_planned: Mapping[str, int] = record.circumstances["settings"]["repeats"]
+        self._repeats: Mapping[str, Mapping[str, int]] = record.circumstances["settings"]["repeats"]
 
     def by_method(self, part: str, what: str) -> str:
         """Lay out one part, a line for each method and a column for each set."""
@@ -38,7 +38,7 @@ class Cells:
         if comparison is None:
             return ""
         text = _WRITERS[what](comparison)
-        is_short = comparison.measured.n_repeats < self._n_planned[comparison.place.set]
+        is_short = comparison.measured.n_repeats < self._repeats[comparison.place.set][comparison.place.method]
         return f"{text} †{comparison.measured.n_repeats}" if is_short else text
 
 

@@ -1,10 +1,11 @@
 """The section on differences from the paper: each with what it was found to come from."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from imondrian.experiments.checks import CHECKS, checks_for
-from imondrian.experiments.comparison import Comparison, compared
+from imondrian.experiments.comparison import DEVIATIONS, POINTS, Comparison, compared
 from imondrian.experiments.methods import BATCH, ONLINE
 from imondrian.experiments.page.cells import title_of
 from imondrian.experiments.page.markdown import table
@@ -13,70 +14,90 @@ from imondrian.experiments.records import Record
 
 _TITLES = {"batch": "Table II", "online": "Table III"}
 _METHODS = {"batch": BATCH, "online": ONLINE}
-Range = tuple[float, float, int]  # lowest, highest, and of how many
+Results = list[float]  # of a check in a place
 
 
 def differences_section(records: Mapping[str, Record]) -> str:
     """List every difference larger than the tolerance with the check that explains it."""
     parts = [_differences(name, records) for name in _TITLES if name in records]
-    if not parts:
-        return ""
-    return "\n\n".join(["## Differences", _INTRODUCTION, *parts])
+    return "\n\n".join(["## Differences", _INTRODUCTION, *parts]) if parts else ""
 
 
-_INTRODUCTION = """\
-A difference counts if it is larger than both 2.5 points and two of the paper's standard deviations (its Table III has
-none). For each, what else the paper's figure may be was run as well; a check explains a figure if the figure lies
-within the range of its results, or within 2.5 points of it. The figures of the checks are measured here, too
-([batch](reproduction/batch_checks.csv), [online](reproduction/online_checks.csv))."""
+_INTRODUCTION = f"""\
+A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
+(Table III has none). Where there is one, what else the paper's figure may be is run as well. A check that draws lots
+explains a figure that lies between the lowest and the highest of its results; another one, a figure that it comes
+within {POINTS} points of. There is one explanation for a method on a set: the one that explains most."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
     entries = [entry for entry in compared(name, records[name].rows).values() if entry.differs]
     if not entries:
         return f"**{_TITLES[name]}**: none."
-    ranges = _ranges(records.get(f"{name}_checks"))
-    lines = [_line(entry, ranges) for entry in entries]
-    used = list(dict.fromkeys(key for entry in entries for key in checks_for(name, entry.place.method)))
-    texts = "\n".join(f"- **{key}**: {CHECKS[key].text}" for key in used)
-    head = ["", "set", "part", "ours", "paper", "difference", "explained by", "its results"]
-    return f"**{_TITLES[name]}**: {len(entries)} differences.\n\n{texts}\n\n{table(head, lines, 3)}"
+    found = _results(records.get(f"{name}_checks"))
+    groups = groupby(sorted(entries, key=_by_method_and_set), key=_by_method_and_set)
+    lines = [line for _, group in groups for line in _lines(list(group), found)]
+    keys = dict.fromkeys(key for entry in entries for key in checks_for(name, entry.place.method))
+    texts = "\n".join(f"- **{key}**: {CHECKS[key].text}" for key in keys)
+    head = ["", "set", "part", "explained by", "paper", "ours", "difference", "results of the check"]
+    return f"""**{_TITLES[name]}**: {len(entries)} differences. The checks, whose results are
+[measured, too](reproduction/{name}_checks.csv):
+
+{texts}
+
+{table(head, lines, 4)}"""
 
 
-def _ranges(record: Record | None) -> dict[tuple[str, Place], Range]:
-    """Give the range of each check in each place."""
-    values: dict[tuple[str, Place], list[float]] = defaultdict(list)
+def _by_method_and_set(entry: Comparison) -> tuple[int, str]:
+    place = entry.place
+    return list(_METHODS[place.table]).index(place.method), place.set
+
+
+def _results(record: Record | None) -> dict[tuple[str, Place], Results]:
+    """Give the results of each check in each place."""
+    found: dict[tuple[str, Place], Results] = defaultdict(list)
     for row in () if record is None else record.rows:
         place = Place(CHECKS[row["check"]].table, row["method"], row["set"], row["part"])
-        values[row["check"], place].append(row["auc"])
-    return {key: (min(aucs), max(aucs), len(aucs)) for key, aucs in values.items()}
+        found[row["check"], place].append(row["auc"])
+    return found
 
 
-def _line(entry: Comparison, ranges: Mapping[tuple[str, Place], Range]) -> list[str]:
-    place, published = entry.place, entry.measured.auc - entry.difference
-    tried = {key: ranges[key, place] for key in checks_for(place.table, place.method) if (key, place) in ranges}
-    cause = next((key for key, found in tried.items() if explains(found, published)), None)
-    results = ranges[cause, place] if cause else None
+def _lines(entries: Sequence[Comparison], found: Mapping[tuple[str, Place], Results]) -> list[list[str]]:
+    """Write the differences of one method on one set, with the check that explains most of them."""
+    place = entries[0].place
+    keys = checks_for(place.table, place.method)
+    explained = {
+        key: [explains(found.get((key, entry.place), []), entry.published_auc) for entry in entries] for key in keys
+    }
+    best = max(keys, key=lambda key: sum(explained[key]))
+    return [
+        _line(entry, best if is_explained else "nothing yet", found.get((best, entry.place), []))
+        for entry, is_explained in zip(entries, explained[best], strict=True)
+    ]
+
+
+def explains(results: Results, figure: float) -> bool:
+    """Tell whether a figure is one that a check gives."""
+    if len(results) > 1:
+        return min(results) <= figure <= max(results)
+    return any(abs(result - figure) <= POINTS for result in results)
+
+
+def _line(entry: Comparison, cause: str, results: Results) -> list[str]:
+    place = entry.place
     return [
         _METHODS[place.table][place.method].title,
         title_of(place.set),
         place.part,
-        f"{entry.measured.auc:.1f}",
-        f"{published:.1f}",
-        f"{entry.difference:+.1f}",
-        cause or "nothing yet",
-        _range_text(results),
+        cause,
+        f"{entry.published_auc:.2f}",
+        f"{entry.measured.auc:.2f}",
+        f"{entry.difference:+.2f}",
+        _range_of(results),
     ]
 
 
-def explains(found: Range, figure: float, tolerance: float = 2.5) -> bool:
-    """Tell whether a figure lies within a range, or not far from it."""
-    lowest, highest, _ = found
-    return lowest - tolerance <= figure <= highest + tolerance
-
-
-def _range_text(found: Range | None) -> str:
-    if found is None:
-        return ""
-    lowest, highest, n = found
-    return f"{lowest:.1f}" if n == 1 else f"{lowest:.1f} to {highest:.1f} in {n}"
+def _range_of(results: Results) -> str:
+    if len(results) < 2:
+        return "".join(f"{result:.2f}" for result in results)
+    return f"{min(results):.2f} to {max(results):.2f} in {len(results)}"

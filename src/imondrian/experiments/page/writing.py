@@ -1,7 +1,8 @@
 """The page as a whole."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from imondrian.experiments.comparison import Comparison, compared
 from imondrian.experiments.page.differences import differences_section
@@ -11,14 +12,17 @@ from imondrian.experiments.page.synthetic_tables import claims_section, syntheti
 from imondrian.experiments.records import Record, read_record
 from imondrian.files import written_whole
 
+FOLDER = "reproduction"  # of records and figures, beside the page
 RECORDS = ("synthetic", "claims", "batch", "batch_checks", "online", "online_checks", "endless", "quality")
+_TABLES = {"batch": "Table II", "online": "Table III"}
 
 
 def write_page(folder: Path) -> Path:
     """Write `reproduction.md` into the folder, from the records in the folder `reproduction` beside it."""
-    records = {name: record for name in RECORDS if (record := read_record(name, folder / "reproduction"))}
+    records = {name: record for name in RECORDS if (record := read_record(name, folder / FOLDER))}
+    sets = {row["set"] for name in _TABLES if name in records for row in records[name].rows}
     sections = [section(records[name]) for name, section in _SECTIONS.items() if name in records]
-    parts = [_head(records), data_section(), *sections, differences_section(records), _circumstances(records)]
+    parts = [_head(records), data_section(sets), *sections, differences_section(records), _circumstances(records)]
     page = folder / "reproduction.md"
     with written_whole(page) as file:
         file.write(("\n\n".join(part for part in parts if part) + "\n").encode())
@@ -35,76 +39,78 @@ _SECTIONS: dict[str, Callable[[Record], str]] = {
 }
 
 
-def _head(records: dict[str, Record]) -> str:
-    facts = [*_agreement(records, "batch", "Table II"), *_agreement(records, "online", "Table III")]
+def _head(records: Mapping[str, Record]) -> str:
+    facts = [fact for name in _TABLES if name in records for fact in _agreement(records[name])]
     if "quality" in records:
         facts.append(best_in(records["quality"]))
     minutes = sum(record.circumstances["seconds"] for record in records.values()) / 60.0
-    facts.append(f"All of it took {minutes:.0f} minutes.")
+    facts.append(f"What stands here took {minutes:.0f} minutes.")
     bullets = "\n".join(f"- {fact}" for fact in facts)
     return f"""# The paper, reproduced
 
-Every table and figure of Ma, Ghojogh, Samad, Zheng and Crowley, *Isolation Mondrian Forest for Batch and Online Anomaly
+Tables and figures of Ma, Ghojogh, Samad, Zheng and Crowley, *Isolation Mondrian Forest for Batch and Online Anomaly
 Detection* (IEEE SMC 2020), run anew. This page is made by `imondrian reproduce` from the records in
 [reproduction](reproduction): each measurement is a line of a CSV file, and beside it stands what it was measured
-with. What the paper prints stands in brackets or is called published, and nowhere among the measurements.
-
-```sh
-imondrian reproduce all --data DIR       # everything on this page
-imondrian reproduce batch --data DIR --datasets wine,pima --methods imforest,lof
-```
+with. What the paper prints stands in brackets or in columns that say so, and nowhere among the measurements.
+[experiments.md](experiments.md) tells how to run it.
 
 {bullets}"""
 
 
-def _agreement(records: dict[str, Record], name: str, title: str) -> list[str]:
-    if name not in records:
-        return []
-    comparisons = [entry for entry in compared(name, records[name].rows).values() if entry.published is not None]
+def _agreement(record: Record) -> list[str]:
+    """Tell how many figures are as in the paper."""
+    title = _TABLES[record.name]
+    comparisons = [entry for entry in compared(record.name, record.rows).values() if entry.published is not None]
     forest = [entry for entry in comparisons if entry.place.method == "imforest"]
-    facts = []
-    for what, entries in ((f"{title}, iMForest", forest), (f"{title}, all methods", comparisons)):
-        n_alike = sum(not entry.differs for entry in entries)
-        facts.append(f"{what}: {n_alike} of {len(entries)} figures as in the paper, within the tolerance.")
-    return [*facts, _same_winner(comparisons, title)]
-
-
-def _same_winner(comparisons: list[Comparison], title: str) -> str:
-    """Tell how often iMForest is ahead of a peer, or behind it, in ours as in the paper."""
-    forest = {entry.place[2:]: entry for entry in comparisons if entry.place.method == "imforest"}
-    pairs = [
-        (forest[entry.place[2:]], entry)
-        for entry in comparisons
-        if entry.place.method != "imforest" and entry.place[2:] in forest
+    facts = [
+        f"{title}, {what}: {sum(not entry.differs for entry in entries)} of {len(entries)} figures as in the paper,"
+        " within the tolerance."
+        for what, entries in (("iMForest", forest), ("all methods", comparisons))
+        if entries
     ]
-    n_same = sum(
-        (ours.measured.auc > peer.measured.auc) == (ours.published.auc > peer.published.auc)
-        for ours, peer in pairs
-        if ours.published is not None and peer.published is not None
-    )
-    return f"{title}, iMForest beside each other method: the same one is ahead in {n_same} of {len(pairs)} places."
+    pairs = _pairs(comparisons)
+    n_same = sum(_is_same_order(*pair) for pair in pairs)
+    if pairs:
+        facts.append(
+            f"{title}: iMForest is ahead of another method, or behind it, as in the paper in {n_same} of {len(pairs)}"
+            " places."
+        )
+    return facts
 
 
-def _circumstances(records: dict[str, Record]) -> str:
+def _pairs(comparisons: list[Comparison]) -> list[tuple[Comparison, Comparison]]:
+    """Pair iMForest with every other method in every place."""
+    forest = {entry.place[2:]: entry for entry in comparisons if entry.place.method == "imforest"}
+    others = [entry for entry in comparisons if entry.place.method != "imforest"]
+    return [(forest[entry.place[2:]], entry) for entry in others if entry.place[2:] in forest]
+
+
+def _is_same_order(one: Comparison, other: Comparison) -> bool:
+    return (one.measured.auc > other.measured.auc) == (one.published_auc > other.published_auc)
+
+
+def _circumstances(records: Mapping[str, Record]) -> str:
+    """Tell what was measured where, with what, how and when."""
     if not records:
         return ""
-    latest = max(records.values(), key=lambda record: str(record.circumstances["date"]))
-    machine, versions = latest.circumstances["machine"], latest.circumstances["versions"]
-    settings = "\n".join(
-        f"- {name}: {record.circumstances['date']}, {record.circumstances['seconds']:.0f} s, "
-        + ", ".join(f"{key} {_plain(value)}" for key, value in record.circumstances["settings"].items())
-        for name, record in records.items()
+    places: dict[str, list[str]] = {}
+    for name, record in records.items():
+        places.setdefault(_place(record.circumstances), []).append(_how(name, record.circumstances))
+    parts = ["\n".join([f"{place}\n", *lines]) for place, lines in places.items()]
+    return "\n\n".join(
+        ["## Circumstances", "Seconds are of one thread, and good for comparison within one run.", *parts]
     )
-    return f"""## Circumstances
-
-{machine["processor"]}, {machine["cores"]} cores, {machine["memory_gigabytes"]} GB, {machine["system"]}, Python
-{machine["python"]}; {", ".join(f"{name} {number}" for name, number in versions.items())}.
-Seconds are good for comparison within one run.
-
-{settings}"""
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, dict):
-        return "(" + ", ".join(f"{key} {item}" for key, item in value.items()) + ")"
-    return str(value)
+def _place(circumstances: Mapping[str, Any]) -> str:
+    machine, versions = circumstances["machine"], circumstances["versions"]
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gigabytes']} GB, {machine['system']},"
+        f" Python {machine['python']};\n{', '.join(f'{name} {number}' for name, number in versions.items())}:"
+    )
+
+
+def _how(name: str, circumstances: Mapping[str, Any]) -> str:
+    seconds = circumstances["seconds"]
+    settings = [f"{key} {value}" for key, value in circumstances["settings"].items() if key != "repeats"]
+    return f"- {name}: {', '.join([circumstances['date'], f'{seconds:.0f} s', *settings])}"
