@@ -74,10 +74,15 @@ def test_one_experiment_renews_its_part_of_the_page(page, data_folder):
         (("all", "--data", "missing"), "missing"),
         (("batch", "--datasets", "wine", "--data", "empty"), "empty"),
         (("synthetic", "--methods", "lof"), "There is no method 'lof' here; there are none."),
+        (("batch", "--jobs", "0"), "--jobs must not be 0"),
+        (("batch", "--budget", "nan"), "--budget must be a number of seconds, but is nan"),
+        (("online", "--datasets", "cicids", "--methods", "ospca1"), "nothing to do"),
+        (("batch", "--datasets", "wbc", "--folds", "300"), "The data set wbc has 212 rows of its rarer kind"),
+        (("batch", "--datasets", "wbc", "-o", "data.csv/out"), "Not a directory"),
     ],
 )
 def test_wrong_input_is_one_line_before_any_work(shell, arguments, complaint):
-    assert complaint in shell.fails("reproduce", *arguments, "-o", "out")
+    assert complaint in shell.fails("reproduce", "-o", "out", "--quiet", *arguments)
 
 
 @pytest.mark.parametrize(

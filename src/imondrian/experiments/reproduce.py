@@ -180,6 +180,11 @@ def _has_cells(job: Job) -> bool:
     return bool(job.sets and job.methods)
 
 
+def _has_folds(job: Job) -> bool:
+    """Tell whether there is anything to divide; that it can be divided is seen to before anything is run."""
+    return _has_cells(job) and all(n_folds_of(data, job.plan.n_folds) for data in job.sets)
+
+
 def _has_endless(job: Job) -> bool:
     return _LARGE in job.names and "imforest" in job.methods
 
@@ -228,7 +233,7 @@ EXPERIMENTS = {
         known=datasets.names("synthetic"),
         made=datasets.names("synthetic"),
     ),
-    "batch": Experiment(_run_batch, _has_cells, (*_PAPER_SETS, "odds-wbc"), BATCH),
+    "batch": Experiment(_run_batch, _has_folds, (*_PAPER_SETS, "odds-wbc"), BATCH),
     "online": Experiment(
         _run_online,
         lambda job: _has_cells(job) or _has_endless(job),
