@@ -15,6 +15,7 @@ from imondrian.experiments.workers import Each
 
 COLUMNS = ("check", "set", "method", "seed", "part", "auc")
 PARTS = {"batch": ("train", "test"), "online": STAGES}
+_PATIENCE = 2.0  # a range of few results explains little
 _SEEDS = range(1_000, 1_040)  # others than those of the tables
 
 
@@ -48,7 +49,7 @@ def _cell(key: str, data: Dataset, method: str, budget: float) -> list[Row]:
     common = {"check": key, "set": data.name, "method": method}
     return [
         common | {"seed": seed, "part": row["part"], "auc": row["auc"]}
-        for seed in affordable(check.seeds, budget)
+        for seed in affordable(check.seeds, _PATIENCE * budget)
         for row in check.measure(data, method, seed)
     ]
 
