@@ -14,6 +14,7 @@ from imondrian.experiments.records import Record
 
 _TITLES = {"batch": "Table II", "online": "Table III"}
 _METHODS = {"batch": BATCH, "online": ONLINE}
+_MANY = 10  # results, whose range stands for itself
 Results = list[float]  # of a check in a place
 
 
@@ -25,9 +26,9 @@ def differences_section(records: Mapping[str, Record]) -> str:
 
 _INTRODUCTION = f"""\
 A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
-(Table III has none). Where there is one, what else the paper's figure may be is run as well. A check that draws lots
-explains a figure that lies between the lowest and the highest of its results; another one, a figure that it comes
-within {POINTS} points of. There is one explanation for a method on a set: the one that explains most."""
+(Table III has none). Where there is one, what else the paper's figure may be is run as well. A check explains a figure
+that lies between the lowest and the highest of its results; if these are fewer than {_MANY}, also one that lies within
+{POINTS} points of them. There is one explanation for a method on a set: the one that explains most."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
@@ -78,9 +79,8 @@ def _lines(entries: Sequence[Comparison], found: Mapping[tuple[str, Place], Resu
 
 def explains(results: Results, figure: float) -> bool:
     """Tell whether a figure is one that a check gives."""
-    if len(results) > 1:
-        return min(results) <= figure <= max(results)
-    return any(abs(result - figure) <= POINTS for result in results)
+    beyond = POINTS if len(results) < _MANY else 0.0
+    return bool(results) and min(results) - beyond <= figure <= max(results) + beyond
 
 
 def _line(entry: Comparison, cause: str, results: Results) -> list[str]:
