@@ -2,10 +2,11 @@
 
 import csv
 import json
+import signal
 
 import pytest
 
-from tests.cli.conftest import Shell
+from tests.cli.conftest import PATIENCE, Shell
 
 SHORT = ("--seeds", "1", "--folds", "2", "--budget", "2")
 
@@ -90,3 +91,13 @@ def test_wrong_input_is_one_line_before_any_work(shell, arguments, complaint):
 )
 def test_wrong_options_are_refused(shell, arguments):
     shell.run("reproduce", *arguments, check=2)
+
+
+def test_an_interrupted_experiment_leaves_what_was_there_before(shell, data_folder):
+    asked = ("--data", data_folder, "--datasets", "satellite", "--methods", "svm", "--jobs", "2", "-o", "out")
+    process = shell.start("reproduce", "batch", *asked)
+    assert process.stderr.readline().endswith(b"data: satellite\n")
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=PATIENCE)  # minutes before the measurement would end
+    assert (process.returncode, complaint) == (130, b"imondrian: interrupted\n")
+    assert not list((shell.folder / "out").glob("**/*.*"))

@@ -1,7 +1,6 @@
 """Tables of methods and sets, cell by cell."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from imondrian.datasets import Dataset
@@ -32,9 +31,6 @@ def measured_cells(
 
     arguments = [(cells[place][0], methods[cells[place][1]], *settings) for place in by_size]
     found = dict(zip(by_size, each(work, arguments, tell_done), strict=True))
-    return list(
-        chain.from_iterable(
-            ({"set": data.name, "method": name} | row for row in found[place])
-            for place, (data, name) in enumerate(cells)
-        )
-    )
+    return [
+        {"set": data.name, "method": name} | row for place, (data, name) in enumerate(cells) for row in found[place]
+    ]
