@@ -3,6 +3,7 @@
 import csv
 import json
 import signal
+import time
 
 import pytest
 
@@ -97,6 +98,7 @@ def test_an_interrupted_experiment_leaves_what_was_there_before(shell, data_fold
     asked = ("--data", data_folder, "--datasets", "satellite", "--methods", "svm", "--jobs", "2", "-o", "out")
     process = shell.start("reproduce", "batch", *asked)
     assert process.stderr.readline().endswith(b"data: satellite\n")
+    time.sleep(3.0)  # while processes start, they have complaints of their own
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=PATIENCE)  # minutes before the measurement would end
     assert (process.returncode, complaint) == (130, b"imondrian: interrupted\n")
