@@ -27,6 +27,7 @@ COLUMNS = ("part", "n_rows", "seconds", "microseconds_per_row", "detector_megaby
 _BLOCK = 2_048
 _ATTACKS = 0.36  # the paper's share of anomalies
 _MEGABYTE = 1e6
+_POLL = 0.5  # seconds
 
 
 def run(n_rows: int, seed: int, tell: Tell) -> list[Row]:
@@ -47,6 +48,8 @@ def _in_its_own_process(n_rows: int, seed: int) -> Iterator[Row]:
     sending.close()
     try:
         for _ in range(N_STAGES):
+            while not receiving.poll(_POLL):
+                pass  # and hear of signals
             yield receiving.recv()
         process.join()
     except EOFError:

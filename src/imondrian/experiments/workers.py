@@ -2,8 +2,8 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from imondrian.errors import ImondrianError
 
+_POLL = 0.5  # seconds: whoever waits without an end may not hear of a signal that another thread received
 Work = Callable[..., Any]
 Arguments = Sequence[tuple[Any, ...]]
 TellPlace = Callable[[int, float], None]  # is told the place of what is done, and the share of all that is done
@@ -61,12 +62,19 @@ def _in_pool(pool: ProcessPoolExecutor, work: Work, arguments: Arguments, tell: 
         places: dict[Future[Any], int] = {
             pool.submit(_with_one_thread, work, chosen): place for place, chosen in enumerate(arguments)
         }
-        for n_done, future in enumerate(as_completed(places), 1):
+        for n_done, future in enumerate(_as_they_end(places), 1):
             results[places[future]] = future.result()
             tell(places[future], n_done / len(arguments))
     except BrokenProcessPool:
         raise ImondrianError("A process that was measuring has been killed; was there enough memory?") from None
     return results
+
+
+def _as_they_end(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, _POLL, FIRST_COMPLETED)
+        yield from done
 
 
 def _with_one_thread(work: Work, arguments: tuple[Any, ...]) -> Any:
