@@ -102,17 +102,17 @@ CHECKS = {
         "Other folds: the same method in other divisions into as many folds.",
         _other_folds,
     ),
-    "script-forest": Check(
-        "online",
-        ("imforest",),
-        "The authors' published script inserts rows of the first stage again where those of the later stages belong.",
-        _script(PublishedForest),
-    ),
     "seeds": Check(
         "online",
         ("imforest",),
         "Other forests: the same stages, with other seeds of the trees. The paper's figure is one such run.",
         _other_seeds,
+    ),
+    "script-forest": Check(
+        "online",
+        ("imforest",),
+        "The authors' published script inserts rows of the first stage again where those of the later stages belong.",
+        _script(PublishedForest),
     ),
     "script-lof": Check(
         "online",
