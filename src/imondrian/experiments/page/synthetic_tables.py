@@ -42,9 +42,34 @@ def claims_section(record: Record) -> str:
     ]
     return f"""### What the paper reads off its figures, over {record.circumstances["settings"]["seeds"]} seeds
 
-Each line: a claim of the paper, and the means of the two things that it compares; online, over the five steps.
+What the paper says, and on how many sets the first of the two things compared has clearly less, or clearly more: by
+more than two standard errors. Below, the means on each set; online, over the five steps.
+
+{_in_short(record.rows)}
 
 {table(["", "set", "", "this", "that", "difference"], rows, 3)}"""
+
+
+def _in_short(rows: Iterable[Row]) -> str:
+    """Count for each claim and measure the sets on which the first of two things has less, and more."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["claim"], row["measure"]), []).append(row)
+    lines = [
+        [
+            claim,
+            f"{group[0]['this']} beside {group[0]['that']}",
+            measure.replace("_", " "),
+            f"{_n_clear(group, -1)} of {len(group)}",
+            f"{_n_clear(group, 1)} of {len(group)}",
+        ]
+        for (claim, measure), group in groups.items()
+    ]
+    return table(["", "compared", "", "less on", "more on"], lines, 3)
+
+
+def _n_clear(rows: Iterable[Row], sign: int) -> int:
+    return sum(sign * row["difference"] > 2.0 * row["deviation"] / row["seeds"] ** 0.5 for row in rows)
 
 
 def _labels(rows: Iterable[Row]) -> str:
