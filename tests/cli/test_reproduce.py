@@ -6,7 +6,9 @@ import signal
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from imondrian.cli.app import app
 from tests.cli.conftest import PATIENCE, Shell
 
 SHORT = ("--seeds", "1", "--folds", "2", "--budget", "2")
@@ -72,26 +74,39 @@ def test_one_experiment_renews_its_part_of_the_page(page, data_folder):
     ("arguments", "complaint"),
     [
         (("batch", "--datasets", "nowhere"), "There is no data set 'nowhere' here; there are"),
-        (("batch", "--methods", "ospca1"), "There is no method 'ospca1' here; there are"),
         (("all", "--data", "missing"), "missing"),
+    ],
+)
+def test_wrong_input_is_one_line(shell, arguments, complaint):
+    assert complaint in shell.fails("reproduce", "-o", "out", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("batch", "--methods", "ospca1"), "There is no method 'ospca1' here; there are"),
         (("batch", "--datasets", "wine", "--data", "empty"), "empty"),
         (("synthetic", "--methods", "lof"), "There is no method 'lof' here; there are none."),
         (("batch", "--jobs", "0"), "--jobs must not be 0"),
         (("batch", "--budget", "nan"), "--budget must be a number of seconds, but is nan"),
         (("online", "--datasets", "cicids", "--methods", "ospca1"), "nothing to do"),
         (("batch", "--datasets", "wbc", "--folds", "300"), "The data set wbc has 212 rows of its rarer kind"),
-        (("batch", "--datasets", "wbc", "-o", "data.csv/out"), "Not a directory"),
+        (("batch", "--datasets", "wbc", "-o", "file/out"), "Not a directory"),
     ],
 )
-def test_wrong_input_is_one_line_before_any_work(shell, arguments, complaint):
-    assert complaint in shell.fails("reproduce", "-o", "out", "--quiet", *arguments)
+def test_wrong_input_is_noticed_before_anything_is_run(tmp_path, monkeypatch, arguments, complaint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, ["reproduce", "-o", "out", "--quiet", *arguments])
+    assert complaint in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(
     "arguments", [("nothing",), (), ("batch", "--folds", "1"), ("batch", "--seeds", "0"), ("batch", "--budget", "-1")]
 )
-def test_wrong_options_are_refused(shell, arguments):
-    shell.run("reproduce", *arguments, check=2)
+def test_wrong_options_are_refused(arguments):
+    assert CliRunner().invoke(app, ["reproduce", *arguments]).exit_code == 2
 
 
 def test_an_interrupted_experiment_leaves_what_was_there_before(shell, data_folder):
