@@ -161,6 +161,18 @@ def test_measurements_of_two_machines_are_told_apart(tmp_path):
     assert "- online:" in second
 
 
+def test_of_two_checks_that_explain_the_one_that_comes_nearer_is_named(tmp_path):
+    write(tmp_path, "online", rows_of("imforest", "wine", "1", 80.0))  # paper: 95.65
+    found = [
+        {"check": check, "set": "wine", "method": "imforest", "seed": 0, "part": "1", "auc": auc}
+        for check, auc in (("seeds", 94.0), ("script-forest", 95.0))
+    ]
+    write(tmp_path, "online_checks", found, checks.COLUMNS)
+    assert (
+        "| iMForest | Wine | 1 | script-forest | 95.65 | 80.00 | -15.65 | 95.00 |" in write_page(tmp_path).read_text()
+    )
+
+
 def test_sections_without_a_record_are_left_out(tmp_path):
     write(tmp_path, "batch", rows_of("imforest", "wine", "train", 99.0))
     text = write_page(tmp_path).read_text()

@@ -28,7 +28,8 @@ _INTRODUCTION = f"""\
 A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
 (Table III has none). Where there is one, what else the paper's figure may be is run as well. A check explains a figure
 that lies between the lowest and the highest of its results; if these are fewer than {_MANY}, also one that lies within
-{POINTS} points of them. There is one explanation for a method on a set: the one that explains most."""
+{POINTS} points of them. There is one explanation for a method on a set: the one that explains most, or of
+these comes nearest."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
@@ -70,17 +71,26 @@ def _lines(entries: Sequence[Comparison], found: Mapping[tuple[str, Place], Resu
     explained = {
         key: [explains(found.get((key, entry.place), []), entry.published_auc) for entry in entries] for key in keys
     }
-    best = max(keys, key=lambda key: sum(explained[key]))
+    best = max(keys, key=lambda key: (sum(explained[key]), -_miss(entries, key, found)))
     return [
         _line(entry, best if is_explained else "nothing yet", found.get((best, entry.place), []))
         for entry, is_explained in zip(entries, explained[best], strict=True)
     ]
 
 
+def _miss(entries: Sequence[Comparison], key: str, found: Mapping[tuple[str, Place], Results]) -> float:
+    """Sum by how much the results of a check miss the paper's figures."""
+    return sum(_distance(found.get((key, entry.place), []), entry.published_auc) for entry in entries)
+
+
 def explains(results: Results, figure: float) -> bool:
     """Tell whether a figure is one that a check gives."""
-    beyond = POINTS if len(results) < _MANY else 0.0
-    return bool(results) and min(results) - beyond <= figure <= max(results) + beyond
+    return _distance(results, figure) <= (POINTS if len(results) < _MANY else 0.0)
+
+
+def _distance(results: Results, figure: float) -> float:
+    """Give how far a figure lies outside of the range of results."""
+    return max(min(results) - figure, figure - max(results), 0.0) if results else float("inf")
 
 
 def _line(entry: Comparison, cause: str, results: Results) -> list[str]:
