@@ -15,6 +15,11 @@ def mean_auc(data, kind="depth"):
     return 100 * np.mean([roc_auc_score(data.y, forest.score(data.X, kind)) for forest in forests])
 
 
+def test_breast_cancer():
+    """Which comes with scikit-learn, so that no folder of data is needed."""
+    assert mean_auc(datasets.load("wbc", download=False)) == pytest.approx(86.35, abs=3.0)
+
+
 def test_the_paper_s_breast_cancer_set_is_the_whole_one(data_folder):
     """Not the 378 rows of ODDS."""
     published = PUBLISHED[Place("batch", "imforest", "wbc", "train")].auc

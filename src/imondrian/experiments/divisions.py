@@ -1,7 +1,5 @@
 """How rows are divided: into folds of a batch, and into stages of a stream."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, StratifiedShuffleSplit
 
@@ -63,8 +61,4 @@ def published_stages(data: Dataset) -> list[Array]:
 def drawn_stages(data: Dataset, seed: int) -> list[Array]:
     """Divide a set into five parts with equal shares of anomalies, their rows in random order."""
     rng = np.random.default_rng(seed)
-    return [rng.permutation(part) for part in _parts(data, seed)]
-
-
-def _parts(data: Dataset, seed: int) -> Iterator[Array]:
-    return (part for _, part in drawn_folds(data, N_STAGES, seed))
+    return [rng.permutation(part) for _, part in drawn_folds(data, N_STAGES, seed)]

@@ -29,7 +29,7 @@ class Method(NamedTuple):
     """A system that is compared."""
 
     title: str
-    make: Callable[[int], Any]  # a seed in, a detector out; no lambda, since it goes to other processes
+    make: Callable[[int], Any]  # a seed in, a `Detector` or `OnlineDetector` out; no lambda: it goes to other processes
     is_ours: bool = False  # and not in the paper
     draws_lots: bool = True  # so that another seed gives another result
 
