@@ -131,7 +131,7 @@ class MondrianForest:
     @property
     def n_bytes(self) -> int:
         """Memory that the trees and the window take; with a window it never changes."""
-        return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
+        return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes(self._trees)
 
     @property
     def n_taken(self) -> tuple[int, int]:

@@ -14,7 +14,8 @@ from imondrian.engine.isolation import (
     add_expected_depths,
     add_log_sizes,
     add_shares,
-    write_mean_log_sizes,
+    new_sizes,
+    write_sizes_and_means,
 )
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
@@ -47,11 +48,11 @@ class Reading:
         return freeze(self.trees)
 
     @cached_property
-    def mean_log_sizes(self) -> Array:
-        """The mean log size over the points of each tree."""
-        means = np.empty(self.trees.heads.size)
-        write_mean_log_sizes(self.trees, self.weights, means)
-        return means
+    def sizes(self) -> tuple[Array, Array]:
+        """The sizes of all boxes, and the mean log size over the points of each tree."""
+        sizes, means = new_sizes(self.trees), np.empty(self.trees.heads.size)
+        write_sizes_and_means(self.trees, self.weights, sizes, means)
+        return sizes, means
 
     def is_worth_freezing(self, n_rows: int) -> bool:
         """Tell whether so many walks are faster with a compact copy made first."""
@@ -88,9 +89,8 @@ def expected(reading: Reading, X: Array) -> Array:
 
 def size(reading: Reading, X: Array) -> Array:
     """Score by the log size of the cell of x, over that of the points held (ours)."""
-    trees, weights, means = reading.trees, reading.weights, reading.mean_log_sizes
-    excess = reading.mean(lambda rows, sums: add_log_sizes(trees, rows, weights, means, sums), X)
-    return _sized(excess)
+    trees, weights, (sizes, means) = reading.trees, reading.weights, reading.sizes
+    return _sized(reading.mean(lambda rows, sums: add_log_sizes(trees, rows, weights, sizes, means, sums), X))
 
 
 def held_depth(reading: Reading) -> Array:
@@ -103,7 +103,7 @@ def held_depth(reading: Reading) -> Array:
 def held_size(reading: Reading) -> Array:
     """Score the point in every leaf slot of aligned trees by the log size of its cell."""
     sums = np.zeros(int(reading.trees.heads["n_leaves"][0]))
-    add_held_log_sizes(reading.trees, reading.weights, reading.mean_log_sizes, sums)
+    add_held_log_sizes(reading.trees, *reading.sizes, sums)
     return _sized(sums / reading.trees.heads.size)
 
 

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from numba import config
 
-from imondrian.engine.isolation import HIGH, LOW, add_expected_depths, add_log_sizes, add_shares, write_mean_log_sizes
+from imondrian.engine.isolation import (
+    HIGH,
+    LOW,
+    add_expected_depths,
+    add_log_sizes,
+    add_shares,
+    new_sizes,
+    write_sizes_and_means,
+)
 from imondrian.engine.nodes import Trees, part
 from imondrian.engine.view import view
 from tests.reference_tree import c
@@ -107,6 +115,23 @@ def sums(add, rows, *arguments):
     return of_tree
 
 
+def log_sizes(rows, weights=WEIGHTS):
+    """The log size of each row in a tree, for `per_tree`."""
+
+    def of_tree(tree):
+        (sizes, _), result = sized(tree, weights), np.zeros(len(rows))
+        add_log_sizes(tree, rows, weights, sizes, np.zeros(1), result)
+        return result
+
+    return of_tree
+
+
+def sized(trees, weights):
+    sizes, means = new_sizes(trees), np.empty(trees.heads.size)
+    write_sizes_and_means(trees, weights, sizes, means)
+    return sizes, means
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_expected_depth_is_what_its_definition_says(seed):
     points, rows = ordinary(seed)
@@ -120,7 +145,7 @@ def test_expected_depth_is_what_its_definition_says(seed):
 def test_log_size_is_what_its_definition_says(seed):
     points, rows = ordinary(seed)
     trees = built(points, seed)
-    found = per_tree(trees, sums(add_log_sizes, rows, np.zeros(1)))
+    found = per_tree(trees, log_sizes(rows))
     plain = [[plain_size(view(trees, t), x, WEIGHTS) for x in rows] for t in range(3)]
     np.testing.assert_allclose(found, plain, rtol=2e-5, atol=1e-5)
 
@@ -129,19 +154,15 @@ def test_log_size_is_what_its_definition_says(seed):
 def test_the_mean_log_size_is_that_of_the_points_held(seed):
     points, _ = ordinary(seed)
     trees = built(points, seed)
-    means = np.empty(3)
-    write_mean_log_sizes(trees, WEIGHTS, means)
-    np.testing.assert_allclose(
-        means, per_tree(trees, sums(add_log_sizes, points, np.zeros(1))).mean(axis=1), rtol=1e-12
-    )
+    _, means = sized(trees, WEIGHTS)
+    np.testing.assert_allclose(means, per_tree(trees, log_sizes(points)).mean(axis=1), rtol=1e-12)
 
 
 @given(points=point_sets(min_rows=2), seed=SEEDS)
 def test_the_mean_excess_of_the_points_held_is_zero_on_hostile_points_too(points, seed):
     trees, weights = built(points, seed), np.ones(points.shape[1])
-    means, excess = np.empty(3), np.zeros(len(points))
-    write_mean_log_sizes(trees, weights, means)
-    add_log_sizes(trees, points, weights, means, excess)
+    excess = np.zeros(len(points))
+    add_log_sizes(trees, points, weights, *sized(trees, weights), excess)
     assert abs(excess.mean()) < 1e-9
 
 

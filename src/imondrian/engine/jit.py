@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import numba
 import numpy.typing as npt
+from llvmlite import ir
+from numba.extending import intrinsic
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,6 +38,58 @@ def summing_helper(function: Function) -> Function:
 def making_helper(function: Function) -> Function:
     """Compile a helper that makes arrays."""
     return _compile(**_HELPER_OPTIONS)(function)
+
+
+def bound(function: Function, *arguments: Any) -> Function:
+    """Give the compiled form of a kernel for arguments of just these types, which are not looked at again.
+
+    Finding the form at each call takes longer than the work of a small kernel. Whoever calls it answers for the types.
+    """
+    if numba.config.DISABLE_JIT:
+        return function
+    dispatcher: Any = function
+    signature = tuple(map(numba.typeof, arguments))
+    dispatcher.compile(signature)
+    return dispatcher.overloads[signature].entry_point
+
+
+def _fetch(_context: Any, array: Any, index: Any) -> Any:
+    """Ask for the item of an array at a flat index, to be in the cache when it is read; no promise, no effect."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        items = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(items, [arguments[1]]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        builder.call(instruction, [place, number(0), number(3), number(1)])  # to read, to keep, data
+        return context.get_dummy_value()
+
+    return numba.types.void(array, numba.types.intp), generate
+
+
+def _no_fetch(array: Array, index: int) -> None:
+    """Do nothing, as plain Python."""
+
+
+def _choice(_context: Any, condition: Any, yes: Any, no: Any) -> Any:
+    """Give `yes` or `no`, without a branch: for conditions that no processor can guess, where others can go on."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        chosen = builder.select(*arguments)
+        chosen.set_metadata("unpredictable", builder.module.add_metadata([]))
+        return chosen
+
+    return yes(numba.types.boolean, yes, yes), generate
+
+
+def _plain_choice(condition: bool, yes: Any, no: Any) -> Any:  # noqa: FBT001
+    """Do the same as plain Python."""
+    return yes if condition else no
+
+
+fetch: Any = _no_fetch if numba.config.DISABLE_JIT else intrinsic(_fetch)
+choice: Any = _plain_choice if numba.config.DISABLE_JIT else intrinsic(_choice)
 
 
 def _drop_stale_kernels() -> None:

@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from imondrian.engine.invariants import Check, Complaint
+from imondrian.engine.isolation import new_sizes, write_sizes_and_means
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE, Trees, part
 from imondrian.engine.threads import pieces
 from imondrian.engine.window import (
+    Pane,
     Steps,
     build_on_window,
     forget_numbers,
@@ -25,6 +27,7 @@ from imondrian.scores import SCORES, SLIDING_SCORES, Reading
 
 _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
+_NO_SIZES = np.empty((0, 0, 2))
 _UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
 _LAST_NUMBER = 2**62
 
@@ -55,14 +58,15 @@ class Window:
         self.keeps_levels = False  # from the first score by size on
         self._pending: tuple[int, Callable[[slice], None], Callable[[], None]] | None = None  # see settle
         self._plan: tuple[Array, Steps] | None = None  # for rows among which there is no step, and its weights
+        self._sizes: Array | None = None  # of the boxes, where levels are kept up
 
     def n_points(self, trees: Trees) -> int:
         """Count the points in the window."""
         return int(np.count_nonzero(~np.isnan(self.ring[:, 0])))
 
-    def n_bytes(self) -> int:
-        """Give the size of the ring."""
-        return self.ring.nbytes
+    def n_bytes(self, trees: Trees) -> int:
+        """Give the room that the ring and the sizes of all boxes take."""
+        return self.ring.nbytes + 2 * trees.cuts.size * self.ring.itemsize
 
     def reserve(self, n_features: int) -> int:
         """Make the ring; trees have all their room from the start."""
@@ -90,9 +94,10 @@ class Window:
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree."""
         weights, number = scale.weights(), self.number
+        pane = self._pane(trees, weights)
 
         def show(some: slice) -> None:
-            slide_trees(part(trees, some), self.ring, number, X, weights, self.share)
+            slide_trees(part(trees, some), _part_of_pane(pane, some), number, X, weights)
 
         def move_on() -> None:
             self._write(X, number)
@@ -109,18 +114,16 @@ class Window:
         Gives also the steps taken. They are planned ahead, so that a tree can pass over all rows in one go.
         """
         if kind == "size" and not self.keeps_levels:
-            write_levels(trees, scale.weights())
             self.keeps_levels = True
+            self.refresh_levels(trees, scale)
         kernel, write_scores = SLIDING_SCORES[kind]
         steps, next_step, moments = self._planned(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
+        pane = self._pane(trees, scale.weights())
 
         def show(some: slice) -> None:
-            if some is _ALL:
-                kernel(trees, self.ring, number, X, steps, self.share, parts)
-            else:
-                of_some = Steps(steps.ends, steps.weights, steps.counts[some])
-                kernel(part(trees, some), self.ring, number, X, of_some, self.share, parts[some])
+            of_some = Steps(steps.ends, steps.weights, steps.counts[some])
+            kernel(part(trees, some), _part_of_pane(pane, some), number, X, of_some, parts[some])
 
         def move_on() -> None:
             self._write(X, number)
@@ -156,7 +159,9 @@ class Window:
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Forget the rows of X, of copies the oldest; they leave gaps in the window. Weights and levels move on."""
         numbers = self._numbers_of(X)
-        on_trees(lambda some: forget_numbers(part(trees, some), self.ring, numbers, self.share))
+        weights = scale.weights()
+        pane = self._pane(trees, weights)
+        on_trees(lambda some: forget_numbers(part(trees, some), _part_of_pane(pane, some), numbers, weights))
         self.ring[numbers % self.length] = np.nan
         points = self.points(trees)
         scale.restart(points, points.shape[0])
@@ -170,7 +175,7 @@ class Window:
         """Give the points in the window more features, all 0."""
         more = np.zeros((self.length, n_features - self.ring.shape[1]))
         more[np.isnan(self.ring[:, 0])] = np.nan
-        self.ring = np.hstack([self.ring, more])
+        self.ring, self._sizes = np.hstack([self.ring, more]), None
 
     def state(self) -> dict[str, Array]:
         """Give the ring and the clock."""
@@ -193,7 +198,7 @@ class Window:
     def refresh_levels(self, trees: Trees, scale: Scale) -> None:
         """Take the levels anew, where they are kept up."""
         if self.keeps_levels:
-            write_levels(trees, scale.weights())
+            write_levels(trees, scale.weights(), self._pane(trees, scale.weights()).sizes)
 
     def check(self) -> Check:
         """Demand that the tree holds no points but those of the window that it chooses."""
@@ -216,9 +221,17 @@ class Window:
         """Score the rows of X, and show them to no tree."""
         kernel, write_scores = SLIDING_SCORES[kind]
         parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
-        on_trees(lambda some: kernel(part(trees, some), self.ring, 0, X, steps, 0.0, parts[some]))
+        pane = self._pane(trees, steps.weights[0])._replace(share=0.0)
+        on_trees(lambda some: kernel(part(trees, some), _part_of_pane(pane, some), 0, X, steps, parts[some]))
         write_scores(parts, scores)
         return scores
+
+    def _pane(self, trees: Trees, weights: Array) -> Pane:
+        """Give what the kernels need to know of the window; the sizes are made when they are first needed."""
+        if self.keeps_levels and (self._sizes is None or self._sizes.shape[:2] != trees.cuts.shape):
+            self._sizes = new_sizes(trees)
+            write_sizes_and_means(trees, weights, self._sizes, np.empty(trees.heads.size))
+        return Pane(self.ring, _NO_SIZES if self._sizes is None else self._sizes, self.share)
 
     def _show_to_all(
         self, trees: Trees, n_rows: int, show: Callable[[slice], None], move_on: Callable[[], None], on_trees: OnTrees
@@ -317,6 +330,11 @@ def _step_length(number: int, window: int) -> int:
     """Give the way from a step to the next: an eighth of what is in the window; once it is full, of that, evenly."""
     length = max(min(number, window) // _STEPS_PER_WINDOW, 1)
     return length if number < window else length - number % length
+
+
+def _part_of_pane(pane: Pane, some: slice) -> Pane:
+    """Give what some of the trees need of it."""
+    return pane if some is _ALL else pane._replace(sizes=pane.sizes[some])
 
 
 def _steps(trees: Trees, ends: list[int], weights: list[Array]) -> Steps:
