@@ -50,7 +50,12 @@ $(VENV)/.base: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/.dev $(VENV)/.bench $(VENV)/.cli $(VENV)/.experiments: $(VENV)/.%: pyproject.toml
+# Peers that cannot be installed are named by the benchmark, and keep nobody from the others.
+$(VENV)/.bench: $(VENV)/.base
+	$(BIN)/python benchmarks/install.py
+	touch $@
+
+$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@

@@ -1,17 +1,30 @@
-"""Measurements that need a process of their own: compiling, starting, and peak memory."""
+"""What needs a process of its own (compiling, starting, peak memory, long growth), and how that is started."""
 
 import json
+import os
 import resource
-import statistics
+import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 START = time.perf_counter()
+ONLINE_TREES = 20
+DATA_ALONE = "data alone"
+
+
+def in_new_process(name: str, *arguments: Any, **environment: str) -> dict[str, Any]:
+    """Run a function of this file in a process of its own, and give what it found."""
+    command = [sys.executable, __file__, name, *map(json.dumps, arguments)]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **environment})
+    found: dict[str, Any] = json.loads(finished.stdout)
+    return found
 
 
 def first_use() -> dict[str, float]:
-    """Use everything once, import included."""
-    from imondrian import MondrianForest
+    """Use everything once, import included: first the forest, then the stream detector."""
+    from imondrian import MondrianForest, StreamDetector
 
     rows = [[float(i % 7), float(i % 11)] for i in range(100)]
     for scale in (None, "std"):
@@ -21,44 +34,134 @@ def first_use() -> dict[str, float]:
             forest.score(rows, kind)
             forest.score_one(rows[0], kind)
             forest.explain(rows, kind)
+    of_forest = time.perf_counter() - START
+    for preset in ("paper", "practice"):
+        detector = StreamDetector(2, window=32, max_samples=8, n_estimators=2, preset=preset)
+        detector.process_many(rows)
+        detector.process(rows[0])
+    return {"forest": of_forest, "all": time.perf_counter() - START}
+
+
+def start_up(contestant: str) -> dict[str, float]:
+    """Import, fit a small forest, score one row."""
+    import numpy as np
+
+    from peers import fitted, scoring
+
+    X = np.array([[float(i % 7), float(i % 11)] for i in range(1000)])
+    scoring(contestant, fitted(contestant, X))(X[3:4])
     return {"s": time.perf_counter() - START}
 
 
-def start_up() -> dict[str, float]:
-    """Import, build a small forest, score one row."""
+def batch_memory(contestant: str, n_rows: int) -> dict[str, float]:
+    """Fit and score."""
+    from peers import FORESTS, fitted, scoring
+    from workloads import crowd
+
+    X = crowd(n_rows, 10)
+    if contestant in FORESTS:
+        scoring(contestant, fitted(contestant, X))(X)
+    return {"MB": peak_megabytes()}
+
+
+def stream_memory(contestant: str, n_points: int) -> dict[str, float]:
+    """Score and learn a stream."""
+    from stream_peers import N_WARM, STREAMS
+    from workloads import crowd
+
+    stream = STREAMS[contestant](crowd(N_WARM + n_points, 10))
+    for row in stream.rows:
+        stream.step(row)
+    return {"MB": peak_megabytes()}
+
+
+def online_mode(n_rows: int, n_first: int) -> dict[str, float]:
+    """Extend a forest of which each tree holds every point, from the first on."""
     from imondrian import MondrianForest
+    from workloads import TREES, online
 
-    forest = MondrianForest(max_samples=256).build([[float(i % 7), float(i % 11)] for i in range(1000)])
-    forest.score_one([3.0, 3.0])
-    return {"s": time.perf_counter() - START}
-
-
-def online_mode() -> dict[str, float]:
-    """Extend a forest whose trees hold every point; the growth is measured on 20 trees, in blocks of 1,000 points."""
-    from imondrian import MondrianForest
-    from workloads import ONLINE_START, TREES, online
-
-    points = online()
-    MondrianForest(n_trees=1).build(points[:9]).extend(points[9:18])  # load the kernels
-    forest = MondrianForest(TREES).build(points[:ONLINE_START])
+    points = online()[:n_rows]
+    warm_up(points)
+    forest = MondrianForest(TREES).build(points[:n_first])
     start = time.perf_counter()
-    forest.extend(points[ONLINE_START:])
-    seconds = time.perf_counter() - start
-    gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    del forest
-    early, late = [], []
-    for seed in range(3):
-        growing = MondrianForest(n_trees=20, seed=seed)
-        for first in range(0, 95_000, 1_000):
+    forest.extend(points[n_first:])
+    return {"s": time.perf_counter() - start, "GB": peak_megabytes() / 1e3}
+
+
+def stages(points: str, divisor: int) -> dict[str, float]:
+    """Do as the paper with SMTP: build, then extend stage by stage, and score all points again after each."""
+    from imondrian import MondrianForest
+    from workloads import TREES
+
+    parts = [part[: len(part) // divisor] for part in PARTS[points]()]
+    warm_up(parts[0])
+    start = time.perf_counter()
+    forest = MondrianForest(TREES)
+    for number, part in enumerate(parts):
+        (forest.extend if number else forest.build)(part)
+        forest.rescore()
+    return {"s": time.perf_counter() - start}
+
+
+def made_parts() -> list[Any]:
+    """Divide points of the size and kind of SMTP into five parts."""
+    import numpy as np
+
+    from workloads import online
+
+    return np.array_split(online(), 5)
+
+
+def smtp_parts() -> list[Any]:
+    """Divide SMTP itself as the paper does."""
+    from imondrian.datasets import load
+    from imondrian.experiments.divisions import published_stages
+
+    data = load("smtp", download=False)
+    return [data.X[places] for places in published_stages(data)]
+
+
+PARTS = {"made": made_parts, "smtp": smtp_parts}
+
+
+def growth(kind: str, n_features: int, zones: dict[str, list[int]], block: int, ends: list[int]) -> dict[str, Any]:
+    """Grow forests that hold every point, each to its end, by blocks; give the microseconds a point in each zone."""
+    from imondrian import MondrianForest
+    from workloads import crowd, online
+
+    points = online() if kind == "online" else crowd(max(ends), n_features)
+    warm_up(points)
+    found: dict[str, list[float]] = {zone: [] for zone in zones}
+    for seed, end in enumerate(ends):
+        forest = MondrianForest(ONLINE_TREES, seed=seed)
+        for first in range(0, end, block):
             start = time.perf_counter()
-            growing.extend(points[first : first + 1_000])
-            if first in (1_000, 2_000, 3_000):
-                early.append(time.perf_counter() - start)
-            elif first >= 90_000:
-                late.append(time.perf_counter() - start)
-    growth = statistics.median(late) / statistics.median(early)
-    return {"extend": seconds, "gigabytes": gigabytes, "growth": growth}
+            forest.extend(points[first : first + block])
+            took = (time.perf_counter() - start) / block * 1e6
+            for zone in (zone for zone, (begin, after) in zones.items() if begin <= first < after):
+                found[zone].append(took)
+    return {"us": found, "GB": peak_megabytes() / 1e3}
+
+
+def warm_up(points: Any) -> None:
+    """Load the kernels."""
+    from imondrian import MondrianForest
+
+    MondrianForest(n_trees=1).build(points[:9]).extend(points[9:18]).rescore()
+
+
+def peak_megabytes() -> float:
+    """Give the most memory that this process has had.
+
+    What getrusage says counts the parent's memory as well, if the process was started by vfork, as Python does.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(globals()[sys.argv[1]]()))
+    sys.stdout.write(json.dumps(globals()[sys.argv[1]](*map(json.loads, sys.argv[2:]))))

@@ -1,8 +1,8 @@
-"""The workloads: frozen, seeded, their names for ever."""
+"""The data of the workloads: frozen, seeded, the same for all."""
 
 import numpy as np
 
-TREES, SAMPLES = 100, 256
+TREES, SAMPLES, WINDOW = 100, 256, 2_048
 ONLINE_ROWS, ONLINE_START = 95_156, 19_000
 
 
@@ -22,3 +22,10 @@ def online() -> np.ndarray:
     repeats, originals = order[:23_926], order[23_926:]
     points[repeats] = points[rng.choice(originals, repeats.size)]
     return points
+
+
+def as_records(X: np.ndarray) -> list[dict[str, float]]:
+    """Make dictionaries of the rows, each feature brought to [0, 1], as River's half-space trees want them."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    names = [f"x{j}" for j in range(X.shape[1])]
+    return [dict(zip(names, row, strict=True)) for row in ((X - low) / (high - low)).tolist()]

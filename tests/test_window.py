@@ -10,7 +10,7 @@ from numba import config
 
 from imondrian import EmptyForestError, InvalidInputError, MondrianForest
 from imondrian.engine.invariants import broken_invariants
-from imondrian.engine.window import Pane, slide_trees, write_chosen
+from imondrian.engine.window import slide_trees, write_chosen
 from imondrian.memories import Window
 from imondrian.scores import SCORES
 from tests.engine.test_law import assert_same_law
@@ -113,10 +113,10 @@ def test_of_copies_the_oldest_is_forgotten():
 
 def test_a_tree_without_room_passes_points_by():
     """It takes luck beyond exp(-60); the kernel must survive it all the same."""
-    trees, pane = empty(4, 5, 3, seed=1), Pane(np.full((50, 3), np.nan), np.empty((0, 0, 2)), 0.5)
+    trees, ring = empty(4, 5, 3, seed=1), np.full((50, 3), np.nan)
     for i in range(len(X)):
-        slide_trees(trees, pane, i, X[i : i + 1], np.ones(3))
-        pane.ring[i % 50] = X[i]
+        slide_trees(trees, ring, 0.5, i, X[i : i + 1], np.ones(3))
+        ring[i % 50] = X[i]
         assert trees.heads["n_leaves"].max() <= 5
     trees.heads["n_points"] = 5
     assert_sound(trees)

@@ -15,10 +15,10 @@ from imondrian.engine.rescore import is_aligned, write_leaf_slots
 from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
-from imondrian.inputs import as_count, as_point, as_points, as_weights
+from imondrian.inputs import as_count, as_point, as_points, as_row, as_weights
 from imondrian.memories import Sample, Step, Window, new_memory
 from imondrian.scales import SCALES, Scale, new_scale
-from imondrian.scores import HELD_SCORES, Reading, scoring_of, shares
+from imondrian.scores import HELD_SCORES, ROW_SCORES, Reading, scoring_of, shares
 
 _TREES_PER_TASK = 4
 MAX_SEED = 2**64 - 1
@@ -131,7 +131,7 @@ class MondrianForest:
     @property
     def n_bytes(self) -> int:
         """Memory that the trees and the window take; with a window it never changes."""
-        return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes(self._trees)
+        return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
 
     @property
     def n_taken(self) -> tuple[int, int]:
@@ -220,8 +220,6 @@ class MondrianForest:
         trees, scale = self._state()
         window: Any = self._memory
         self._reading = None
-        if points.shape[0] == 1:
-            return window.score_and_extend(trees, points, kind, scale, self._on_trees)
         scores: list[Array] = []
         steps: list[Step] = []
         first = 0
@@ -232,6 +230,13 @@ class MondrianForest:
             steps += [step._replace(n_rows=first + step.n_rows) for step in taken]
             first = last
         return np.concatenate(scores), steps
+
+    def score_and_slide_one(self, point: Array, kind: str) -> tuple[float, list[Step]]:
+        """Do as `score_and_slide` with one point."""
+        trees, scale = self._state()
+        window: Any = self._memory
+        self._reading = None
+        return window.score_and_extend_one(trees, point, kind, scale, self._on_trees)
 
     def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Give each row the score that `score_and_extend` would give it if it came next; nothing is learned."""
@@ -289,9 +294,9 @@ class MondrianForest:
 
     def score_one(self, x: npt.ArrayLike, kind: str = "depth") -> float:
         """Score one point as `score` does."""
-        scoring = scoring_of(kind)
-        point = as_point(x, self._known_features())
-        return float(scoring(self._read(), point)[0])
+        scoring_of(kind)  # for its check
+        reading = self._reading or self._read()
+        return ROW_SCORES[kind](reading, as_row(x, reading.trees.points.shape[2]))
 
     def explain(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Divide the score of each row among its features: positive where the row lies too high, negative too low.

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.engine.jit import Array, kernel
+from imondrian.engine.jit import Array, direct, kernel
 from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
 
 _NUMBERS = (Real, np.bool_, Decimal)
+_WITHOUT_SIGN = np.int64(2**63 - 1)
+_LARGEST = np.float64(MAX_SIZE).view(np.int64)
 
 
 def as_points(X: Any, n_features: int | None) -> Array:
@@ -29,19 +31,26 @@ def as_points(X: Any, n_features: int | None) -> Array:
 
 def as_point(x: Any, n_features: int | None) -> Array:
     """Check one point and give it as a table of one row."""
+    return as_row(x, n_features)[None]
+
+
+def as_row(x: Any, n_features: int | None) -> Array:
+    """Check one point and give it in the one layout that kernels take."""
     point = _as_numbers(x, "x")
     if point.ndim != 1:
         raise InvalidInputError(f"x must be one row of features, but has {point.ndim} dimension(s).")
     if point.size == 0:
         raise InvalidInputError("x is empty.")
     _check_width(point.size, n_features, "x")
-    if not are_usable(point):
+    if not direct(are_usable, point):
         _complain(point)
-    return point.reshape(1, -1)
+    return point
 
 
 def as_number(value: Any, name: Any) -> float:
     """Check the value of one feature: a number, finite or not, and no text that looks like one."""
+    if type(value) is float:
+        return value
     if isinstance(value, _NUMBERS):
         with suppress(OverflowError, ValueError):
             return float(value)
@@ -113,11 +122,14 @@ def _check_width(width: int, n_features: int | None, name: str) -> None:
 
 @kernel
 def are_usable(values: Array) -> bool:
-    """Tell whether all values are of a size that can be reckoned with; NaN is of none."""
-    n_usable = 0
+    """Tell whether all values are of a size that can be reckoned with; NaN is of none.
+
+    Without its sign, a number is the larger the larger its bits are as a whole number, NaN and infinity the largest.
+    """
+    beyond = np.int64(0)
     for value in values:
-        n_usable += abs(value) <= MAX_SIZE
-    return n_usable == values.size
+        beyond |= _LARGEST - (np.float64(value).view(np.int64) & _WITHOUT_SIGN)  # negative if larger
+    return beyond >= 0
 
 
 def _complain(points: Array) -> None:

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from imondrian.engine.depth import add_depths
-from imondrian.engine.frozen import Frozen, add_frozen_depths, freeze
+from imondrian.engine.depth import add_depths, depth_score_of_row
+from imondrian.engine.frozen import Frozen, add_frozen_depths, freeze, frozen_score_of_row
 from imondrian.engine.harmonic import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.isolation import (
     HIGH,
@@ -14,14 +14,16 @@ from imondrian.engine.isolation import (
     add_expected_depths,
     add_log_sizes,
     add_shares,
-    new_sizes,
-    write_sizes_and_means,
+    expected_score_of_row,
+    size_score_of_row,
+    write_mean_log_sizes,
 )
-from imondrian.engine.jit import Array
+from imondrian.engine.jit import Array, direct
 from imondrian.engine.nodes import Trees
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
 from imondrian.engine.threads import n_threads, pieces, run
 from imondrian.engine.window import (
+    log_size_score_of_row,
     score_depths_and_slide,
     score_expected_depths_and_slide,
     score_log_sizes_and_slide,
@@ -41,6 +43,7 @@ class Reading:
         self.trees = trees
         self.weights = weights
         self.n_jobs = n_jobs
+        self.n_rows = 0  # scored so far
 
     @cached_property
     def frozen(self) -> Frozen:
@@ -48,18 +51,21 @@ class Reading:
         return freeze(self.trees)
 
     @cached_property
-    def sizes(self) -> tuple[Array, Array]:
-        """The sizes of all boxes, and the mean log size over the points of each tree."""
-        sizes, means = new_sizes(self.trees), np.empty(self.trees.heads.size)
-        write_sizes_and_means(self.trees, self.weights, sizes, means)
-        return sizes, means
+    def mean_log_sizes(self) -> Array:
+        """The mean log size over the points of each tree."""
+        means = np.empty(self.trees.heads.size)
+        write_mean_log_sizes(self.trees, self.weights, means)
+        return means
 
     def is_worth_freezing(self, n_rows: int) -> bool:
-        """Tell whether so many walks are faster with a compact copy made first."""
+        """Tell whether so many walks more are faster with a compact copy made first."""
+        if "frozen" in self.__dict__:
+            return True
+        self.n_rows += n_rows
         n_leaves = int(self.trees.heads["n_leaves"].max())
         if 2 * n_leaves * self.trees.heads.size >= 2**32:
             return False  # nodes are numbered by 32 bits
-        return "frozen" in self.__dict__ or n_rows * _WORTH_FREEZING >= n_leaves
+        return self.n_rows * _WORTH_FREEZING >= n_leaves
 
     def pieces(self, n_rows: int) -> list[slice]:
         """Cut rows into tasks: long ones, but of few rows one for each thread."""
@@ -89,8 +95,25 @@ def expected(reading: Reading, X: Array) -> Array:
 
 def size(reading: Reading, X: Array) -> Array:
     """Score by the log size of the cell of x, over that of the points held (ours)."""
-    trees, weights, (sizes, means) = reading.trees, reading.weights, reading.sizes
-    return _sized(reading.mean(lambda rows, sums: add_log_sizes(trees, rows, weights, sizes, means, sums), X))
+    trees, weights, means = reading.trees, reading.weights, reading.mean_log_sizes
+    return _sized(reading.mean(lambda rows, sums: add_log_sizes(trees, rows, weights, means, sums), X))
+
+
+def depth_of_row(reading: Reading, x: Array) -> float:
+    """Score one row as `depth` does."""
+    if reading.is_worth_freezing(1):
+        return float(direct(frozen_score_of_row, reading.frozen, x))
+    return float(direct(depth_score_of_row, reading.trees, x))
+
+
+def expected_of_row(reading: Reading, x: Array) -> float:
+    """Score one row as `expected` does."""
+    return float(direct(expected_score_of_row, reading.trees, x, reading.weights))
+
+
+def size_of_row(reading: Reading, x: Array) -> float:
+    """Score one row as `size` does."""
+    return float(direct(size_score_of_row, reading.trees, x, reading.weights, reading.mean_log_sizes))
 
 
 def held_depth(reading: Reading) -> Array:
@@ -103,7 +126,7 @@ def held_depth(reading: Reading) -> Array:
 def held_size(reading: Reading) -> Array:
     """Score the point in every leaf slot of aligned trees by the log size of its cell."""
     sums = np.zeros(int(reading.trees.heads["n_leaves"][0]))
-    add_held_log_sizes(reading.trees, *reading.sizes, sums)
+    add_held_log_sizes(reading.trees, reading.weights, reading.mean_log_sizes, sums)
     return _sized(sums / reading.trees.heads.size)
 
 
@@ -125,11 +148,37 @@ HELD_SCORES: dict[str, Callable[[Reading], Array]] = {
 }
 
 
+ROW_SCORES: dict[str, Callable[[Reading, Array], float]] = {
+    "depth": depth_of_row,
+    "expected": expected_of_row,
+    "size": size_of_row,
+}  # of one row, without the detours that many are worth
+
+
 SLIDING_SCORES: dict[str, tuple[Callable[..., None], Callable[[Array, Array], None]]] = {
     "depth": (score_depths_and_slide, write_scores_of_depths),
     "expected": (score_expected_depths_and_slide, write_scores_of_depths),
     "size": (score_log_sizes_and_slide, write_scores_of_log_sizes),
 }  # a kernel that scores each row and then shows it to the trees, and one that makes scores of what that one found
+
+
+def _sliding_depth(trees: Trees, x: Array, _weights: Array) -> float:
+    return float(direct(depth_score_of_row, trees, x))
+
+
+def _sliding_expected(trees: Trees, x: Array, weights: Array) -> float:
+    return float(direct(expected_score_of_row, trees, x, weights))
+
+
+def _sliding_size(trees: Trees, x: Array, weights: Array) -> float:
+    return float(direct(log_size_score_of_row, trees, x, weights))
+
+
+SLIDING_ROW_SCORES: dict[str, Callable[[Trees, Array, Array], float]] = {
+    "depth": _sliding_depth,
+    "expected": _sliding_expected,
+    "size": _sliding_size,
+}  # of one row, to the last bit as SLIDING_SCORES
 
 
 def scoring_of(kind: str) -> Callable[[Reading, Array], Array]:

@@ -199,8 +199,7 @@ class StreamDetector:
         if len(point) == 0:
             self.n_seen += 1
             return Result(_UNKNOWN, False, self.threshold, self.n_seen - 1)
-        score, is_anomaly, threshold = self._process_points(point)
-        return Result(float(score[0]), bool(is_anomaly[0]), float(threshold[0]), self.n_seen - 1)
+        return Result(*self._process_point(point[0]), self.n_seen - 1)
 
     def process_many(self, X: Any) -> Results:
         """Do as `process` with one row after the other, and the same to the last bit; several times as fast.
@@ -344,6 +343,19 @@ class StreamDetector:
     def _judges_first(self) -> bool:
         """Tell whether the next point must be judged before it is known whether it is learned; the first is."""
         return self.is_warm and not self._parameters["learn_anomalies"] and self.n_scored > 0
+
+    def _process_point(self, point: Array) -> tuple[float, bool, float]:
+        """Do as `_process_points` with one point, without the arrays that only many are worth."""
+        if self._judges_first():
+            scores, anomalies, thresholds = self._process_points(point[None])
+            return float(scores[0]), bool(anomalies[0]), float(thresholds[0])
+        is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
+        score, steps = self.forest.score_and_slide_one(point, self._kind)
+        threshold = self._threshold.observe_one(score) if is_counted else self.threshold
+        self._watch(np.array([score]), steps)
+        self.n_seen += 1
+        self.n_scored += 1
+        return score, is_warm and score > threshold, threshold
 
     def _process_points(self, points: Array) -> tuple[Array, Array, Array]:
         is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]

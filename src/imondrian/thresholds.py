@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.engine.jit import Array, helper, kernel, summing_helper
+from imondrian.engine.jit import Array, direct, helper, kernel, summing_helper
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 
@@ -120,6 +120,13 @@ class StreamingThreshold:
         self._threshold = None
         return thresholds
 
+    def observe_one(self, score: float) -> float:
+        """Do as `observe` with one score."""
+        threshold = self.threshold
+        direct(count_score, self.histogram, self.weight, score, self._growth)
+        self._threshold = None
+        return threshold
+
     def state(self) -> dict[str, Any]:
         """Give all that changes, as JSON can hold it."""
         return {"histogram": self.histogram.tolist(), "weight": float(self.weight[0])}
@@ -140,8 +147,8 @@ class StreamingThreshold:
         if self.contamination == "auto":
             return 0.5
         if self.contamination == "kmeans":
-            return two_means_of(self.histogram)
-        return upper_share_of(self.histogram, float(self.contamination))
+            return float(direct(two_means_of, self.histogram))
+        return float(direct(upper_share_of, self.histogram, float(self.contamination)))
 
 
 @kernel

@@ -13,8 +13,7 @@ from imondrian.engine.isolation import (
     add_expected_depths,
     add_log_sizes,
     add_shares,
-    new_sizes,
-    write_sizes_and_means,
+    write_mean_log_sizes,
 )
 from imondrian.engine.nodes import Trees, part
 from imondrian.engine.view import view
@@ -115,21 +114,15 @@ def sums(add, rows, *arguments):
     return of_tree
 
 
-def log_sizes(rows, weights=WEIGHTS):
+def log_sizes(rows):
     """The log size of each row in a tree, for `per_tree`."""
-
-    def of_tree(tree):
-        (sizes, _), result = sized(tree, weights), np.zeros(len(rows))
-        add_log_sizes(tree, rows, weights, sizes, np.zeros(1), result)
-        return result
-
-    return of_tree
+    return sums(add_log_sizes, rows, np.zeros(1))
 
 
-def sized(trees, weights):
-    sizes, means = new_sizes(trees), np.empty(trees.heads.size)
-    write_sizes_and_means(trees, weights, sizes, means)
-    return sizes, means
+def mean_log_sizes(trees, weights):
+    means = np.empty(trees.heads.size)
+    write_mean_log_sizes(trees, weights, means)
+    return means
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -154,7 +147,7 @@ def test_log_size_is_what_its_definition_says(seed):
 def test_the_mean_log_size_is_that_of_the_points_held(seed):
     points, _ = ordinary(seed)
     trees = built(points, seed)
-    _, means = sized(trees, WEIGHTS)
+    means = mean_log_sizes(trees, WEIGHTS)
     np.testing.assert_allclose(means, per_tree(trees, log_sizes(points)).mean(axis=1), rtol=1e-12)
 
 
@@ -162,7 +155,7 @@ def test_the_mean_log_size_is_that_of_the_points_held(seed):
 def test_the_mean_excess_of_the_points_held_is_zero_on_hostile_points_too(points, seed):
     trees, weights = built(points, seed), np.ones(points.shape[1])
     excess = np.zeros(len(points))
-    add_log_sizes(trees, points, weights, *sized(trees, weights), excess)
+    add_log_sizes(trees, points, weights, mean_log_sizes(trees, weights), excess)
     assert abs(excess.mean()) < 1e-9
 
 

@@ -62,6 +62,18 @@ def extent(trees: Trees, t: int, node: int, weights: Array) -> float:
     return min(rate, LARGEST)
 
 
+@summing_helper
+def overhang_and_extent(trees: Trees, t: int, node: int, x: Array, weights: Array) -> tuple[float, float]:
+    """Give both in one pass over the box of an inner node."""
+    slot = slot_of(node)
+    rate, size = 0.0, 0.0
+    for j in range(x.size):
+        lower, upper = trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j]
+        rate += weights[j] * distance(lower, upper, x[j])
+        size += weights[j] * (upper - lower)
+    return min(rate, LARGEST), min(size, LARGEST)
+
+
 @helper
 def is_outside(trees: Trees, t: int, node: int, x: Array) -> bool:
     """Tell whether x lies outside the box of an inner node."""

@@ -1,6 +1,9 @@
 """The path length of a point: Algorithm 3 of [Ma2020]."""
 
-from imondrian.engine.harmonic import average_path_length, relative_depth
+import numpy as np
+
+from imondrian.engine.ahead import find_leaves
+from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.nodes import Trees, child_towards, is_leaf, slot_of, tree_population
 
@@ -26,3 +29,18 @@ def add_depths(trees: Trees, X: Array, sums: Array) -> None:
         average = average_path_length(n)
         for i in range(X.shape[0]):
             sums[i] += relative_depth(path_length(trees, t, X[i]) if n > 1 else 0.0, average)
+
+
+@kernel
+def depth_score_of_row(trees: Trees, x: Array) -> float:
+    """Give the score of one row by path length, as that of many is, to the last bit; it walks all trees at once."""
+    leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
+    find_leaves(trees, x, leaves, depths)
+    total, n, average = 0.0, 0, 0.0
+    for t in range(trees.heads.size):
+        if tree_population(trees, t) != n:
+            n = tree_population(trees, t)
+            average = average_path_length(n)
+        length = depths[t] + average_path_length(trees.copies[t, slot_of(leaves[t])]) if n > 1 else 0.0
+        total += relative_depth(length, average)
+    return score_of_depth(total / trees.heads.size)

@@ -6,10 +6,8 @@ results are expectations over Algorithm 5 given the tree, exact but for what hap
 is sampled. The scores are ours, not the paper's.
 """
 
-import numpy as np
-
-from imondrian.engine.boxes import bound, extent, leaf_overhang, lesser, overhang
-from imondrian.engine.harmonic import average_path_length, relative_depth
+from imondrian.engine.boxes import bound, extent, leaf_overhang, lesser, overhang, overhang_and_extent
+from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth, score_of_log_size
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.logarithms import LOG_ZERO, MAX_DECAY, decay, floored_log, log_of_count
 from imondrian.engine.nodes import (
@@ -28,12 +26,6 @@ from imondrian.engine.nodes import (
 )
 
 HIGH, LOW = 0, 1  # the side of the others on which x lies
-EXTENT, LOG = 0, 1  # of a box: the last axis of `sizes`
-
-
-def new_sizes(trees: Trees) -> Array:
-    """Make room for the sizes of all boxes."""
-    return np.empty((*trees.cuts.shape, 2))
 
 
 @helper
@@ -64,16 +56,16 @@ def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 
 @helper
-def excess(trees: Trees, t: int, x: Array, weights: Array, sizes: Array, level: float) -> float:
+def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> float:
     """Give by how much the log size of x exceeds the level; not at all where all points, x too, are copies."""
     root = trees.heads[t]["root"]
     if is_leaf(root) and is_point_of(trees, t, root, x):
         return 0.0
-    return log_size(trees, t, x, weights, sizes) - level
+    return log_size(trees, t, x, weights) - level
 
 
 @helper
-def log_size(trees: Trees, t: int, x: Array, weights: Array, sizes: Array) -> float:
+def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
     """Give the log size of the cell of x, averaged over all scales of mass.
 
     A node counts by how much alive * log(n + 1) falls there, n the points around x: because x is cut off, or because
@@ -84,39 +76,37 @@ def log_size(trees: Trees, t: int, x: Array, weights: Array, sizes: Array) -> fl
     whole = log_of_count(tree_population(trees, t) + 1)
     before = whole
     while not is_leaf(node):
-        slot = slot_of(node)
-        rate, split_time = overhang(trees, t, node, x, weights), trees.cuts[t, slot]["split_time"]
-        size = sizes[t, slot, LOG]
+        split_time = trees.cuts[t, slot_of(node)]["split_time"]
+        rate, extent_of_box = overhang_and_extent(trees, t, node, x, weights)
         if rate > 0.0:
             spent = cut_off_by(spent, rate, split_time - time)
             alive = decay(spent)
-            size = floored_log(sizes[t, slot, EXTENT] + rate)
         time = split_time
         node = child_towards(trees, t, node, x)
         after = alive * log_of_count(population(trees, t, node) + 1)
-        total += (before - after) * size
+        total += (before - after) * floored_log(extent_of_box + rate)
         before = after
     rate = leaf_overhang(trees, t, node, x, weights)
     if rate == 0.0 and is_point_of(trees, t, node, x):
-        return held_log_size(trees, t, node, sizes)
+        return held_log_size(trees, t, node, weights)
     return (total + before * floored_log(rate)) / whole
 
 
 @helper
-def held_log_size(trees: Trees, t: int, leaf: int, sizes: Array) -> float:
+def held_log_size(trees: Trees, t: int, leaf: int, weights: Array) -> float:
     """Give the log size of the cell of a point held, up from its leaf: here it is itself one of the crowd."""
     node, crowd = trees.parents[t, leaf], log_of_count(trees.copies[t, slot_of(leaf)])
-    size = LOG_ZERO if node == NO_NODE else sizes[t, slot_of(node), LOG]
+    size = LOG_ZERO if node == NO_NODE else floored_log(extent(trees, t, node, weights))
     total = crowd * (size - 0.5 * crowd)
     while node != NO_NODE:
         wider = log_of_count(population(trees, t, node))
-        total += (wider - crowd) * sizes[t, slot_of(node), LOG]
+        total += (wider - crowd) * floored_log(extent(trees, t, node, weights))
         node, crowd = trees.parents[t, node], wider
     return total / crowd
 
 
 @helper
-def mean_log_size(trees: Trees, t: int, sizes: Array) -> float:
+def mean_log_size(trees: Trees, t: int, weights: Array) -> float:
     """Give the mean of `log_size` over the points that tree t holds.
 
     Summed by nodes: a cut of log size s that parts n points into k and l adds s * (n log n - k log k - l log l).
@@ -129,27 +119,12 @@ def mean_log_size(trees: Trees, t: int, sizes: Array) -> float:
         for node in (cut["left"], cut["right"]):
             if not is_leaf(node):
                 parted -= entropy(population(trees, t, node))
-        total += parted * sizes[t, slot, LOG]
+        total += parted * floored_log(extent(trees, t, inner_node(slot), weights))
     for slot in range(trees.heads[t]["n_leaves"]):
         total -= 0.5 * entropy(trees.copies[t, slot]) * log_of_count(trees.copies[t, slot])
     if trees.heads[t]["n_leaves"] == 1:
         total += whole * LOG_ZERO
     return total / whole
-
-
-@helper
-def write_sizes(trees: Trees, t: int, weights: Array, sizes: Array) -> None:
-    """Write the extent of every box of tree t, and its log, which the walks of `log_size` need again and again."""
-    for slot in range(trees.heads[t]["n_leaves"] - 1):
-        write_size(trees, t, inner_node(slot), weights, sizes)
-
-
-@helper
-def write_size(trees: Trees, t: int, node: int, weights: Array, sizes: Array) -> None:
-    """Write the extent of the box of an inner node, and its log."""
-    size = extent(trees, t, node, weights)
-    sizes[t, slot_of(node), EXTENT] = size
-    sizes[t, slot_of(node), LOG] = floored_log(size)
 
 
 @helper
@@ -169,20 +144,39 @@ def add_expected_depths(trees: Trees, X: Array, weights: Array, sums: Array) -> 
 
 
 @kernel
-def write_sizes_and_means(trees: Trees, weights: Array, sizes: Array, means: Array) -> None:
-    """Write the sizes of all boxes, and every tree's mean log size; one with fewer than two points gets 0."""
+def write_mean_log_sizes(trees: Trees, weights: Array, means: Array) -> None:
+    """Write every tree's mean log size; one with fewer than two points has no scale and gets 0."""
     for t in range(trees.heads.size):
-        write_sizes(trees, t, weights, sizes)
-        means[t] = mean_log_size(trees, t, sizes) if tree_population(trees, t) > 1 else 0.0
+        means[t] = mean_log_size(trees, t, weights) if tree_population(trees, t) > 1 else 0.0
 
 
 @kernel
-def add_log_sizes(trees: Trees, X: Array, weights: Array, sizes: Array, means: Array, sums: Array) -> None:
+def add_log_sizes(trees: Trees, X: Array, weights: Array, means: Array, sums: Array) -> None:
     """Add to each row's sum by how much its log size exceeds the mean one in every tree."""
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
             for i in range(X.shape[0]):
-                sums[i] += excess(trees, t, X[i], weights, sizes, means[t])
+                sums[i] += excess(trees, t, X[i], weights, means[t])
+
+
+@kernel
+def expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
+    """Give the score of one row by expected depth, as that of many is, to the last bit."""
+    total = 0.0
+    for t in range(trees.heads.size):
+        n = tree_population(trees, t)
+        total += relative_depth(expected_depth(trees, t, x, weights) if n > 1 else 0.0, average_path_length(n))
+    return score_of_depth(total / trees.heads.size)
+
+
+@kernel
+def size_score_of_row(trees: Trees, x: Array, weights: Array, means: Array) -> float:
+    """Give the score of one row by log size, as that of many is, to the last bit."""
+    total = 0.0
+    for t in range(trees.heads.size):
+        if tree_population(trees, t) > 1:
+            total += excess(trees, t, x, weights, means[t])
+    return score_of_log_size(total / trees.heads.size)
 
 
 @kernel

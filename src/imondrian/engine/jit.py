@@ -40,20 +40,30 @@ def making_helper(function: Function) -> Function:
     return _compile(**_HELPER_OPTIONS)(function)
 
 
-def bound(function: Function, *arguments: Any) -> Function:
-    """Give the compiled form of a kernel for arguments of just these types, which are not looked at again.
+_BOUND: dict[Any, Any] = {}  # kernels, and their compiled forms
 
-    Finding the form at each call takes longer than the work of a small kernel. Whoever calls it answers for the types.
+
+def direct(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a kernel that is always called with arguments of the same types and layout, without looking at them again.
+
+    Looking takes longer than the work of a small kernel. Whoever calls answers for the types: those of the first call.
     """
+    entry = _BOUND.get(function)
+    if entry is None:
+        entry = _BOUND[function] = _entry_point(function, arguments)
+    return entry(*arguments)
+
+
+def _entry_point(function: Any, arguments: tuple[Any, ...]) -> Any:
+    """Give the compiled form of a kernel for arguments like these."""
     if numba.config.DISABLE_JIT:
         return function
-    dispatcher: Any = function
     signature = tuple(map(numba.typeof, arguments))
-    dispatcher.compile(signature)
-    return dispatcher.overloads[signature].entry_point
+    function.compile(signature)
+    return function.overloads[signature].entry_point
 
 
-def _fetch(_context: Any, array: Any, index: Any) -> Any:
+def _fetch(_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
     """Ask for the item of an array at a flat index, to be in the cache when it is read; no promise, no effect."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -72,7 +82,7 @@ def _no_fetch(array: Array, index: int) -> None:
     """Do nothing, as plain Python."""
 
 
-def _choice(_context: Any, condition: Any, yes: Any, no: Any) -> Any:
+def _choice(_context: Any, condition: Any, yes: Any, no: Any) -> Any:  # noqa: ARG001
     """Give `yes` or `no`, without a branch: for conditions that no processor can guess, where others can go on."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

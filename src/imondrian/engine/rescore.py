@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 
+from imondrian.engine.boxes import extent
 from imondrian.engine.harmonic import average_path_length, relative_depth
-from imondrian.engine.isolation import LOG
 from imondrian.engine.jit import Array, kernel
+from imondrian.engine.logarithms import floored_log
 from imondrian.engine.nodes import Trees, is_leaf, leaf_towards, part, population, slot_of, tree_population
 
 
@@ -65,7 +66,7 @@ def add_held_depths(trees: Trees, sums: Array) -> None:
 
 
 @kernel
-def add_held_log_sizes(trees: Trees, sizes: Array, means: Array, sums: Array) -> None:
+def add_held_log_sizes(trees: Trees, weights: Array, means: Array, sums: Array) -> None:
     """Do for the point in every leaf slot what `isolation.add_log_sizes` does for a row."""
     nodes, totals = np.empty(sums.size + 1, np.uint32), np.empty(sums.size + 1)
     for t in range(trees.heads.size):
@@ -76,7 +77,7 @@ def add_held_log_sizes(trees: Trees, sizes: Array, means: Array, sums: Array) ->
         while n_waiting > 0:
             n_waiting -= 1
             node, total = nodes[n_waiting], totals[n_waiting]
-            size = sizes[t, slot_of(node), LOG]
+            size = floored_log(extent(trees, t, node, weights))
             n = float(trees.cuts[t, slot_of(node)]["population"])
             for below in (trees.cuts[t, slot_of(node)]["left"], trees.cuts[t, slot_of(node)]["right"]):
                 n_below = float(population(trees, t, below))

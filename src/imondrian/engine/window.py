@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from imondrian.engine.ahead import fetch_ways
 from imondrian.engine.boxes import overhang
 from imondrian.engine.build import build
 from imondrian.engine.depth import path_length
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
 from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth, score_of_log_size
-from imondrian.engine.isolation import EXTENT, LOG, excess, expected_depth, mean_log_size, write_size, write_sizes
+from imondrian.engine.isolation import excess, expected_depth, mean_log_size
 from imondrian.engine.jit import Array, helper, kernel, making_helper
-from imondrian.engine.nodes import Trees, child_towards, is_leaf, is_point_of, leaf_towards, slot_of, tree_population
+from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
 from imondrian.engine.randomness import lot_of
 
 
@@ -29,33 +30,60 @@ class Steps(NamedTuple):
     counts: Array  # by tree, written at each step: points taken so far, and those of them outside the root box
 
 
-class Pane(NamedTuple):
-    """What all trees, or some of them, are shown the points of a window through."""
-
-    ring: Array  # the points
-    sizes: Array  # of the trees' boxes, see isolation.py, kept up for walks by size; of no slot where they are not
-    share: float  # of the points that a tree holds
-
-
 @kernel
-def slide_trees(trees: Trees, pane: Pane, number: int, X: Array, weights: Array) -> None:
+def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, weights: Array) -> None:
     """Show the rows of X, no more than the ring has, to every tree, as points `number`, `number` + 1, ..."""
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
-            slide(trees, t, pane, number + i, X[i], weights)
-        note_number(trees, t, number + X.shape[0], pane.share)
+            slide(trees, t, ring, share, number + i, X[i], weights)
+        note_number(trees, t, number + X.shape[0], share)
+
+
+@kernel
+def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, x: Array, weights: Array) -> None:
+    """Do as `slide_trees` with one row: what the trees need of memory is asked for before they need it."""
+    length = ring.shape[0]
+    some = np.empty(trees.heads.size, np.uint64)
+    if number >= length:
+        leaving = ring[number % length]
+        n_some = choose(trees, number - length, share, some)
+        fetch_ways(trees, some, n_some, leaving)
+        for k in range(n_some):
+            let_go(trees, np.int64(some[k]), leaving)
+    n_some = choose(trees, number, share, some)
+    fetch_ways(trees, some, n_some, x)
+    for k in range(n_some):
+        take(trees, np.int64(some[k]), x, weights)
+    for t in range(trees.heads.size):
+        note_number(trees, t, number + 1, share)
 
 
 @helper
-def slide(trees: Trees, t: int, pane: Pane, number: int, x: Array, weights: Array) -> None:
+def choose(trees: Trees, number: int, share: float, some: Array) -> int:
+    """List the trees whose lot chooses that point, and give their number."""
+    n_some = 0
+    for t in range(trees.heads.size):
+        some[n_some] = t
+        n_some += lot_of(trees.heads, t, number) < share
+    return n_some
+
+
+@helper
+def slide(trees: Trees, t: int, ring: Array, share: float, number: int, x: Array, weights: Array) -> None:
     """Let tree t forget the point that leaves the window as x comes in, and take x if it is chosen."""
-    length = pane.ring.shape[0]
-    if number >= length and lot_of(trees.heads, t, number - length) < pane.share:
-        let_go(trees, t, pane.ring[number % length], weights, pane.sizes)
-    if lot_of(trees.heads, t, number) < pane.share and trees.heads[t]["n_leaves"] < trees.points.shape[1]:
+    length = ring.shape[0]
+    if number >= length and lot_of(trees.heads, t, number - length) < share:
+        let_go(trees, t, ring[number % length])
+    if lot_of(trees.heads, t, number) < share:
+        take(trees, t, x, weights)
+
+
+@helper
+def take(trees: Trees, t: int, x: Array, weights: Array) -> None:
+    """Extend tree t by x, if it has room."""
+    if trees.heads[t]["n_leaves"] < trees.points.shape[1]:
         count_taken(trees, t, x, weights)
         extend(trees, t, x, weights)
-        refresh_sizes(trees, t, x, weights, pane.sizes)
 
 
 @helper
@@ -66,29 +94,12 @@ def note_number(trees: Trees, t: int, number: int, share: float) -> None:
 
 
 @helper
-def let_go(trees: Trees, t: int, x: Array, weights: Array, sizes: Array) -> None:
+def let_go(trees: Trees, t: int, x: Array) -> None:
     """Forget x if tree t holds it; a row of NaN is nowhere."""
-    n_leaves = trees.heads[t]["n_leaves"]
-    if n_leaves == 0:
-        return
-    leaf = leaf_towards(trees, t, x)
-    if is_point_of(trees, t, leaf, x):
-        above = trees.parents[t, leaf]
-        forget(trees, t, leaf)
-        if trees.heads[t]["n_leaves"] < n_leaves and n_leaves > 1 and sizes.shape[1] > 0:
-            for which in (EXTENT, LOG):  # the last inner node has moved into the place of the one above the leaf
-                sizes[t, slot_of(above), which] = sizes[t, n_leaves - 2, which]
-            refresh_sizes(trees, t, x, weights, sizes)
-
-
-@helper
-def refresh_sizes(trees: Trees, t: int, x: Array, weights: Array, sizes: Array) -> None:
-    """Write the sizes of the boxes on the way of x, which has come or gone, where sizes are kept up."""
-    if sizes.shape[1] > 0 and trees.heads[t]["n_leaves"] > 0:
-        node = trees.heads[t]["root"]
-        while not is_leaf(node):
-            write_size(trees, t, node, weights, sizes)
-            node = child_towards(trees, t, node, x)
+    if trees.heads[t]["n_leaves"] > 0:
+        leaf = leaf_towards(trees, t, x)
+        if is_point_of(trees, t, leaf, x):
+            forget(trees, t, leaf)
 
 
 @helper
@@ -101,7 +112,9 @@ def count_taken(trees: Trees, t: int, x: Array, weights: Array) -> None:
 
 
 @kernel
-def score_depths_and_slide(trees: Trees, pane: Pane, number: int, X: Array, steps: Steps, parts: Array) -> None:
+def score_depths_and_slide(
+    trees: Trees, ring: Array, share: float, number: int, X: Array, steps: Steps, parts: Array
+) -> None:
     """Do as `slide_trees`; before each row is shown, write its depth relative to c(n) in every tree into parts[t]."""
     for t in range(trees.heads.size):
         step, n, average = 0, 0, 0.0
@@ -110,13 +123,15 @@ def score_depths_and_slide(trees: Trees, pane: Pane, number: int, X: Array, step
                 n = tree_population(trees, t)
                 average = average_path_length(n)
             parts[t, i] = relative_depth(path_length(trees, t, X[i]) if n > 1 else 0.0, average)
-            slide(trees, t, pane, number + i, X[i], steps.weights[step])
+            slide(trees, t, ring, share, number + i, X[i], steps.weights[step])
             step = step_after(trees, t, steps, step, i)
-        note_number(trees, t, number + X.shape[0], pane.share)
+        note_number(trees, t, number + X.shape[0], share)
 
 
 @kernel
-def score_expected_depths_and_slide(trees: Trees, pane: Pane, number: int, X: Array, steps: Steps, parts: Array) -> None:
+def score_expected_depths_and_slide(
+    trees: Trees, ring: Array, share: float, number: int, X: Array, steps: Steps, parts: Array
+) -> None:
     """Do as `score_depths_and_slide`, with expected depths."""
     for t in range(trees.heads.size):
         step, n, average = 0, 0, 0.0
@@ -126,13 +141,15 @@ def score_expected_depths_and_slide(trees: Trees, pane: Pane, number: int, X: Ar
                 n = tree_population(trees, t)
                 average = average_path_length(n)
             parts[t, i] = relative_depth(expected_depth(trees, t, X[i], weights) if n > 1 else 0.0, average)
-            slide(trees, t, pane, number + i, X[i], weights)
+            slide(trees, t, ring, share, number + i, X[i], weights)
             step = step_after(trees, t, steps, step, i)
-        note_number(trees, t, number + X.shape[0], pane.share)
+        note_number(trees, t, number + X.shape[0], share)
 
 
 @kernel
-def score_log_sizes_and_slide(trees: Trees, pane: Pane, number: int, X: Array, steps: Steps, parts: Array) -> None:
+def score_log_sizes_and_slide(
+    trees: Trees, ring: Array, share: float, number: int, X: Array, steps: Steps, parts: Array
+) -> None:
     """Do as `slide_trees`; before each row is shown, write its log size over the tree's level into parts[t].
 
     At each step the level becomes that of the present points.
@@ -142,12 +159,23 @@ def score_log_sizes_and_slide(trees: Trees, pane: Pane, number: int, X: Array, s
         for i in range(X.shape[0]):
             weights, level = steps.weights[step], trees.heads[t]["level"]
             has_scale = tree_population(trees, t) > 1 and not np.isnan(level)
-            parts[t, i] = excess(trees, t, X[i], weights, pane.sizes, level) if has_scale else 0.0
-            slide(trees, t, pane, number + i, X[i], weights)
+            parts[t, i] = excess(trees, t, X[i], weights, level) if has_scale else 0.0
+            slide(trees, t, ring, share, number + i, X[i], weights)
             if step_after(trees, t, steps, step, i) > step:
                 step += 1
-                write_level(trees, t, steps.weights[step], pane.sizes)
-        note_number(trees, t, number + X.shape[0], pane.share)
+                write_level(trees, t, steps.weights[step])
+        note_number(trees, t, number + X.shape[0], share)
+
+
+@kernel
+def log_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
+    """Give the score of one row by log size as `score_log_sizes_and_slide` would, to the last bit."""
+    total = 0.0
+    for t in range(trees.heads.size):
+        level = trees.heads[t]["level"]
+        if tree_population(trees, t) > 1 and not np.isnan(level):
+            total += excess(trees, t, x, weights, level)
+    return score_of_log_size(total / trees.heads.size)
 
 
 @helper
@@ -161,18 +189,17 @@ def step_after(trees: Trees, t: int, steps: Steps, step: int, i: int) -> int:
 
 
 @kernel
-def write_levels(trees: Trees, weights: Array, sizes: Array) -> None:
-    """Write the sizes of all boxes, and keep every tree's mean log size in its head."""
+def write_levels(trees: Trees, weights: Array) -> None:
+    """Keep every tree's mean log size in its head."""
     for t in range(trees.heads.size):
-        write_level(trees, t, weights, sizes)
+        write_level(trees, t, weights)
 
 
 @helper
-def write_level(trees: Trees, t: int, weights: Array, sizes: Array) -> None:
-    """Do so for one tree; one with fewer than two points has no mean log size."""
-    write_sizes(trees, t, weights, sizes)
+def write_level(trees: Trees, t: int, weights: Array) -> None:
+    """Keep the tree's mean log size in its head; one with fewer than two points has none."""
     has_scale = tree_population(trees, t) > 1
-    trees.heads[t]["level"] = mean_log_size(trees, t, sizes) if has_scale else np.nan
+    trees.heads[t]["level"] = mean_log_size(trees, t, weights) if has_scale else np.nan
 
 
 @kernel
@@ -198,12 +225,12 @@ def chosen_points(trees: Trees, t: int, ring: Array, number: int, share: float) 
 
 
 @kernel
-def forget_numbers(trees: Trees, pane: Pane, numbers: Array, weights: Array) -> None:
+def forget_numbers(trees: Trees, ring: Array, share: float, numbers: Array) -> None:
     """Forget some points of the window in every tree that holds them."""
     for t in range(trees.heads.size):
         for i in numbers:
-            if lot_of(trees.heads, t, i) < pane.share:
-                let_go(trees, t, pane.ring[i % pane.ring.shape[0]], weights, pane.sizes)
+            if lot_of(trees.heads, t, i) < share:
+                let_go(trees, t, ring[i % ring.shape[0]])
 
 
 @kernel

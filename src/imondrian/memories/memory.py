@@ -24,7 +24,7 @@ class Memory(Protocol):
     def n_points(self, trees: Trees) -> int:
         """Count the points shown and not forgotten (nor, in a window, passed by)."""
 
-    def n_bytes(self, trees: Trees) -> int:
+    def n_bytes(self) -> int:
         """Give the memory taken beside the trees."""
 
     def reserve(self, n_features: int) -> int:

@@ -24,7 +24,7 @@ class Sample:
         """Count the points shown and not forgotten, by the tree that was shown most."""
         return int(trees.heads["n_points"].max())
 
-    def n_bytes(self, trees: Trees) -> int:
+    def n_bytes(self) -> int:
         """Give 0: all is in the trees."""
         return 0
 

@@ -3,31 +3,30 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from imondrian.engine.invariants import Check, Complaint
-from imondrian.engine.isolation import new_sizes, write_sizes_and_means
-from imondrian.engine.jit import Array
+from imondrian.engine.jit import Array, direct
 from imondrian.engine.nodes import MAX_SIZE, Trees, part
 from imondrian.engine.threads import pieces
 from imondrian.engine.window import (
-    Pane,
     Steps,
     build_on_window,
     forget_numbers,
     slide_trees,
+    slide_trees_by_one,
     write_chosen,
     write_levels,
 )
 from imondrian.memories.memory import ROWS_PER_BLOCK, Layout, OnTrees, not_there
 from imondrian.scales import Scale
-from imondrian.scores import SCORES, SLIDING_SCORES, Reading
+from imondrian.scores import SCORES, SLIDING_ROW_SCORES, SLIDING_SCORES, Reading
 
 _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
-_NO_SIZES = np.empty((0, 0, 2))
 _UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
 _LAST_NUMBER = 2**62
 
@@ -58,15 +57,14 @@ class Window:
         self.keeps_levels = False  # from the first score by size on
         self._pending: tuple[int, Callable[[slice], None], Callable[[], None]] | None = None  # see settle
         self._plan: tuple[Array, Steps] | None = None  # for rows among which there is no step, and its weights
-        self._sizes: Array | None = None  # of the boxes, where levels are kept up
 
     def n_points(self, trees: Trees) -> int:
         """Count the points in the window."""
         return int(np.count_nonzero(~np.isnan(self.ring[:, 0])))
 
-    def n_bytes(self, trees: Trees) -> int:
-        """Give the room that the ring and the sizes of all boxes take."""
-        return self.ring.nbytes + 2 * trees.cuts.size * self.ring.itemsize
+    def n_bytes(self) -> int:
+        """Give the size of the ring."""
+        return self.ring.nbytes
 
     def reserve(self, n_features: int) -> int:
         """Make the ring; trees have all their room from the start."""
@@ -94,10 +92,9 @@ class Window:
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree."""
         weights, number = scale.weights(), self.number
-        pane = self._pane(trees, weights)
 
         def show(some: slice) -> None:
-            slide_trees(part(trees, some), _part_of_pane(pane, some), number, X, weights)
+            slide_trees(part(trees, some), self.ring, self.share, number, X, weights)
 
         def move_on() -> None:
             self._write(X, number)
@@ -119,11 +116,10 @@ class Window:
         kernel, write_scores = SLIDING_SCORES[kind]
         steps, next_step, moments = self._planned(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
-        pane = self._pane(trees, scale.weights())
 
         def show(some: slice) -> None:
             of_some = Steps(steps.ends, steps.weights, steps.counts[some])
-            kernel(part(trees, some), _part_of_pane(pane, some), number, X, of_some, parts[some])
+            kernel(part(trees, some), self.ring, self.share, number, X, of_some, parts[some])
 
         def move_on() -> None:
             self._write(X, number)
@@ -136,6 +132,22 @@ class Window:
         self._show_to_all(trees, X.shape[0], show, move_on, on_trees)
         write_scores(parts, scores)
         return scores, _steps_taken(steps)
+
+    def score_and_extend_one(
+        self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[float, list[Step]]:
+        """Do as `score_and_extend` with one point, to the last bit, and without what only many are worth."""
+        if self.next_step == self.number + 1 or (kind == "size" and not self.keeps_levels):
+            scores, steps = self.score_and_extend(trees, x[None], kind, scale, on_trees)
+            return float(scores[0]), steps
+        weights, number = scale.weights(), self.number
+        score = SLIDING_ROW_SCORES[kind](trees, x, weights)
+
+        def show(some: slice) -> None:
+            direct(slide_trees_by_one, part(trees, some), self.ring, self.share, number, x, weights)
+
+        self._show_to_all(trees, 1, show, partial(self._write, x[None], number), on_trees)
+        return score, []
 
     def settle(self, trees: Trees) -> None:
         """Finish what an interruption has left half done: a block that some trees have been shown, all must be."""
@@ -159,9 +171,7 @@ class Window:
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Forget the rows of X, of copies the oldest; they leave gaps in the window. Weights and levels move on."""
         numbers = self._numbers_of(X)
-        weights = scale.weights()
-        pane = self._pane(trees, weights)
-        on_trees(lambda some: forget_numbers(part(trees, some), _part_of_pane(pane, some), numbers, weights))
+        on_trees(lambda some: forget_numbers(part(trees, some), self.ring, self.share, numbers))
         self.ring[numbers % self.length] = np.nan
         points = self.points(trees)
         scale.restart(points, points.shape[0])
@@ -175,7 +185,7 @@ class Window:
         """Give the points in the window more features, all 0."""
         more = np.zeros((self.length, n_features - self.ring.shape[1]))
         more[np.isnan(self.ring[:, 0])] = np.nan
-        self.ring, self._sizes = np.hstack([self.ring, more]), None
+        self.ring = np.hstack([self.ring, more])
 
     def state(self) -> dict[str, Array]:
         """Give the ring and the clock."""
@@ -198,7 +208,7 @@ class Window:
     def refresh_levels(self, trees: Trees, scale: Scale) -> None:
         """Take the levels anew, where they are kept up."""
         if self.keeps_levels:
-            write_levels(trees, scale.weights(), self._pane(trees, scale.weights()).sizes)
+            write_levels(trees, scale.weights())
 
     def check(self) -> Check:
         """Demand that the tree holds no points but those of the window that it chooses."""
@@ -221,17 +231,9 @@ class Window:
         """Score the rows of X, and show them to no tree."""
         kernel, write_scores = SLIDING_SCORES[kind]
         parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
-        pane = self._pane(trees, steps.weights[0])._replace(share=0.0)
-        on_trees(lambda some: kernel(part(trees, some), _part_of_pane(pane, some), 0, X, steps, parts[some]))
+        on_trees(lambda some: kernel(part(trees, some), self.ring, 0.0, 0, X, steps, parts[some]))
         write_scores(parts, scores)
         return scores
-
-    def _pane(self, trees: Trees, weights: Array) -> Pane:
-        """Give what the kernels need to know of the window; the sizes are made when they are first needed."""
-        if self.keeps_levels and (self._sizes is None or self._sizes.shape[:2] != trees.cuts.shape):
-            self._sizes = new_sizes(trees)
-            write_sizes_and_means(trees, weights, self._sizes, np.empty(trees.heads.size))
-        return Pane(self.ring, _NO_SIZES if self._sizes is None else self._sizes, self.share)
 
     def _show_to_all(
         self, trees: Trees, n_rows: int, show: Callable[[slice], None], move_on: Callable[[], None], on_trees: OnTrees
@@ -330,11 +332,6 @@ def _step_length(number: int, window: int) -> int:
     """Give the way from a step to the next: an eighth of what is in the window; once it is full, of that, evenly."""
     length = max(min(number, window) // _STEPS_PER_WINDOW, 1)
     return length if number < window else length - number % length
-
-
-def _part_of_pane(pane: Pane, some: slice) -> Pane:
-    """Give what some of the trees need of it."""
-    return pane if some is _ALL else pane._replace(sizes=pane.sizes[some])
 
 
 def _steps(trees: Trees, ends: list[int], weights: list[Array]) -> Steps:

@@ -1,0 +1,212 @@
+"""The picture of the scaling, drawn from the JSON of a run: small multiples, ours and the peers, on one thread.
+
+Usage: python benchmarks/scaling.py [results.json] [picture.png], by default of the last whole run.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import NullFormatter, NullLocator
+
+from suites import fit, online, score, streams
+
+RESULTS = Path(__file__).parent / "results"
+LOOKS = {  # colours of Okabe and Ito, which the colour-blind can tell apart; marks differ too
+    "ours": ("#0072B2", "o"),
+    "scikit-learn": ("#E69F00", "s"),
+    "isotree": ("#009E73", "^"),
+    "coniferest": ("#CC79A7", "D"),
+}
+INK, GREY, PEER_BAR, DARK_BLUE = "#222222", "#666666", "#B0B0B0", "#0B3954"
+SCORED_ROWS = 100_000
+GAP = 0.075  # between two labels, in heights of the axes
+
+
+class Line(NamedTuple):
+    """Medians that belong together, and what is written beside them."""
+
+    label: str
+    colour: str
+    marker: str
+    points: list[tuple[float, float]]
+
+
+class Medians:
+    """The medians of a run, on one thread."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.is_quick = found["run"] != "full"
+        self.by_name = {
+            (m["workload"], m["contestant"]): m["median"] for m in found["measurements"] if m["threads"] == 1
+        }
+
+    def get(self, workload: str, contestant: str = "ours") -> float | None:
+        """Give a median, if it was measured."""
+        return self.by_name.get((workload, contestant))
+
+    def line(self, label: str, contestant: str, names: dict[int, str], factor: float, look: tuple[str, str]) -> Line:
+        """Gather the medians of workloads by size."""
+        found = [(size, self.get(name, contestant)) for size, name in names.items()]
+        return Line(label, *look, [(size, factor * value) for size, value in found if value is not None])
+
+    def lines(self, names: dict[int, str], factor: float) -> list[Line]:
+        """Gather those of ours and of the peers."""
+        return [self.line(contestant, contestant, names, factor, look) for contestant, look in LOOKS.items()]
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Draw the four panels."""
+    medians = Medians(found)
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, wspace=0.04, hspace=0.06)
+    figure = Figure(figsize=(11.0, 8.0), layout=layout, dpi=150)
+    (top_left, top_right), (low_left, low_right) = figure.subplots(2, 2)
+    draw_fit(top_left, medians)
+    draw_score(top_right, medians)
+    draw_online(low_left, medians)
+    draw_streams(low_right, medians)
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    kind = "A quick run: sizes are not those named. " if medians.is_quick else ""
+    figure.supxlabel(f"{kind}One thread, medians.\n{versions}", fontsize=7, color=GREY)
+    figure.savefig(path)
+
+
+def draw_fit(axes: Axes, medians: Medians) -> None:
+    """Draw the time of fitting against the number of rows."""
+    names = {n_rows: fit.name_of(n_rows) for n_rows in fit.ROWS}
+    finish(axes, medians.lines(names, 1e3), "Fit 100 trees x 256 samples, d = 10", "rows", "ms")
+
+
+def draw_score(axes: Axes, medians: Medians) -> None:
+    """Draw the time of scoring a row against the number of features."""
+    names = {n_features: score.name_of(SCORED_ROWS, n_features) for n_features in score.FEATURES}
+    lines = medians.lines(names, 1e6 / SCORED_ROWS)
+    finish(axes, lines, f"Score {SCORED_ROWS:,} rows, 100 x 256", "features", "µs a row")
+    axes.set_xticks(score.FEATURES, [str(n_features) for n_features in score.FEATURES])
+
+
+def draw_online(axes: Axes, medians: Medians) -> None:
+    """Draw the time of a point in trees that hold every point against their number."""
+    looks = {3: (LOOKS["ours"][0], "o"), 10: (DARK_BLUE, "s")}
+    lines = [
+        medians.line(
+            f"ours, d = {n_features}",
+            "ours",
+            {size: online.growth_name(n_features, size) for size in online.SIZES},
+            1.0,
+            looks[n_features],
+        )
+        for n_features in online.FEATURES
+    ]
+    finish(axes, lines, "Extend 20 trees that hold every point", "points held", "µs a point")
+
+
+def finish(axes: Axes, lines: Sequence[Line], title: str, x_name: str, y_name: str) -> None:
+    """Draw lines on logarithmic axes, with their names at their ends."""
+    lines = [line for line in lines if line.points]
+    dress(axes, title)
+    if not lines:
+        say_nothing(axes)
+        return
+    for line in lines:
+        is_ours = line.label.startswith("ours")
+        axes.plot(*zip(*line.points, strict=True), color=line.colour, marker=line.marker, lw=2.4 if is_ours else 1.4)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    widen(axes, [y for line in lines for _, y in line.points])
+    axes.set_xlabel(x_name, color=INK)
+    axes.set_ylabel(y_name, color=INK)
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(visible=True, which="major", color="#E4E4E4", lw=0.7)
+    name_lines(axes, lines)
+
+
+def widen(axes: Axes, values: Sequence[float]) -> None:
+    """Let the axis of times span a factor of ten at the least, with the values in its middle."""
+    low, high = np.log10(min(values)), np.log10(max(values))
+    margin = max(0.5 * (1.0 - (high - low)), 0.12)
+    axes.set_ylim(10.0 ** (low - margin), 10.0 ** (high + margin))
+    if high - low < 1.5:
+        ticks = [digit * 10.0**power for power in range(int(low) - 3, int(high) + 3) for digit in (1, 2, 5)]
+        axes.set_yticks(ticks)
+        axes.set_ylim(10.0 ** (low - margin), 10.0 ** (high + margin))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def name_lines(axes: Axes, lines: Sequence[Line]) -> None:
+    """Write the names to the right of the ends, moved apart where they would touch."""
+    low, high = np.log(axes.get_ylim())
+    ordered = sorted(lines, key=lambda line: line.points[-1][1])
+    heights = np.array([(np.log(line.points[-1][1]) - low) / (high - low) for line in ordered])
+    for line, height in zip(ordered, moved_apart(heights, GAP), strict=True):
+        weight = "bold" if line.label.startswith("ours") else "normal"
+        axes.text(1.02, height, line.label, transform=axes.transAxes, color=line.colour, va="center", weight=weight)
+
+
+def moved_apart(heights: np.ndarray, gap: float) -> np.ndarray:
+    """Move heights, in rising order, so that none is nearer to the next than the gap; groups keep their middle."""
+    groups: list[np.ndarray] = []
+    for height in heights:
+        groups.append(np.array([height]))
+        while len(groups) > 1 and placed(groups[-1], gap)[0] - placed(groups[-2], gap)[-1] < gap:
+            groups[-2:] = [np.concatenate(groups[-2:])]
+    return np.concatenate([placed(group, gap) for group in groups])
+
+
+def placed(group: np.ndarray, gap: float) -> np.ndarray:
+    """Place heights one gap from the next, around their middle."""
+    return group.mean() + gap * (np.arange(group.size) - (group.size - 1) / 2)
+
+
+def draw_streams(axes: Axes, medians: Medians) -> None:
+    """Draw the time of a point of a stream as bars; the peers know no blocks."""
+    dress(axes, "Stream: score and learn, 100 x 256 of 2,048, d = 10")
+    ours = {
+        f"ours, {preset}, {words}": medians.get(streams.name_of(preset, way))
+        for preset in streams.PRESETS
+        for way, words in (("many", "in blocks"), ("process", "one by one"))
+    }
+    peers = {
+        label: medians.get(streams.name_of("paper", "process"), peer)
+        for peer, label in (("krcf", "krcf"), ("river", "River, 10 half-space trees"), ("rrcf", "rrcf"))
+    }
+    bars = {label: value for label, value in (ours | peers).items() if value is not None}
+    if not bars:
+        say_nothing(axes)
+        return
+    colours = [LOOKS["ours"][0] if label.startswith("ours") else PEER_BAR for label in bars]
+    axes.barh(list(bars), list(bars.values()), color=colours, height=0.68)
+    axes.set_xscale("log")
+    axes.set_xlim(min(bars.values()) / 4.0, max(bars.values()) * 6.0)
+    for place, value in enumerate(bars.values()):
+        axes.text(value * 1.12, place, f"{value:,.0f}" if value >= 100 else f"{value:.3g}", va="center", color=INK)
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("µs a point", color=INK)
+
+
+def dress(axes: Axes, title: str) -> None:
+    """Give a panel its title, and take away what says nothing."""
+    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=INK, labelsize=9)
+
+
+def say_nothing(axes: Axes) -> None:
+    """Say that there is nothing to show."""
+    axes.text(0.5, 0.5, "not measured in this run", transform=axes.transAxes, ha="center", color=GREY)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+if __name__ == "__main__":
+    source, target = (*sys.argv[1:], *("latest.json", "scaling.png")[len(sys.argv) - 1 :])
+    draw(json.loads((RESULTS / source).read_text()), RESULTS / target)

@@ -1,0 +1,97 @@
+"""Detectors on streams, ours and the peers', warmed up: what scores and learns a row, and rows in the form it takes."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workloads import SAMPLES, TREES, WINDOW, as_records
+
+N_WARM = 6_000  # rows after which all are settled
+
+
+class Stream(NamedTuple):
+    """A detector that has learned the first rows of a table, and the others, to come one by one."""
+
+    step: Callable[[Any], object]  # scores a row and learns it
+    rows: list[Any]
+
+
+def our_detector(n_features: int, preset: str, n_threads: int = 1) -> Any:
+    """Make ours."""
+    from imondrian import StreamDetector
+
+    return StreamDetector(
+        n_features, window=WINDOW, max_samples=SAMPLES, n_estimators=TREES, preset=preset, n_jobs=n_threads
+    )
+
+
+def our_stream(X: np.ndarray, preset: str = "practice") -> Stream:
+    """Let ours learn."""
+    detector = our_detector(X.shape[1], preset)
+    detector.process_many(X[:N_WARM])
+    return Stream(detector.process, list(X[N_WARM:]))
+
+
+def new_krcf(X: np.ndarray) -> Any:
+    """Let the random cut forest in Rust learn."""
+    from krcf import RandomCutForest
+
+    options = {"dimensions": X.shape[1], "shingle_size": 1, "num_trees": TREES, "sample_size": SAMPLES}
+    forest = RandomCutForest({**options, "output_after": SAMPLES})
+    for x in X[:N_WARM]:
+        forest.update(x)
+    return forest
+
+
+def krcf_stream(X: np.ndarray) -> Stream:
+    """Score with krcf, then update it."""
+    forest = new_krcf(X)
+
+    def step(x: np.ndarray) -> None:
+        forest.score(x)
+        forest.update(x)
+
+    return Stream(step, list(X[N_WARM:]))
+
+
+def new_river(records: list[dict[str, float]]) -> Any:
+    """Let River's half-space trees learn, as many as they are by default: 10."""
+    from river.anomaly import HalfSpaceTrees
+
+    trees = HalfSpaceTrees(seed=0)
+    for record in records[:N_WARM]:
+        trees.learn_one(record)
+    return trees
+
+
+def river_stream(X: np.ndarray) -> Stream:
+    """Score with half-space trees, then let them learn."""
+    records = as_records(X)
+    trees = new_river(records)
+
+    def step(record: dict[str, float]) -> None:
+        trees.score_one(record)
+        trees.learn_one(record)
+
+    return Stream(step, records[N_WARM:])
+
+
+def rrcf_stream(X: np.ndarray) -> Stream:
+    """Let robust random cut trees hold the last points, each point scored when it is in; they must be numbered."""
+    from rrcf import RCTree
+
+    labels = range(N_WARM - SAMPLES, N_WARM)
+    trees = [RCTree(X[labels.start : labels.stop], index_labels=labels, random_state=seed) for seed in range(TREES)]
+
+    def step(numbered: tuple[int, np.ndarray]) -> None:
+        number, x = numbered
+        for tree in trees:
+            tree.forget_point(number - SAMPLES)
+            tree.insert_point(x, index=number)
+            tree.codisp(number)
+
+    return Stream(step, list(enumerate(X[N_WARM:], N_WARM)))
+
+
+STREAMS = {"ours": our_stream, "krcf": krcf_stream, "river": river_stream, "rrcf": rrcf_stream}

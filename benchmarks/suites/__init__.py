@@ -1,0 +1,9 @@
+"""The groups of workloads, a file each."""
+
+from contests import Contest
+from suites import boxes, files, fit, memory, one_row, online, score, start_up, streams, threads
+
+SUITES: dict[str, list[Contest]] = {
+    module.__name__.removeprefix("suites."): module.CONTESTS
+    for module in (start_up, fit, score, one_row, boxes, streams, online, files, memory, threads)
+}

@@ -1,0 +1,57 @@
+"""Model files: saving and loading a forest, beside pickles of the peers; a file of ours is checked when it is read."""
+
+import pickle
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import imondrian
+from contests import Contest, Effort
+from peers import FORESTS, fitted, present
+from timing import Entrant, Measurement, Work, timed
+from workloads import SAMPLES, TREES, crowd
+
+SAVE, LOAD = (f"{verb} {TREES} x {SAMPLES}, d = 10" for verb in ("save", "load"))
+REPEATS = 15
+
+
+def save_pickle(model: Any, path: Path) -> None:
+    """Write a pickle."""
+    with path.open("wb") as file:
+        pickle.dump(model, file, pickle.HIGHEST_PROTOCOL)
+
+
+def load_pickle(path: Path) -> Any:
+    """Read a pickle."""
+    with path.open("rb") as file:
+        return pickle.load(file)  # noqa: S301 (written here)
+
+
+def measure(effort: Effort) -> list[Measurement]:
+    """Save the forests, then load them."""
+    X = crowd(10_000, 10)
+    models = {name: fitted(name, X) for name in present(FORESTS)}
+    repeats = effort.repeats(REPEATS)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / name for name in models}
+        saves = {name: partial(saver(name), model, paths[name]) for name, model in models.items()}
+        loads = {name: partial(loader(name), paths[name]) for name in models}
+        return [
+            *timed(SAVE, {Entrant(name): Work(save) for name, save in saves.items()}, repeats, "ms"),
+            *timed(LOAD, {Entrant(name): Work(load) for name, load in loads.items()}, repeats, "ms"),
+        ]
+
+
+def saver(name: str) -> Callable[[Any, Path], None]:
+    """Give what saves a model of ours or of a peer."""
+    return imondrian.save if name == "ours" else save_pickle
+
+
+def loader(name: str) -> Callable[[Path], Any]:
+    """Give what loads it."""
+    return imondrian.load if name == "ours" else load_pickle
+
+
+CONTESTS = [Contest((SAVE, LOAD), measure)]

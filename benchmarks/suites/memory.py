@@ -1,0 +1,42 @@
+"""Peak memory, of each contestant in a process of its own; the interpreter and the data are in it."""
+
+from functools import partial
+
+from contests import Contest, Effort
+from peers import FORESTS, present
+from processes import DATA_ALONE, in_new_process
+from stream_peers import STREAMS
+from timing import Entrant, Measurement, gathered, measurements
+from workloads import SAMPLES, TREES, WINDOW
+
+N_ROWS, N_POINTS, N_SLOW = 1_000_000, 10_000, 5
+BATCH = f"peak memory: fit {TREES} x {SAMPLES} and score, {N_ROWS} x 10"
+STREAM = f"peak memory: stream, {TREES} x {SAMPLES} of {WINDOW}, d = 10"
+REPEATS = 2
+
+
+def measure_batch(effort: Effort) -> list[Measurement]:
+    """Fit and score; beside it the data alone."""
+    sizes = dict.fromkeys((*present(FORESTS), DATA_ALONE), effort.rows(N_ROWS))
+    return peaks(effort, BATCH, "batch_memory", sizes)
+
+
+def measure_stream(effort: Effort) -> list[Measurement]:
+    """Score and learn one by one; rrcf, which is slow, has its full size from the start."""
+    sizes = {name: N_SLOW if name == "rrcf" else effort.rows(N_POINTS) for name in present(STREAMS)}
+    return peaks(effort, STREAM, "stream_memory", sizes)
+
+
+def peaks(effort: Effort, workload: str, function: str, sizes: dict[str, int]) -> list[Measurement]:
+    """Measure the contestants in turns, after a start of ours that compiles what is not yet."""
+    peak(function, "ours", sizes["ours"])
+    measures = {Entrant(name): partial(peak, function, name, size) for name, size in sizes.items()}
+    return measurements(workload, gathered(measures, effort.repeats(REPEATS)), "MB")
+
+
+def peak(function: str, name: str, size: int) -> float:
+    """Measure one."""
+    return float(in_new_process(function, name, size)["MB"])
+
+
+CONTESTS = [Contest((BATCH,), measure_batch), Contest((STREAM,), measure_stream)]

@@ -1,0 +1,90 @@
+"""Scoring one row at a time, ready-made, another each time: by the forest itself and through each adapter."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from contests import Contest, Effort
+from peers import FORESTS, fitted, present, scoring, why_missing
+from stream_peers import N_WARM, new_river
+from timing import Entrant, Measurement, Work, in_turn, timed
+from workloads import SAMPLES, TREES, as_records, crowd
+
+FOREST = "score one row: MondrianForest.score_one"
+RIVER = "score one row: River's score_one on a dictionary"
+SCIKIT_LEARN = "score one row: scikit-learn's score_samples"
+PYOD = "score one row: PyOD's decision_function"
+N_ROWS = 300  # different ones
+N_SLOW = 10  # in a run of those that take milliseconds
+SLOW = {"scikit-learn", "pyod"}
+REPEATS = 15
+
+
+def by_forest(effort: Effort) -> list[Measurement]:
+    """Ask ours for the score of a point, and the peers for that of a table of one row."""
+    X = crowd(10_000, 10)
+    forests = {name: fitted(name, X) for name in present(FORESTS)}
+    calls = {name: scoring(name, forest) for name, forest in forests.items()}
+    rows = {name: tables(X) for name in calls}
+    calls["ours"], rows["ours"] = forests["ours"].score_one, list(X[:N_ROWS])
+    return compared(FOREST, effort, calls, rows)
+
+
+def through_river(effort: Effort) -> list[Measurement]:
+    """Ask for the score of a dictionary; the peer is River's half-space trees, 10 of them."""
+    from imondrian.river import IsolationMondrianForest
+
+    records = as_records(crowd(N_WARM + N_ROWS, 10))
+    ours = IsolationMondrianForest(TREES, SAMPLES, seed=0)
+    for record in records[:N_WARM]:
+        ours.learn_one(record)
+    calls = {"ours": ours.score_one, "river": new_river(records).score_one}
+    return compared(RIVER, effort, calls, dict.fromkeys(calls, records[N_WARM:]))
+
+
+def through_scikit_learn(effort: Effort) -> list[Measurement]:
+    """Ask the estimators for the score of a table of one row."""
+    from imondrian import IsolationMondrianForest
+
+    X = crowd(10_000, 10)
+    ours = IsolationMondrianForest(n_estimators=TREES, max_samples=SAMPLES, random_state=0).fit(X)
+    calls = {"ours": ours.score_samples, "scikit-learn": fitted("scikit-learn", X).score_samples}
+    return compared(SCIKIT_LEARN, effort, calls, dict.fromkeys(calls, tables(X)))
+
+
+def through_pyod(effort: Effort) -> list[Measurement]:
+    """Ask PyOD's detectors for the score of a table of one row; its forest is scikit-learn's."""
+    from pyod.models.iforest import IForest
+
+    from imondrian.pyod import IMForest
+
+    X = crowd(10_000, 10)
+    parameters = {"n_estimators": TREES, "max_samples": SAMPLES, "random_state": 0}
+    calls = {"ours": IMForest(**parameters).fit(X), "pyod": IForest(**parameters).fit(X)}
+    calls = {name: detector.decision_function for name, detector in calls.items()}
+    return compared(PYOD, effort, calls, dict.fromkeys(calls, tables(X)))
+
+
+def tables(X: np.ndarray) -> list[np.ndarray]:
+    """Make tables of one row each."""
+    return [x[None].copy() for x in X[:N_ROWS]]
+
+
+def compared(
+    workload: str, effort: Effort, calls: dict[str, Callable[[Any], object]], rows: dict[str, list[Any]]
+) -> list[Measurement]:
+    """Time the calls, each with its rows."""
+    works: dict[Entrant, Work] = {
+        Entrant(name): in_turn(call, rows[name], N_SLOW if name in SLOW else N_ROWS) for name, call in calls.items()
+    }
+    return timed(workload, works, effort.repeats(REPEATS), "us a row")
+
+
+CONTESTS = [
+    Contest((FOREST,), by_forest),
+    Contest((RIVER,), through_river, partial(why_missing, "river")),
+    Contest((SCIKIT_LEARN,), through_scikit_learn, partial(why_missing, "scikit-learn")),
+    Contest((PYOD,), through_pyod, partial(why_missing, "pyod")),
+]

@@ -1,0 +1,70 @@
+"""Two threads beside one: of ours, and of pure arithmetic, which shows what this machine has to give."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numba
+import numpy as np
+
+from contests import Contest, Effort
+from imondrian import MondrianForest
+from imondrian.engine.threads import run
+from timing import Entrant, Measurement, Work, timed
+from workloads import SAMPLES, TREES, crowd
+
+ARITHMETIC = "two threads: pure arithmetic"
+FIT = f"two threads: fit {TREES} x 2000, d = 10"
+SCORE = f"two threads: score 100000 rows, {TREES} x {SAMPLES}, d = 10"
+EXTEND = f"two threads: extend 2000 points, {TREES} trees, d = 10"
+MACHINE = "this machine"
+REPEATS, N_STEPS = 25, 40_000_000
+
+
+def arithmetic(_effort: Effort) -> Callable[[int], object]:
+    """Give arithmetic that needs no memory, shared out among the threads."""
+    return lambda n_threads: run([partial(spin, N_STEPS // n_threads)] * n_threads, n_threads)
+
+
+@numba.njit(nogil=True)
+def spin(n: int) -> int:
+    """Multiply and add n times."""
+    word = np.uint64(1)
+    for i in range(n):
+        word = (word ^ (word >> np.uint64(29))) * np.uint64(6364136223846793005) + np.uint64(i)
+    return word
+
+
+def fit(effort: Effort) -> Callable[[int], object]:
+    """Build trees that hold every point."""
+    X = crowd(effort.rows(2_000), 10)
+    return lambda n_threads: MondrianForest(TREES, n_jobs=n_threads).build(X)
+
+
+def score(effort: Effort) -> Callable[[int], object]:
+    """Score many rows."""
+    X = crowd(effort.rows(100_000), 10)
+    forests = {n: MondrianForest(TREES, SAMPLES, n_jobs=n).build(X) for n in (1, 2)}
+    return lambda n_threads: forests[n_threads].score(X)
+
+
+def extend(effort: Effort) -> Callable[[int], object]:
+    """Extend trees that hold every point, from none on."""
+    X = crowd(effort.rows(2_000), 10)
+    return lambda n_threads: MondrianForest(TREES, n_jobs=n_threads).extend(X)
+
+
+def measure(effort: Effort, workload: str) -> list[Measurement]:
+    """Time one thread and two in turns."""
+    contestant, make = WORKLOADS[workload]
+    work = make(effort)
+    works = {Entrant(contestant, n_threads): Work(partial(work, n_threads)) for n_threads in (1, 2)}
+    return timed(workload, works, effort.repeats(REPEATS), "s")
+
+
+WORKLOADS: dict[str, tuple[str, Callable[[Effort], Callable[[int], object]]]] = {
+    ARITHMETIC: (MACHINE, arithmetic),
+    FIT: ("ours", fit),
+    SCORE: ("ours", score),
+    EXTEND: ("ours", extend),
+}
+CONTESTS = [Contest((workload,), partial(measure, workload=workload)) for workload in WORKLOADS]

@@ -1,0 +1,96 @@
+"""The targets: a table of what is held against what, and how large the ratio must be; nothing is measured here."""
+
+from typing import NamedTuple
+
+from suites import boxes, fit, one_row, online, score, start_up, streams, threads
+
+
+class Side(NamedTuple):
+    """A median: of a workload, a contestant and a number of threads."""
+
+    workload: str
+    contestant: str = "ours"
+    threads: int = 1
+
+
+class Target(NamedTuple):
+    """The median of one side, over that of another if there is one, must be at least or at most the bound."""
+
+    name: str
+    over: Side
+    under: Side | None
+    relation: str  # ">=" or "<="
+    bound: float
+    unit: str  # of the bound; "x" for a ratio
+    source: str
+
+
+SPEED, BEFORE, PAPER = "speed goals", "first benchmark", "a thirtieth of the paper's 1,612 s"
+
+
+def faster(workload: str, peer: str, times: float, source: str = SPEED) -> Target:
+    """Demand that ours be so many times as fast as the peer."""
+    return Target(f"{workload}: {peer} over ours", Side(workload, peer), Side(workload), ">=", times, "x", source)
+
+
+def gain(workload: str, contestant: str = "ours") -> Target:
+    """Demand that two threads be 1.7 times as fast as one."""
+    over, under = (Side(workload, contestant, n_threads) for n_threads in (1, 2))
+    return Target(f"{workload}: one thread over two", over, under, ">=", 1.7, "x", SPEED)
+
+
+def grows(name: str, late: str, early: str, times: float, source: str) -> Target:
+    """Demand that a point cost at most so many times what it cost earlier."""
+    return Target(name, Side(late), Side(early), "<=", times, "x", source)
+
+
+def at_most(workload: str, bound: float, unit: str) -> Target:
+    """Demand that ours stay below a limit."""
+    return Target(workload, Side(workload), None, "<=", bound, unit, BEFORE)
+
+
+EXPECTED, SIZE = "score by expected", "score by size"
+TARGETS = (
+    at_most(start_up.START, 1.5, "s"),
+    at_most(start_up.FIRST_USE, 20.0, "s"),
+    faster(fit.name_of(10_000), "scikit-learn", 10.0, BEFORE),
+    faster(fit.name_of(1_000_000), "isotree", 1.0),
+    faster(fit.name_of(1_000_000), "coniferest", 1.0),
+    faster(fit.name_of(1_000_000), "scikit-learn", 20.0),
+    faster(score.name_of(100_000, 10), "coniferest", 2.0),
+    faster(score.name_of(100_000, 10), "scikit-learn", 2.5),
+    faster(score.name_of(100_000, 10), "isotree", 4.0),
+    faster(one_row.FOREST, "coniferest", 2.0),
+    faster(one_row.FOREST, "scikit-learn", 500.0),
+    faster(boxes.row_name(EXPECTED), "krcf", 3.0),
+    faster(boxes.row_name(SIZE), "krcf", 3.0),
+    faster(boxes.block_name(EXPECTED), "krcf", 5.0),
+    faster(boxes.block_name(SIZE), "krcf", 5.0),
+    faster(streams.name_of("paper", "process"), "krcf", 5.0),
+    faster(streams.name_of("paper", "process"), "river", 1.0),
+    faster(streams.name_of("paper", "many"), "krcf", 10.0),
+    faster(streams.name_of("practice", "process"), "krcf", 2.5),
+    faster(streams.name_of("practice", "many"), "krcf", 5.0),
+    faster(online.MADE_STAGES, online.PAPER, 30.0, PAPER),
+    faster(online.SMTP_STAGES, online.PAPER, 30.0, PAPER),
+    at_most(online.EXTEND, 60.0, "s"),
+    at_most(online.MEMORY, 1.5, "GB"),
+    grows(
+        "online: time per point at 95,000 over 1,000",
+        online.smtp_growth_name(online.LATE),
+        online.smtp_growth_name(online.EARLY),
+        2.0,
+        BEFORE,
+    ),
+    grows(
+        "online, d = 10: time per point at 10^6 over 10^4",
+        online.growth_name(10, 1_000_000),
+        online.growth_name(10, 10_000),
+        2.5,
+        SPEED,
+    ),
+    gain(threads.ARITHMETIC, threads.MACHINE),
+    gain(threads.FIT),
+    gain(threads.SCORE),
+    gain(threads.EXTEND),
+)
