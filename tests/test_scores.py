@@ -79,9 +79,9 @@ def test_walking_live_and_frozen_trees_gives_the_same_bits(kind):
 def test_a_compact_copy_is_made_for_many_rows_only():
     trees, _ = MondrianForest(n_trees=4).build(CROWD).state()
     reading = Reading(trees, np.ones(3), 1)
-    SCORES["depth"](reading, CROWD[:10])
+    SCORES["depth"].of(reading, CROWD[:10])
     assert "frozen" not in vars(reading)
-    SCORES["depth"](reading, CROWD)
+    SCORES["depth"].of(reading, CROWD)
     assert "frozen" in vars(reading)
     assert reading.is_worth_freezing(1)
 

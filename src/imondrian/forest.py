@@ -18,7 +18,7 @@ from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_point, as_points, as_row, as_weights
 from imondrian.memories import Sample, Step, Window, new_memory
 from imondrian.scales import SCALES, Scale, new_scale
-from imondrian.scores import HELD_SCORES, ROW_SCORES, Reading, scoring_of, shares
+from imondrian.scores import Reading, scoring_of, shares
 
 _TREES_PER_TASK = 4
 MAX_SEED = 2**64 - 1
@@ -208,7 +208,7 @@ class MondrianForest:
         scores = np.full(points.shape[0], 0.5)
         for i in range(points.shape[0]):
             if self.n_points > 0:
-                scores[i] = scoring(self._read(), points[i : i + 1])[0]
+                scores[i] = scoring.of_row(self._read(), points[i])
             self._extend(points[i : i + 1])
         return scores
 
@@ -247,7 +247,7 @@ class MondrianForest:
         trees, scale = self._state()
         if isinstance(self._memory, Window):
             return self._memory.score(trees, points, kind, scale, self._on_trees)
-        return scoring(self._read(), points)
+        return scoring.of(self._read(), points)
 
     def join(self, other: "MondrianForest") -> Self:
         """Take over a copy of the trees of another forest over the same features; the other is left as it is.
@@ -290,13 +290,12 @@ class MondrianForest:
         """
         scoring = scoring_of(kind)
         points = as_points(X, self._known_features())
-        return scoring(self._read(), points)
+        return scoring.of(self._read(), points)
 
     def score_one(self, x: npt.ArrayLike, kind: str = "depth") -> float:
         """Score one point as `score` does."""
-        scoring_of(kind)  # for its check
-        reading = self._reading or self._read()
-        return ROW_SCORES[kind](reading, as_row(x, reading.trees.points.shape[2]))
+        scoring, reading = scoring_of(kind), self._reading or self._read()
+        return scoring.of_row(reading, as_row(x, reading.trees.points.shape[2]))
 
     def explain(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Divide the score of each row among its features: positive where the row lies too high, negative too low.
@@ -307,7 +306,7 @@ class MondrianForest:
         """
         scoring = scoring_of(kind)
         points = as_points(X, self._known_features())
-        return shares(self._read(), points) * scoring(self._read(), points)[:, None]
+        return shares(self._read(), points) * scoring.of(self._read(), points)[:, None]
 
     def rescore(self, kind: str = "depth") -> tuple[Array, Array]:
         """Score the points that the forest holds now, each as often as it is held; give the points and the scores.
@@ -323,9 +322,9 @@ class MondrianForest:
         if is_aligned(reading.trees) and reading.trees.copies[0].sum() == points.shape[0]:
             slots = np.empty(points.shape[0], np.int64)
             write_leaf_slots(reading.trees, points, slots)
-            return points, HELD_SCORES[kind](reading)[slots]
+            return points, scoring.of_held(reading)[slots]
         different, place = np.unique(points, axis=0, return_inverse=True)
-        return points, scoring(reading, different)[place.ravel()]
+        return points, scoring.of(reading, different)[place.ravel()]
 
     def widen(self, n_features: int) -> Self:
         """Add features that are 0 in all points so far, as if they had always been there; none can be taken away."""

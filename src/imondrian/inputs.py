@@ -126,10 +126,10 @@ def are_usable(values: Array) -> bool:
 
     Without its sign, a number is the larger the larger its bits are as a whole number, NaN and infinity the largest.
     """
-    beyond = np.int64(0)
-    for value in values:
-        beyond |= _LARGEST - (np.float64(value).view(np.int64) & _WITHOUT_SIGN)  # negative if larger
-    return beyond >= 0
+    bits, beyond = values.view(np.int64), np.int64(0)
+    for i in range(bits.size):
+        beyond |= _LARGEST - (bits[i] & _WITHOUT_SIGN)  # negative if larger
+    return bool(beyond >= 0)
 
 
 def _complain(points: Array) -> None:

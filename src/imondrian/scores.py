@@ -2,28 +2,33 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.engine.depth import add_depths, depth_score_of_row
-from imondrian.engine.frozen import Frozen, add_frozen_depths, freeze, frozen_score_of_row
-from imondrian.engine.harmonic import make_scores_of_depths, make_scores_of_log_sizes
-from imondrian.engine.isolation import (
-    HIGH,
-    LOW,
-    add_expected_depths,
-    add_log_sizes,
-    add_shares,
-    expected_score_of_row,
-    size_score_of_row,
-    write_mean_log_sizes,
+from imondrian.engine.frozen import (
+    Frozen,
+    add_frozen_depths,
+    add_frozen_expected_depths,
+    add_frozen_log_sizes,
+    freeze,
+    frozen_score_of_row,
 )
+from imondrian.engine.harmonic import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.jit import Array, direct
 from imondrian.engine.nodes import Trees
+from imondrian.engine.one_row import (
+    depth_score_of_row,
+    expected_score_of_row,
+    size_score_of_row,
+    sliding_expected_score_of_row,
+    sliding_size_score_of_row,
+)
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
+from imondrian.engine.shares import HIGH, LOW, add_shares
 from imondrian.engine.threads import n_threads, pieces, run
+from imondrian.engine.upwards import write_insides_and_means
 from imondrian.engine.window import (
-    log_size_score_of_row,
     score_depths_and_slide,
     score_expected_depths_and_slide,
     score_log_sizes_and_slide,
@@ -51,11 +56,11 @@ class Reading:
         return freeze(self.trees)
 
     @cached_property
-    def mean_log_sizes(self) -> Array:
-        """The mean log size over the points of each tree."""
-        means = np.empty(self.trees.heads.size)
-        write_mean_log_sizes(self.trees, self.weights, means)
-        return means
+    def insides_and_means(self) -> tuple[Array, Array]:
+        """What the score "size" needs of every node and of every tree."""
+        insides, means = np.empty(self.trees.parents.shape), np.empty(self.trees.heads.size)
+        write_insides_and_means(self.trees, self.weights, insides, means)
+        return insides, means
 
     def is_worth_freezing(self, n_rows: int) -> bool:
         """Tell whether so many walks more are faster with a compact copy made first."""
@@ -81,22 +86,23 @@ class Reading:
 
 def depth(reading: Reading, X: Array) -> Array:
     """Score by path length: Eqs. 1-4 of [Ma2020]."""
-    if reading.is_worth_freezing(X.shape[0]):
-        frozen = reading.frozen
-        return _halved(reading.mean(lambda rows, sums: add_frozen_depths(frozen, rows, sums), X))
-    return _halved(reading.mean(lambda rows, sums: add_depths(reading.trees, rows, sums), X))
+    frozen = reading.frozen
+    return _halved(reading.mean(lambda rows, sums: add_frozen_depths(frozen, rows, sums), X))
 
 
 def expected(reading: Reading, X: Array) -> Array:
     """Score by the expected depth at which x would be isolated, were it inserted (ours)."""
-    weights = reading.weights
-    return _halved(reading.mean(lambda rows, sums: add_expected_depths(reading.trees, rows, weights, sums), X))
+    trees, frozen, weights = reading.trees, reading.frozen, reading.weights
+    return _halved(reading.mean(lambda rows, sums: add_frozen_expected_depths(trees, frozen, rows, weights, sums), X))
 
 
 def size(reading: Reading, X: Array) -> Array:
     """Score by the log size of the cell of x, over that of the points held (ours)."""
-    trees, weights, means = reading.trees, reading.weights, reading.mean_log_sizes
-    return _sized(reading.mean(lambda rows, sums: add_log_sizes(trees, rows, weights, means, sums), X))
+    trees, frozen, weights = reading.trees, reading.frozen, reading.weights
+    insides, means = reading.insides_and_means
+    return _sized(
+        reading.mean(lambda rows, sums: add_frozen_log_sizes(trees, frozen, rows, weights, insides, means, sums), X)
+    )
 
 
 def depth_of_row(reading: Reading, x: Array) -> float:
@@ -113,7 +119,7 @@ def expected_of_row(reading: Reading, x: Array) -> float:
 
 def size_of_row(reading: Reading, x: Array) -> float:
     """Score one row as `size` does."""
-    return float(direct(size_score_of_row, reading.trees, x, reading.weights, reading.mean_log_sizes))
+    return float(direct(size_score_of_row, reading.trees, x, reading.weights, *reading.insides_and_means))
 
 
 def held_depth(reading: Reading) -> Array:
@@ -126,7 +132,7 @@ def held_depth(reading: Reading) -> Array:
 def held_size(reading: Reading) -> Array:
     """Score the point in every leaf slot of aligned trees by the log size of its cell."""
     sums = np.zeros(int(reading.trees.heads["n_leaves"][0]))
-    add_held_log_sizes(reading.trees, reading.weights, reading.mean_log_sizes, sums)
+    add_held_log_sizes(reading.trees, reading.weights, reading.insides_and_means[1], sums)
     return _sized(sums / reading.trees.heads.size)
 
 
@@ -140,48 +146,50 @@ def _halved(relative: Array) -> Array:
     return relative
 
 
-SCORES: dict[str, Callable[[Reading, Array], Array]] = {"depth": depth, "expected": expected, "size": size}
-HELD_SCORES: dict[str, Callable[[Reading], Array]] = {
-    "depth": held_depth,
-    "expected": held_depth,
-    "size": held_size,
-}
-
-
-ROW_SCORES: dict[str, Callable[[Reading, Array], float]] = {
-    "depth": depth_of_row,
-    "expected": expected_of_row,
-    "size": size_of_row,
-}  # of one row, without the detours that many are worth
-
-
-SLIDING_SCORES: dict[str, tuple[Callable[..., None], Callable[[Array, Array], None]]] = {
-    "depth": (score_depths_and_slide, write_scores_of_depths),
-    "expected": (score_expected_depths_and_slide, write_scores_of_depths),
-    "size": (score_log_sizes_and_slide, write_scores_of_log_sizes),
-}  # a kernel that scores each row and then shows it to the trees, and one that makes scores of what that one found
-
-
 def _sliding_depth(trees: Trees, x: Array, _weights: Array) -> float:
     return float(direct(depth_score_of_row, trees, x))
 
 
 def _sliding_expected(trees: Trees, x: Array, weights: Array) -> float:
-    return float(direct(expected_score_of_row, trees, x, weights))
+    return float(direct(sliding_expected_score_of_row, trees, x, weights))
 
 
 def _sliding_size(trees: Trees, x: Array, weights: Array) -> float:
-    return float(direct(log_size_score_of_row, trees, x, weights))
+    return float(direct(sliding_size_score_of_row, trees, x, weights))
 
 
-SLIDING_ROW_SCORES: dict[str, Callable[[Trees, Array, Array], float]] = {
-    "depth": _sliding_depth,
-    "expected": _sliding_expected,
-    "size": _sliding_size,
-}  # of one row, to the last bit as SLIDING_SCORES
+class Score(NamedTuple):
+    """One score, in all the ways in which it is asked for; they agree to the last bit."""
+
+    of_many: Callable[[Reading, Array], Array]
+    of_row: Callable[[Reading, Array], float]
+    of_held: Callable[[Reading], Array]  # of the point in every leaf slot of aligned trees
+    slide: Callable[..., None]  # a kernel that finds what the scores of rows are made of, and shows them to the trees
+    make: Callable[[Array, Array], None]  # a kernel that makes scores of that
+    of_sliding_row: Callable[[Trees, Array, Array], float]  # of a row that comes next in a window
+
+    def of(self, reading: Reading, X: Array) -> Array:
+        """Score the rows of X."""
+        if reading.is_worth_freezing(X.shape[0]):
+            return self.of_many(reading, X)
+        return np.array([self.of_row(reading, x) for x in X])
 
 
-def scoring_of(kind: str) -> Callable[[Reading, Array], Array]:
+SCORES = {
+    "depth": Score(depth, depth_of_row, held_depth, score_depths_and_slide, write_scores_of_depths, _sliding_depth),
+    "expected": Score(
+        expected,
+        expected_of_row,
+        held_depth,
+        score_expected_depths_and_slide,
+        write_scores_of_depths,
+        _sliding_expected,
+    ),
+    "size": Score(size, size_of_row, held_size, score_log_sizes_and_slide, write_scores_of_log_sizes, _sliding_size),
+}
+
+
+def scoring_of(kind: str) -> Score:
     """Give the score of that name."""
     if not isinstance(kind, str) or kind not in SCORES:
         raise InvalidInputError(f"kind must be one of {', '.join(SCORES)}, but is {kind!r}.")

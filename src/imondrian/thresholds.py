@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.engine.jit import Array, direct, helper, kernel, summing_helper
+from imondrian.engine.jit import Array, direct, kernel, summing_helper
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 
@@ -199,7 +199,7 @@ def two_means_of(histogram: Array) -> float:
         if histogram[_COUNT, i] > lightest:
             n += histogram[_COUNT, i]
             total += histogram[_SUM, i]
-    best, threshold = 0.0, 1.0
+    best, among, threshold = 0.0, 1.0, 1.0  # the gain is a fraction, best over among
     n_low, sum_low = 0.0, 0.0
     for i in range(first, last):
         if histogram[_COUNT, i] > lightest:
@@ -207,9 +207,9 @@ def two_means_of(histogram: Array) -> float:
             sum_low += histogram[_SUM, i]
             if n - n_low <= lightest:
                 break
-            gain = parted_squares(n_low, sum_low, n - n_low, total - sum_low)
-            if gain > best:
-                best = gain
+            apart = (total - sum_low) * n_low - sum_low * (n - n_low)
+            if apart * apart * among > best * (n_low * (n - n_low)):
+                best, among = apart * apart, n_low * (n - n_low)
                 threshold = 0.5 * (sum_low / n_low + (total - sum_low) / (n - n_low))
     return threshold
 
@@ -221,13 +221,6 @@ def weight_of(histogram: Array) -> float:
     for i in range(histogram.shape[1]):
         total += histogram[_COUNT, i]
     return total
-
-
-@helper
-def parted_squares(n_low: float, sum_low: float, n_high: float, sum_high: float) -> float:
-    """Give, but for a factor that does not change, by how much two clusters lower the sum of squares of one."""
-    apart = sum_high * n_low - sum_low * n_high
-    return apart * apart / (n_low * n_high)
 
 
 @kernel

@@ -3,10 +3,12 @@
 import numpy as np
 from hypothesis import given
 
-from imondrian.engine.depth import add_depths
-from imondrian.engine.frozen import add_frozen_depths, freeze
+from imondrian.engine.frozen import add_frozen_depths, freeze, frozen_score_of_row
+from imondrian.engine.harmonic import make_scores_of_depths
 from imondrian.engine.nodes import joined
+from imondrian.engine.one_row import depth_score_of_row
 from imondrian.engine.remember import forget_points
+from tests.plain_walks import add_depths
 from tests.strategies import POINT_SETS, SEEDS, built, empty, grown
 
 
@@ -15,6 +17,10 @@ def assert_same_depths(trees, rows):
     add_depths(trees, rows, live)
     add_frozen_depths(freeze(trees), rows, frozen)
     assert live.tobytes() == frozen.tobytes()
+    live /= trees.heads.size
+    make_scores_of_depths(live)
+    assert live.tolist() == [frozen_score_of_row(freeze(trees), x) for x in rows]
+    assert live.tolist() == [depth_score_of_row(trees, x) for x in rows]
 
 
 @given(points=POINT_SETS, others=POINT_SETS, seed=SEEDS)

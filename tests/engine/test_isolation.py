@@ -7,18 +7,21 @@ import pytest
 from hypothesis import given
 from numba import config
 
-from imondrian.engine.isolation import (
-    HIGH,
-    LOW,
-    add_expected_depths,
-    add_log_sizes,
-    add_shares,
-    write_mean_log_sizes,
-)
+from imondrian.engine.frozen import add_frozen_expected_depths, add_frozen_log_sizes, freeze
+from imondrian.engine.harmonic import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.nodes import Trees, part
+from imondrian.engine.one_row import (
+    expected_score_of_row,
+    size_score_of_row,
+    sliding_expected_score_of_row,
+    sliding_size_score_of_row,
+)
+from imondrian.engine.shares import HIGH, LOW, add_shares
+from imondrian.engine.upwards import write_insides_and_means
 from imondrian.engine.view import view
+from tests.plain_walks import add_expected_depths, add_log_sizes
 from tests.reference_tree import c
-from tests.strategies import POINT_SETS, SEEDS, built, extended, point_sets
+from tests.strategies import POINT_SETS, SEEDS, built, extended, grown, point_sets
 
 WEIGHTS = np.array([1.0, 0.5, 3.0])
 
@@ -120,9 +123,13 @@ def log_sizes(rows):
 
 
 def mean_log_sizes(trees, weights):
-    means = np.empty(trees.heads.size)
-    write_mean_log_sizes(trees, weights, means)
-    return means
+    return insides_and_means(trees, weights)[1]
+
+
+def insides_and_means(trees, weights):
+    insides, means = np.empty(trees.parents.shape), np.empty(trees.heads.size)
+    write_insides_and_means(trees, weights, insides, means)
+    return insides, means
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -157,6 +164,54 @@ def test_the_mean_excess_of_the_points_held_is_zero_on_hostile_points_too(points
     excess = np.zeros(len(points))
     add_log_sizes(trees, points, weights, mean_log_sizes(trees, weights), excess)
     assert abs(excess.mean()) < 1e-9
+
+
+def plain_scores(trees, rows, weights):
+    """Both scores as the plain walk finds them."""
+    depths, excesses = np.zeros(len(rows)), np.zeros(len(rows))
+    add_expected_depths(trees, rows, weights, depths)
+    add_log_sizes(trees, rows, weights, mean_log_sizes(trees, weights), excesses)
+    return depths, excesses
+
+
+def fast_scores(trees, rows, weights):
+    """Both scores as they are found for many rows in trees at rest."""
+    depths, excesses, frozen = np.zeros(len(rows)), np.zeros(len(rows)), freeze(trees)
+    add_frozen_expected_depths(trees, frozen, rows, weights, depths)
+    add_frozen_log_sizes(trees, frozen, rows, weights, *insides_and_means(trees, weights), excesses)
+    return depths, excesses
+
+
+@given(points=POINT_SETS, others=POINT_SETS, seed=SEEDS)
+def test_walking_upwards_gives_the_same_bits(points, others, seed):
+    trees, weights = grown(points, seed), np.ones(points.shape[1])
+    rows = np.vstack([points, np.resize(others, (20, points.shape[1])), points + 0.5])
+    for plain, fast in zip(plain_scores(trees, rows, weights), fast_scores(trees, rows, weights), strict=True):
+        assert plain.tobytes() == fast.tobytes()
+
+
+def test_walking_upwards_gives_the_same_also_with_many_features():
+    """Sums over many features may be taken in another order."""
+    rng = np.random.default_rng(0)
+    trees, weights = built(rng.normal(size=(200, 50))), rng.uniform(0.5, 2.0, 50)
+    rows = rng.normal(size=(70, 50)) * 1.3
+    for plain, fast in zip(plain_scores(trees, rows, weights), fast_scores(trees, rows, weights), strict=True):
+        np.testing.assert_allclose(plain, fast, rtol=1e-12)
+
+
+@given(points=point_sets(min_rows=2), others=POINT_SETS, seed=SEEDS)
+def test_one_row_is_scored_as_many_are_to_the_last_bit(points, others, seed):
+    trees, weights = grown(points, seed), np.ones(points.shape[1])
+    rows = np.vstack([points, np.resize(others, (20, points.shape[1]))])
+    insides, means = insides_and_means(trees, weights)
+    trees.heads["level"] = means
+    depths, excesses = (found / trees.heads.size for found in fast_scores(trees, rows, weights))
+    make_scores_of_depths(depths)
+    make_scores_of_log_sizes(excesses)
+    assert depths.tolist() == [expected_score_of_row(trees, x, weights) for x in rows]
+    assert depths.tolist() == [sliding_expected_score_of_row(trees, x, weights) for x in rows]
+    assert excesses.tolist() == [size_score_of_row(trees, x, weights, insides, means) for x in rows]
+    assert excesses.tolist() == [sliding_size_score_of_row(trees, x, weights) for x in rows]
 
 
 @pytest.mark.parametrize("seed", range(5))

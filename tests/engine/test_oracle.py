@@ -3,10 +3,10 @@
 import numpy as np
 from hypothesis import given
 
-from imondrian.engine.depth import add_depths
 from imondrian.engine.nodes import empty_trees
 from imondrian.engine.view import view
 from tests import reference_tree
+from tests.plain_walks import add_depths
 from tests.strategies import POINT_SETS, SEEDS, built, empty, extended
 
 

@@ -4,7 +4,7 @@ A single walk waits at every node for memory and for the comparison; of many wal
 level are on their way at the same time. Numbers of trees are unsigned here: signed ones would be checked at each step.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _LEAF = np.uint32(1)
 
 @making_helper
 def find_leaves(trees: Trees, x: Array, leaves: Array, depths: Array) -> None:
-    """Write into leaves[t] the leaf into which x falls in tree t, if that holds points, and its depth into depths[t]."""
+    """Write of every tree that holds points the leaf into which x falls, and its depth."""
     waiting = np.empty(trees.heads.size, np.uint64)
     n_waiting = _ZERO
     for t in range(trees.heads.size):
@@ -38,30 +38,44 @@ def find_leaves(trees: Trees, x: Array, leaves: Array, depths: Array) -> None:
         n_waiting = n_left
 
 
+class Ways(NamedTuple):
+    """Ways of rows in trees, and scratch paper for them."""
+
+    trees: Array
+    rows: Array
+    nodes: Array  # where each is
+    waiting: Array  # those not yet at a leaf
+
+
 @making_helper
-def fetch_ways(trees: Trees, some: Array, n_some: int, x: Array) -> None:
-    """Ask for all that lies on the way of x in some trees, so that the work that follows finds it in the cache."""
-    waiting, nodes = some[:n_some].copy(), np.empty(trees.heads.size, np.uint32)
+def new_ways(n: int) -> Ways:
+    """Make room for n ways, of the first row in the first tree."""
+    return Ways(np.zeros(n, np.uint64), np.zeros(n, np.uint64), np.empty(n, np.uint32), np.empty(n, np.uint64))
+
+
+@helper
+def fetch_ways(trees: Trees, X: Array, ways: Ways, n_ways: int) -> None:
+    """Ask for all that lies on the first ways, so that the work that follows finds it in the cache."""
     n_waiting = _ZERO
-    for k in range(n_some):
-        t = some[k]
-        nodes[t] = trees.heads[t]["root"]
-        waiting[n_waiting] = t
-        n_waiting += np.uint64(trees.heads[t]["n_leaves"] > 1)
+    for i in range(n_ways):
+        head = trees.heads[ways.trees[i]]
+        ways.nodes[i], ways.waiting[n_waiting] = head["root"], i
+        n_waiting += np.uint64(head["n_leaves"] > 1)
     while n_waiting > _ZERO:
         k = n_left = _ZERO
         while k < n_waiting:
-            t = waiting[k]
-            node = next_node(trees, t, nodes[t], x)
-            fetch_box(trees, t, nodes[t])
+            way = ways.waiting[k]
+            t, node = ways.trees[way], ways.nodes[way]
+            fetch_box(trees, t, node)
+            node = next_node(trees, t, node, X[ways.rows[way]])
             fetch(trees.parents, np.int64(t * np.uint64(trees.parents.shape[1]) + np.uint64(node)))
-            nodes[t], waiting[n_left] = node, t
+            ways.nodes[way], ways.waiting[n_left] = node, way
             n_left += is_inner(node)
             k += _ONE
         n_waiting = n_left
-    for k in range(n_some):
-        if trees.heads[some[k]]["n_leaves"] > 0:
-            fetch_point(trees, some[k], nodes[some[k]])
+    for i in range(n_ways):
+        if trees.heads[ways.trees[i]]["n_leaves"] > 0:
+            fetch_point(trees, ways.trees[i], ways.nodes[i])
 
 
 @helper

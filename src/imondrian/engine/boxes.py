@@ -74,14 +74,16 @@ def overhang_and_extent(trees: Trees, t: int, node: int, x: Array, weights: Arra
     return min(rate, LARGEST), min(size, LARGEST)
 
 
-@helper
-def is_outside(trees: Trees, t: int, node: int, x: Array) -> bool:
-    """Tell whether x lies outside the box of an inner node."""
+@summing_helper
+def overhang_and_reach(trees: Trees, t: int, node: int, x: Array, weights: Array) -> tuple[float, float]:
+    """Give the overhang also without weights: that is 0 only inside; the other may be so small that it vanishes."""
     slot = slot_of(node)
+    rate, reach = 0.0, 0.0
     for j in range(x.size):
-        if x[j] < trees.boxes[t, slot, LOWER, j] or x[j] > trees.boxes[t, slot, UPPER, j]:
-            return True
-    return False
+        apart = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
+        rate += weights[j] * apart
+        reach += apart
+    return min(rate, LARGEST), reach
 
 
 @helper
@@ -107,21 +109,34 @@ def greater(a: float, b: float) -> float:
 
 @helper
 def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
-    """Tighten the box of an inner node that x has left; tell whether that changed it. Only x can have held a bound."""
+    """Tighten the box of an inner node that x has left around its children; tell whether that changed it."""
     slot = slot_of(node)
-    changed = False
+    if not is_on_face(trees, t, slot, x):
+        return False  # only x can have held a bound
+    lower, upper = trees.boxes[t, slot, LOWER], trees.boxes[t, slot, UPPER]
+    left_lower, left_upper = faces(trees, t, trees.cuts[t, slot]["left"])
+    right_lower, right_upper = faces(trees, t, trees.cuts[t, slot]["right"])
+    n_changed = 0
     for j in range(x.size):
-        for side in (LOWER, UPPER):
-            if trees.boxes[t, slot, side, j] == x[j]:
-                tight = children_bound(trees, t, slot, side, j)
-                changed |= tight != x[j]
-                trees.boxes[t, slot, side, j] = tight
-    return changed
+        low, high = lesser(left_lower[j], right_lower[j]), greater(left_upper[j], right_upper[j])
+        n_changed += (low != lower[j]) | (high != upper[j])
+        lower[j], upper[j] = low, high
+    return n_changed > 0
 
 
 @helper
-def children_bound(trees: Trees, t: int, slot: int, side: int, j: int) -> float:
-    """Give the bound of the box around the boxes of both children."""
-    left = bound(trees, t, trees.cuts[t, slot]["left"], side, j)
-    right = bound(trees, t, trees.cuts[t, slot]["right"], side, j)
-    return lesser(left, right) if side == LOWER else greater(left, right)
+def is_on_face(trees: Trees, t: int, slot: int, x: Array) -> bool:
+    """Tell whether x lies on a face of the box of the inner node in a slot."""
+    n_held = 0
+    for j in range(x.size):
+        n_held += (x[j] == trees.boxes[t, slot, LOWER, j]) | (x[j] == trees.boxes[t, slot, UPPER, j])
+    return n_held > 0
+
+
+@helper
+def faces(trees: Trees, t: int, node: int) -> tuple[Array, Array]:
+    """Give the lower and the upper bounds of the node's box."""
+    slot = slot_of(node)
+    if is_leaf(node):
+        return trees.points[t, slot], trees.points[t, slot]
+    return trees.boxes[t, slot, LOWER], trees.boxes[t, slot, UPPER]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from imondrian.engine.boxes import greater, lesser
 from imondrian.engine.jit import Array, helper, making_helper
 from imondrian.engine.nodes import (
     LOWER,
@@ -82,14 +83,41 @@ def all_copies(X: Array, rows: Array, first: int, last: int) -> bool:
 @helper
 def enclose(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int, last: int, sizes: Array) -> None:
     """Make the smallest box around X[rows[first:last]] that of the inner node, and write its side lengths."""
+    lower, upper = trees.boxes[t, slot, LOWER], trees.boxes[t, slot, UPPER]
+    n_quads = X.shape[1] // 4
+    for j in range(0, 4 * n_quads, 4):
+        enclose_four(X, rows, first, last, j, lower, upper)
+    for j in range(4 * n_quads, X.shape[1]):
+        enclose_one(X, rows, first, last, j, lower, upper)
     for j in range(X.shape[1]):
-        lower = upper = X[rows[first], j]
-        for i in range(first + 1, last):
-            lower = min(lower, X[rows[i], j])
-            upper = max(upper, X[rows[i], j])
-        trees.boxes[t, slot, LOWER, j] = lower
-        trees.boxes[t, slot, UPPER, j] = upper
-        sizes[j] = upper - lower
+        sizes[j] = upper[j] - lower[j]
+
+
+@helper
+def enclose_one(X: Array, rows: Array, first: int, last: int, j: int, lower: Array, upper: Array) -> None:
+    """Write the bounds along one feature."""
+    low = high = X[rows[first], j]
+    for i in range(first + 1, last):
+        value = X[rows[i], j]
+        low, high = lesser(low, value), greater(high, value)
+    lower[j], upper[j] = low, high
+
+
+@helper
+def enclose_four(X: Array, rows: Array, first: int, last: int, j: int, lower: Array, upper: Array) -> None:
+    """Write the bounds along four features at once: rows are looked up once, and processors reckon with four."""
+    row = rows[first]
+    a = low_a = high_a = X[row, j]
+    b = low_b = high_b = X[row, j + 1]
+    c = low_c = high_c = X[row, j + 2]
+    d = low_d = high_d = X[row, j + 3]
+    for i in range(first + 1, last):
+        row = rows[i]
+        a, b, c, d = X[row, j], X[row, j + 1], X[row, j + 2], X[row, j + 3]
+        low_a, low_b, low_c, low_d = lesser(low_a, a), lesser(low_b, b), lesser(low_c, c), lesser(low_d, d)
+        high_a, high_b, high_c, high_d = greater(high_a, a), greater(high_b, b), greater(high_c, c), greater(high_d, d)
+    lower[j], lower[j + 1], lower[j + 2], lower[j + 3] = low_a, low_b, low_c, low_d
+    upper[j], upper[j + 1], upper[j + 2], upper[j + 3] = high_a, high_b, high_c, high_d
 
 
 @helper

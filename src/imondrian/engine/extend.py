@@ -1,6 +1,6 @@
 """Extend a tree by one point as if it had been there from the start: Algorithm 5 of [Ma2020]."""
 
-from imondrian.engine.boxes import copy_box, distance, is_outside, leaf_overhang, overhang, stretch
+from imondrian.engine.boxes import copy_box, distance, leaf_overhang, overhang_and_reach, stretch
 from imondrian.engine.jit import Array, helper
 from imondrian.engine.nodes import (
     LOWER,
@@ -34,7 +34,7 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
     node, time = trees.heads[t]["root"], 0.0
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
-        rate = overhang(trees, t, node, x, weights)
+        rate, reach = overhang_and_reach(trees, t, node, x, weights)
         spent = rate * (cut["split_time"] - time)
         if clock < spent:
             cut_off(trees, t, node, x, weights, rate, time_after(time, clock, rate, cut["split_time"]))
@@ -42,7 +42,7 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
         clock -= spent
         time = cut["split_time"]
         cut["population"] += 1
-        if rate > 0.0 or is_outside(trees, t, node, x):  # a rate may be so small that it vanishes
+        if reach > 0.0:
             stretch(trees, t, node, x)
         node = child_towards(trees, t, node, x)
     if is_point_of(trees, t, node, x):

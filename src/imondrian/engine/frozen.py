@@ -1,4 +1,4 @@
-"""A compact copy of the trees for path lengths: one key and one word per node, breadth first; eight walks at a time.
+"""A compact copy of the trees for the scores of many rows: few words per node, breadth first; eight walks at a time.
 
 Numbers are compared as whole numbers of the same order (`key_of`): that takes a cycle where comparing floats takes
 six, and its outcome can be added to a node without a branch, which no processor could guess. Eight walks go on by
@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth
-from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, slot_of, tree_population
+from imondrian.engine.upwards import excess_above, expected_depth_above, new_way
 
 LANES = 8  # walks side by side
 _NUMBERS_PER_BLOCK = 8192  # that stay in the cache while the trees pass by
@@ -27,6 +28,8 @@ class Frozen(NamedTuple):
     features: Array  # times LANES
     rights: Array  # the right child; the left one lies before it
     depths: Array  # of a leaf, relative to c(n) of its tree
+    nodes: Array  # of the live tree
+    levels: Array  # edges from the root
     roots: Array
 
 
@@ -40,6 +43,8 @@ def freeze(trees: Trees) -> Frozen:
         np.zeros(size, np.uint32),
         np.zeros(size, np.uint32),
         np.zeros(size),
+        np.zeros(size, np.uint32),
+        np.zeros(size, np.uint32),
         roots[:-1].astype(np.uint64),
     )
     copy_trees(trees, frozen, np.empty(n_nodes.max(), np.uint32))
@@ -59,6 +64,7 @@ def copy_trees(trees: Trees, frozen: Frozen, queue: Array) -> None:
             if i == level_ends:
                 depth, level_ends = depth + 1, end
             node, place = queue[i], root + np.uint64(i)
+            frozen.nodes[place], frozen.levels[place] = node, depth
             if node == NO_NODE or is_leaf(node):
                 frozen.keys[place] = _HIGHEST
                 frozen.rights[place] = place + _ONE  # no key reaches the highest: it stays at the left, here
@@ -83,48 +89,89 @@ def key_of(value: float) -> Any:
 
 @kernel
 def add_frozen_depths(frozen: Frozen, X: Array, sums: Array) -> None:
-    """Do as `depth.add_depths` does, to the last bit, on the frozen trees."""
+    """Add to each row's sum its path length relative to c(n) in every tree, n the points that the tree holds."""
+    block = new_block(X)
+    for first in range(0, X.shape[0], block.leaves.size):
+        n_rows = write_keys(X, first, block)
+        for t in range(frozen.roots.size):
+            find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
+            for i in range(n_rows):
+                sums[first + i] += frozen.depths[block.leaves[i]]
+
+
+@kernel
+def add_frozen_expected_depths(trees: Trees, frozen: Frozen, X: Array, weights: Array, sums: Array) -> None:
+    """Add to each row's sum its expected depth relative to c(n) in every tree, n the points that the tree holds."""
+    block, way = new_block(X), new_way(trees.cuts.shape[1])
+    for first in range(0, X.shape[0], block.leaves.size):
+        n_rows = write_keys(X, first, block)
+        for t in range(frozen.roots.size):
+            n = tree_population(trees, t)
+            average = average_path_length(n)
+            find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
+            for i in range(n_rows):
+                leaf, depth, x = frozen.nodes[block.leaves[i]], int(frozen.levels[block.leaves[i]]), X[first + i]
+                length = expected_depth_above(trees, t, leaf, depth, x, weights, way) if n > 1 else 0.0
+                sums[first + i] += relative_depth(length, average)
+
+
+@kernel
+def add_frozen_log_sizes(
+    trees: Trees, frozen: Frozen, X: Array, weights: Array, insides: Array, means: Array, sums: Array
+) -> None:
+    """Add to each row's sum by how much its log size exceeds the mean one in every tree."""
+    block, way = new_block(X), new_way(trees.cuts.shape[1])
+    for first in range(0, X.shape[0], block.leaves.size):
+        n_rows = write_keys(X, first, block)
+        for t in range(frozen.roots.size):
+            if tree_population(trees, t) > 1:
+                find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
+                for i in range(n_rows):
+                    leaf, x = frozen.nodes[block.leaves[i]], X[first + i]
+                    sums[first + i] += excess_above(trees, t, leaf, x, weights, way, insides, means[t])
+
+
+class Block(NamedTuple):
+    """Rows that stay in the cache while the trees pass by."""
+
+    keys: Array  # of their numbers, in groups of LANES rows, feature by feature
+    leaves: Array  # the frozen leaves into which they fall
+
+
+@making_helper
+def new_block(X: Array) -> Block:
+    """Make room for as many rows as stay in the cache."""
     length = LANES * max(_NUMBERS_PER_BLOCK // (LANES * X.shape[1]), 4)
-    keys, depths = np.empty(length * X.shape[1], np.uint64), np.empty(length)
-    for first in range(0, X.shape[0], length):
-        n_rows = min(length, X.shape[0] - first)
-        write_keys(X, first, n_rows, keys)
-        add_depths_of_block(frozen, keys, X.shape[1], n_rows, depths)
-        for i in range(n_rows):
-            sums[first + i] += depths[i]
+    return Block(np.empty(length * X.shape[1], np.uint64), np.empty(length, np.uint64))
 
 
 @helper
-def write_keys(X: Array, first: int, n_rows: int, keys: Array) -> None:
-    """Write the keys of some rows in groups of eight, feature by feature; the last group may have some left over."""
-    for i in range(n_rows):
+def write_keys(X: Array, first: int, block: Block) -> int:
+    """Write the keys of the rows from one on, and give their number; lanes left over in the last group walk left."""
+    n_rows = min(block.leaves.size, X.shape[0] - first)
+    for i in range(-(-n_rows // LANES) * LANES):
         group, lane = i // LANES, i % LANES
         for j in range(X.shape[1]):
-            keys[(group * X.shape[1] + j) * LANES + lane] = key_of(X[first + i, j])
-    for i in range(n_rows, -(-n_rows // LANES) * LANES):
-        group, lane = i // LANES, i % LANES
-        for j in range(X.shape[1]):
-            keys[(group * X.shape[1] + j) * LANES + lane] = np.uint64(0)
+            key = key_of(X[first + i, j]) if i < n_rows else np.uint64(0)
+            block.keys[(group * X.shape[1] + j) * LANES + lane] = key
+    return n_rows
 
 
 @helper
-def add_depths_of_block(frozen: Frozen, keys: Array, n_features: int, n_rows: int, depths: Array) -> None:
-    """Add up the relative depths of the rows of a block over the trees."""
-    depths[:] = 0.0
-    width = np.uint64(n_features * LANES)
-    for t in range(frozen.roots.size):
-        root, place = frozen.roots[t], np.uint64(0)
-        for i in range(0, n_rows, LANES):
-            a, b, c, d, e, f, g, h = eight_leaves(frozen, keys, place, root, root, root, root, root, root, root, root)
-            depths[i] += frozen.depths[a]
-            depths[i + 1] += frozen.depths[b]
-            depths[i + 2] += frozen.depths[c]
-            depths[i + 3] += frozen.depths[d]
-            depths[i + 4] += frozen.depths[e]
-            depths[i + 5] += frozen.depths[f]
-            depths[i + 6] += frozen.depths[g]
-            depths[i + 7] += frozen.depths[h]
-            place += width
+def find_leaves_of_rows(frozen: Frozen, t: int, block: Block, n_features: int, n_rows: int) -> None:
+    """Bring the rows of a block to their leaves in a tree."""
+    root, place, width = frozen.roots[t], np.uint64(0), np.uint64(n_features * LANES)
+    for i in range(0, n_rows, LANES):
+        a, b, c, d, e, f, g, h = eight_leaves(frozen, block.keys, place, root, root, root, root, root, root, root, root)
+        block.leaves[i] = a
+        block.leaves[i + 1] = b
+        block.leaves[i + 2] = c
+        block.leaves[i + 3] = d
+        block.leaves[i + 4] = e
+        block.leaves[i + 5] = f
+        block.leaves[i + 6] = g
+        block.leaves[i + 7] = h
+        place += width
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Logarithms and decays from tables, several times as fast as those of the library: the walk needs some at each node."""
+"""Logarithms and decays from tables, faster than those of the library: box-aware walks need some at each node."""
 
 import math
 

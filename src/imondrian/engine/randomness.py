@@ -116,10 +116,11 @@ def distinct_numbers(heads: Array, t: int, n: int, k: int) -> Array:
 @helper
 def entered(places: Array, entry: int) -> bool:
     """Enter a positive number into the hash table; tell whether it was new."""
-    place = (entry * 0x9E3779B1) % places.size
+    last = places.size - 1  # the size is a power of two
+    place = (entry * 0x9E3779B1) & last
     while places[place] != 0:
         if places[place] == entry:
             return False
-        place = (place + 1) % places.size
+        place = (place + 1) & last
     places[place] = entry
     return True

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from imondrian.engine.ahead import Ways, fetch_ways, new_ways
 from imondrian.engine.build import build
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
@@ -27,6 +28,8 @@ from imondrian.engine.nodes import (
 from imondrian.engine.randomness import distinct_numbers, exponential, uniform
 
 _SMALLEST_KEY, _LARGEST_KEY = 1e-300, 1.0 - 2.0**-53
+_LARGE = 2048  # leaves of a tree that does not stay in the cache
+_ROWS_AHEAD = 16  # for which memory is asked ahead; with many more the first would be gone again
 
 
 @kernel
@@ -85,9 +88,12 @@ def lower_key(trees: Trees, t: int, max_samples: int) -> None:
 @kernel
 def extend_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> None:
     """Show the rows of X to every tree, one after the other, row i with the feature weights weights[i]."""
+    ways = new_ways(_ROWS_AHEAD)
     for t in range(trees.heads.size):
-        i = 0
+        i, fetched = 0, 0
         while i < X.shape[0]:
+            if i == fetched and max_samples == NO_LIMIT and trees.heads[t]["n_leaves"] > _LARGE:
+                fetched = fetch_ahead(trees, t, X, i, ways)
             idle = min(n_passed_over(trees, t, max_samples), X.shape[0] - i)
             trees.heads[t]["n_points"] += idle
             i += idle
@@ -95,6 +101,16 @@ def extend_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> No
                 if takes_next(trees, t, max_samples):
                     extend(trees, t, X[i], weights[i])
                 i += 1
+
+
+@helper
+def fetch_ahead(trees: Trees, t: int, X: Array, first: int, ways: Ways) -> int:
+    """Ask for what some rows from one on will come by in a tree too large for the cache; give where they end."""
+    n_rows = min(ways.rows.size, X.shape[0] - first)
+    for i in range(n_rows):
+        ways.trees[i], ways.rows[i] = t, first + i
+    fetch_ways(trees, X, ways, n_rows)
+    return first + n_rows
 
 
 @helper

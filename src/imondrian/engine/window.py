@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.engine.ahead import fetch_ways
+from imondrian.engine.ahead import fetch_ways, new_ways
 from imondrian.engine.boxes import overhang
 from imondrian.engine.build import build
-from imondrian.engine.depth import path_length
+from imondrian.engine.depth import write_path_lengths
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
 from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth, score_of_log_size
@@ -40,32 +40,31 @@ def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, 
 
 
 @kernel
-def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, x: Array, weights: Array) -> None:
+def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, X: Array, weights: Array) -> None:
     """Do as `slide_trees` with one row: what the trees need of memory is asked for before they need it."""
-    length = ring.shape[0]
-    some = np.empty(trees.heads.size, np.uint64)
+    length, ways = ring.shape[0], new_ways(trees.heads.size)
     if number >= length:
-        leaving = ring[number % length]
-        n_some = choose(trees, number - length, share, some)
-        fetch_ways(trees, some, n_some, leaving)
-        for k in range(n_some):
-            let_go(trees, np.int64(some[k]), leaving)
-    n_some = choose(trees, number, share, some)
-    fetch_ways(trees, some, n_some, x)
-    for k in range(n_some):
-        take(trees, np.int64(some[k]), x, weights)
+        leaving = ring[number % length : number % length + 1]
+        n_chosen = choose(trees, number - length, share, ways.trees)
+        fetch_ways(trees, leaving, ways, n_chosen)
+        for k in range(n_chosen):
+            let_go(trees, int(ways.trees[k]), leaving[0])
+    n_chosen = choose(trees, number, share, ways.trees)
+    fetch_ways(trees, X, ways, n_chosen)
+    for k in range(n_chosen):
+        take(trees, int(ways.trees[k]), X[0], weights)
     for t in range(trees.heads.size):
         note_number(trees, t, number + 1, share)
 
 
 @helper
-def choose(trees: Trees, number: int, share: float, some: Array) -> int:
+def choose(trees: Trees, number: int, share: float, chosen: Array) -> int:
     """List the trees whose lot chooses that point, and give their number."""
-    n_some = 0
+    n_chosen = 0
     for t in range(trees.heads.size):
-        some[n_some] = t
-        n_some += lot_of(trees.heads, t, number) < share
-    return n_some
+        chosen[n_chosen] = t
+        n_chosen += lot_of(trees.heads, t, number) < share
+    return n_chosen
 
 
 @helper
@@ -115,17 +114,42 @@ def count_taken(trees: Trees, t: int, x: Array, weights: Array) -> None:
 def score_depths_and_slide(
     trees: Trees, ring: Array, share: float, number: int, X: Array, steps: Steps, parts: Array
 ) -> None:
-    """Do as `slide_trees`; before each row is shown, write its depth relative to c(n) in every tree into parts[t]."""
+    """Do as `slide_trees`; before each row is shown, write its depth relative to c(n) in every tree into parts[t].
+
+    Rows between two that change the tree are walked together.
+    """
     for t in range(trees.heads.size):
-        step, n, average = 0, 0, 0.0
-        for i in range(X.shape[0]):
-            if tree_population(trees, t) != n:
-                n = tree_population(trees, t)
-                average = average_path_length(n)
-            parts[t, i] = relative_depth(path_length(trees, t, X[i]) if n > 1 else 0.0, average)
-            slide(trees, t, ring, share, number + i, X[i], steps.weights[step])
-            step = step_after(trees, t, steps, step, i)
+        first, step = 0, 0
+        while first < X.shape[0]:
+            last = end_of_rest(trees, t, ring, share, number, first, X.shape[0])
+            write_relative_depths(trees, t, X, first, last, parts[t])
+            for i in range(first, last):
+                if i == last - 1:
+                    slide(trees, t, ring, share, number + i, X[i], steps.weights[step])
+                step = step_after(trees, t, steps, step, i)
+            first = last
         note_number(trees, t, number + X.shape[0], share)
+
+
+@helper
+def end_of_rest(trees: Trees, t: int, ring: Array, share: float, number: int, first: int, n_rows: int) -> int:
+    """Give where the rows from one on end that find tree t as it is: after the next that changes it."""
+    for i in range(first, n_rows):
+        passed = number + i - ring.shape[0]
+        if lot_of(trees.heads, t, number + i) < share or (passed >= 0 and lot_of(trees.heads, t, passed) < share):
+            return i + 1
+    return n_rows
+
+
+@helper
+def write_relative_depths(trees: Trees, t: int, X: Array, first: int, last: int, depths: Array) -> None:
+    """Write the depths of some rows in a tree, relative to c(n)."""
+    n = tree_population(trees, t)
+    if n > 1:
+        write_path_lengths(trees, t, X, first, last, depths)
+    average = average_path_length(n)
+    for i in range(first, last):
+        depths[i] = relative_depth(depths[i] if n > 1 else 0.0, average)
 
 
 @kernel
@@ -165,17 +189,6 @@ def score_log_sizes_and_slide(
                 step += 1
                 write_level(trees, t, steps.weights[step])
         note_number(trees, t, number + X.shape[0], share)
-
-
-@kernel
-def log_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
-    """Give the score of one row by log size as `score_log_sizes_and_slide` would, to the last bit."""
-    total = 0.0
-    for t in range(trees.heads.size):
-        level = trees.heads[t]["level"]
-        if tree_population(trees, t) > 1 and not np.isnan(level):
-            total += excess(trees, t, x, weights, level)
-    return score_of_log_size(total / trees.heads.size)
 
 
 @helper

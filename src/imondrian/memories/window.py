@@ -23,7 +23,7 @@ from imondrian.engine.window import (
 )
 from imondrian.memories.memory import ROWS_PER_BLOCK, Layout, OnTrees, not_there
 from imondrian.scales import Scale
-from imondrian.scores import SCORES, SLIDING_ROW_SCORES, SLIDING_SCORES, Reading
+from imondrian.scores import SCORES, Reading
 
 _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
@@ -113,13 +113,13 @@ class Window:
         if kind == "size" and not self.keeps_levels:
             self.keeps_levels = True
             self.refresh_levels(trees, scale)
-        kernel, write_scores = SLIDING_SCORES[kind]
+        scoring = SCORES[kind]
         steps, next_step, moments = self._planned(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
 
         def show(some: slice) -> None:
             of_some = Steps(steps.ends, steps.weights, steps.counts[some])
-            kernel(part(trees, some), self.ring, self.share, number, X, of_some, parts[some])
+            scoring.slide(part(trees, some), self.ring, self.share, number, X, of_some, parts[some])
 
         def move_on() -> None:
             self._write(X, number)
@@ -130,7 +130,7 @@ class Window:
                     self.refresh_levels(trees, scale)
 
         self._show_to_all(trees, X.shape[0], show, move_on, on_trees)
-        write_scores(parts, scores)
+        scoring.make(parts, scores)
         return scores, _steps_taken(steps)
 
     def score_and_extend_one(
@@ -140,13 +140,13 @@ class Window:
         if self.next_step == self.number + 1 or (kind == "size" and not self.keeps_levels):
             scores, steps = self.score_and_extend(trees, x[None], kind, scale, on_trees)
             return float(scores[0]), steps
-        weights, number = scale.weights(), self.number
-        score = SLIDING_ROW_SCORES[kind](trees, x, weights)
+        weights, number, X = scale.weights(), self.number, x[None]
+        score = SCORES[kind].of_sliding_row(trees, x, weights)
 
         def show(some: slice) -> None:
-            direct(slide_trees_by_one, part(trees, some), self.ring, self.share, number, x, weights)
+            direct(slide_trees_by_one, part(trees, some), self.ring, self.share, number, X, weights)
 
-        self._show_to_all(trees, 1, show, partial(self._write, x[None], number), on_trees)
+        self._show_to_all(trees, 1, show, partial(self._write, X, number), on_trees)
         return score, []
 
     def settle(self, trees: Trees) -> None:
@@ -164,7 +164,7 @@ class Window:
     def score(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
         """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
         if kind == "size" and not self.keeps_levels:
-            return SCORES[kind](Reading(trees, scale.weights(), 1), X)
+            return SCORES[kind].of(Reading(trees, scale.weights(), 1), X)
         steps, blocks = self._no_steps(trees, scale), pieces(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._scores(trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
@@ -229,10 +229,10 @@ class Window:
 
     def _scores(self, trees: Trees, X: Array, kind: str, steps: Steps, on_trees: OnTrees) -> Array:
         """Score the rows of X, and show them to no tree."""
-        kernel, write_scores = SLIDING_SCORES[kind]
+        scoring = SCORES[kind]
         parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
-        on_trees(lambda some: kernel(part(trees, some), self.ring, 0.0, 0, X, steps, parts[some]))
-        write_scores(parts, scores)
+        on_trees(lambda some: scoring.slide(part(trees, some), self.ring, 0.0, 0, X, steps, parts[some]))
+        scoring.make(parts, scores)
         return scores
 
     def _show_to_all(
