@@ -17,8 +17,8 @@ _LEAF = np.uint32(1)
 
 
 @making_helper
-def find_leaves(trees: Trees, x: Array, leaves: Array, depths: Array) -> None:
-    """Write of every tree that holds points the leaf into which x falls, and its depth."""
+def find_leaves(trees: Trees, x: Array, leaves: Array, depths: Array) -> int:
+    """Write of every tree that holds points the leaf into which x falls, and its depth; give the greatest."""
     waiting = np.empty(trees.heads.size, np.uint64)
     n_waiting = _ZERO
     for t in range(trees.heads.size):
@@ -36,6 +36,7 @@ def find_leaves(trees: Trees, x: Array, leaves: Array, depths: Array) -> None:
             n_left += is_inner(node)  # without a branch, since no processor can guess it
             k += _ONE
         n_waiting = n_left
+    return depth
 
 
 class Ways(NamedTuple):
@@ -83,6 +84,12 @@ def next_node(trees: Trees, t: Any, node: Any, x: Array) -> Any:
     """Do as `child_towards`, without a branch: slower for a single walk, faster for many."""
     cut = trees.cuts[t, node >> _LEAF]
     return choice(x[cut["split_feature"]] >= cut["split_value"], cut["right"], cut["left"])
+
+
+@helper
+def signed(t: Any) -> Any:
+    """Give the number of a tree as all other functions take it: they would be compiled again for another type."""
+    return np.int64(t)
 
 
 @helper

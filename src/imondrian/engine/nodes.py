@@ -172,11 +172,11 @@ def tree_population(trees: Trees, t: int) -> int:
 
 
 @helper
-def child_towards(trees: Trees, t: int, node: int, x: Array) -> int:
+def child_towards(trees: Trees, t: int, node: int, x: Array) -> Any:
     """Give the child of an inner node into which x falls: left if x[q] < p (the one rule everywhere)."""
     cut = trees.cuts[t, slot_of(node)]
     goes_right = np.int64(x[cut["split_feature"]] >= cut["split_value"])
-    return cut["left"] ^ ((cut["left"] ^ cut["right"]) & np.uint32(-goes_right))  # no branch: it could not be guessed
+    return np.uint32(cut["left"] ^ ((cut["left"] ^ cut["right"]) & np.uint32(-goes_right)))  # one type for all nodes
 
 
 @helper

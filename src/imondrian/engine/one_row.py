@@ -29,8 +29,8 @@ def depth_score_of_row(trees: Trees, x: Array) -> float:
 def expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
     """Score by expected depth."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
-    find_leaves(trees, x, leaves, depths)
-    total, n, average, way = 0.0, 0, 0.0, new_way(depths.max())
+    way = new_way(find_leaves(trees, x, leaves, depths))
+    total, n, average = 0.0, 0, 0.0
     for t in range(trees.heads.size):
         if tree_population(trees, t) != n:
             n = tree_population(trees, t)
@@ -44,8 +44,8 @@ def expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
 def size_score_of_row(trees: Trees, x: Array, weights: Array, insides: Array, means: Array) -> float:
     """Score by log size in trees at rest."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
-    find_leaves(trees, x, leaves, depths)
-    total, way = 0.0, new_way(depths.max())
+    way = new_way(find_leaves(trees, x, leaves, depths))
+    total = 0.0
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
             total += excess_above(trees, t, leaves[t], x, weights, way, insides, means[t])

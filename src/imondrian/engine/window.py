@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.engine.ahead import fetch_ways, new_ways
+from imondrian.engine.ahead import fetch_ways, new_ways, signed
 from imondrian.engine.boxes import overhang
 from imondrian.engine.build import build
 from imondrian.engine.depth import write_path_lengths
@@ -48,11 +48,11 @@ def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, X: 
         n_chosen = choose(trees, number - length, share, ways.trees)
         fetch_ways(trees, leaving, ways, n_chosen)
         for k in range(n_chosen):
-            let_go(trees, int(ways.trees[k]), leaving[0])
+            let_go(trees, signed(ways.trees[k]), leaving[0])
     n_chosen = choose(trees, number, share, ways.trees)
     fetch_ways(trees, X, ways, n_chosen)
     for k in range(n_chosen):
-        take(trees, int(ways.trees[k]), X[0], weights)
+        take(trees, signed(ways.trees[k]), X[0], weights)
     for t in range(trees.heads.size):
         note_number(trees, t, number + 1, share)
 
@@ -123,10 +123,10 @@ def score_depths_and_slide(
         while first < X.shape[0]:
             last = end_of_rest(trees, t, ring, share, number, first, X.shape[0])
             write_relative_depths(trees, t, X, first, last, parts[t])
-            for i in range(first, last):
-                if i == last - 1:
-                    slide(trees, t, ring, share, number + i, X[i], steps.weights[step])
+            for i in range(first, last - 1):
                 step = step_after(trees, t, steps, step, i)
+            slide(trees, t, ring, share, number + last - 1, X[last - 1], steps.weights[step])
+            step = step_after(trees, t, steps, step, last - 1)
             first = last
         note_number(trees, t, number + X.shape[0], share)
 
