@@ -123,8 +123,9 @@ class StreamingThreshold:
     def observe_one(self, score: float) -> float:
         """Do as `observe` with one score."""
         threshold = self.threshold
-        direct(count_score, self.histogram, self.weight, score, self._growth)
-        self._threshold = None
+        if self.contamination != "auto":
+            direct(count_score, self.histogram, self.weight, score, self._growth)
+            self._threshold = None
         return threshold
 
     def state(self) -> dict[str, Any]:
