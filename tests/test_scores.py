@@ -76,6 +76,24 @@ def test_walking_live_and_frozen_trees_gives_the_same_bits(kind):
     assert at_once.shape == (1000,)
 
 
+@pytest.mark.parametrize("n_features", [5, 17, 36])
+@pytest.mark.parametrize("kind", SCORES)
+def test_one_row_has_the_score_it_has_among_many_with_any_number_of_features(kind, n_features):
+    points = np.random.default_rng(3).normal(size=(300, n_features))
+    forest = MondrianForest(n_trees=10, max_samples=64, scale="std").build(points)
+    assert forest.score(points, kind).tolist() == [forest.score_one(x, kind) for x in points]
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_few_rows_in_large_trees_are_scored_alike_on_one_thread_and_on_two(kind):
+    forests = [MondrianForest(n_trees=4, n_jobs=n).build(CROWD) for n in (1, 2)]
+    few = CROWD[:60] + 0.1
+    one, two = (forest.score(few, kind) for forest in forests)
+    assert one.tolist() == two.tolist()
+    assert all("frozen" not in vars(forest._read()) for forest in forests)
+    assert np.array_equal(forests[0].score(np.vstack([few] * 10), kind)[:60], one)
+
+
 def test_a_compact_copy_is_made_for_many_rows_only():
     trees, _ = MondrianForest(n_trees=4).build(CROWD).state()
     reading = Reading(trees, np.ones(3), 1)

@@ -1,7 +1,7 @@
 """The scores, each in (0, 1): high is odd, 0.5 as isolated as an average point."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from imondrian.engine.window import (
 )
 from imondrian.errors import InvalidInputError
 
-_ROWS_PER_TASK = 2064  # four blocks of the frozen walk; in fewer, trees are fetched into the cache too often
+_ROWS_PER_TASK = 2048  # in fewer, trees are fetched into the cache too often
 _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
 
 
@@ -52,7 +52,7 @@ class Reading:
 
     @cached_property
     def frozen(self) -> Frozen:
-        """The compact copy for path lengths."""
+        """The compact copy for many rows."""
         return freeze(self.trees)
 
     @cached_property
@@ -159,7 +159,7 @@ def _sliding_size(trees: Trees, x: Array, weights: Array) -> float:
 
 
 class Score(NamedTuple):
-    """One score, in all the ways in which it is asked for; they agree to the last bit."""
+    """One score, in all the ways in which it is asked for: many rows and one agree to the last bit."""
 
     of_many: Callable[[Reading, Array], Array]
     of_row: Callable[[Reading, Array], float]
@@ -172,7 +172,15 @@ class Score(NamedTuple):
         """Score the rows of X."""
         if reading.is_worth_freezing(X.shape[0]):
             return self.of_many(reading, X)
-        return np.array([self.of_row(reading, x) for x in X])
+        scores = np.empty(X.shape[0])
+        scores[0] = self.of_row(reading, X[0])  # what all rows need is made with the first
+        run([partial(self._write, reading, X, scores, rows) for rows in reading.pieces(X.shape[0])], reading.n_jobs)
+        return scores
+
+    def _write(self, reading: Reading, X: Array, scores: Array, rows: slice) -> None:
+        """Write the scores of some rows, one after the other."""
+        for i in range(rows.start, rows.stop):
+            scores[i] = self.of_row(reading, X[i])
 
 
 SCORES = {

@@ -1,7 +1,7 @@
 """A compact copy of the trees for the scores of many rows: few words per node, breadth first; eight walks at a time.
 
 Numbers are compared as whole numbers of the same order (`key_of`): that takes a cycle where comparing floats takes
-six, and its outcome can be added to a node without a branch, which no processor could guess. Eight walks go on by
+six, and its outcome can be taken off a node's number without a branch, which could not be guessed. Eight walks go on by
 turns, eight rows in one tree or one row in eight trees, so that none waits for memory alone.
 """
 
@@ -17,7 +17,7 @@ from imondrian.engine.upwards import excess_above, expected_depth_above, new_way
 LANES = 8  # walks side by side
 _NUMBERS_PER_BLOCK = 8192  # that stay in the cache while the trees pass by
 _STRIDE = 4  # steps between two looks whether all have arrived
-_32, _LOW_32, _ONE = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(1)
+_ONE = np.uint64(1)
 _NEGATIVE, _HIGHEST = np.int64(-(2**63)), np.uint64(2**64 - 1)
 
 

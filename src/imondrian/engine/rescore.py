@@ -47,7 +47,7 @@ def write_leaf_slots(trees: Trees, X: Array, slots: Array) -> None:
 
 @kernel
 def add_held_depths(trees: Trees, sums: Array) -> None:
-    """Do for the point in every leaf slot what `depth.add_depths` does for a row."""
+    """Do for the point in every leaf slot what `frozen.add_frozen_depths` does for a row."""
     nodes, depths = np.empty(sums.size + 1, np.uint32), np.empty(sums.size + 1, np.int64)
     for t in range(trees.heads.size):
         average = average_path_length(tree_population(trees, t))
@@ -67,7 +67,7 @@ def add_held_depths(trees: Trees, sums: Array) -> None:
 
 @kernel
 def add_held_log_sizes(trees: Trees, weights: Array, means: Array, sums: Array) -> None:
-    """Do for the point in every leaf slot what `isolation.add_log_sizes` does for a row."""
+    """Do for the point in every leaf slot what `frozen.add_frozen_log_sizes` does for a row."""
     nodes, totals = np.empty(sums.size + 1, np.uint32), np.empty(sums.size + 1)
     for t in range(trees.heads.size):
         crowd = float(tree_population(trees, t))
