@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.engine.jit import Array, direct, kernel
+from imondrian.engine.jit import Array, kernel
 from imondrian.inputs import as_count
 
 _N_BINS = 64
@@ -76,7 +76,12 @@ class DriftMonitor:
     def count(self, scores: Array) -> None:
         """Count scores in the present block, if there is one."""
         if self.began[1] >= 0:
-            direct(count_in_bins, self.present, scores)
+            count_in_bins(self.present, scores)
+
+    def count_one(self, score: float) -> None:
+        """Do as `count` with one score."""
+        if self.began[1] >= 0 and 0.0 <= score <= 1.0:
+            self.present[min(int(score * _N_BINS), _N_BINS - 1)] += 1.0
 
     def close(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
         """End a block with the row of that index, and begin the next; report a drift, if this is one."""

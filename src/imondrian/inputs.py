@@ -36,6 +36,10 @@ def as_point(x: Any, n_features: int | None) -> Array:
 
 def as_row(x: Any, n_features: int | None) -> Array:
     """Check one point and give it in the one layout that kernels take."""
+    if type(x) is np.ndarray and x.shape == (n_features,) and x.dtype == np.float64 and x.flags.carray:
+        if direct(are_usable, x):
+            return x
+        _complain(x)
     point = _as_numbers(x, "x")
     if point.ndim != 1:
         raise InvalidInputError(f"x must be one row of features, but has {point.ndim} dimension(s).")

@@ -352,7 +352,10 @@ class StreamDetector:
         is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
         score, steps = self.forest.score_and_slide_one(point, self._kind)
         threshold = self._threshold.observe_one(score) if is_counted else self.threshold
-        self._watch(np.array([score]), steps)
+        if steps:
+            self._watch(np.array([score]), steps)
+        else:
+            self._monitor.count_one(score)
         self.n_seen += 1
         self.n_scored += 1
         return score, is_warm and score > threshold, threshold

@@ -33,6 +33,14 @@ class Frozen(NamedTuple):
     roots: Array
 
 
+class Block(NamedTuple):
+    """Rows that stay in the cache while the trees pass by."""
+
+    keys: Array  # of their numbers, in groups of LANES rows, feature by feature
+    leaves: Array  # the frozen leaves into which they fall in a tree
+    depths: Array  # summed over the trees
+
+
 def freeze(trees: Trees) -> Frozen:
     """Copy the trees into the compact form."""
     n_nodes = np.maximum(2 * trees.heads["n_leaves"] - 1, 1)
@@ -93,10 +101,29 @@ def add_frozen_depths(frozen: Frozen, X: Array, sums: Array) -> None:
     block = new_block(X)
     for first in range(0, X.shape[0], block.leaves.size):
         n_rows = write_keys(X, first, block)
+        block.depths[:n_rows] = 0.0
         for t in range(frozen.roots.size):
-            find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
-            for i in range(n_rows):
-                sums[first + i] += frozen.depths[block.leaves[i]]
+            add_depths_of_rows(frozen, t, block, X.shape[1], n_rows)
+        for i in range(n_rows):
+            sums[first + i] += block.depths[i]
+
+
+@helper
+def add_depths_of_rows(frozen: Frozen, t: int, block: Block, n_features: int, n_rows: int) -> None:
+    """Add the depths of the rows of a block in a tree to their sums."""
+    root, place, width = frozen.roots[t], np.uint64(0), np.uint64(n_features * LANES)
+    depths, leaf_depths = block.depths, frozen.depths
+    for i in range(0, n_rows, LANES):
+        a, b, c, d, e, f, g, h = eight_leaves(frozen, block.keys, place, root, root, root, root, root, root, root, root)
+        depths[i] += leaf_depths[a]
+        depths[i + 1] += leaf_depths[b]
+        depths[i + 2] += leaf_depths[c]
+        depths[i + 3] += leaf_depths[d]
+        depths[i + 4] += leaf_depths[e]
+        depths[i + 5] += leaf_depths[f]
+        depths[i + 6] += leaf_depths[g]
+        depths[i + 7] += leaf_depths[h]
+        place += width
 
 
 @kernel
@@ -131,18 +158,11 @@ def add_frozen_log_sizes(
                     sums[first + i] += excess_above(trees, t, leaf, x, weights, way, insides, means[t])
 
 
-class Block(NamedTuple):
-    """Rows that stay in the cache while the trees pass by."""
-
-    keys: Array  # of their numbers, in groups of LANES rows, feature by feature
-    leaves: Array  # the frozen leaves into which they fall
-
-
 @making_helper
 def new_block(X: Array) -> Block:
     """Make room for as many rows as stay in the cache."""
     length = LANES * max(_NUMBERS_PER_BLOCK // (LANES * X.shape[1]), 4)
-    return Block(np.empty(length * X.shape[1], np.uint64), np.empty(length, np.uint64))
+    return Block(np.empty(length * X.shape[1], np.uint64), np.empty(length, np.uint64), np.empty(length))
 
 
 @helper
