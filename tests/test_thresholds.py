@@ -81,6 +81,15 @@ def test_a_stream_forgets(contamination):
     assert moved.threshold == pytest.approx(fresh.threshold, abs=0.01)
 
 
+def test_the_threshold_does_not_hang_on_how_heavy_the_scores_have_become():
+    threshold = StreamingThreshold("kmeans")
+    threshold.observe(np.random.default_rng(0).choice([0.4, 0.42, 0.8], 2_000))
+    heavy = StreamingThreshold("kmeans")
+    factor = 1e50 / threshold.weight[0]
+    heavy.restore({"histogram": (threshold.histogram * factor).tolist(), "weight": 1e50})
+    assert heavy.threshold == pytest.approx(threshold.threshold, rel=1e-12)
+
+
 def test_an_endless_stream_does_not_overflow():
     stream = StreamingThreshold(0.1, half_life=1)
     for score in np.tile(TYPICAL, 3):
