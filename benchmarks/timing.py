@@ -82,9 +82,3 @@ def in_turn(call: Callable[[Any], object], things: Iterable[Any], n: int, each: 
             call(thing)
 
     return Work(run, n * each)
-
-
-def interleaved_medians(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Give the median seconds of each, for trials by hand."""
-    seconds = interleaved({Entrant(name): Work(run) for name, run in contestants.items()}, repeats)
-    return {who.contestant: statistics.median(values) for who, values in seconds.items()}

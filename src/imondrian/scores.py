@@ -21,7 +21,6 @@ from imondrian.engine.one_row import (
     depth_score_of_row,
     expected_score_of_row,
     size_score_of_row,
-    sliding_expected_score_of_row,
     sliding_size_score_of_row,
 )
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
@@ -151,7 +150,7 @@ def _sliding_depth(trees: Trees, x: Array, _weights: Array) -> float:
 
 
 def _sliding_expected(trees: Trees, x: Array, weights: Array) -> float:
-    return float(direct(sliding_expected_score_of_row, trees, x, weights))
+    return float(direct(expected_score_of_row, trees, x, weights))
 
 
 def _sliding_size(trees: Trees, x: Array, weights: Array) -> float:

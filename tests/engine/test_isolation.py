@@ -13,7 +13,6 @@ from imondrian.engine.nodes import Trees, part
 from imondrian.engine.one_row import (
     expected_score_of_row,
     size_score_of_row,
-    sliding_expected_score_of_row,
     sliding_size_score_of_row,
 )
 from imondrian.engine.shares import HIGH, LOW, add_shares
@@ -209,7 +208,9 @@ def test_one_row_is_scored_as_many_are_to_the_last_bit(points, others, seed):
     make_scores_of_depths(depths)
     make_scores_of_log_sizes(excesses)
     assert depths.tolist() == [expected_score_of_row(trees, x, weights) for x in rows]
-    assert depths.tolist() == [sliding_expected_score_of_row(trees, x, weights) for x in rows]
+    walked = plain_scores(trees, rows, weights)[0] / trees.heads.size
+    make_scores_of_depths(walked)
+    assert depths.tolist() == walked.tolist()
     assert excesses.tolist() == [size_score_of_row(trees, x, weights, insides, means) for x in rows]
     assert excesses.tolist() == [sliding_size_score_of_row(trees, x, weights) for x in rows]
 

@@ -12,7 +12,7 @@ from imondrian.engine.jit import Array, choice, fetch, helper, making_helper
 from imondrian.engine.nodes import Trees
 
 _LINE = 8  # numbers that come from memory at a time
-_ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 _LEAF = np.uint32(1)
 
 

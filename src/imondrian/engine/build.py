@@ -107,10 +107,10 @@ def enclose_one(X: Array, rows: Array, first: int, last: int, j: int, lower: Arr
 def enclose_four(X: Array, rows: Array, first: int, last: int, j: int, lower: Array, upper: Array) -> None:
     """Write the bounds along four features at once: rows are looked up once, and processors reckon with four."""
     row = rows[first]
-    a = low_a = high_a = X[row, j]
-    b = low_b = high_b = X[row, j + 1]
-    c = low_c = high_c = X[row, j + 2]
-    d = low_d = high_d = X[row, j + 3]
+    low_a = high_a = X[row, j]
+    low_b = high_b = X[row, j + 1]
+    low_c = high_c = X[row, j + 2]
+    low_d = high_d = X[row, j + 3]
     for i in range(first + 1, last):
         row = rows[i]
         a, b, c, d = X[row, j], X[row, j + 1], X[row, j + 2], X[row, j + 3]

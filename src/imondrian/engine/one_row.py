@@ -4,7 +4,7 @@ import numpy as np
 
 from imondrian.engine.ahead import find_leaves
 from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth, score_of_log_size
-from imondrian.engine.isolation import excess, expected_depth
+from imondrian.engine.isolation import excess
 from imondrian.engine.jit import Array, kernel
 from imondrian.engine.nodes import Trees, slot_of, tree_population
 from imondrian.engine.upwards import excess_above, expected_depth_above, new_way
@@ -50,18 +50,6 @@ def size_score_of_row(trees: Trees, x: Array, weights: Array, insides: Array, me
         if tree_population(trees, t) > 1:
             total += excess_above(trees, t, leaves[t], x, weights, way, insides, means[t])
     return score_of_log_size(total / trees.heads.size)
-
-
-@kernel
-def sliding_expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
-    """Score by expected depth, before the row is shown to the trees."""
-    total, n, average = 0.0, 0, 0.0
-    for t in range(trees.heads.size):
-        if tree_population(trees, t) != n:
-            n = tree_population(trees, t)
-            average = average_path_length(n)
-        total += relative_depth(expected_depth(trees, t, x, weights) if n > 1 else 0.0, average)
-    return score_of_depth(total / trees.heads.size)
 
 
 @kernel
