@@ -92,7 +92,7 @@ def extend_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> No
     for t in range(trees.heads.size):
         i, fetched = 0, 0
         while i < X.shape[0]:
-            if i == fetched and max_samples == NO_LIMIT and trees.heads[t]["n_leaves"] > _LARGE:
+            if i >= fetched and max_samples == NO_LIMIT and trees.heads[t]["n_leaves"] > _LARGE:
                 fetched = fetch_ahead(trees, t, X, i, ways)
             idle = min(n_passed_over(trees, t, max_samples), X.shape[0] - i)
             trees.heads[t]["n_points"] += idle
