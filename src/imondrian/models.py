@@ -1,5 +1,6 @@
 """Model files of forests, estimators and detectors: `imondrian.save` and `imondrian.load`."""
 
+import io
 import os
 from typing import Any
 
@@ -24,15 +25,45 @@ def save(model: Any, path: str | os.PathLike[str], beside: dict[str, Any] | None
     beside : dict, optional
         Anything that JSON can hold, to be kept with a detector; see `beside`.
     """
+    forest, notes = _parts(model, beside or {})
+    storage.save(forest, path, notes)
+
+
+def to_bytes(model: Any, beside: dict[str, Any] | None = None) -> bytes:
+    """Give the model file of a forest, a fitted estimator or a detector as bytes, to be sent or kept elsewhere."""
+    file = io.BytesIO()
+    forest, notes = _parts(model, beside or {})
+    storage.write(forest, file, notes)
+    return file.getvalue()
+
+
+def from_bytes(content: bytes, name: str = "The model") -> MondrianForest | StreamDetector | Fitted:
+    """Read what `to_bytes` gave, as safely as a file; the name is for what there is to complain about."""
+    return _put_together(*storage.read(io.BytesIO(content), name), name)
+
+
+def _parts(model: Any, beside: dict[str, Any]) -> tuple[MondrianForest, dict[str, Any]]:
+    """Give the forest of a model and what stands in its file beside it."""
     if isinstance(model, MondrianForest):
-        storage.save(model, path)
-    elif isinstance(model, StreamDetector):
-        storage.save(model.forest, path, {_DETECTOR: model.notes(), _BESIDE: beside or {}})
-    elif isinstance(model, Fitted) or hasattr(model, "fitted"):
+        return model, {}
+    if isinstance(model, StreamDetector):
+        return model.forest, {_DETECTOR: model.notes(), _BESIDE: beside}
+    if isinstance(model, Fitted) or hasattr(model, "fitted"):
         fitted = model if isinstance(model, Fitted) else model.fitted()
-        storage.save(fitted.forest, path, {_ESTIMATOR: fitted.notes()})
-    else:
-        raise InvalidInputError(f"A forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
+        return fitted.forest, {_ESTIMATOR: fitted.notes()}
+    raise InvalidInputError(f"A forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
+
+
+def _put_together(
+    forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]
+) -> MondrianForest | StreamDetector | Fitted:
+    """Make a model of what `_parts` gave."""
+    with storage.complaints_about(name):
+        if not notes:
+            return forest
+        if _DETECTOR in notes:
+            return StreamDetector.from_notes(forest, notes[_DETECTOR])
+        return Fitted.from_notes(forest, notes[_ESTIMATOR])
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -52,13 +83,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def load_plain(path: str | os.PathLike[str]) -> MondrianForest | StreamDetector | Fitted:
     """Read a model file as `load` does, but give what was fitted without the estimator around it."""
-    forest, notes = storage.load(path)
-    with storage.complaints_about(path):
-        if not notes:
-            return forest
-        if _DETECTOR in notes:
-            return StreamDetector.from_notes(forest, notes[_DETECTOR])
-        return Fitted.from_notes(forest, notes[_ESTIMATOR])
+    return _put_together(*storage.load(path), path)
 
 
 def beside(path: str | os.PathLike[str]) -> dict[str, Any]:

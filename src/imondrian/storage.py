@@ -42,41 +42,54 @@ def save(forest: MondrianForest, path: str | os.PathLike[str], notes: dict[str, 
 
     It is written beside the file and renamed when complete, so that an interrupted save leaves an old file intact.
     """
-    header, arrays = _packed(forest, notes or {})
+    forest.state()  # one without points is refused before there is a file
     with written_whole(path) as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            archive.comment = b"-" * _DIGEST_LENGTH
-            with _member(archive, _HEADER) as member:
-                member.write(json.dumps(header, indent=1).encode())
-            for name, array in arrays.items():
-                with _member(archive, name) as member:
-                    np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-        _seal(file)
+        write(forest, file, notes)
+
+
+def write(forest: MondrianForest, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
+    """Write the forest and notes to an open, empty file."""
+    header, arrays = _packed(forest, notes or {})
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = b"-" * _DIGEST_LENGTH
+        with _member(archive, _HEADER) as member:
+            member.write(json.dumps(header, indent=1).encode())
+        for name, array in arrays.items():
+            with _member(archive, name) as member:
+                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+    _seal(file)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
     """Read a forest that `save` has written, and the notes; a file that is cut or altered is a DamagedFileError."""
-    with Path(path).open("rb") as file, complaints_about(path):
+    with Path(path).open("rb") as file:
+        return read(file, path)
+
+
+def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
+    """Read what `write` has written; the name is for what there is to complain about."""
+    with complaints_about(name):
         _check_seal(file)
+        n_bytes = file.seek(0, os.SEEK_END)
         with zipfile.ZipFile(file) as archive:
-            return _unpacked(archive, os.fstat(file.fileno()).st_size)
+            return _unpacked(archive, n_bytes)
 
 
 @contextmanager
-def complaints_about(path: str | os.PathLike[str]) -> Iterator[None]:
+def complaints_about(name: str | os.PathLike[str]) -> Iterator[None]:
     """Turn whatever a hostile file can provoke in zipfile, json and numpy into the one documented error."""
     try:
         yield
     except OSError as error:
         if error.errno != errno.EINVAL:  # a place in the file that cannot be; anything else is the disk's fault
             raise
-        raise DamagedFileError(f"{os.fspath(path)}: {error}.") from None
+        raise DamagedFileError(f"{os.fspath(name)}: {error}.") from None
     except MemoryError:
-        raise DamagedFileError(f"{os.fspath(path)}: what it describes takes more memory than there is.") from None
+        raise DamagedFileError(f"{os.fspath(name)}: what it describes takes more memory than there is.") from None
     except (zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError, EOFError) as error:
-        raise DamagedFileError(f"{os.fspath(path)}: {error}.") from None
+        raise DamagedFileError(f"{os.fspath(name)}: {error}.") from None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, SyntaxError) as error:
-        raise DamagedFileError(f"{os.fspath(path)}: {error}") from None
+        raise DamagedFileError(f"{os.fspath(name)}: {error}") from None
 
 
 # -- the whole file ---------------------------------------------------------------------------------------------

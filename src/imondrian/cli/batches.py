@@ -7,7 +7,7 @@ import polars as pl
 
 from imondrian.cli.console import Progress
 from imondrian.cli.rows import Rows, chosen, naming, rows_of
-from imondrian.cli.scorer import Scorer
+from imondrian.scorer import Scorer
 from imondrian.cli.settings import Choice
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError

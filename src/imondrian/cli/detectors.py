@@ -7,7 +7,7 @@ from typing import Any
 from imondrian import models
 from imondrian.cli.console import Console
 from imondrian.cli.forests import read_threshold
-from imondrian.cli.scorer import loaded
+from imondrian.scorer import loaded
 from imondrian.cli.settings import Detecting, Watching
 from imondrian.cli.streams import Place
 from imondrian.errors import InvalidInputError

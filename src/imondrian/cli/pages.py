@@ -5,7 +5,7 @@ import numpy as np
 import imondrian
 from imondrian.cli.pictures import picture_of_regions, thresholds_of
 from imondrian.cli.rows import Rows
-from imondrian.cli.scorer import Scorer
+from imondrian.scorer import Scorer
 from imondrian.cli.settings import Choice, Making
 from imondrian.cli.summary import Summary, about_columns
 from imondrian.engine.jit import Array

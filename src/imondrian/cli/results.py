@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from imondrian.cli.rows import Rows
-from imondrian.cli.scorer import Scorer
+from imondrian.scorer import Scorer
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.reasons import reasons_of

@@ -6,7 +6,7 @@ import numpy as np
 
 from imondrian.cli.console import printable
 from imondrian.cli.rows import Rows
-from imondrian.cli.scorer import Scorer
+from imondrian.scorer import Scorer
 from imondrian.engine.jit import Array
 from imondrian.reasons import NO_NAME, OddRow, Reason, reasons_of
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
@@ -21,7 +21,7 @@ def start_streams(heads: Array, seed: np.uint64) -> None:
     for t in range(heads.size):
         heads[t]["stream"] = seed
         origin = next_word(heads, t)
-        heads[t]["stream"] = origin + np.uint64(t) * _STEP
+        heads[t]["stream"] = origin + np.uint64(t) * STEP
         heads[t]["stream"] = next_word(heads, t)
         heads[t]["lot"] = mixed(heads[t]["stream"])
 
@@ -29,7 +29,7 @@ def start_streams(heads: Array, seed: np.uint64) -> None:
 @helper
 def next_word(heads: Array, t: int) -> int:
     """Advance the stream of tree t and return 64 random bits (SplitMix64)."""
-    heads[t]["stream"] += _STEP
+    heads[t]["stream"] += STEP
     return mixed(heads[t]["stream"])
 
 
@@ -44,13 +44,19 @@ def mixed(word: Any) -> Any:
 @helper
 def uniform(heads: Array, t: int) -> float:
     """Draw from [0, 1)."""
-    return float(next_word(heads, t) >> _11) * _UNIT
+    return unit(next_word(heads, t))
+
+
+@helper
+def unit(word: Any) -> float:
+    """Make 64 random bits a number in [0, 1)."""
+    return float(word >> _11) * _UNIT
 
 
 @helper
 def lot_of(heads: Array, t: int, number: int) -> float:
     """Give a number in [0, 1) that hangs on tree t and a whole number alone: the same whenever it is asked for."""
-    return float(mixed(heads[t]["lot"] + np.uint64(number + 1) * _STEP) >> _11) * _UNIT
+    return unit(mixed(heads[t]["lot"] + np.uint64(number + 1) * STEP))
 
 
 @helper

@@ -42,16 +42,31 @@ def build_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> Non
 @making_helper
 def sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
     """Show the rows of X to the empty tree t, and give those it takes."""
-    trees.heads[t]["n_points"] = X.shape[0]
+    show(trees, t, X.shape[0], max_samples)
     if X.shape[0] < max_samples:
         return X
-    start_reservoir(trees, t, max_samples)
     rows = distinct_numbers(trees.heads, t, X.shape[0], max_samples)
     points = np.empty((max_samples, X.shape[1]))
     for i in range(max_samples):
         for j in range(X.shape[1]):
             points[i, j] = X[rows[i], j]
     return points
+
+
+@kernel
+def build_on_samples(trees: Trees, samples: Array, n_points: int, weights: Array, max_samples: int) -> None:
+    """Build every (empty) tree t on samples[t], which has been drawn elsewhere from n_points points."""
+    for t in range(trees.heads.size):
+        show(trees, t, n_points, max_samples)
+        build(trees, t, samples[t], weights)
+
+
+@helper
+def show(trees: Trees, t: int, n_points: int, max_samples: int) -> None:
+    """Note that the empty tree t is shown so many points, of which it takes its sample."""
+    trees.heads[t]["n_points"] = n_points
+    if n_points >= max_samples:
+        start_reservoir(trees, t, max_samples)
 
 
 @helper

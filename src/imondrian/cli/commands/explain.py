@@ -13,7 +13,7 @@ from imondrian.cli.forests import checked_jobs
 from imondrian.cli.outputs import check_outputs
 from imondrian.cli.results import parts_of
 from imondrian.cli.rows import Rows, opened
-from imondrian.cli.scorer import loaded, scorer_of
+from imondrian.scorer import loaded, scorer_of
 from imondrian.cli.settings import Choice, Outputs, Source, Telling
 from imondrian.cli.summary import N_REASONS_IN_FULL, Tally, print_rows, row_as_json
 from imondrian.engine.jit import Array

@@ -12,7 +12,7 @@ from imondrian.cli.forests import check_making, fitted
 from imondrian.cli.outputs import check_place
 from imondrian.cli.pictures import picture_of_regions, thresholds_of
 from imondrian.cli.rows import Rows, check_usable, opened, read_rows, rows_of
-from imondrian.cli.scorer import Scorer, loaded, scorer_of
+from imondrian.scorer import Scorer, loaded, scorer_of
 from imondrian.cli.settings import Choice, Drawing, Making, Source, Telling
 from imondrian.cli.summary import escaped
 from imondrian.engine.view import Tree

@@ -1,11 +1,10 @@
 """Scoring with any model: a fitted estimator, a forest or a detector."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.cli.console import Progress
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
@@ -27,7 +26,7 @@ class Scorer(NamedTuple):
     rule: Any  # what the threshold was made by: "kmeans", "auto" or a share
     features: list[str] | None  # None: as many as the forest has, in their order
 
-    def scores(self, points: Array, progress: Progress = lambda _share: None) -> Array:
+    def scores(self, points: Array, progress: Callable[[float], None] = lambda _share: None) -> Array:
         """Score points; those with a missing value get NaN."""
         scores = np.full(len(points), np.nan)
         for rows in _blocks(len(points)):
@@ -37,7 +36,7 @@ class Scorer(NamedTuple):
             progress(rows.stop / len(points))
         return scores
 
-    def parts(self, points: Array, progress: Progress = lambda _share: None) -> Array:
+    def parts(self, points: Array, progress: Callable[[float], None] = lambda _share: None) -> Array:
         """Divide the scores of points among the features."""
         parts = np.empty(points.shape)
         for rows in _blocks(len(points)):
@@ -59,7 +58,7 @@ def scorer_of(model: MondrianForest | StreamDetector | Fitted, name: str) -> Sco
         return Scorer(model.forest, parameters["score"], threshold, parameters["contamination"], model.feature_names)
     parameters = model.parameters
     if parameters["shingle"] > 1:
-        raise InvalidInputError(f"{name}: its points are {parameters['shingle']} rows each; use imondrian watch.")
+        raise InvalidInputError(f"{name}: its points are {parameters['shingle']} rows each; a row alone has no score.")
     names = None if model.feature_names is None else list(map(str, model.feature_names))
     return Scorer(model.forest, preset_of(parameters["preset"]).score, model.threshold, parameters["threshold"], names)
 

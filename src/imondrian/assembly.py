@@ -1,0 +1,106 @@
+"""Forests whose samples are drawn and whose trees are built in several places, and put together in one.
+
+The outcome is the same wherever the rows lie and the trees are built: `Samples` of parts of the data make those of the
+whole, and a tree hangs on its number, its sample and the seed.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from imondrian.engine.bottom_k import offer_rows
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import Trees, empty_trees, resized
+from imondrian.engine.randomness import start_streams
+from imondrian.engine.remember import build_on_samples
+from imondrian.forest import MondrianForest
+from imondrian.inputs import as_points
+from imondrian.scales import new_scale
+
+
+class Samples:
+    """The sample of every tree of a forest, of the rows offered so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> forest = MondrianForest(n_trees=2, max_samples=3)
+    >>> samples = Samples(forest, n_features=1)
+    >>> samples.offer(np.array([[1.0], [5.0]]), np.array([6, 4]))
+    >>> samples.n_points
+    10
+    >>> samples.of(0)[1].shape
+    (3, 1)
+    """
+
+    def __init__(self, forest: MondrianForest, n_features: int) -> None:
+        size = forest.max_samples or 0
+        self._lots = _heads(forest)["lot"].copy()
+        self._keys = np.full((forest.n_trees, size), np.inf)
+        self._points = np.zeros((forest.n_trees, size, n_features))
+        self.n_points = 0
+
+    def offer(self, X: Any, counts: Any) -> None:
+        """Offer rows, no two of them alike and none that has been offered before, and say how many copies of each there are."""
+        counts = np.ascontiguousarray(counts, np.int64)
+        offer_rows(self._lots, as_points(X, self._points.shape[2]), counts, self._keys, self._points)
+        self.n_points += int(counts.sum())
+
+    def of(self, t: int) -> tuple[Array, Array]:
+        """Give the keys and the points in the sample of tree t, the smallest key first."""
+        n_taken = min(self.n_points, self._keys.shape[1])
+        return smallest(self._keys[t], self._points[t], n_taken)
+
+
+def smallest(keys: Array, points: Array, n: int) -> tuple[Array, Array]:
+    """Give the n points with the smallest keys, and the keys, in order; of equal keys the values decide."""
+    order = np.lexsort((*points.T[::-1], keys))[:n]
+    return keys[order], points[order]
+
+
+class Plan(NamedTuple):
+    """What the builder of a tree needs to know of the whole."""
+
+    parameters: dict[str, Any]  # of the forest
+    n_points: int  # of which the samples were taken
+    moments: Array  # that the scale has seen
+
+    @classmethod
+    def of(cls, forest: MondrianForest, n_points: int, samples: Array) -> Self:
+        """Plan a forest like this one on samples[t]; a scale that moves takes them for all the points."""
+        scale = new_scale(forest.scale, samples.shape[2])
+        scale.restart(samples.reshape(-1, samples.shape[2]), n_points)
+        return cls(forest.parameters(), n_points, scale.moments)
+
+
+def build_some(plan: Plan, first: int, samples: Array) -> MondrianForest:
+    """Build the trees from number `first` on, each on one of the samples, as a forest of their own."""
+    n_trees, n_slots, n_features = samples.shape
+    trees = empty_trees(n_trees, n_slots, n_features)
+    forest = MondrianForest(**plan.parameters)
+    trees.heads[:] = _heads(forest)[first : first + n_trees]
+    scale = new_scale(forest.scale, n_features)
+    scale.restore(plan.moments)
+    build_on_samples(trees, samples, plan.n_points, scale.weights(), forest.max_samples or 0)
+    return _forest(plan, trees)
+
+
+def put_together(plan: Plan, pieces: Iterable[MondrianForest]) -> MondrianForest:
+    """Make one forest of pieces, given in the order of their trees."""
+    parts = [piece.state()[0] for piece in pieces]
+    n_slots = max(part.points.shape[1] for part in parts)
+    parts = [part if part.points.shape[1] == n_slots else resized(part, n_slots) for part in parts]
+    return _forest(plan, Trees(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True))))
+
+
+def _forest(plan: Plan, trees: Trees) -> MondrianForest:
+    parameters = plan.parameters | {"n_trees": trees.heads.size}
+    return MondrianForest.from_state(parameters, trees, {"moments": plan.moments})
+
+
+def _heads(forest: MondrianForest) -> Array:
+    """Give the heads of the empty trees of a forest, with their random streams started."""
+    heads = empty_trees(forest.n_trees, 0, 0).heads
+    start_streams(heads, np.uint64(forest.seed))
+    return heads
