@@ -11,12 +11,17 @@ import numpy as np
 
 from imondrian.engine.bottom_k import offer_rows
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import Trees, empty_trees, resized
+from imondrian.engine.nodes import MAX_POINTS, Trees, empty_trees, resized
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_on_samples
 from imondrian.forest import MondrianForest
-from imondrian.inputs import as_points
+from imondrian.inputs import as_count, as_points
 from imondrian.scales import new_scale
+
+
+def sampled_forest(n_trees: int, max_samples: int, scale: Any = None, seed: int = 0) -> MondrianForest:
+    """Make an empty forest whose trees hold samples: it says what is to be drawn and built."""
+    return MondrianForest(n_trees, as_count(max_samples, "max_samples", 1, MAX_POINTS), scale, seed)
 
 
 class Samples:
@@ -25,7 +30,7 @@ class Samples:
     Examples
     --------
     >>> import numpy as np
-    >>> forest = MondrianForest(n_trees=2, max_samples=3)
+    >>> forest = sampled_forest(n_trees=2, max_samples=3)
     >>> samples = Samples(forest, n_features=1)
     >>> samples.offer(np.array([[1.0], [5.0]]), np.array([6, 4]))
     >>> samples.n_points
@@ -41,10 +46,15 @@ class Samples:
         self._points = np.zeros((forest.n_trees, size, n_features))
         self.n_points = 0
 
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return int(self._points.shape[2])
+
     def offer(self, X: Any, counts: Any) -> None:
-        """Offer rows, no two of them alike and none that has been offered before, and say how many copies of each there are."""
+        """Offer rows, all different and none offered before, and say how many copies of each there are."""
         counts = np.ascontiguousarray(counts, np.int64)
-        offer_rows(self._lots, as_points(X, self._points.shape[2]), counts, self._keys, self._points)
+        offer_rows(self._lots, as_points(X, self.n_features), counts, self._keys, self._points)
         self.n_points += int(counts.sum())
 
     def of(self, t: int) -> tuple[Array, Array]:

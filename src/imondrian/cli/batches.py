@@ -7,10 +7,10 @@ import polars as pl
 
 from imondrian.cli.console import Progress
 from imondrian.cli.rows import Rows, chosen, naming, rows_of
-from imondrian.scorer import Scorer
 from imondrian.cli.settings import Choice
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
+from imondrian.scorer import Scorer
 from imondrian.tables.columns import check_names
 from imondrian.tables.reading import Batch, Table
 

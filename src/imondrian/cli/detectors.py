@@ -7,11 +7,11 @@ from typing import Any
 from imondrian import models
 from imondrian.cli.console import Console
 from imondrian.cli.forests import read_threshold
-from imondrian.scorer import loaded
 from imondrian.cli.settings import Detecting, Watching
 from imondrian.cli.streams import Place
 from imondrian.errors import InvalidInputError
 from imondrian.presets import preset_of
+from imondrian.scorer import loaded
 from imondrian.stream import StreamDetector
 
 _PLACE = "place"  # among what the model file keeps beside the detector

@@ -5,7 +5,6 @@ import numpy as np
 import imondrian
 from imondrian.cli.pictures import picture_of_regions, thresholds_of
 from imondrian.cli.rows import Rows
-from imondrian.scorer import Scorer
 from imondrian.cli.settings import Choice, Making
 from imondrian.cli.summary import Summary, about_columns
 from imondrian.engine.jit import Array
@@ -13,6 +12,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.files import written_whole
 from imondrian.plots import plot_pair, plot_reasons, plot_scores, plot_timeline
 from imondrian.report import Picture, Report, write_report
+from imondrian.scorer import Scorer
 from imondrian.tables.columns import times_of
 
 _MOST_EXPLAINED = 2000  # anomalies that the reasons are averaged over

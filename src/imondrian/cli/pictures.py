@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from imondrian.cli.rows import Rows
-from imondrian.scorer import Scorer
 from imondrian.engine.jit import Array
 from imondrian.plots import Surface, grid_over, plot_regions
+from imondrian.scorer import Scorer
 from imondrian.thresholds import two_means
 
 

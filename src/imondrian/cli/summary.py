@@ -6,9 +6,9 @@ import numpy as np
 
 from imondrian.cli.console import printable
 from imondrian.cli.rows import Rows
-from imondrian.scorer import Scorer
 from imondrian.engine.jit import Array
 from imondrian.reasons import NO_NAME, OddRow, Reason, reasons_of
+from imondrian.scorer import Scorer
 
 N_ODDEST = 10
 _N_REASONS = 3

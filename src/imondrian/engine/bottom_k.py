@@ -19,8 +19,8 @@ from imondrian.engine.randomness import STEP, mixed, unit
 def offer_rows(lots: Array, X: Array, counts: Array, keys: Array, points: Array) -> None:
     """Offer rows, each with the number of its copies, to the sample of every tree.
 
-    A sample is keys[t] and points[t], a heap with the largest key first; places not yet taken have the key infinity. A row
-    must be offered once with all its copies: nothing tells two offers of the same row apart.
+    A sample is keys[t] and points[t], a heap with the largest key first; places not yet taken have the key infinity.
+    A row must be offered once with all its copies: nothing tells two offers of the same row apart.
     """
     for i in range(X.shape[0]):
         offer_row(lots, X[i], counts[i], keys, points)

@@ -6,9 +6,9 @@ from imondrian.cli.forests import check_making, fitted
 from imondrian.cli.outputs import check_outputs, written
 from imondrian.cli.results import check_free, with_results
 from imondrian.cli.rows import opened, read_rows
-from imondrian.scorer import scorer_of
 from imondrian.cli.settings import Choice, Making, Outputs, Source, Telling
 from imondrian.cli.summary import Tally
+from imondrian.scorer import scorer_of
 from imondrian.tables.writing import written_table
 
 

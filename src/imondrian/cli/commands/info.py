@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from imondrian.cli.console import Console
-from imondrian.scorer import loaded
 from imondrian.cli.settings import Telling
 from imondrian.cli.summary import escaped
 from imondrian.forest import MondrianForest
+from imondrian.scorer import loaded
 from imondrian.stream import StreamDetector
 
 

@@ -12,13 +12,13 @@ from imondrian.cli.forests import check_making, fitted
 from imondrian.cli.outputs import check_place
 from imondrian.cli.pictures import picture_of_regions, thresholds_of
 from imondrian.cli.rows import Rows, check_usable, opened, read_rows, rows_of
-from imondrian.scorer import Scorer, loaded, scorer_of
 from imondrian.cli.settings import Choice, Drawing, Making, Source, Telling
 from imondrian.cli.summary import escaped
 from imondrian.engine.view import Tree
 from imondrian.errors import InvalidInputError
 from imondrian.files import written_whole
 from imondrian.plots import plot_partition, plot_scores, plot_tree, write_figure
+from imondrian.scorer import Scorer, loaded, scorer_of
 from imondrian.tables.reading import Batch
 
 

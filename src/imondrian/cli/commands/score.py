@@ -6,9 +6,9 @@ from imondrian.cli.forests import checked_jobs
 from imondrian.cli.outputs import check_outputs, written
 from imondrian.cli.results import check_free, with_results
 from imondrian.cli.rows import opened
-from imondrian.scorer import loaded, scorer_of
 from imondrian.cli.settings import Choice, Outputs, Source, Telling
 from imondrian.cli.summary import Tally
+from imondrian.scorer import loaded, scorer_of
 from imondrian.tables.writing import written_table
 
 

@@ -1,0 +1,242 @@
+"""One forest over all rows of a frame: fitted where the data lie, and scoring them there."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import arrow_udf, col  # type: ignore[attr-defined]  # its stubs lack the first
+
+from imondrian.assembly import Plan, Samples, build_some, put_together, sampled_forest, smallest
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.forest import MondrianForest
+from imondrian.models import from_bytes, to_bytes
+from imondrian.scores import scoring_of
+from imondrian.spark.columns import (
+    ON_ERROR,
+    POINT,
+    Features,
+    check_choice,
+    complaint,
+    counted,
+    features_of,
+    points_of,
+    usable_rows,
+)
+from imondrian.spark.judging import judged, wanted_in
+from imondrian.spark.shipping import Shipped
+
+_TREES_PER_PIECE = 16
+_SAMPLES = "tree int, keys binary, points binary"  # both as float64; where tree is -1, counts and a bad row
+_PIECES = "first int, content binary"
+_COUNTS = -1
+_RESULT = "imondrian_result"
+Batches = Iterator[Any]
+
+
+def fit(
+    df: DataFrame,
+    features: str | Sequence[str],
+    n_estimators: int = 100,
+    max_samples: int = 256,
+    seed: int = 0,
+    scale: Any = None,
+    on_error: str = "raise",
+) -> MondrianForest:
+    """Fit a forest to the rows of a frame, where they lie.
+
+    Each tree has its own uniform sample of the rows, drawn in one pass: those with the smallest keys, which hang on the
+    seed, the tree and the row (copies of a row have a key each). So the forest does not depend on partitions,
+    executors or order, to the last bit. Copies are counted by Spark, which moves every row that is different once.
+
+    Parameters
+    ----------
+    df : DataFrame
+    features : list of str, or str
+        Columns of numbers, or one column of arrays or vectors.
+    n_estimators : int, default=100
+        Number of trees.
+    max_samples : int, default=256
+        How many rows a tree holds.
+    seed : int, default=0
+        The same seed and the same rows give the same forest.
+    scale : None, "std" or one weight per feature
+        As of `MondrianForest`; the deviations of "std" are those of all samples together.
+    on_error : "raise" or "skip", default="raise"
+        What to do if a row has a value that is missing or not finite: raise an InvalidInputError, or leave the row out,
+        with a warning.
+
+    Returns
+    -------
+    MondrianForest
+        An ordinary forest: save it, load it, extend it, score anywhere.
+    """
+    check_choice(on_error, "on_error", ON_ERROR)
+    forest = sampled_forest(n_estimators, max_samples, scale, seed)
+    column, found = features_of(df, features)
+    found = counted(df, column, found)
+    rows = df.select(column.alias(POINT)).groupBy(POINT).count()
+    drawn = rows.mapInArrow(_drawing(forest, found), _SAMPLES).groupBy("tree")
+    merged = drawn.applyInArrow(_merging(max_samples), _SAMPLES).collect()
+    tables = {row.tree: (_numbers(row.keys), _numbers(row.points)) for row in merged}
+    (n_points, n_bad), bad_row = tables.pop(_COUNTS, (np.zeros(2), np.empty(0)))
+    _check_rows(int(n_points), int(n_bad), bad_row, found, on_error)
+    samples = np.stack([tables[t][1].reshape(tables[t][0].size, -1) for t in range(forest.n_trees)])
+    return _built(df, Plan.of(forest, int(n_points), samples), samples)
+
+
+def score(
+    df: DataFrame,
+    model: Any,
+    features: str | Sequence[str] | None = None,
+    output: str = "score",
+    explain: bool | str = False,  # noqa: FBT001, FBT002
+    *,
+    label: str | None = None,
+    kind: str | None = None,
+    on_error: str = "raise",
+) -> DataFrame:
+    """Add the scores of the rows to a frame, which stays lazy.
+
+    The model is broadcast once, and only the features cross over to Python: other columns stay as they are.
+
+    Parameters
+    ----------
+    df : DataFrame
+    model : MondrianForest, fitted IsolationMondrianForest, StreamDetector, or one of Spark's
+    features : list of str or str, optional
+        Columns of numbers, or one column of arrays or vectors. By default the names that the model knows.
+    output : str, default="score"
+        Name of the column of scores: in (0, 1), high is odd.
+    explain : bool or str, default=False
+        Whether to add a column "explanation", or one of that name: a map from features to their parts in the score,
+        negative where the row lies too low.
+    label : str, optional
+        Name of a column that tells whether the score lies above the model's threshold (0.5 for a bare forest).
+    kind : "depth", "expected" or "size", optional
+        Another score than the model's own, which for a bare forest is "depth".
+    on_error : "raise" or "skip", default="raise"
+        What to do about a row with a value that is missing or not finite: fail, or leave its score null.
+    """
+    if kind is not None:
+        scoring_of(kind)  # for its check
+    shipped = Shipped(df.sparkSession, to_bytes(model))
+    scorer = shipped.scorer()
+    column, found = features_of(df, _asked(features, scorer.features))
+    _check_width(found, scorer.forest.n_features)
+    wanted = wanted_in(df, output, label, explain, on_error)
+
+    def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        scorer = shipped.scorer()
+        scorer = scorer if kind is None else scorer._replace(kind=kind)
+        for points in columns:
+            yield pa.StructArray.from_arrays(judged(points, scorer, found, wanted), names=wanted.names())
+
+    judge = arrow_udf(results, wanted.schema())
+    scored = df.withColumn(_RESULT, judge(column))
+    return scored.select("*", *(col(_RESULT)[name].alias(name) for name in wanted.names())).drop(_RESULT)
+
+
+# -- fitting ----------------------------------------------------------------------------------------------------
+
+
+def _drawing(forest: MondrianForest, features: Features) -> Callable[[Batches], Batches]:
+    """Make the function that draws the samples of the rows in a partition, all different, with their counts."""
+    n_features = features.n_features or 0
+
+    def draw(batches: Batches) -> Batches:
+        samples, n_bad, bad_row = Samples(forest, n_features), 0, np.empty(0)
+        for batch in batches:
+            points, copies = points_of(batch.column(POINT), n_features), batch.column("count").to_numpy()
+            is_usable = usable_rows(points)
+            if is_usable.any():
+                samples.offer(points[is_usable], copies[is_usable])
+            if not is_usable.all():
+                n_bad += copies[~is_usable].sum()
+                bad_row = points[~is_usable][0]
+        counts = (_COUNTS, np.array([samples.n_points, n_bad], np.float64), bad_row)
+        yield _batch([counts, *((t, *samples.of(t)) for t in range(forest.n_trees))])
+
+    return draw
+
+
+def _merging(max_samples: int) -> Callable[[Any], Any]:
+    """Make the function that merges the samples of a tree from all partitions."""
+
+    def merge(table: Any) -> Any:
+        tree = table.column("tree")[0].as_py()
+        parts = [(_numbers(row["keys"]), _numbers(row["points"])) for row in table.to_pylist()]
+        if tree == _COUNTS:
+            bad_rows = [row for _, row in parts if row.size]
+            counts = np.sum([counts for counts, _ in parts], axis=0)
+            return pa.Table.from_batches([_batch([(tree, counts, bad_rows[0] if bad_rows else np.empty(0))])])
+        keys = np.concatenate([keys for keys, _ in parts])
+        points = np.concatenate([points.reshape(keys.size, -1) for keys, points in parts if keys.size])
+        return pa.Table.from_batches([_batch([(tree, *smallest(keys, points, max_samples))])])
+
+    return merge
+
+
+def _built(df: DataFrame, plan: Plan, samples: Array) -> MondrianForest:
+    """Build the trees on the executors, and join them here."""
+    shape = samples.shape
+
+    def build(batches: Batches) -> Batches:
+        for batch in batches:
+            for row in batch.to_pylist():
+                some = _numbers(row["content"]).reshape(-1, *shape[1:])
+                yield _pieces([(row["first"], to_bytes(build_some(plan, row["first"], some)))])
+
+    starts = range(0, shape[0], _TREES_PER_PIECE)
+    rows = [(first, samples[first : first + _TREES_PER_PIECE].tobytes()) for first in starts]
+    pieces = df.sparkSession.createDataFrame(rows, _PIECES).repartition(len(rows)).mapInArrow(build, _PIECES).collect()
+    ordered = sorted(pieces, key=lambda piece: piece.first)
+    forests: list[Any] = [from_bytes(piece.content) for piece in ordered]
+    return put_together(plan, forests)
+
+
+def _check_rows(n_points: int, n_bad: int, bad_row: Array, features: Features, on_error: str) -> None:
+    """Say what is to be said of rows that cannot be used."""
+    if n_bad > 0:
+        told = f"{n_bad} of {n_points + n_bad} rows cannot be used: {complaint(bad_row, features)}"
+        if on_error == "raise":
+            raise InvalidInputError(f"{told}. on_error='skip' would leave them out.")
+        warnings.warn(f"{told}. They are left out.", stacklevel=3)
+    if n_points == 0:
+        raise InvalidInputError("The frame has no rows that can be used.")
+
+
+def _batch(tables: list[tuple[int, Array, Array]]) -> Any:
+    trees, keys, points = zip(*tables, strict=True)
+    contents = [pa.array([table.tobytes() for table in column], pa.binary()) for column in (keys, points)]
+    return pa.RecordBatch.from_arrays([pa.array(trees, pa.int32()), *contents], names=["tree", "keys", "points"])
+
+
+def _pieces(pieces: list[tuple[int, bytes]]) -> Any:
+    firsts, contents = zip(*pieces, strict=True)
+    columns = [pa.array(firsts, pa.int32()), pa.array(contents, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["first", "content"])
+
+
+def _numbers(content: Any) -> Array:
+    """Read float64 numbers from bytes."""
+    return np.frombuffer(bytes(content)).copy()
+
+
+# -- scoring ----------------------------------------------------------------------------------------------------
+
+
+def _asked(features: str | Sequence[str] | None, known: list[str] | None) -> str | Sequence[str]:
+    if features is not None:
+        return features
+    if known is None:
+        raise InvalidInputError("features must be given: the model knows no names.")
+    return known
+
+
+def _check_width(features: Features, n_features: int | None) -> None:
+    if features.names is not None and len(features.names) != n_features:
+        raise InvalidInputError(f"The model has {n_features} features, but {len(features.names)} are named.")

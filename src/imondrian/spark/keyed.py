@@ -1,0 +1,161 @@
+"""A model per key: every group of rows has a forest of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from imondrian.assembly import Plan, Samples, build_some, sampled_forest
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.forest import MondrianForest
+from imondrian.models import from_bytes, to_bytes
+from imondrian.scorer import scorer_of
+from imondrian.scores import scoring_of
+from imondrian.spark.columns import (
+    ON_ERROR,
+    POINT,
+    Features,
+    check_choice,
+    check_usable,
+    checked_names,
+    counted,
+    features_of,
+    points_of,
+    quoted,
+    usable_rows,
+)
+from imondrian.spark.judging import Wanted, judged, no_judgement, wanted_in
+
+_MODEL, _N_POINTS = "model", "n_points"
+
+
+def fit_by_key(
+    df: DataFrame,
+    key: str | Sequence[str],
+    features: str | Sequence[str],
+    n_estimators: int = 100,
+    max_samples: int = 256,
+    seed: int = 0,
+    scale: Any = None,
+    on_error: str = "raise",
+) -> DataFrame:
+    """Fit a forest to the rows of each key; the frame of models stays lazy.
+
+    Samples are drawn as `fit` draws them: a key's forest does not depend on how its rows are spread. The rows of a key
+    come together in one worker, and must find room there.
+
+    Parameters
+    ----------
+    df : DataFrame
+    key : str or list of str
+        One column or several; rows that agree in them belong together.
+    features, n_estimators, max_samples, seed, scale
+        As of `fit`.
+    on_error : "raise" or "skip", default="raise"
+        What to do about a row with a value that is missing or not finite: fail, or leave it out.
+
+    Returns
+    -------
+    DataFrame
+        With the columns of the key, `n_points` (how many rows could be used) and `model` (the bytes of a model file,
+        see `imondrian.models.from_bytes`; null where there was no row to use).
+    """
+    check_choice(on_error, "on_error", ON_ERROR)
+    forest = sampled_forest(n_estimators, max_samples, scale, seed)
+    keys = checked_names(df, key)
+    for name in (_MODEL, _N_POINTS):
+        if name in keys:
+            raise InvalidInputError(f"The key must not be called {name!r}: a column of the result is.")
+    column, found = features_of(df, features)
+    found = counted(df, column, found)
+    results = [StructField(_N_POINTS, LongType()), StructField(_MODEL, BinaryType())]
+    schema = StructType([*(df.schema[name] for name in keys), *results])
+    rows = df.select(*map(quoted, keys), column.alias(POINT))
+    return rows.groupBy(*map(quoted, keys)).applyInArrow(_fitting(forest, keys, found, on_error), schema)
+
+
+def score_by_key(  # noqa: PLR0913
+    df: DataFrame,
+    models: DataFrame,
+    key: str | Sequence[str],
+    features: str | Sequence[str],
+    output: str = "score",
+    explain: bool | str = False,  # noqa: FBT001, FBT002
+    *,
+    label: str | None = None,
+    kind: str = "depth",
+    on_error: str = "raise",
+) -> DataFrame:
+    """Add the scores of the rows to a frame, each by the model of its key; the frame stays lazy.
+
+    Rows and models of a key meet in one worker. A row whose key has no model has no score (null).
+
+    Parameters
+    ----------
+    df : DataFrame
+    models : DataFrame
+        What `fit_by_key` gave, or a frame like it.
+    key, features
+        As of `fit_by_key`.
+    output, explain, label, kind, on_error
+        As of `score`.
+    """
+    scoring_of(kind)  # for its check
+    keys = checked_names(df, key)
+    checked_names(models, [*keys, _MODEL])
+    column, found = features_of(df, features)
+    wanted = wanted_in(df, output, label, explain, on_error)
+    schema = StructType([*df.schema.fields, *wanted.fields()])
+    groups = df.withColumn(POINT, column).groupBy(*map(quoted, keys))
+    theirs = models.select(*map(quoted, keys), quoted(_MODEL)).groupBy(*map(quoted, keys))
+    return groups.cogroup(theirs).applyInArrow(_scoring(found, wanted, kind), schema)
+
+
+def _fitting(
+    forest: MondrianForest, keys: list[str], features: Features, on_error: str
+) -> Callable[[tuple[Any, ...], Any], Any]:
+    """Make the function that fits a forest to the rows of one key."""
+
+    def fit_one(key: tuple[Any, ...], table: Any) -> Any:
+        points = points_of(table.column(POINT), features.n_features or 0)
+        is_usable = usable_rows(points)
+        check_usable(points, is_usable, features, on_error)
+        n_points = int(is_usable.sum())
+        content = to_bytes(_forest_on(points[is_usable], forest)) if n_points else None
+        columns = [pa.array([value.as_py()], value.type) for value in key]
+        results = [pa.array([n_points], pa.int64()), pa.array([content], pa.binary())]
+        return pa.Table.from_arrays([*columns, *results], names=[*keys, _N_POINTS, _MODEL])
+
+    return fit_one
+
+
+def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
+    """Fit a forest to points, in whatever order they come."""
+    samples = Samples(forest, points.shape[1])
+    samples.offer(*np.unique(points + 0.0, axis=0, return_counts=True))
+    drawn = np.stack([samples.of(t)[1] for t in range(forest.n_trees)])
+    return build_some(Plan.of(forest, samples.n_points, drawn), 0, drawn)
+
+
+def _scoring(features: Features, wanted: Wanted, kind: str) -> Callable[[Any, Any], Any]:
+    """Make the function that scores the rows of one key with its model."""
+
+    def score_one(table: Any, models: Any) -> Any:
+        kept = table.drop_columns([POINT])
+        contents = [content for content in models.column(_MODEL).to_pylist() if content is not None]
+        if len(contents) > 1:
+            raise InvalidInputError(f"There are {len(contents)} models for a key.")
+        if len(contents) == 0 or table.num_rows == 0:
+            columns = no_judgement(table.num_rows, wanted)
+        else:
+            scorer = scorer_of(from_bytes(contents[0]), "The model of a key")._replace(kind=kind)
+            columns = judged(table.column(POINT), scorer, features, wanted)
+        for name, column in zip(wanted.names(), columns, strict=True):
+            kept = kept.append_column(name, column)
+        return kept
+
+    return score_one

@@ -1,0 +1,229 @@
+"""The forest as a stage of Spark's pipelines: an Estimator and its Model, saved and loaded by Spark's own calls."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import keyword_only
+from pyspark.ml import Estimator, Model
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed
+from pyspark.ml.util import (
+    DefaultParamsReadable,
+    DefaultParamsReader,
+    DefaultParamsWritable,
+    DefaultParamsWriter,
+    MLReadable,
+    MLReader,
+    MLWritable,
+    MLWriter,
+)
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
+
+from imondrian.errors import DamagedFileError, InvalidInputError
+from imondrian.fitted import Fitted
+from imondrian.models import from_bytes, to_bytes
+from imondrian.scores import scoring_of
+from imondrian.spark.batch import fit, score
+from imondrian.thresholds import rule_of
+
+_DATA = "data"
+_LABEL = "imondrian_label"
+
+
+class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
+    """The parameters that Estimator and Model share."""
+
+    nEstimators = Param(Params._dummy(), "nEstimators", "number of trees", TypeConverters.toInt)  # noqa: N815, SLF001
+    maxSamples = Param(Params._dummy(), "maxSamples", "rows that a tree holds", TypeConverters.toInt)  # noqa: N815, SLF001
+    scale: Param[Any] = Param(Params._dummy(), "scale", "None, 'std' or one weight per feature")  # noqa: SLF001
+    kind = Param(Params._dummy(), "kind", "the score: depth, expected or size", TypeConverters.toString)  # noqa: SLF001
+    contamination: Param[Any] = Param(Params._dummy(), "contamination", "'auto', 'kmeans' or a share up to 0.5")  # noqa: SLF001
+    onError = Param(Params._dummy(), "onError", "raise or skip bad rows", TypeConverters.toString)  # noqa: N815, SLF001
+    scoreCol = Param(Params._dummy(), "scoreCol", "column of scores", TypeConverters.toString)  # noqa: N815, SLF001
+    explanationCol = Param(  # noqa: N815
+        Params._dummy(),  # noqa: SLF001
+        "explanationCol",
+        "column of explanations; empty for none",
+        TypeConverters.toString,
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(
+            featuresCol="features",
+            predictionCol="prediction",
+            seed=0,
+            nEstimators=100,
+            maxSamples=256,
+            scale=None,
+            kind="depth",
+            contamination="auto",
+            onError="raise",
+            scoreCol="score",
+            explanationCol="",
+        )
+
+    def _features(self) -> str | list[str]:
+        return self.getInputCols() if self.isSet(self.inputCols) else self.getFeaturesCol()
+
+    def _value(self, name: str) -> Any:
+        return self.getOrDefault(self.getParam(name))
+
+
+class IsolationMondrianForest(
+    Estimator["IsolationMondrianForestModel"],
+    _Parameters,
+    DefaultParamsReadable["IsolationMondrianForest"],
+    DefaultParamsWritable,
+):
+    """The isolation Mondrian forest as an Estimator of Spark: `fit` gives an IsolationMondrianForestModel.
+
+    Parameters
+    ----------
+    featuresCol : str, default="features"
+        A column of vectors or arrays.
+    inputCols : list of str, optional
+        Columns of numbers; if given, they are the features.
+    scoreCol, predictionCol : str, default="score" and "prediction"
+        Columns that the model adds: the score in (0, 1), high is odd; and 1.0 for an anomaly, else 0.0.
+    explanationCol : str, default=""
+        If not empty, a column that the model adds: a map from features to their parts in the score.
+    nEstimators, maxSamples, scale, seed
+        As of `imondrian.spark.fit`.
+    kind : "depth", "expected" or "size", default="depth"
+        The score.
+    contamination : "auto", "kmeans" or float, default="auto"
+        What is an anomaly: a score above 0.5; above the middle of two clusters of the scores; or a share of the rows.
+        The last two are found among the rows that the trees hold.
+    onError : "raise" or "skip", default="raise"
+        What to do about a row with a value that is missing or not finite: fail; or leave it out, and its score null.
+    """
+
+    @keyword_only
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        featuresCol: str = "features",
+        inputCols: list[str] | None = None,
+        scoreCol: str = "score",
+        predictionCol: str = "prediction",
+        explanationCol: str = "",
+        nEstimators: int = 100,
+        maxSamples: int = 256,
+        scale: str | Sequence[float] | None = None,
+        kind: str = "depth",
+        contamination: str | float = "auto",
+        onError: str = "raise",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self._set(**{name: value for name, value in vars(self)["_input_kwargs"].items() if value is not None})
+
+    def _fit(self, dataset: DataFrame) -> "IsolationMondrianForestModel":
+        features, contamination = self._features(), self._value("contamination")
+        scoring_of(self._value("kind"))  # for their checks, before the work
+        rule_of(contamination)
+        forest = fit(
+            dataset,
+            features,
+            self._value("nEstimators"),
+            self._value("maxSamples"),
+            self.getSeed(),
+            self._value("scale"),
+            self._value("onError"),
+        )
+        parameters = {
+            "n_estimators": forest.n_trees,
+            "max_samples": forest.max_samples,
+            "window": None,
+            "score": self._value("kind"),
+            "scale": self._value("scale"),
+            "contamination": contamination,
+            "n_jobs": None,
+            "random_state": forest.seed,
+        }
+        names = features if isinstance(features, list) else None
+        model = IsolationMondrianForestModel(Fitted(forest, parameters, None, names).settled())
+        return self._copyValues(model)
+
+
+class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMondrianForestModel"], MLWritable):
+    """A fitted forest as a Model of Spark: `transform` adds scores and predictions.
+
+    Attributes
+    ----------
+    forest : MondrianForest
+        The forest itself.
+    threshold : float
+        The score above which a row is an anomaly.
+    """
+
+    def __init__(self, fitted: Fitted) -> None:
+        super().__init__()
+        self._fitted = fitted
+
+    @property
+    def forest(self) -> Any:
+        """The forest itself."""
+        return self._fitted.forest
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a row is an anomaly."""
+        return float(self._fitted.settled().threshold or 0.0)
+
+    def fitted(self) -> Fitted:
+        """Give what a model file keeps: `imondrian.save(model, path)` writes the file of an ordinary estimator."""
+        return self._fitted
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        score_column, explanation = self._value("scoreCol"), self._value("explanationCol")
+        prediction = self.getPredictionCol()
+        if prediction in dataset.columns:
+            raise InvalidInputError(f"The frame already has a column {prediction!r}: name another for the result.")
+        scored = score(
+            dataset,
+            self._fitted,
+            self._features(),
+            score_column,
+            explanation or False,
+            label=_LABEL,
+            on_error=self._value("onError"),
+        )
+        return scored.withColumn(prediction, col(_LABEL).cast("double")).drop(_LABEL)
+
+    def write(self) -> MLWriter:
+        """Give a writer; `model.save(path)` is short for `model.write().save(path)`."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> "MLReader[IsolationMondrianForestModel]":
+        """Give a reader; `load(path)` is short for `read().load(path)`."""
+        return _Reader()
+
+
+class _Writer(MLWriter):
+    def __init__(self, model: IsolationMondrianForestModel) -> None:
+        super().__init__()
+        self._model = model
+
+    def saveImpl(self, path: str) -> None:  # noqa: N802
+        """Write the parameters as Spark does, and the model file as one row beside them."""
+        DefaultParamsWriter.saveMetadata(self._model, path, self.sparkSession)
+        rows = self.sparkSession.createDataFrame([(to_bytes(self._model),)], "content binary")
+        rows.coalesce(1).write.parquet(f"{path}/{_DATA}")
+
+
+class _Reader(MLReader[IsolationMondrianForestModel]):
+    def load(self, path: str) -> IsolationMondrianForestModel:
+        """Read what the writer has written; the model file is checked as every other."""
+        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+        row = self.sparkSession.read.parquet(f"{path}/{_DATA}").first()
+        fitted = None if row is None else from_bytes(bytes(row.content), path)
+        if not isinstance(fitted, Fitted):
+            raise DamagedFileError(f"{path}: there is no model of an IsolationMondrianForest in it.")
+        model = IsolationMondrianForestModel(fitted)
+        model._resetUid(metadata["uid"])  # noqa: SLF001
+        DefaultParamsReader.getAndSetParams(model, metadata)
+        return model

@@ -1,0 +1,212 @@
+"""A detector per key on an endless stream: Structured Streaming keeps its state, and brings it back after a crash."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.types import BooleanType, DoubleType, MapType, StructField, StructType, TimestampType, VariantType
+
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.spark.columns import (
+    POINT,
+    Features,
+    check_free,
+    check_usable,
+    checked_names,
+    features_of,
+    quoted,
+    usable_rows,
+)
+from imondrian.spark.detectors import Detectors
+from imondrian.spark.portable import portable, portable_fields, restored
+from imondrian.stream import Results, StreamDetector
+
+SCORE, THRESHOLD, ANOMALY = "score", "threshold", "anomaly"
+_TIME, _WORD, _EVENT = "imondrian_time", "imondrian_word", "imondrian_event"
+_BEFORE_ALL = -(2**63)
+_RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(ANOMALY, BooleanType())]
+_WITHOUT_HASH = (MapType, VariantType)
+_detectors = Detectors()
+Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+
+
+def watch(  # noqa: PLR0913
+    stream: DataFrame,
+    key: str | Sequence[str],
+    features: str | Sequence[str],
+    window: int = 256,
+    max_samples: int | None = 64,
+    *,
+    n_estimators: int = 25,
+    time: str | None = None,
+    lateness: str | None = None,
+    identity: str | Sequence[str] | None = None,
+    idle: timedelta | None = None,
+    on_error: str = "raise",
+    **options: Any,
+) -> DataFrame:
+    """Score the rows of a stream by a detector per key, which then learns them.
+
+    The detectors are `StreamDetector`, and live in Spark's state store: they come back from the checkpoint after a
+    crash, and go on to the last bit. Rows that come in one micro-batch have no order of their own: those of a key are
+    taken by `time`, and where that is the same, or none is given, in an order that hangs on what is in them alone.
+
+    Parameters
+    ----------
+    stream : DataFrame
+        A streaming frame.
+    key : str or list of str
+        One column or several; rows that agree in them have a detector of their own.
+    features : list of str, or str
+        Columns of numbers, or one column of arrays or vectors.
+    window, max_samples, n_estimators
+        As of `StreamDetector`, with smaller defaults, since there are as many as there are keys.
+    time : str, optional
+        A column of timestamps, by which the rows of a micro-batch are ordered.
+    lateness : str, optional
+        How much later than others a row may come ("10 minutes"): it sets Spark's watermark on `time`, and rows behind
+        it are dropped, as Spark defines.
+    identity : str or list of str, optional
+        Columns that tell rows apart: of rows that agree in them only the first counts. With `lateness` Spark remembers
+        them as long as the watermark asks for, else for ever.
+    idle : timedelta, optional
+        For how long a detector is kept that sees no rows: by the watermark if there is one, else by the clock. By
+        default for ever.
+    on_error : "raise" or "skip", default="raise"
+        What to do about a row with a value that is missing or not finite: let the query fail (and fail again whenever
+        it is restarted), or leave its score null.
+    **options
+        Others of `StreamDetector`: threshold, preset, seed, warm_up, learn_anomalies, shingle.
+
+    Returns
+    -------
+    DataFrame
+        A streaming frame with all columns, and `score`, `threshold` and `anomaly`. Write it with the output mode
+        "append": every row comes out once and never changes.
+    """
+    keys = checked_names(stream, key)
+    column, found = features_of(stream, features)
+    check_free(stream, [field.name for field in _RESULTS])
+    parameters = options | {
+        "window": window,
+        "max_samples": max_samples,
+        "n_estimators": n_estimators,
+        "on_error": on_error,
+    }
+    StreamDetector(found.n_features or 1, **parameters)  # for its checks
+    rows = _timely(stream, time, lateness, identity)
+    timeout, patience = _patience(idle, lateness)
+    beside = [column.alias(POINT), _time(time).alias(_TIME), _word(rows).alias(_WORD)]
+    if lateness is not None:
+        beside.append(quoted(str(time)).alias(_EVENT))  # as it is, for it carries Spark's watermark
+    groups = rows.select(*portable(rows.schema), *beside).groupBy(*map(quoted, keys))
+    schema = StructType([*portable_fields(rows.schema), *_RESULTS])
+    process = _processing(found, parameters, patience)
+    results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
+    return results.select(*restored(rows.schema), *(field.name for field in _RESULTS))
+
+
+def _timely(
+    stream: DataFrame, time: str | None, lateness: str | None, identity: str | Sequence[str] | None
+) -> DataFrame:
+    """Let Spark drop late and repeated rows."""
+    if time is not None:
+        kind = stream.schema[checked_names(stream, time)[0]].dataType
+        if not isinstance(kind, TimestampType):
+            raise InvalidInputError(f"The column {time!r} must hold timestamps, but its type is {kind.simpleString()}.")
+    if lateness is not None:
+        if time is None:
+            raise InvalidInputError(f"lateness is {lateness!r}, but no column of times is given.")
+        stream = stream.withWatermark(time, lateness)
+    if identity is None:
+        return stream
+    names = checked_names(stream, identity)
+    return stream.dropDuplicates(names) if lateness is None else stream.dropDuplicatesWithinWatermark(names)
+
+
+def _time(time: str | None) -> Column:
+    """Give the time of a row in microseconds; rows without one come first."""
+    return F.lit(0).cast("long") if time is None else F.coalesce(F.unix_micros(quoted(time)), F.lit(_BEFORE_ALL))
+
+
+def _word(rows: DataFrame) -> Column:
+    """Scramble all that is in a row into 64 bits."""
+    names = [field.name for field in rows.schema.fields if not isinstance(field.dataType, _WITHOUT_HASH)]
+    return F.xxhash64(*map(quoted, names))
+
+
+def _patience(idle: timedelta | None, lateness: str | None) -> tuple[str, int | None]:
+    """Tell by which clock detectors grow old, and after how many milliseconds; that of events drops late rows, too."""
+    if idle is not None and (not isinstance(idle, timedelta) or idle <= timedelta()):
+        raise InvalidInputError(f"idle must be a timedelta above 0, but is {idle!r}.")
+    patience = None if idle is None else max(idle // timedelta(milliseconds=1), 1)
+    if lateness is not None:
+        return GroupStateTimeout.EventTimeTimeout, patience
+    return GroupStateTimeout.NoTimeout if idle is None else GroupStateTimeout.ProcessingTimeTimeout, patience
+
+
+def _processing(features: Features, parameters: dict[str, Any], patience: int | None) -> Process:
+    """Make the function that shows the rows of one key in a micro-batch to its detector."""
+
+    def process(_key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        warnings.filterwarnings(
+            "ignore", "The behavior of DataFrame concatenation", FutureWarning
+        )  # Spark's own, per key
+        if state.hasTimedOut:
+            state.remove()
+            return
+        rows = pd.concat(frames).sort_values([_TIME, _WORD], kind="stable", ignore_index=True)
+        detector = _detectors.take(bytes(state.get[0])) if state.exists else None
+        n_features = _width(features, detector, rows[POINT])
+        points = _table(rows[POINT], n_features)
+        check_usable(points, usable_rows(points), features, parameters["on_error"])
+        detector = detector or StreamDetector(n_features, **parameters)
+        results = detector.process_many(points)
+        state.update((_detectors.keep(detector),))
+        _wait(state, patience, rows[_TIME])
+        yield _with_results(rows.drop(columns=[POINT, _TIME, _WORD, _EVENT], errors="ignore"), results)
+
+    return process
+
+
+def _width(features: Features, detector: StreamDetector | None, points: Any) -> int:
+    """Tell the number of features: where one column holds them, the first row that has any tells."""
+    if features.n_features is not None:
+        return features.n_features
+    if detector is not None:
+        return int(detector.parameters["n_features"])
+    return next((len(point) for point in points if point is not None and len(point)), 1)
+
+
+def _table(points: Any, n_features: int) -> Array:
+    """Make arrays the rows of a table; one that is missing, too long or too short is all NaN."""
+    table = np.full((len(points), n_features), np.nan)
+    for i, point in enumerate(points):
+        if point is not None and len(point) == n_features:
+            table[i] = point
+    return table
+
+
+def _wait(state: GroupState, patience: int | None, times: Any) -> None:
+    """Set when the detector is to be let go unless there are rows before."""
+    if patience is None:
+        return
+    if state._timeout_conf == GroupStateTimeout.ProcessingTimeTimeout:  # noqa: SLF001
+        state.setTimeoutDuration(patience)
+        return
+    latest = int(times.max()) // 1000
+    state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + patience)
+
+
+def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """Add the results to the rows; those of a row that was skipped are missing."""
+    is_scored = ~np.isnan(results.score)
+    anomaly = pd.arrays.BooleanArray(results.is_anomaly.astype(np.bool_), ~is_scored)
+    return rows.assign(**{SCORE: results.score, THRESHOLD: results.threshold, ANOMALY: anomaly})
