@@ -29,8 +29,10 @@ from imondrian.spark.columns import (
     usable_rows,
 )
 from imondrian.spark.judging import Wanted, judged, no_judgement, wanted_in
+from imondrian.spark.portable import named_back, place_of, renamed, renamed_fields
 
 _MODEL, _N_POINTS = "model", "n_points"
+_RESULTS = [StructField(_N_POINTS, LongType()), StructField(_MODEL, BinaryType())]
 
 
 def fit_by_key(
@@ -72,10 +74,12 @@ def fit_by_key(
             raise InvalidInputError(f"The key must not be called {name!r}: a column of the result is.")
     column, found = features_of(df, features)
     found = counted(df, column, found)
-    results = [StructField(_N_POINTS, LongType()), StructField(_MODEL, BinaryType())]
-    schema = StructType([*(df.schema[name] for name in keys), *results])
-    rows = df.select(*map(quoted, keys), column.alias(POINT))
-    return rows.groupBy(*map(quoted, keys)).applyInArrow(_fitting(forest, keys, found, on_error), schema)
+    key_schema = StructType([df.schema[name] for name in keys])
+    schema = StructType([*renamed_fields(key_schema), *_RESULTS])
+    rows = df.select(*renamed(key_schema), column.alias(POINT))
+    groups = rows.groupBy(*(field.name for field in renamed_fields(key_schema)))
+    models = groups.applyInArrow(_fitting(forest, schema.names, found, on_error), schema)
+    return models.select(*named_back(key_schema), _N_POINTS, _MODEL)
 
 
 def score_by_key(  # noqa: PLR0913
@@ -109,14 +113,17 @@ def score_by_key(  # noqa: PLR0913
     checked_names(models, [*keys, _MODEL])
     column, found = features_of(df, features)
     wanted = wanted_in(df, output, label, explain, on_error)
-    schema = StructType([*df.schema.fields, *wanted.fields()])
-    groups = df.withColumn(POINT, column).groupBy(*map(quoted, keys))
-    theirs = models.select(*map(quoted, keys), quoted(_MODEL)).groupBy(*map(quoted, keys))
-    return groups.cogroup(theirs).applyInArrow(_scoring(found, wanted, kind), schema)
+    schema = StructType([*renamed_fields(df.schema), *wanted.fields()])
+    places = [place_of(df.schema, name) for name in keys]
+    groups = df.select(*renamed(df.schema), column.alias(POINT)).groupBy(*places)
+    renamed_keys = [quoted(name).alias(place) for name, place in zip(keys, places, strict=True)]
+    theirs = models.select(*renamed_keys, _MODEL).groupBy(*places)
+    scored = groups.cogroup(theirs).applyInArrow(_scoring(found, wanted, kind), schema)
+    return scored.select(*named_back(df.schema), *map(quoted, wanted.names()))
 
 
 def _fitting(
-    forest: MondrianForest, keys: list[str], features: Features, on_error: str
+    forest: MondrianForest, names: list[str], features: Features, on_error: str
 ) -> Callable[[tuple[Any, ...], Any], Any]:
     """Make the function that fits a forest to the rows of one key."""
 
@@ -128,7 +135,7 @@ def _fitting(
         content = to_bytes(_forest_on(points[is_usable], forest)) if n_points else None
         columns = [pa.array([value.as_py()], value.type) for value in key]
         results = [pa.array([n_points], pa.int64()), pa.array([content], pa.binary())]
-        return pa.Table.from_arrays([*columns, *results], names=[*keys, _N_POINTS, _MODEL])
+        return pa.Table.from_arrays([*columns, *results], names=names)
 
     return fit_one
 

@@ -25,7 +25,7 @@ from imondrian.spark.columns import (
     usable_rows,
 )
 from imondrian.spark.detectors import Detectors
-from imondrian.spark.portable import portable, portable_fields, restored
+from imondrian.spark.portable import place_of, portable, portable_fields, restored
 from imondrian.stream import Results, StreamDetector
 
 SCORE, THRESHOLD, ANOMALY = "score", "threshold", "anomaly"
@@ -106,7 +106,7 @@ def watch(  # noqa: PLR0913
     beside = [column.alias(POINT), _time(time).alias(_TIME), _word(rows).alias(_WORD)]
     if lateness is not None:
         beside.append(quoted(str(time)).alias(_EVENT))  # as it is, for it carries Spark's watermark
-    groups = rows.select(*portable(rows.schema), *beside).groupBy(*map(quoted, keys))
+    groups = rows.select(*portable(rows.schema), *beside).groupBy(*(place_of(rows.schema, name) for name in keys))
     schema = StructType([*portable_fields(rows.schema), *_RESULTS])
     process = _processing(found, parameters, patience)
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)

@@ -1,0 +1,281 @@
+"""One forest over a frame: the same however the rows are spread, and the same scores as on one machine."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.errors import PythonException
+from pyspark.ml.feature import VectorAssembler
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, StructField, StructType
+
+import imondrian
+from imondrian import InvalidInputError, IsolationMondrianForest, StreamDetector
+from imondrian.assembly import sampled_forest
+from imondrian.models import to_bytes
+from imondrian.spark import fit, score
+from tests.spark.conftest import FEATURES, scores_of
+from tests.test_assembly import assembled
+
+pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+
+
+@pytest.fixture(scope="module")
+def forest(frame):
+    return fit(frame, FEATURES, n_estimators=20, max_samples=64, seed=5)
+
+
+# -- fit --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_partitions", [1, 2, 7])
+def test_partitions_do_not_matter(frame, forest, n_partitions):
+    again = fit(frame.repartition(n_partitions), FEATURES, n_estimators=20, max_samples=64, seed=5)
+    assert to_bytes(again) == to_bytes(forest)
+
+
+@pytest.mark.parametrize("scale", [None, "std", [1.0, 0.5, 2.0]])
+def test_it_is_the_forest_that_one_machine_would_put_together(frame, points, scale):
+    ours = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
+    assert to_bytes(ours) == to_bytes(assembled(sampled_forest(20, 64, scale, seed=5), points))
+
+
+def test_it_is_an_ordinary_forest(forest, points, tmp_path):
+    imondrian.save(forest, tmp_path / "forest.imf")
+    again = imondrian.load(tmp_path / "forest.imf")
+    assert again.n_points == 3000
+    np.testing.assert_array_equal(again.score(points), forest.score(points))
+    assert again.score([[9.0, 9.0, 9.0]])[0] > 0.6 > again.score([[0.0, 0.0, 0.0]])[0]
+    assert again.extend(points).n_points == 6000
+
+
+def test_copies_do_not_distort_the_samples(forest):
+    """A tenth of the rows are the same; of 20 x 64 rows drawn that makes 128 on the average, deviation 10.6."""
+    held = 0
+    for tree in forest.trees():
+        is_copy = (tree.split_feature == -1) & (tree.lower == [0.25, -1.5, 0.0]).all(axis=1)
+        held += tree.population[is_copy].sum()
+    assert 128 - 53 < held < 128 + 53
+
+
+def test_minus_zero_is_a_copy_of_zero(spark):
+    columns = spark.createDataFrame([(0.0, 1.0), (-0.0, 1.0), (2.0, -0.0)], "a double, b double")
+    arrays = columns.select(F.array("a", "b").alias("p"))
+    for forest in (fit(columns, ["a", "b"], 3, 8), fit(arrays, "p", 3, 8)):
+        assert all(sorted(tree.population) == [1, 2, 3] for tree in forest.trees())
+
+
+def test_an_array_or_a_vector_is_as_good_as_columns(frame, forest):
+    arrays = frame.select(F.array(*FEATURES).cast("array<float>").alias("point"))
+    floats = frame.select(*(F.col(name).cast("float") for name in FEATURES))
+    assert to_bytes(fit(arrays, "point", 20, 64)) == to_bytes(fit(floats, FEATURES, 20, 64))
+    vectors = VectorAssembler(inputCols=FEATURES, outputCol="vector").transform(frame)
+    assert to_bytes(fit(vectors, "vector", 20, 64, seed=5)) == to_bytes(forest)
+
+
+def test_other_kinds_of_numbers_are_taken(spark):
+    rows = spark.range(50).selectExpr("id AS a", "decimal(id) AS b", "id % 2 = 0 AS c", "float(id) AS d")
+    forest = fit(rows, ["a", "b", "c", "d"], 5, 16)
+    assert forest.n_features == 4
+    assert forest.n_points == 50
+
+
+BAD = {"NaN": float("nan"), "infinity": float("inf"), "null": None, "too large": 1e200}
+
+
+@pytest.fixture(params=BAD)
+def bad_frame(request, spark, frame):
+    kind = StructType([StructField(name, DoubleType()) for name in FEATURES])
+    return frame.select(*FEATURES).union(spark.createDataFrame([(1.0, BAD[request.param], 0.0)] * 2, kind))
+
+
+def test_bad_rows_are_named(bad_frame):
+    with pytest.raises(InvalidInputError, match=r"2 of 3002 rows cannot be used: the feature 'b' of a row is"):
+        fit(bad_frame, FEATURES, 5, 16)
+
+
+def test_bad_rows_are_left_out_if_so_told(bad_frame, points):
+    with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are left out"):
+        forest = fit(bad_frame, FEATURES, 5, 16, on_error="skip")
+    assert to_bytes(forest) == to_bytes(assembled(sampled_forest(5, 16), points))
+
+
+def test_arrays_of_another_length_are_bad_rows(spark):
+    rows = spark.createDataFrame([([1.0, 2.0],), ([3.0, 4.0],), ([1.0],), (None,)], "p array<double>")
+    with pytest.raises(InvalidInputError, match="2 of 4 rows cannot be used: a row has no value at all, or not 2"):
+        fit(rows, "p", 5, 16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"features": ["a", "x"]}, r"no column 'x': its columns are \['id'"),
+        ({"features": ["a", "a"]}, "'a' is named twice"),
+        ({"features": ["a", "name"]}, "'name' must be a column of numbers, but its type is string"),
+        ({"features": []}, "one column at least"),
+        ({"max_samples": None}, "max_samples must be a whole number, but is None"),
+        ({"max_samples": 0}, "max_samples must be between 1"),
+        ({"n_estimators": -1}, "n_trees must be between 1"),
+        ({"scale": "max"}, "scale must be None, 'std'"),
+        ({"scale": [1.0]}, "scale must have one weight for each of 3 features"),
+        ({"on_error": "ignore"}, "on_error must be one of 'raise', 'skip', but is 'ignore'"),
+    ],
+)
+def test_wrong_arguments_are_named(frame, arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        fit(frame, **{"features": FEATURES, **arguments})
+
+
+def test_no_rows_are_an_error(frame):
+    with pytest.raises(InvalidInputError, match="no rows that can be used"):
+        fit(frame.where("id < 0"), FEATURES)
+
+
+# -- score ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["depth", "expected", "size"])
+def test_scores_are_those_of_one_machine(frame, forest, points, kind):
+    scored = score(frame.repartition(4), forest, FEATURES, kind=kind)
+    np.testing.assert_array_equal(scores_of(scored).astype(float), forest.score(points, kind))
+
+
+def test_other_columns_are_kept(spark, frame, forest):
+    wide = frame.withColumns(
+        {
+            "big": F.when(F.col("id") % 2 == 0, F.lit(2**62 + 1)),
+            "when": F.timestamp_seconds(F.col("id")),
+            "tags": F.create_map(F.lit("k"), F.col("id")),
+            "odd name. with `ticks`": F.lit(1),
+            "months": F.expr("interval 3 months"),
+        }
+    )
+    scored = score(wide, forest, FEATURES, output="how odd")
+    assert scored.columns == [*wide.columns, "how odd"]
+    assert scored.drop("how odd").schema == wide.schema
+    without = [name for name in wide.columns if name not in {"months", "tags"}]
+    assert (
+        scored.select(*(f"`{name.replace('`', '``')}`" for name in without))
+        .exceptAll(wide.select(*(f"`{name.replace('`', '``')}`" for name in without)))
+        .count()
+        == 0
+    )
+
+
+def test_nothing_is_computed_before_it_is_asked_for(spark, frame, forest):
+    poisoned = frame.withColumn("a", F.raise_error(F.lit("too early")).cast("double"))
+    scored = score(poisoned, forest, FEATURES, explain=True)
+    assert "score" in scored.columns
+    with pytest.raises(Exception, match="too early"):
+        scored.select("score").collect()
+
+
+def test_explanations_sum_to_the_scores(frame, forest, points):
+    rows = score(frame, forest, FEATURES, explain=True).where("id < 100").orderBy("id").collect()
+    parts = np.array([[row.explanation[name] for name in FEATURES] for row in rows])
+    np.testing.assert_array_equal(parts, forest.explain(points[:100]))
+    np.testing.assert_allclose(np.abs(parts).sum(axis=1), [row.score for row in rows])
+    assert "why" in score(frame, forest, FEATURES, explain="why").columns
+
+
+def test_an_estimator_brings_its_names_score_and_threshold(frame, points):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(points, columns=FEATURES)
+    model = IsolationMondrianForest(
+        n_estimators=10, max_samples=64, score="size", contamination=0.05, random_state=1
+    ).fit(table)
+    scored = score(frame, model, label="odd").cache()
+    np.testing.assert_array_equal(scores_of(scored).astype(float), -model.score_samples(table))
+    np.testing.assert_array_equal(scores_of(scored, "odd").astype(bool), model.predict(table) == -1)
+
+
+def test_a_detector_scores_too(frame, points):
+    detector = StreamDetector(3, window=128, max_samples=32, n_estimators=10)
+    detector.process_many(points)
+    scored = score(frame, detector, FEATURES, label="odd")
+    np.testing.assert_array_equal(scores_of(scored).astype(float), detector.forest.score(points, "size"))
+
+
+def test_a_bad_row_fails(frame, forest):
+    bad = frame.withColumn("b", F.when(F.col("id") != 77, F.col("b")))
+    with pytest.raises(PythonException, match="InvalidInputError: Bad input: the feature 'b' of a row is nan"):
+        score(bad, forest, FEATURES).collect()
+
+
+def test_a_bad_row_has_no_score_if_so_told(bad_frame, forest):
+    scored = score(bad_frame, forest, FEATURES, explain=True, label="odd", on_error="skip")
+    bad = scored.where("score IS NULL").collect()
+    assert [(row.score, row.odd, row.explanation) for row in bad] == [(None, None, None)] * 2
+    assert scored.where("odd IS NOT NULL AND explanation IS NOT NULL").count() == 3000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"features": None}, "features must be given: the model knows no names"),
+        ({"features": ["a"]}, "The model has 3 features, but 1 are named"),
+        ({"output": "NAME"}, "already has a column 'NAME'"),
+        ({"kind": "best"}, "best"),
+        ({"on_error": 3}, "on_error must be one of"),
+        ({"model": "forest"}, "can be saved, but not 'forest'"),
+    ],
+)
+def test_wrong_arguments_of_score_are_named(frame, forest, arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        score(frame, **{"model": forest, "features": FEATURES, **arguments})
+
+
+# -- a worker dies ----------------------------------------------------------------------------------------------
+
+
+def parent_of(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def python_workers():
+    """List the processes that work for the tasks of this session: children of its daemon, a child of its Java."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            daemon = parent_of(folder.name)
+            is_daemon = b"pyspark.daemon" in Path(f"/proc/{daemon}/cmdline").read_bytes()
+            if is_daemon and parent_of(parent_of(daemon)) == os.getpid():
+                found.append(int(folder.name))
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+def kill_workers_of(asking, tracker):
+    """Kill every worker once while a task is at work; give the stage."""
+    deadline = time.monotonic() + 60
+    while asking.is_alive() and time.monotonic() < deadline:
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None and info.numActiveTasks > 0:
+                time.sleep(0.3)  # they have begun
+                for process in python_workers():
+                    os.kill(process, signal.SIGKILL)
+                return stage
+        time.sleep(0.01)
+    return None
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="workers are found by way of /proc")
+def test_a_killed_worker_does_not_change_the_scores(spark, forest):
+    columns = [F.randn(seed).alias(name) for seed, name in enumerate(FEATURES)]
+    rows = spark.range(400_000, numPartitions=4).select("id", *columns)
+    X = np.array(rows.orderBy("id").select(*FEATURES).toPandas())
+    scored = score(rows, forest, FEATURES, kind="size").select("id", "score")
+    result, tracker = {}, spark.sparkContext.statusTracker()
+    asking = threading.Thread(target=lambda: result.update(table=scored.toPandas()))
+    asking.start()
+    stage = kill_workers_of(asking, tracker)
+    asking.join(120)
+    assert not asking.is_alive()
+    assert tracker.getStageInfo(stage).numFailedTasks > 0
+    np.testing.assert_array_equal(result["table"].sort_values("id")["score"], forest.score(X, "size"))

@@ -1,0 +1,112 @@
+"""A model per key."""
+
+import numpy as np
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import functions as F
+
+from imondrian import InvalidInputError
+from imondrian.assembly import sampled_forest
+from imondrian.models import from_bytes, to_bytes
+from imondrian.spark import fit_by_key, score_by_key
+from tests.spark.conftest import FEATURES, scores_of
+from tests.test_assembly import assembled
+
+pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+
+
+@pytest.fixture(scope="module")
+def models(frame):
+    return fit_by_key(frame, "key", FEATURES, 10, 32, seed=2).cache()
+
+
+def test_every_key_has_the_forest_of_its_rows(models, points):
+    rows = models.orderBy("key").collect()
+    assert [(row.key, row.n_points) for row in rows] == [(k, len(points[k::7])) for k in range(7)]
+    for row in rows:
+        assert bytes(row.model) == to_bytes(assembled(sampled_forest(10, 32, seed=2), points[row.key :: 7]))
+
+
+@pytest.mark.parametrize("n_partitions", [1, 5])
+def test_partitions_do_not_matter(frame, models, n_partitions):
+    again = fit_by_key(frame.repartition(n_partitions), "key", FEATURES, 10, 32, seed=2)
+    assert again.orderBy("key").collect() == models.orderBy("key").collect()
+
+
+def test_every_row_is_scored_by_the_model_of_its_key(frame, models, points):
+    scored = score_by_key(frame, models, "key", FEATURES, label="odd", explain=True, kind="size").cache()
+    assert scored.columns == [*frame.columns, "score", "odd", "explanation"]
+    assert scored.select(*frame.columns).exceptAll(frame).count() == 0
+    expected, parts = np.empty(len(points)), np.empty(points.shape)
+    for row in models.collect():
+        forest = from_bytes(bytes(row.model))
+        expected[row.key :: 7] = forest.score(points[row.key :: 7], "size")
+        parts[row.key :: 7] = forest.explain(points[row.key :: 7], "size")
+    np.testing.assert_array_equal(scores_of(scored).astype(float), expected)
+    np.testing.assert_array_equal(scores_of(scored, "odd").astype(bool), expected > 0.5)
+    maps = scores_of(scored, "explanation")
+    np.testing.assert_array_equal([[each[name] for name in FEATURES] for each in maps], parts)
+
+
+def test_keys_without_a_model_have_no_score(frame, models):
+    scored = score_by_key(frame, models.where("key < 3"), "key", FEATURES, explain=True, label="odd")
+    found = scored.groupBy("key").agg(F.count("score"), F.count("odd"), F.count("explanation"), F.count("id"))
+    for key, *counts in found.collect():
+        assert counts[:3] == ([counts[3]] * 3 if key < 3 else [0, 0, 0])
+
+
+def test_a_key_may_be_several_columns_and_may_be_missing(frame):
+    keyed = frame.withColumn("side", F.when(F.col("key") < 3, "left").when(F.col("key") < 6, "right"))
+    keyed = keyed.withColumn("half", F.col("id") % 2)
+    models = fit_by_key(keyed, ["side", "half"], FEATURES, 5, 16)
+    assert models.columns == ["side", "half", "n_points", "model"]
+    assert models.count() == 6
+    assert score_by_key(keyed, models, ["side", "half"], FEATURES).where("side IS NOT NULL").count() == 2572
+    assert (
+        score_by_key(keyed, models, ["side", "half"], FEATURES).where("score IS NULL AND side IS NOT NULL").count() == 0
+    )
+
+
+def test_a_thousand_keys(spark):
+    rows = spark.range(20_000).select(
+        "id", (F.col("id") % 1000).alias("key"), *(F.randn(seed).alias(name) for seed, name in enumerate(FEATURES))
+    )
+    models = fit_by_key(rows, "key", FEATURES, 5, 16).cache()
+    assert models.count() == 1000
+    assert score_by_key(rows, models, "key", FEATURES).where("score > 0 AND score < 1").count() == 20_000
+
+
+def test_bad_rows(frame):
+    bad = frame.withColumn("b", F.when((F.col("key") != 0) & (F.col("id") != 1), F.col("b")))
+    with pytest.raises(PythonException, match="InvalidInputError: Bad input: the feature 'b' of a row is nan"):
+        fit_by_key(bad, "key", FEATURES).collect()
+    models = fit_by_key(bad, "key", FEATURES, 5, 16, on_error="skip").cache()
+    counts = {row.key: (row.n_points, row.model is None) for row in models.collect()}
+    assert counts[0] == (0, True)
+    assert counts[1] == (428, False)
+    scored = score_by_key(bad, models, "key", FEATURES, on_error="skip")
+    assert scored.where("score IS NULL").count() == 430
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"key": "nowhere"}, "no column 'nowhere'"),
+        ({"max_samples": None}, "max_samples must be a whole number, but is None"),
+        ({"on_error": "?"}, "on_error must be one of"),
+    ],
+)
+def test_wrong_arguments_are_named(frame, arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        fit_by_key(frame, **{"key": "key", "features": FEATURES, **arguments})
+
+
+def test_wrong_frames_are_named(frame, models):
+    with pytest.raises(InvalidInputError, match="no column 'model'"):
+        score_by_key(frame, models.drop("model"), "key", FEATURES)
+    with pytest.raises(InvalidInputError, match="already has a column 'name'"):
+        score_by_key(frame, models, "key", FEATURES, output="name")
+    with pytest.raises(InvalidInputError, match="must not be called 'model'"):
+        fit_by_key(frame.withColumnRenamed("key", "model"), "model", FEATURES)
+    with pytest.raises(PythonException, match="There are 2 models for a key"):
+        score_by_key(frame, models.union(models), "key", FEATURES).collect()

@@ -1,0 +1,121 @@
+"""The forest as a stage of a pipeline, saved and loaded by Spark's own calls."""
+
+import numpy as np
+import pytest
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.feature import VectorAssembler
+from pyspark.sql import functions as F
+
+import imondrian
+from imondrian import DamagedFileError, InvalidInputError
+from imondrian.models import to_bytes
+from imondrian.spark import IsolationMondrianForest, IsolationMondrianForestModel, fit
+from tests.spark.conftest import FEATURES, scores_of
+
+pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+
+
+@pytest.fixture(scope="module")
+def estimator():
+    return IsolationMondrianForest(
+        nEstimators=20, maxSamples=64, seed=5, scale="std", kind="size", contamination=0.05, explanationCol="why"
+    )
+
+
+@pytest.fixture(scope="module")
+def pipeline(estimator):
+    return Pipeline(stages=[VectorAssembler(inputCols=FEATURES, outputCol="features"), estimator])
+
+
+@pytest.fixture(scope="module")
+def model(pipeline, frame):
+    return pipeline.fit(frame)
+
+
+def test_the_model_has_the_forest_that_fit_gives(model, frame):
+    assert to_bytes(model.stages[1].forest) == to_bytes(fit(frame, FEATURES, 20, 64, seed=5, scale="std"))
+
+
+def test_transform_adds_score_prediction_and_explanation(model, frame, points):
+    result = model.transform(frame).cache()
+    assert result.columns == [*frame.columns, "features", "score", "why", "prediction"]
+    forest, threshold = model.stages[1].forest, model.stages[1].threshold
+    expected = forest.score(points, "size")
+    np.testing.assert_array_equal(scores_of(result).astype(float), expected)
+    np.testing.assert_array_equal(scores_of(result, "prediction").astype(float), (expected > threshold).astype(float))
+    assert 0.02 < (expected > threshold).mean() < 0.08
+    assert sorted(result.first().why) == ["0", "1", "2"]
+
+
+def test_spark_saves_and_loads_a_model(model, frame, tmp_path):
+    model.save(str(tmp_path / "model"))
+    again = PipelineModel.load(str(tmp_path / "model"))
+    assert again.transform(frame).orderBy("id").collect() == model.transform(frame).orderBy("id").collect()
+    assert again.stages[1].extractParamMap() == model.stages[1].extractParamMap()
+    with pytest.raises(Exception, match="already exists"):
+        model.stages[1].save(str(tmp_path / "model"))
+    model.stages[1].write().overwrite().save(str(tmp_path / "model"))
+    assert IsolationMondrianForestModel.load(str(tmp_path / "model")).threshold == model.stages[1].threshold
+
+
+def test_spark_saves_and_loads_an_estimator(pipeline, model, frame, tmp_path):
+    pipeline.save(str(tmp_path / "pipeline"))
+    again = Pipeline.load(str(tmp_path / "pipeline")).fit(frame)
+    assert to_bytes(again.stages[1]) == to_bytes(model.stages[1])
+
+
+def test_the_model_is_an_ordinary_one_too(frame, points, tmp_path):
+    fitted = IsolationMondrianForest(inputCols=FEATURES, nEstimators=10, maxSamples=32).fit(frame)
+    imondrian.save(fitted, tmp_path / "model.imf")
+    model = imondrian.load(tmp_path / "model.imf")
+    assert list(model.feature_names_in_) == FEATURES
+    assert fitted.threshold == -model.offset_ == 0.5
+    np.testing.assert_array_equal(-model.forest_.score(points), -scores_of(fitted.transform(frame)).astype(float))
+
+
+def test_a_copy_may_have_other_parameters(estimator, frame):
+    vectors = VectorAssembler(inputCols=FEATURES, outputCol="features").transform(frame)
+    model = estimator.fit(vectors, {estimator.nEstimators: 3, estimator.scoreCol: "odd", estimator.explanationCol: ""})
+    assert model.forest.n_trees == 3
+    assert model.transform(vectors).columns[-2:] == ["odd", "prediction"]
+    assert estimator.getOrDefault("nEstimators") == 20
+
+
+def test_bad_rows(frame):
+    bad = frame.withColumn("b", F.when(F.col("id") != 77, F.col("b")))
+    with pytest.raises(InvalidInputError, match="1 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
+        IsolationMondrianForest(inputCols=FEATURES).fit(bad)
+    with pytest.warns(UserWarning, match="1 of 3000 rows"):
+        model = IsolationMondrianForest(inputCols=FEATURES, nEstimators=5, onError="skip").fit(bad)
+    nulls = model.transform(bad).where("score IS NULL").collect()
+    assert [(row.id, row.prediction) for row in nulls] == [(77, None)]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kind": "best"}, "best"),
+        ({"contamination": 0.9}, "contamination"),
+        ({"inputCols": ["x"]}, "no column 'x'"),
+        ({"onError": "?"}, "on_error must be one of"),
+    ],
+)
+def test_wrong_parameters_are_named(frame, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        IsolationMondrianForest(**{"inputCols": FEATURES, **parameters}).fit(frame)
+
+
+def test_a_column_that_is_there_is_not_overwritten(frame):
+    model = IsolationMondrianForest(inputCols=FEATURES, nEstimators=3, predictionCol="name").fit(frame)
+    with pytest.raises(InvalidInputError, match="already has a column 'name'"):
+        model.transform(frame)
+
+
+def test_a_damaged_model_is_refused(model, spark, tmp_path):
+    model.stages[1].save(str(tmp_path / "model"))
+    content = bytearray(to_bytes(model.stages[1]))
+    content[len(content) // 2] ^= 1
+    rows = spark.createDataFrame([(bytes(content),)], "content binary")
+    rows.write.mode("overwrite").parquet(str(tmp_path / "model" / "data"))
+    with pytest.raises(DamagedFileError, match="cut or altered"):
+        IsolationMondrianForestModel.load(str(tmp_path / "model"))

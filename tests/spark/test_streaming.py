@@ -1,0 +1,268 @@
+"""A detector per key on a stream: the scores of one machine, whatever happens on the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+from imondrian import InvalidInputError, MondrianForest, StreamDetector
+from imondrian.errors import DamagedFileError
+from imondrian.models import to_bytes
+from imondrian.spark import watch
+from imondrian.spark.detectors import Detectors
+from tests.spark import watching
+from tests.spark.conftest import FEATURES
+
+pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+
+START = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)  # the clocks of Berlin go back half an hour later
+N_KEYS, N_BATCHES = 3, 6
+SMALL = {"window": 64, "max_samples": 16, "n_estimators": 8, "warm_up": 10}
+
+
+def rows_of(points, ids):
+    """Give rows a second apart."""
+    return [(int(i), int(i) % N_KEYS, START + timedelta(seconds=int(i)), *map(float, points[i])) for i in ids]
+
+
+def add_file(folder, rows, schema, number):
+    """Put rows into a file that appears whole."""
+    names = [part.split()[0] for part in schema.split(", ")]
+    kinds = {"long": pa.int64(), "int": pa.int32(), "timestamp": pa.timestamp("us", "UTC"), "double": pa.float64()}
+    columns = [
+        pa.array(column, kinds[part.split()[1]])
+        for part, column in zip(schema.split(", "), zip(*rows, strict=True), strict=True)
+    ]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns, names=names), f"{folder}/.part-{number}")
+    Path(f"{folder}/.part-{number}").rename(f"{folder}/part-{number:03}.parquet")
+
+
+def run(spark, folder, schema=watching.SCHEMA, key="key", features=FEATURES, **options):
+    """Watch the files of a folder to the end, one after the other; give the result and the query."""
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in/*.parquet")
+    writer = watch(stream, key, features, **{**SMALL, **options}).writeStream.format("parquet")
+    writer = writer.option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/checkpoint")
+    query = writer.outputMode("append").trigger(availableNow=True).start()
+    query.awaitTermination(300)
+    assert not query.isActive
+    return spark.read.parquet(f"{folder}/out"), query
+
+
+@pytest.fixture(scope="module")
+def expected(points):
+    """The scores of detectors on one machine, key by key, and thresholds and labels."""
+    table = np.empty((600, 3))
+    for key in range(N_KEYS):
+        results = StreamDetector(3, **SMALL).process_many(points[:600][key::N_KEYS])
+        table[key::N_KEYS] = np.column_stack([results.score, results.threshold, results.is_anomaly])
+    return table
+
+
+def table_of(result):
+    rows = result.orderBy("id").collect()
+    assert [row.id for row in rows] == list(range(600))
+    return np.array([[row.score, row.threshold, row.anomaly] for row in rows])
+
+
+@pytest.fixture
+def fed(points, tmp_path):
+    """A folder with six files, the rows of each in no order."""
+    for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
+        add_file(
+            tmp_path / "in", rows_of(points, np.random.default_rng(number).permutation(ids)), watching.SCHEMA, number
+        )
+        time.sleep(0.02)  # files are taken by age
+    return tmp_path
+
+
+def test_scores_are_those_of_detectors_on_one_machine(spark, fed, expected):
+    result, _ = run(spark, fed, time="time")
+    assert result.columns == ["id", "key", "time", *FEATURES, "score", "threshold", "anomaly"]
+    np.testing.assert_array_equal(table_of(result), expected)
+    assert expected[:, 2].sum() > 0
+
+
+def test_without_a_time_the_order_hangs_on_the_rows_alone(spark, fed, points, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
+        add_file(other / "in", rows_of(points, ids), watching.SCHEMA, number)
+        time.sleep(0.02)
+    np.testing.assert_array_equal(table_of(run(spark, fed)[0]), table_of(run(spark, other)[0]))
+
+
+def watching_process(folder, n_batches):
+    command = [sys.executable, "-m", "tests.spark.watching", str(folder), str(n_batches)]
+    return subprocess.Popen(command, start_new_session=True, cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
+
+
+def commits(folder):
+    return len(list(Path(folder, "checkpoint", "commits").glob("[0-9]*")))
+
+
+@pytest.mark.parametrize("moment", ["between two batches", "in a batch"])
+def test_a_killed_query_goes_on_from_its_checkpoint(spark, points, expected, tmp_path, moment):
+    batches = np.split(np.arange(600), N_BATCHES)
+    n_before = 3 if moment == "between two batches" else N_BATCHES
+    for number in range(n_before):
+        add_file(tmp_path / "in", rows_of(points, batches[number]), watching.SCHEMA, number)
+        time.sleep(0.02)
+    process = watching_process(tmp_path, N_BATCHES + 1)  # more than there are: it does not end by itself
+    try:
+        deadline = time.monotonic() + 120
+        while commits(tmp_path) < 3 and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.01)
+        if moment == "between two batches":
+            time.sleep(1.0)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+    assert 3 <= commits(tmp_path) < N_BATCHES
+    for number in range(n_before, N_BATCHES):
+        add_file(tmp_path / "in", rows_of(points, batches[number]), watching.SCHEMA, number)
+        time.sleep(0.02)
+    assert watching_process(tmp_path, N_BATCHES).wait(180) == 0
+    np.testing.assert_array_equal(table_of(spark.read.parquet(f"{tmp_path}/out")), expected)
+
+
+def test_a_thousand_keys_at_once(spark, tmp_path):
+    rng = np.random.default_rng(1)
+    schema = "id long, key int, time timestamp, a double, b double, c double"
+    for number in range(2):
+        rows = [
+            (i, i % 1000, START, *map(float, rng.normal(size=3))) for i in range(number * 5000, number * 5000 + 5000)
+        ]
+        add_file(tmp_path / "in", rows, schema, number)
+        time.sleep(0.02)
+    result, query = run(spark, tmp_path, window=16, max_samples=8, n_estimators=3)
+    assert result.where("score > 0 AND score < 1").count() == 10_000
+    assert query.lastProgress["stateOperators"][0]["numRowsTotal"] == 1000
+
+
+def test_late_and_repeated_rows_are_dropped(spark, points, tmp_path):
+    """Spark holds rows against the watermark of two batches before."""
+    first, late = rows_of(points, range(100)), rows_of(points, range(200, 210))
+    later = [(1000 + i, key, START + timedelta(hours=2, seconds=i), *x) for i, (_, key, _, *x) in enumerate(first)]
+    last = [(number, 0, START + timedelta(hours=3, seconds=number), 0.0, 0.0, 0.0) for number in (2000, 2001)]
+    for number, rows in enumerate([first, [*first[:7], *later], last[:1], [*late, *last]]):
+        add_file(tmp_path / "in", rows, watching.SCHEMA, number)
+        time.sleep(0.02)
+    result, _ = run(spark, tmp_path, time="time", lateness="10 minutes", identity="id")
+    assert sorted(row.id for row in result.collect()) == [*range(100), *range(1000, 1100), 2000, 2001]
+
+
+def test_a_detector_that_sees_no_rows_is_let_go(spark, points, tmp_path):
+    rows = rows_of(points, range(90))
+    later = [(200 + i, 0, START + timedelta(hours=5 + i), 0.0, 1.0, 2.0) for i in range(4)]
+    add_file(tmp_path / "in", rows, watching.SCHEMA, 0)
+    for number, row in enumerate(later, 1):
+        time.sleep(0.02)
+        add_file(tmp_path / "in", [row], watching.SCHEMA, number)
+    result, query = run(spark, tmp_path, time="time", lateness="1 minute", idle=timedelta(hours=2))
+    assert query.lastProgress["stateOperators"][0]["numRowsTotal"] == 1
+    assert result.count() == 94
+
+
+def test_bad_rows_follow_on_error(spark, points, tmp_path):
+    rows = rows_of(points, range(60))
+    for place, value in {10: float("nan"), 20: None, 30: float("inf")}.items():
+        rows[place] = (*rows[place][:4], value, 0.0)
+    add_file(tmp_path / "in", rows, watching.SCHEMA, 0)
+    with pytest.raises(Exception, match=r"Bad input: the feature 'b' of a row is"):
+        run(spark, tmp_path, time="time")
+    for folder in ("out", "checkpoint"):
+        for path in sorted((tmp_path / folder).rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    result, _ = run(spark, tmp_path, time="time", on_error="skip")
+    missing = result.where("score IS NULL").orderBy("id").collect()
+    assert [(row.id, row.anomaly) for row in missing] == [(10, None), (20, None), (30, None)]
+    assert all(row.threshold is not None for row in missing)
+    good = [i for i in range(60) if i not in {10, 20, 30}]
+    for key in range(N_KEYS):
+        scores = StreamDetector(3, **SMALL).process_many(points[[i for i in good if i % N_KEYS == key]]).score
+        found = [row.score for row in result.where(f"key = {key} AND score IS NOT NULL").orderBy("id").collect()]
+        np.testing.assert_array_equal(found, scores)
+
+
+def test_nothing_that_is_kept_is_altered(spark, tmp_path):
+    """Whole numbers beside missing ones, times beyond those of pandas, and what else there is."""
+    frame = spark.range(20).select(
+        "id",
+        F.when(F.col("id") % 2 == 0, F.lit(2**62 + 1)).alias("big"),
+        F.expr("timestamp'9999-12-31 23:59:59.999999'").alias("end"),
+        F.expr("timestamp_micros(1729989000000000 + id)").alias("night"),
+        F.expr("date'1500-01-01'").alias("day"),
+        F.expr("decimal(1) / 3").alias("third"),
+        F.expr("CASE WHEN id > 3 THEN id % 2 = 0 END").alias("even"),
+        F.expr("array(id, NULL)").alias("list"),
+        F.expr("named_struct('x', id, 'y', 'text')").alias("pair"),
+        F.expr("encode('abc', 'utf-8')").alias("bytes"),
+        F.expr("array(double(id), 1.0D)").alias("point"),
+        F.lit("it`s. odd").alias("odd `name`. yes"),
+    )
+    frame.write.parquet(f"{tmp_path}/in")
+    stream = spark.readStream.schema(frame.schema).parquet(f"{tmp_path}/in")
+    watched = watch(stream, ["even", "odd `name`. yes"], "point", **SMALL)
+    assert watched.drop("score", "threshold", "anomaly").dtypes == frame.dtypes
+    query = watched.writeStream.format("parquet").option("path", f"{tmp_path}/out")
+    query.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start().awaitTermination(120)
+    result = spark.read.parquet(f"{tmp_path}/out")
+    assert result.drop("score", "threshold", "anomaly").orderBy("id").collect() == frame.orderBy("id").collect()
+    assert result.where("score IS NOT NULL").count() == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"key": "nowhere"}, "no column 'nowhere'"),
+        ({"features": ["a", "time"]}, "'time' must be a column of numbers, but its type is timestamp"),
+        ({"time": "a"}, "'a' must hold timestamps, but its type is double"),
+        ({"lateness": "1 hour"}, "no column of times is given"),
+        ({"idle": 5}, "idle must be a timedelta above 0, but is 5"),
+        ({"window": 0}, "window must be between 1"),
+        ({"on_error": "ignore"}, "on_error must be"),
+        ({"preset": "best"}, "best"),
+    ],
+)
+def test_wrong_arguments_are_named(spark, tmp_path, arguments, message):
+    stream = spark.readStream.schema(watching.SCHEMA).parquet(str(tmp_path))
+    with pytest.raises(InvalidInputError, match=message):
+        watch(stream, **{"key": "key", "features": FEATURES, **arguments})
+
+
+# -- detectors kept by a worker ---------------------------------------------------------------------------------
+
+
+def test_a_detector_is_remembered_by_its_bytes(points):
+    detectors, detector = Detectors(), StreamDetector(3, **SMALL)
+    detector.process_many(points[:100])
+    content = detectors.keep(detector)
+    assert detectors.take(content) is detector
+    again = detectors.take(content)  # it is out: the bytes are read
+    assert again is not detector
+    assert to_bytes(again) == content
+
+
+def test_of_many_detectors_the_last_are_remembered(points):
+    detectors = Detectors(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
+    made = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
+    contents = [detectors.keep(detector) for detector in made]
+    taken = [detectors.take(content) for content in contents]
+    assert [ours is theirs for ours, theirs in zip(taken, made, strict=True)] == [False, False, True, True, True]
+
+
+def test_a_state_that_is_no_detector_is_refused(points):
+    with pytest.raises(DamagedFileError, match="no detector"):
+        Detectors().take(to_bytes(MondrianForest(2).build(points[:10])))
+    with pytest.raises(DamagedFileError, match="The state of a key"):
+        Detectors().take(b"nonsense")
