@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: demo check test bench soak streams thresholds reproduce pictures format clean
 
@@ -16,8 +17,8 @@ check: $(VENV)/.dev
 
 # The engine's tests run twice: compiled, and as the plain Python they are written in.
 test: $(VENV)/.dev
-	$(BIN)/pytest
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest tests/engine -m "not compiled"
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(JOBS) tests/engine -m "not compiled"
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
