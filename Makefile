@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench soak streams thresholds reproduce pictures format clean
+.PHONY: demo check test bench soak spark streams thresholds reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -15,9 +15,11 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The engine's tests run twice: compiled, and as the plain Python they are written in.
+# Those of Spark, which has its own processes, run apart. The engine's run twice: compiled, and as the plain Python they
+# are written in.
 test: $(VENV)/.dev
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not spark"
+	$(BIN)/pytest tests/spark
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(JOBS) tests/engine -m "not compiled"
 
 bench: $(VENV)/.bench
@@ -25,6 +27,10 @@ bench: $(VENV)/.bench
 
 soak: $(VENV)/.base
 	$(BIN)/python benchmarks/soak.py
+
+# Rows per second on Spark, beside scikit-learn's forest; needs Java.
+spark: $(VENV)/.spark
+	$(BIN)/python benchmarks/on_spark.py
 
 streams: $(VENV)/.base
 	$(BIN)/python benchmarks/streams.py
@@ -56,7 +62,7 @@ $(VENV)/.bench: $(VENV)/.base
 	$(BIN)/python benchmarks/install.py
 	touch $@
 
-$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments: $(VENV)/.%: pyproject.toml
+$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments $(VENV)/.spark: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@

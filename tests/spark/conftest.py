@@ -26,7 +26,6 @@ def pytest_collection_modifyitems(items):
         raise pytest.UsageError(f"Spark is required, but {reason}")
     for item in items:
         if "tests/spark" in item.path.as_posix():
-            item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.filterwarnings("default"))  # what Spark itself warns of is not ours to mend
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))

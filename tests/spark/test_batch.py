@@ -21,7 +21,7 @@ from imondrian.spark import fit, score
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_assembly import assembled
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from imondrian.spark import fit_by_key, score_by_key
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_assembly import assembled
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from imondrian.models import to_bytes
 from imondrian.spark import IsolationMondrianForest, IsolationMondrianForestModel, fit
 from tests.spark.conftest import FEATURES, scores_of
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

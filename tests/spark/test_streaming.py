@@ -22,7 +22,7 @@ from imondrian.spark.detectors import Detectors
 from tests.spark import watching
 from tests.spark.conftest import FEATURES
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
+pytestmark = pytest.mark.spark
 
 START = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)  # the clocks of Berlin go back half an hour later
 N_KEYS, N_BATCHES = 3, 6

@@ -1,0 +1,127 @@
+"""Rows per second on Spark, two cores: fitting, scoring, watching; beside scikit-learn's forest in a pandas function.
+
+Usage: python benchmarks/on_spark.py [n_rows], by default 10,000,000 rows of 10 features, in a Parquet file that is made
+first. Prints a table; no result is kept. The times include reading the file, and for scores summing them up.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from sklearn.ensemble import IsolationForest
+
+from imondrian.spark import fit, fit_by_key, score, watch
+
+NAMES = [f"x{j}" for j in range(10)]
+N_KEYS, ROWS_PER_STREAM, N_FILES = 1000, 50, 4
+N_REPEATS = 3
+
+
+def main() -> None:
+    """Measure everything, each work by turns."""
+    n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    spark = session()
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/rows"
+        rows_of(spark, n_rows).repartition(8).write.parquet(path)
+        df = spark.read.parquet(path)
+        forest = fit(df, NAMES)
+        peer = fitted_peer(df)
+        works: dict[str, Callable[[], Any]] = {
+            "read and sum": lambda: (
+                df.select(sum((F.col(name) for name in NAMES), F.lit(0.0)).alias("s")).agg(F.sum("s")).collect()
+            ),
+            "count copies": lambda: df.groupBy(*NAMES).count().agg(F.max("count")).collect(),
+            "fit 100 x 256": lambda: fit(df, NAMES),
+            "score, depth": lambda: total(score(df, forest, NAMES)),
+            "score, size": lambda: total(score(df, forest, NAMES, kind="size")),
+            "scikit-learn: sample, fit": lambda: fitted_peer(df),
+            "scikit-learn: score": lambda: total(df.withColumn("score", peer_scores(peer)(*NAMES))),
+            "1,000 keys: fit 100 x 256": lambda: fit_by_key(df, "key", NAMES).agg(F.sum("n_points")).collect(),
+        }
+        print(f"{n_rows} rows of {len(NAMES)} features, Spark {spark.version} on two cores; medians of {N_REPEATS}")
+        for name, seconds in measured(works).items():
+            print(f"{name:28} {seconds:8.1f} s {n_rows / seconds:12,.0f} rows/s", flush=True)
+        report_stream(spark, f"{folder}/stream")
+    spark.stop()
+
+
+def session() -> SparkSession:
+    """Start Spark on two cores."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "8g")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "16")
+    spark = (
+        builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def rows_of(spark: SparkSession, n_rows: int) -> DataFrame:
+    """Make rows, all different, with a key."""
+    columns = [F.randn(seed).alias(name) for seed, name in enumerate(NAMES)]
+    return spark.range(n_rows).select("id", (F.col("id") % N_KEYS).cast("int").alias("key"), *columns)
+
+
+def measured(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Give the median of the seconds that each work takes, all of them by turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(N_REPEATS):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: sorted(some)[len(some) // 2] for name, some in seconds.items()}
+
+
+def total(df: DataFrame) -> Any:
+    """Have every score computed."""
+    return df.agg(F.sum("score")).collect()
+
+
+def fitted_peer(df: DataFrame) -> IsolationForest:
+    """Fit scikit-learn's forest as it is done on Spark: to a sample that the driver collects."""
+    sample = df.select(*NAMES).sample(0.01, seed=0).toPandas()
+    return IsolationForest(n_estimators=100, max_samples=256, random_state=0).fit(sample)
+
+
+def peer_scores(peer: IsolationForest) -> Any:
+    """Make a pandas function that scores with scikit-learn's forest."""
+
+    @F.pandas_udf("double")
+    def scores(batches: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.Series]:
+        for columns in batches:
+            yield pd.Series(-peer.score_samples(pd.concat(columns, axis=1, keys=NAMES)))
+
+    return scores
+
+
+def report_stream(spark: SparkSession, folder: str) -> None:
+    """Watch 1,000 keys, file by file, and tell how many rows a second and bytes a key that makes."""
+    for _ in range(N_FILES):
+        rows_of(spark, N_KEYS * ROWS_PER_STREAM).coalesce(1).write.mode("append").parquet(f"{folder}/in")
+    schema = spark.read.parquet(f"{folder}/in").schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in")
+    writer = watch(stream, "key", NAMES).writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+    query.awaitTermination()
+    for progress in query.recentProgress:
+        if progress["numInputRows"] > 0:
+            seconds, state = progress["durationMs"]["triggerExecution"] / 1000, progress["stateOperators"][0]
+            done, n_rows = f"watch, batch {progress['batchId']}", progress["numInputRows"]
+            print(f"{done:28} {seconds:8.1f} s {n_rows / seconds:12,.0f} rows/s, {state['numRowsTotal']} keys")
+    size = sum(path.stat().st_size for path in Path(f"{folder}/checkpoint").rglob("*") if path.is_file())
+    print(f"state: {state['memoryUsedBytes'] / 2**20:.0f} MB in memory, checkpoint {size / 2**20:.0f} MB on disk")
+
+
+if __name__ == "__main__":
+    main()

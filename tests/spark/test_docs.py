@@ -1,0 +1,71 @@
+"""The examples of docs/spark.md run as they stand; only Kafka is replaced, by files."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+pytestmark = pytest.mark.spark
+
+EXAMPLES = re.findall(r"```py\n(.*?)```", Path(__file__).parents[2].joinpath("docs", "spark.md").read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def rows(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    columns = [F.randn(seed).alias(name) for seed, name in enumerate("xyz")]
+    spark.range(600).select("id", (F.col("id") % 3).cast("string").alias("machine"), *columns).write.parquet(
+        "measurements"
+    )
+    return spark.read.parquet("measurements")
+
+
+class WithoutKafka:
+    """A session whose streams of Kafka come from files of JSON lines."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder, self.readStream = spark, folder, self
+
+    def __getattr__(self, name):
+        return getattr(self.spark, name)
+
+    def format(self, name):
+        assert name == "kafka"
+        return self
+
+    def option(self, name, value):
+        assert value
+        return self
+
+    def load(self):
+        return self.spark.readStream.text(self.folder)
+
+
+def ran(code, names):
+    exec(compile(code, "docs/spark.md", "exec"), names)  # noqa: S102
+    return names
+
+
+def test_batch_keys_and_pipeline(spark, rows):
+    batch, by_key, _, pipeline = EXAMPLES
+    names = ran(batch, {})
+    assert names["forest"].n_points == 600
+    assert spark.read.parquet("anomalies").columns == [*rows.columns, "score", "odd", "explanation"]
+    ran(by_key, names)
+    assert names["scored"].where("score IS NULL").count() == 0
+    ran(pipeline, names)
+    assert Path("pipeline-model").is_dir()
+
+
+def test_stream(spark, rows, tmp_path):
+    messages = rows.select(
+        F.col("id").cast("string"), "machine", F.timestamp_seconds(F.col("id") + 1_700_000_000).alias("time"), "x", "y"
+    )
+    messages.select(F.to_json(F.struct("*")).alias("value")).write.text("messages")
+    code = EXAMPLES[2].split("query = (")[0]
+    watched = ran(code, {"spark": WithoutKafka(spark, f"{tmp_path}/messages")})["watched"]
+    sink = watched.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("text").outputMode("append")
+    sink = sink.option("path", f"{tmp_path}/out").option("checkpointLocation", f"{tmp_path}/checkpoint")
+    sink.trigger(availableNow=True).start().awaitTermination(120)
+    assert spark.read.text(f"{tmp_path}/out").where("value LIKE '%\"score\":0.%'").count() == 600
