@@ -33,7 +33,7 @@ FORMAT, VERSION = "imondrian forest", 1
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
-_DIGEST_LENGTH = 64  # sha256, in hexadecimal digits
+DIGEST_LENGTH = 64  # sha256, in hexadecimal digits; the last bytes of a file
 _NEVER = (1980, 1, 1, 0, 0, 0)  # so that the same forest gives the same file
 
 
@@ -51,7 +51,7 @@ def write(forest: MondrianForest, file: IO[bytes], notes: dict[str, Any] | None 
     """Write the forest and notes to an open, empty file."""
     header, arrays = _packed(forest, notes or {})
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.comment = b"-" * _DIGEST_LENGTH
+        archive.comment = b"-" * DIGEST_LENGTH
         with _member(archive, _HEADER) as member:
             member.write(json.dumps(header, indent=1).encode())
         for name, array in arrays.items():
@@ -97,7 +97,7 @@ def complaints_about(name: str | os.PathLike[str]) -> Iterator[None]:
 
 def _seal(file: IO[bytes]) -> None:
     digest = _digest(file)
-    file.seek(-_DIGEST_LENGTH, os.SEEK_END)
+    file.seek(-DIGEST_LENGTH, os.SEEK_END)
     file.write(digest)
 
 
@@ -105,13 +105,13 @@ def _check_seal(file: IO[bytes]) -> None:
     if file.read(2) != b"PK":
         raise ValueError("this is no model file.")
     digest = _digest(file)
-    if file.read(_DIGEST_LENGTH + 1) != digest:
+    if file.read(DIGEST_LENGTH + 1) != digest:
         raise ValueError("the file is cut or altered: its digest is wrong.")
 
 
 def _digest(file: IO[bytes]) -> bytes:
     """Digest all bytes before the place of the digest, and stop there."""
-    left = file.seek(0, os.SEEK_END) - _DIGEST_LENGTH
+    left = file.seek(0, os.SEEK_END) - DIGEST_LENGTH
     file.seek(0)
     sha = hashlib.sha256()
     while left > 0:

@@ -43,6 +43,7 @@ def new_session(folder, master="local[2,4]"):
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": "3",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",  # so that there is something to merge
         "spark.sql.session.timeZone": "Europe/Berlin",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructField, StructType
 
 import imondrian
-from imondrian import InvalidInputError, IsolationMondrianForest, StreamDetector
+from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianForest, StreamDetector
 from imondrian.assembly import sampled_forest
 from imondrian.models import to_bytes
 from imondrian.spark import fit, score
@@ -133,6 +133,23 @@ def test_wrong_arguments_are_named(frame, arguments, message):
 def test_no_rows_are_an_error(frame):
     with pytest.raises(InvalidInputError, match="no rows that can be used"):
         fit(frame.where("id < 0"), FEATURES)
+    with pytest.raises(InvalidInputError, match="no rows that can be used"):
+        fit(frame.where("id < 0").select(F.array(*FEATURES).alias("p")), "p")
+
+
+def test_only_bad_rows_are_an_error(frame):
+    bad = frame.withColumn("b", F.lit(float("nan")))
+    with pytest.raises(InvalidInputError, match="3000 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
+        fit(bad, FEATURES)
+    with pytest.warns(UserWarning), pytest.raises(InvalidInputError, match="no rows that can be used"):
+        fit(bad, FEATURES, on_error="skip")
+
+
+def test_the_length_of_most_arrays_is_the_number_of_features(spark):
+    rows = [([1.0],), ([1.0, 2.0],), ([3.0, 4.0],), ([5.0, 6.0, 7.0],)]
+    for some in (rows, rows[::-1]):
+        with pytest.warns(UserWarning, match="2 of 4 rows"):
+            assert fit(spark.createDataFrame(some, "p array<double>"), "p", 3, 8, on_error="skip").n_features == 2
 
 
 # -- score ------------------------------------------------------------------------------------------------------
@@ -157,13 +174,8 @@ def test_other_columns_are_kept(spark, frame, forest):
     scored = score(wide, forest, FEATURES, output="how odd")
     assert scored.columns == [*wide.columns, "how odd"]
     assert scored.drop("how odd").schema == wide.schema
-    without = [name for name in wide.columns if name not in {"months", "tags"}]
-    assert (
-        scored.select(*(f"`{name.replace('`', '``')}`" for name in without))
-        .exceptAll(wide.select(*(f"`{name.replace('`', '``')}`" for name in without)))
-        .count()
-        == 0
-    )
+    kept = [f"`{name.replace('`', '``')}`" for name in wide.columns if name != "months"]  # which Python has no type for
+    assert scored.orderBy("id").select(*kept).collect() == wide.orderBy("id").select(*kept).collect()
 
 
 def test_nothing_is_computed_before_it_is_asked_for(spark, frame, forest):
@@ -200,6 +212,16 @@ def test_a_detector_scores_too(frame, points):
     np.testing.assert_array_equal(scores_of(scored).astype(float), detector.forest.score(points, "size"))
 
 
+def test_a_model_without_points_is_refused(frame):
+    with pytest.raises(EmptyForestError, match="has not been shown any points"):
+        score(frame, StreamDetector(3), FEATURES)
+
+
+def test_a_column_of_ours_is_not_dropped(frame, forest):
+    with pytest.raises(InvalidInputError, match="There is a column 'imondrian_result' already"):
+        score(frame.withColumn("imondrian_result", F.lit(1)), forest, FEATURES)
+
+
 def test_a_bad_row_fails(frame, forest):
     bad = frame.withColumn("b", F.when(F.col("id") != 77, F.col("b")))
     with pytest.raises(PythonException, match="InvalidInputError: Bad input: the feature 'b' of a row is nan"):
@@ -218,7 +240,8 @@ def test_a_bad_row_has_no_score_if_so_told(bad_frame, forest):
     [
         ({"features": None}, "features must be given: the model knows no names"),
         ({"features": ["a"]}, "The model has 3 features, but 1 are named"),
-        ({"output": "NAME"}, "already has a column 'NAME'"),
+        ({"output": "NAME"}, "There is a column 'NAME' already"),
+        ({"label": "SCORE"}, "There is a column 'SCORE' already"),
         ({"kind": "best"}, "best"),
         ({"on_error": 3}, "on_error must be one of"),
         ({"model": "forest"}, "can be saved, but not 'forest'"),

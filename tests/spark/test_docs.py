@@ -11,14 +11,16 @@ pytestmark = pytest.mark.spark
 EXAMPLES = re.findall(r"```py\n(.*?)```", Path(__file__).parents[2].joinpath("docs", "spark.md").read_text(), re.DOTALL)
 
 
+FILES = ("measurements", "model.imf", "anomalies", "models", "pipeline-model")
+
+
 @pytest.fixture
-def rows(spark, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def rows(spark, tmp_path):
     columns = [F.randn(seed).alias(name) for seed, name in enumerate("xyz")]
     spark.range(600).select("id", (F.col("id") % 3).cast("string").alias("machine"), *columns).write.parquet(
         "measurements"
     )
-    return spark.read.parquet("measurements")
+    return spark.read.parquet(f"{tmp_path}/measurements")
 
 
 class WithoutKafka:
@@ -42,29 +44,32 @@ class WithoutKafka:
         return self.spark.readStream.text(self.folder)
 
 
-def ran(code, names):
+def ran(code, names, folder):
+    """Run an example, with its files in a folder."""
+    for name in FILES:
+        code = code.replace(f'"{name}"', repr(f"{folder}/{name}"))
     exec(compile(code, "docs/spark.md", "exec"), names)  # noqa: S102
     return names
 
 
-def test_batch_keys_and_pipeline(spark, rows):
+def test_batch_keys_and_pipeline(spark, rows, tmp_path):
     batch, by_key, _, pipeline = EXAMPLES
-    names = ran(batch, {})
+    names = ran(batch, {}, tmp_path)
     assert names["forest"].n_points == 600
-    assert spark.read.parquet("anomalies").columns == [*rows.columns, "score", "odd", "explanation"]
-    ran(by_key, names)
+    assert spark.read.parquet(f"{tmp_path}/anomalies").columns == [*rows.columns, "score", "odd", "explanation"]
+    ran(by_key, names, tmp_path)
     assert names["scored"].where("score IS NULL").count() == 0
-    ran(pipeline, names)
-    assert Path("pipeline-model").is_dir()
+    ran(pipeline, names, tmp_path)
+    assert all((tmp_path / name).exists() for name in FILES)
 
 
 def test_stream(spark, rows, tmp_path):
     messages = rows.select(
         F.col("id").cast("string"), "machine", F.timestamp_seconds(F.col("id") + 1_700_000_000).alias("time"), "x", "y"
     )
-    messages.select(F.to_json(F.struct("*")).alias("value")).write.text("messages")
+    messages.select(F.to_json(F.struct("*")).alias("value")).write.text(f"{tmp_path}/messages")
     code = EXAMPLES[2].split("query = (")[0]
-    watched = ran(code, {"spark": WithoutKafka(spark, f"{tmp_path}/messages")})["watched"]
+    watched = ran(code, {"spark": WithoutKafka(spark, f"{tmp_path}/messages")}, tmp_path)["watched"]
     sink = watched.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("text").outputMode("append")
     sink = sink.option("path", f"{tmp_path}/out").option("checkpointLocation", f"{tmp_path}/checkpoint")
     sink.trigger(availableNow=True).start().awaitTermination(120)

@@ -1,11 +1,12 @@
 """A model per key."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
-from imondrian import InvalidInputError
+from imondrian import InvalidInputError, IsolationMondrianForest
 from imondrian.assembly import sampled_forest
 from imondrian.models import from_bytes, to_bytes
 from imondrian.spark import fit_by_key, score_by_key
@@ -36,7 +37,7 @@ def test_partitions_do_not_matter(frame, models, n_partitions):
 def test_every_row_is_scored_by_the_model_of_its_key(frame, models, points):
     scored = score_by_key(frame, models, "key", FEATURES, label="odd", explain=True, kind="size").cache()
     assert scored.columns == [*frame.columns, "score", "odd", "explanation"]
-    assert scored.select(*frame.columns).exceptAll(frame).count() == 0
+    assert scored.orderBy("id").select(*frame.columns).collect() == frame.orderBy("id").collect()
     expected, parts = np.empty(len(points)), np.empty(points.shape)
     for row in models.collect():
         forest = from_bytes(bytes(row.model))
@@ -65,6 +66,31 @@ def test_a_key_may_be_several_columns_and_may_be_missing(frame):
     assert (
         score_by_key(keyed, models, ["side", "half"], FEATURES).where("score IS NULL AND side IS NOT NULL").count() == 0
     )
+
+
+def test_times_are_kept_in_any_zone(spark, frame):
+    """The clocks of the session's zone, Berlin, go back within these rows."""
+    second = F.timestamp_seconds(F.col("id") + 1_729_989_000)
+    timed = frame.withColumns(
+        {
+            "time": second,
+            "hour": F.date_trunc("hour", second),
+            "times": F.array(second),
+            "record": F.struct(second.alias("at"), F.create_map(F.lit("x"), second).alias("map")),
+        }
+    )
+    models = fit_by_key(timed, "hour", FEATURES, 3, 8)
+    scored = score_by_key(timed, models, "hour", FEATURES, output="imondrian_1")
+    assert scored.where("imondrian_1 IS NULL").count() == 0
+    assert scored.orderBy("id").select(*timed.columns).collect() == timed.orderBy("id").collect()
+
+
+def test_the_score_is_the_model_s_own(spark, frame, points):
+    table = pd.DataFrame(points, columns=FEATURES)
+    model = IsolationMondrianForest(n_estimators=5, max_samples=32, score="size", random_state=1).fit(table)
+    models = spark.createDataFrame([(key, to_bytes(model)) for key in range(7)], "key int, model binary")
+    scored = score_by_key(frame, models, "key", FEATURES)
+    np.testing.assert_array_equal(scores_of(scored).astype(float), -model.score_samples(table))
 
 
 def test_a_thousand_keys(spark):
@@ -104,9 +130,15 @@ def test_wrong_arguments_are_named(frame, arguments, message):
 def test_wrong_frames_are_named(frame, models):
     with pytest.raises(InvalidInputError, match="no column 'model'"):
         score_by_key(frame, models.drop("model"), "key", FEATURES)
-    with pytest.raises(InvalidInputError, match="already has a column 'name'"):
+    with pytest.raises(InvalidInputError, match="There is a column 'name' already"):
         score_by_key(frame, models, "key", FEATURES, output="name")
-    with pytest.raises(InvalidInputError, match="must not be called 'model'"):
-        fit_by_key(frame.withColumnRenamed("key", "model"), "model", FEATURES)
+    with pytest.raises(InvalidInputError, match="There is a column 'model' already"):
+        fit_by_key(frame.withColumnRenamed("key", "Model"), "Model", FEATURES)
+    with pytest.raises(
+        InvalidInputError, match="The key 'key' must be of the same type in both, but is int in the fra"
+    ):
+        score_by_key(frame, models.withColumn("key", F.col("key").cast("long")), "key", FEATURES)
+    with pytest.raises(PythonException, match="The model has 3 features, but 2 are named"):
+        score_by_key(frame, models, "key", FEATURES[:2]).collect()
     with pytest.raises(PythonException, match="There are 2 models for a key"):
         score_by_key(frame, models.union(models), "key", FEATURES).collect()

@@ -38,7 +38,7 @@ def test_the_model_has_the_forest_that_fit_gives(model, frame):
 
 def test_transform_adds_score_prediction_and_explanation(model, frame, points):
     result = model.transform(frame).cache()
-    assert result.columns == [*frame.columns, "features", "score", "why", "prediction"]
+    assert result.columns == [*frame.columns, "features", "score", "prediction", "why"]
     forest, threshold = model.stages[1].forest, model.stages[1].threshold
     expected = forest.score(points, "size")
     np.testing.assert_array_equal(scores_of(result).astype(float), expected)
@@ -107,8 +107,24 @@ def test_wrong_parameters_are_named(frame, parameters, message):
 
 def test_a_column_that_is_there_is_not_overwritten(frame):
     model = IsolationMondrianForest(inputCols=FEATURES, nEstimators=3, predictionCol="name").fit(frame)
-    with pytest.raises(InvalidInputError, match="already has a column 'name'"):
+    with pytest.raises(InvalidInputError, match="There is a column 'name' already"):
         model.transform(frame)
+    with pytest.raises(InvalidInputError, match="There is a column 'KEY' already"):
+        model.setParams(predictionCol="KEY").transform(frame)
+    with pytest.raises(InvalidInputError, match="There is a column 'score' already"):
+        model.setParams(predictionCol="score").transform(frame)
+
+
+def test_weights_can_be_saved(frame, tmp_path):
+    estimator = IsolationMondrianForest(inputCols=FEATURES, nEstimators=3, scale=np.array([1.0, 2.0, 3.0]))
+    estimator.fit(frame).save(str(tmp_path / "model"))
+    assert IsolationMondrianForestModel.load(str(tmp_path / "model")).forest.scale.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_model_can_give_another_score(model, frame, points):
+    vectors = model.stages[0].transform(frame)
+    other = model.stages[1].transform(vectors, {model.stages[1].kind: "depth"})
+    np.testing.assert_array_equal(scores_of(other).astype(float), model.stages[1].forest.score(points, "depth"))
 
 
 def test_a_damaged_model_is_refused(model, spark, tmp_path):

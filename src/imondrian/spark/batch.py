@@ -20,6 +20,8 @@ from imondrian.spark.columns import (
     POINT,
     Features,
     check_choice,
+    check_free,
+    check_width,
     complaint,
     counted,
     features_of,
@@ -126,8 +128,9 @@ def score(
     shipped = Shipped(df.sparkSession, to_bytes(model))
     scorer = shipped.scorer()
     column, found = features_of(df, _asked(features, scorer.features))
-    _check_width(found, scorer.forest.n_features)
+    check_width(found, scorer.forest.n_features)
     wanted = wanted_in(df, output, label, explain, on_error)
+    check_free(df, [_RESULT])
 
     def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
         scorer = shipped.scorer()
@@ -173,8 +176,10 @@ def _merging(max_samples: int) -> Callable[[Any], Any]:
             bad_rows = [row for _, row in parts if row.size]
             counts = np.sum([counts for counts, _ in parts], axis=0)
             return pa.Table.from_batches([_batch([(tree, counts, bad_rows[0] if bad_rows else np.empty(0))])])
-        keys = np.concatenate([keys for keys, _ in parts])
-        points = np.concatenate([points.reshape(keys.size, -1) for keys, points in parts if keys.size])
+        parts = [(keys, points.reshape(keys.size, -1)) for keys, points in parts if keys.size]
+        if not parts:
+            return pa.Table.from_batches([_batch([(tree, np.empty(0), np.empty(0))])])
+        keys, points = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return pa.Table.from_batches([_batch([(tree, *smallest(keys, points, max_samples))])])
 
     return merge
@@ -235,8 +240,3 @@ def _asked(features: str | Sequence[str] | None, known: list[str] | None) -> str
     if known is None:
         raise InvalidInputError("features must be given: the model knows no names.")
     return known
-
-
-def _check_width(features: Features, n_features: int | None) -> None:
-    if features.names is not None and len(features.names) != n_features:
-        raise InvalidInputError(f"The model has {n_features} features, but {len(features.names)} are named.")

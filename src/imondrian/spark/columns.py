@@ -49,13 +49,14 @@ def features_of(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, F
 
 
 def counted(df: DataFrame, column: Column, features: Features) -> Features:
-    """Make sure that the number of features is known: where one column holds them, the first row that has any tells."""
+    """Make sure that the number of features is known: where one column holds them, most rows have as many."""
     if features.n_features is not None:
         return features
-    first = df.select(F.size(column).alias("size")).where("size > 0").first()
-    if first is None:
+    sizes = df.select(F.size(column).alias("size")).where("size > 0").groupBy("size").count()
+    most = sizes.orderBy(F.desc("count"), F.desc("size")).first()
+    if most is None:
         raise InvalidInputError("The frame has no rows that can be used.")
-    return features._replace(n_features=first["size"])
+    return features._replace(n_features=most["size"])
 
 
 def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
@@ -73,11 +74,12 @@ def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
 
 
 def check_free(df: DataFrame, names: Iterable[str]) -> None:
-    """Make sure that no column of the frame has one of these names, as Spark compares them."""
+    """Make sure that these names differ from those of the frame's columns and each other, as Spark compares them."""
     present = {name.lower() for name in df.columns}
     for name in names:
         if name.lower() in present:
-            raise InvalidInputError(f"The frame already has a column {name!r}: name another for the result.")
+            raise InvalidInputError(f"There is a column {name!r} already: name another for the result.")
+        present.add(name.lower())
 
 
 def quoted(name: str) -> Column:
@@ -123,6 +125,12 @@ def check_usable(points: Array, is_usable: Array, features: Features, on_error: 
     """Raise an InvalidInputError if that is what is to be done about rows that cannot be used."""
     if on_error == "raise" and not is_usable.all():
         raise InvalidInputError(f"Bad input: {complaint(points[~is_usable][0], features)}.")
+
+
+def check_width(features: Features, n_features: int | None) -> None:
+    """Make sure that a model has as many features as are named."""
+    if features.n_features not in (None, n_features):
+        raise InvalidInputError(f"The model has {n_features} features, but {features.n_features} are named.")
 
 
 def _is_number(kind: DataType) -> bool:

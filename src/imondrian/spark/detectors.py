@@ -3,10 +3,9 @@
 from collections import OrderedDict
 
 from imondrian.errors import DamagedFileError
-from imondrian.models import from_bytes, to_bytes
+from imondrian.models import digest_of, from_bytes, to_bytes
 from imondrian.stream import StreamDetector
 
-_DIGEST_LENGTH = 64  # with which a model file ends
 _MAX_BYTES = 2**28  # of detectors that a worker keeps
 
 
@@ -24,7 +23,7 @@ class Detectors:
 
     def take(self, content: bytes) -> StreamDetector:
         """Give the detector with these bytes, to be changed."""
-        detector = self._kept.pop(content[-_DIGEST_LENGTH:], None)
+        detector = self._kept.pop(digest_of(content), None)
         if detector is not None:
             self._n_bytes -= detector.n_bytes
             return detector
@@ -36,8 +35,9 @@ class Detectors:
     def keep(self, detector: StreamDetector) -> bytes:
         """Give the bytes of a detector, which must not be changed any more."""
         content = to_bytes(detector)
-        self._kept[content[-_DIGEST_LENGTH:]] = detector
-        self._n_bytes += detector.n_bytes
+        same = self._kept.pop(digest_of(content), None)
+        self._kept[digest_of(content)] = detector
+        self._n_bytes += detector.n_bytes - (0 if same is None else same.n_bytes)
         while self._n_bytes > self._max_bytes:
             self._n_bytes -= self._kept.popitem(last=False)[1].n_bytes
         return content

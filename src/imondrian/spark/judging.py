@@ -22,29 +22,29 @@ class Wanted(NamedTuple):
     parts: str | None = None
     on_error: str = "raise"
 
-    def fields(self) -> list[StructField]:
-        """Give the columns that come in addition."""
-        kinds: list[tuple[str | None, DataType]] = [
-            (self.score, DoubleType()),
-            (self.label, BooleanType()),
-            (self.parts, MapType(StringType(), DoubleType())),
-        ]
-        return [StructField(name, kind) for name, kind in kinds if name is not None]
+    def kinds(self) -> dict[str, tuple[DataType, Any]]:
+        """Give the columns that come in addition, with their types for Spark and for Arrow."""
+        kinds = {
+            self.score: (DoubleType(), pa.float64()),
+            self.label: (BooleanType(), pa.bool_()),
+            self.parts: (MapType(StringType(), DoubleType()), pa.map_(pa.string(), pa.float64())),
+        }
+        return {name: kind for name, kind in kinds.items() if name is not None}
 
     def names(self) -> list[str]:
         """Give their names."""
-        return [field.name for field in self.fields()]
+        return list(self.kinds())
 
     def schema(self) -> StructType:
         """Give them as one."""
-        return StructType(self.fields())
+        return StructType([StructField(name, kind) for name, (kind, _) in self.kinds().items()])
 
 
 def wanted_in(df: DataFrame, output: str, label: str | None, explain: bool | str, on_error: str) -> Wanted:  # noqa: FBT001
     """Check what is asked for beside the columns of a frame."""
     check_choice(on_error, "on_error", ON_ERROR)
     wanted = Wanted(output, label, _EXPLANATION if explain is True else explain or None, on_error)
-    check_free(df, wanted.names())
+    check_free(df, [name for name in (wanted.score, wanted.label, wanted.parts) if name is not None])
     return wanted
 
 
@@ -66,9 +66,7 @@ def judged(column: Any, scorer: Scorer, features: Features, wanted: Wanted) -> l
 
 def no_judgement(n_rows: int, wanted: Wanted) -> list[Any]:
     """Give nulls in all columns that are wanted."""
-    kinds = {"double": pa.float64(), "boolean": pa.bool_()}
-    parts = pa.map_(pa.string(), pa.float64())
-    return [pa.nulls(n_rows, kinds.get(field.dataType.typeName(), parts)) for field in wanted.fields()]
+    return [pa.nulls(n_rows, kind) for _, kind in wanted.kinds().values()]
 
 
 def _maps(points: Array, is_usable: Array, scorer: Scorer, features: Features) -> Any:

@@ -12,15 +12,16 @@ from imondrian.assembly import Plan, Samples, build_some, sampled_forest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
-from imondrian.models import from_bytes, to_bytes
-from imondrian.scorer import scorer_of
+from imondrian.models import to_bytes
 from imondrian.scores import scoring_of
 from imondrian.spark.columns import (
     ON_ERROR,
     POINT,
     Features,
     check_choice,
+    check_free,
     check_usable,
+    check_width,
     checked_names,
     counted,
     features_of,
@@ -29,9 +30,11 @@ from imondrian.spark.columns import (
     usable_rows,
 )
 from imondrian.spark.judging import Wanted, judged, no_judgement, wanted_in
-from imondrian.spark.portable import named_back, place_of, renamed, renamed_fields
+from imondrian.spark.portable import in_utc, named_back, place_of, renamed, renamed_fields
+from imondrian.spark.shipping import read_scorer
 
 _MODEL, _N_POINTS = "model", "n_points"
+_RESULT = "imondrian_result_{}"
 _RESULTS = [StructField(_N_POINTS, LongType()), StructField(_MODEL, BinaryType())]
 
 
@@ -69,9 +72,7 @@ def fit_by_key(
     check_choice(on_error, "on_error", ON_ERROR)
     forest = sampled_forest(n_estimators, max_samples, scale, seed)
     keys = checked_names(df, key)
-    for name in (_MODEL, _N_POINTS):
-        if name in keys:
-            raise InvalidInputError(f"The key must not be called {name!r}: a column of the result is.")
+    check_free(df.select(*map(quoted, keys)), [_N_POINTS, _MODEL])
     column, found = features_of(df, features)
     found = counted(df, column, found)
     key_schema = StructType([df.schema[name] for name in keys])
@@ -91,12 +92,13 @@ def score_by_key(  # noqa: PLR0913
     explain: bool | str = False,  # noqa: FBT001, FBT002
     *,
     label: str | None = None,
-    kind: str = "depth",
+    kind: str | None = None,
     on_error: str = "raise",
 ) -> DataFrame:
     """Add the scores of the rows to a frame, each by the model of its key; the frame stays lazy.
 
-    Rows and models of a key meet in one worker. A row whose key has no model has no score (null).
+    Rows and models of a key meet in one worker, so all columns cross over to Python: they must be of types that Arrow
+    knows. A row whose key has no model has no score (null).
 
     Parameters
     ----------
@@ -108,18 +110,31 @@ def score_by_key(  # noqa: PLR0913
     output, explain, label, kind, on_error
         As of `score`.
     """
-    scoring_of(kind)  # for its check
+    if kind is not None:
+        scoring_of(kind)  # for its check
     keys = checked_names(df, key)
-    checked_names(models, [*keys, _MODEL])
+    _check_models(df, models, keys)
     column, found = features_of(df, features)
     wanted = wanted_in(df, output, label, explain, on_error)
-    schema = StructType([*renamed_fields(df.schema), *wanted.fields()])
+    results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(wanted.schema().fields)]
+    schema = StructType([*renamed_fields(df.schema), *results])
     places = [place_of(df.schema, name) for name in keys]
     groups = df.select(*renamed(df.schema), column.alias(POINT)).groupBy(*places)
     renamed_keys = [quoted(name).alias(place) for name, place in zip(keys, places, strict=True)]
     theirs = models.select(*renamed_keys, _MODEL).groupBy(*places)
     scored = groups.cogroup(theirs).applyInArrow(_scoring(found, wanted, kind), schema)
-    return scored.select(*named_back(df.schema), *map(quoted, wanted.names()))
+    named = [quoted(field.name).alias(name) for field, name in zip(results, wanted.names(), strict=True)]
+    return scored.select(*named_back(df.schema), *named)
+
+
+def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
+    """Make sure that a frame of models has the same keys: those of other types would lie in other partitions."""
+    checked_names(models, [*keys, _MODEL])
+    for name in keys:
+        ours, theirs = df.schema[name].dataType, models.schema[name].dataType
+        if ours != theirs:
+            kinds = f"{ours.simpleString()} in the frame, {theirs.simpleString()} in the models"
+            raise InvalidInputError(f"The key {name!r} must be of the same type in both, but is {kinds}.")
 
 
 def _fitting(
@@ -135,7 +150,7 @@ def _fitting(
         content = to_bytes(_forest_on(points[is_usable], forest)) if n_points else None
         columns = [pa.array([value.as_py()], value.type) for value in key]
         results = [pa.array([n_points], pa.int64()), pa.array([content], pa.binary())]
-        return pa.Table.from_arrays([*columns, *results], names=names)
+        return in_utc(pa.Table.from_arrays([*columns, *results], names=names))
 
     return fit_one
 
@@ -148,7 +163,7 @@ def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
     return build_some(Plan.of(forest, samples.n_points, drawn), 0, drawn)
 
 
-def _scoring(features: Features, wanted: Wanted, kind: str) -> Callable[[Any, Any], Any]:
+def _scoring(features: Features, wanted: Wanted, kind: str | None) -> Callable[[Any, Any], Any]:
     """Make the function that scores the rows of one key with its model."""
 
     def score_one(table: Any, models: Any) -> Any:
@@ -159,10 +174,12 @@ def _scoring(features: Features, wanted: Wanted, kind: str) -> Callable[[Any, An
         if len(contents) == 0 or table.num_rows == 0:
             columns = no_judgement(table.num_rows, wanted)
         else:
-            scorer = scorer_of(from_bytes(contents[0]), "The model of a key")._replace(kind=kind)
+            scorer = read_scorer(contents[0], "The model of a key")
+            scorer = scorer if kind is None else scorer._replace(kind=kind)
+            check_width(features, scorer.forest.n_features)
             columns = judged(table.column(POINT), scorer, features, wanted)
-        for name, column in zip(wanted.names(), columns, strict=True):
-            kept = kept.append_column(name, column)
-        return kept
+        for i, column in enumerate(columns):
+            kept = kept.append_column(_RESULT.format(i), column)
+        return in_utc(kept)
 
     return score_one

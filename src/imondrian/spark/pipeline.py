@@ -1,7 +1,7 @@
 """The forest as a stage of Spark's pipelines: an Estimator and its Model, saved and loaded by Spark's own calls."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
@@ -18,17 +18,21 @@ from pyspark.ml.util import (
     MLWriter,
 )
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col
 
-from imondrian.errors import DamagedFileError, InvalidInputError
+from imondrian.errors import DamagedFileError
 from imondrian.fitted import Fitted
 from imondrian.models import from_bytes, to_bytes
 from imondrian.scores import scoring_of
 from imondrian.spark.batch import fit, score
+from imondrian.spark.columns import quoted
 from imondrian.thresholds import rule_of
 
 _DATA = "data"
-_LABEL = "imondrian_label"
+
+
+def _plain(scale: Any) -> Any:
+    """Make weights a list of numbers, which can be saved."""
+    return scale if scale is None or isinstance(scale, str) else TypeConverters.toListFloat(scale)
 
 
 class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
@@ -36,7 +40,7 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
 
     nEstimators = Param(Params._dummy(), "nEstimators", "number of trees", TypeConverters.toInt)  # noqa: N815, SLF001
     maxSamples = Param(Params._dummy(), "maxSamples", "rows that a tree holds", TypeConverters.toInt)  # noqa: N815, SLF001
-    scale: Param[Any] = Param(Params._dummy(), "scale", "None, 'std' or one weight per feature")  # noqa: SLF001
+    scale: Param[Any] = Param(Params._dummy(), "scale", "None, 'std' or one weight per feature", _plain)  # noqa: SLF001
     kind = Param(Params._dummy(), "kind", "the score: depth, expected or size", TypeConverters.toString)  # noqa: SLF001
     contamination: Param[Any] = Param(Params._dummy(), "contamination", "'auto', 'kmeans' or a share up to 0.5")  # noqa: SLF001
     onError = Param(Params._dummy(), "onError", "raise or skip bad rows", TypeConverters.toString)  # noqa: N815, SLF001
@@ -63,6 +67,10 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
             scoreCol="score",
             explanationCol="",
         )
+
+    def setParams(self, **values: Any) -> Self:  # noqa: N802
+        """Set any of the parameters."""
+        return self._set(**values)
 
     def _features(self) -> str | list[str]:
         return self.getInputCols() if self.isSet(self.inputCols) else self.getFeaturesCol()
@@ -178,20 +186,18 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
         return self._fitted
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        score_column, explanation = self._value("scoreCol"), self._value("explanationCol")
         prediction = self.getPredictionCol()
-        if prediction in dataset.columns:
-            raise InvalidInputError(f"The frame already has a column {prediction!r}: name another for the result.")
         scored = score(
             dataset,
             self._fitted,
             self._features(),
-            score_column,
-            explanation or False,
-            label=_LABEL,
+            self._value("scoreCol"),
+            self._value("explanationCol") or False,
+            label=prediction,
+            kind=self._value("kind"),
             on_error=self._value("onError"),
         )
-        return scored.withColumn(prediction, col(_LABEL).cast("double")).drop(_LABEL)
+        return scored.withColumn(prediction, quoted(prediction).cast("double"))
 
     def write(self) -> MLWriter:
         """Give a writer; `model.save(path)` is short for `model.write().save(path)`."""

@@ -1,18 +1,44 @@
 """Columns on their way through Python: under plain names, and as text where pandas would alter what they hold.
 
 Spark's calls for groups do not take names with dots or backticks. In pandas a whole number beside a missing one becomes
-a float, which loses digits, and times end in the year 2262.
+a float, which loses digits; NaN is the same as nothing; times end in the year 2262; there are no vectors and no months.
+What lies inside of arrays, maps and structs travels as it is: there, NaN comes back as null.
 """
 
 from collections.abc import Callable
+from typing import Any
 
+import pyarrow as pa
+from pyspark.ml.functions import array_to_vector, vector_to_array
+from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, IntegralType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    DoubleType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    YearMonthIntervalType,
+)
 
 from imondrian.spark.columns import quoted
 
 _PLACE = "imondrian_{}"
+_AS_TEXT = (
+    IntegralType,
+    FractionalType,
+    TimestampType,
+    TimestampNTZType,
+    DayTimeIntervalType,
+    YearMonthIntervalType,
+)
 Carried = Callable[[Column, DataType], Column]
 
 
@@ -23,7 +49,7 @@ def place_of(schema: StructType, name: str) -> str:
 
 def renamed(schema: StructType) -> list[Column]:
     """Give the columns as they travel in Arrow."""
-    return _each(schema, schema.names, _numbers(schema), lambda column, _kind: column)
+    return _departing(schema, lambda column, _kind: column)
 
 
 def renamed_fields(schema: StructType) -> list[StructField]:
@@ -33,44 +59,72 @@ def renamed_fields(schema: StructType) -> list[StructField]:
 
 def named_back(schema: StructType) -> list[Column]:
     """Give the columns that have travelled in Arrow as they were."""
-    return _each(schema, _numbers(schema), schema.names, lambda column, _kind: column)
+    return _arriving(schema, lambda column, _kind: column)
+
+
+def in_utc(table: Any) -> Any:
+    """Give an Arrow table whose times are said to be of UTC, which they are: Spark takes no others back."""
+    fields = [pa.field(field.name, _in_utc(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
 
 
 def portable(schema: StructType) -> list[Column]:
     """Give the columns as they travel in pandas."""
-    return _each(schema, schema.names, _numbers(schema), _sent)
+    return _departing(schema, _sent)
 
 
 def portable_fields(schema: StructType) -> list[StructField]:
     """Give the fields as they travel in pandas."""
-    fields = renamed_fields(schema)
-    return [StructField(field.name, StringType()) if _is_altered(field.dataType) else field for field in fields]
+    return [StructField(field.name, _sent_type(field.dataType)) for field in renamed_fields(schema)]
 
 
 def restored(schema: StructType) -> list[Column]:
-    """Give the columns that have travelled in pandas as they were."""
-    return _each(schema, _numbers(schema), schema.names, _received)
+    """Give the columns that have travelled in pandas as they were; a vector is dense afterwards."""
+    return _arriving(schema, _received)
 
 
-def _numbers(schema: StructType) -> list[str]:
-    return [_PLACE.format(i) for i in range(len(schema.fields))]
+def _departing(schema: StructType, carried: Carried) -> list[Column]:
+    fields = enumerate(schema.fields)
+    return [carried(quoted(field.name), field.dataType).alias(_PLACE.format(i)) for i, field in fields]
 
 
-def _each(schema: StructType, names: list[str], new_names: list[str], carried: Carried) -> list[Column]:
-    fields = zip(names, new_names, schema.fields, strict=True)
-    return [carried(quoted(name), field.dataType).alias(new_name) for name, new_name, field in fields]
+def _arriving(schema: StructType, carried: Carried) -> list[Column]:
+    return [
+        carried(quoted(_PLACE.format(i)), field.dataType).alias(field.name, metadata=field.metadata)
+        for i, field in enumerate(schema.fields)
+    ]
 
 
-def _is_altered(kind: DataType) -> bool:
-    return isinstance(kind, (IntegralType, TimestampType))
+def _sent_type(kind: DataType) -> DataType:
+    if isinstance(kind, VectorUDT):
+        return ArrayType(DoubleType())
+    return StringType() if isinstance(kind, _AS_TEXT) else kind
 
 
 def _sent(column: Column, kind: DataType) -> Column:
-    number = F.unix_micros(column) if isinstance(kind, TimestampType) else column
-    return number.cast("string") if _is_altered(kind) else column
+    if isinstance(kind, VectorUDT):
+        return F.when(column.isNotNull(), vector_to_array(column))
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(column).cast("string")
+    return column.cast("string") if isinstance(kind, _AS_TEXT) else column
 
 
 def _received(column: Column, kind: DataType) -> Column:
+    if isinstance(kind, VectorUDT):
+        return F.when(column.isNotNull(), array_to_vector(column))
     if isinstance(kind, TimestampType):
         return F.timestamp_micros(column.cast("long"))
-    return column.cast(kind) if _is_altered(kind) else column
+    return column.cast(kind) if isinstance(kind, _AS_TEXT) else column
+
+
+def _in_utc(kind: Any) -> Any:
+    """Give an Arrow type with all times in UTC."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_map(kind):
+        return pa.map_(_in_utc(kind.key_type), _in_utc(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_in_utc(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _in_utc(field.type), field.nullable, field.metadata) for field in kind])
+    return kind

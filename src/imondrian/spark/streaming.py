@@ -7,20 +7,33 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.types import BooleanType, DoubleType, MapType, StructField, StructType, TimestampType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampType,
+    VariantType,
+)
 
-from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.spark.columns import (
+    ON_ERROR,
     POINT,
     Features,
+    check_choice,
     check_free,
     check_usable,
     checked_names,
     features_of,
+    points_of,
     quoted,
     usable_rows,
 )
@@ -32,7 +45,6 @@ SCORE, THRESHOLD, ANOMALY = "score", "threshold", "anomaly"
 _TIME, _WORD, _EVENT = "imondrian_time", "imondrian_word", "imondrian_event"
 _BEFORE_ALL = -(2**63)
 _RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(ANOMALY, BooleanType())]
-_WITHOUT_HASH = (MapType, VariantType)
 _detectors = Detectors()
 Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
@@ -45,6 +57,7 @@ def watch(  # noqa: PLR0913
     max_samples: int | None = 64,
     *,
     n_estimators: int = 25,
+    n_features: int | None = None,
     time: str | None = None,
     lateness: str | None = None,
     identity: str | Sequence[str] | None = None,
@@ -68,22 +81,25 @@ def watch(  # noqa: PLR0913
         Columns of numbers, or one column of arrays or vectors.
     window, max_samples, n_estimators
         As of `StreamDetector`, with smaller defaults, since there are as many as there are keys.
+    n_features : int, optional
+        How many there are; needed where one column holds them, since no row can be asked beforehand.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered.
     lateness : str, optional
         How much later than others a row may come ("10 minutes"): it sets Spark's watermark on `time`, and rows behind
         it are dropped, as Spark defines.
     identity : str or list of str, optional
-        Columns that tell rows apart: of rows that agree in them only the first counts. With `lateness` Spark remembers
-        them as long as the watermark asks for, else for ever.
+        Columns that tell rows apart: of rows that agree in them only one counts. With `lateness` Spark remembers them
+        as long as the watermark asks for, else for ever.
     idle : timedelta, optional
         For how long a detector is kept that sees no rows: by the watermark if there is one, else by the clock. By
         default for ever.
     on_error : "raise" or "skip", default="raise"
         What to do about a row with a value that is missing or not finite: let the query fail (and fail again whenever
-        it is restarted), or leave its score null.
+        it is restarted, until it is told to skip), or leave its score null.
     **options
-        Others of `StreamDetector`: threshold, preset, seed, warm_up, learn_anomalies, shingle.
+        Others of `StreamDetector`: threshold, preset, seed, warm_up, learn_anomalies, shingle. These, and the sizes,
+        are those with which a key's detector was made, also if the query is restarted with others.
 
     Returns
     -------
@@ -94,13 +110,16 @@ def watch(  # noqa: PLR0913
     keys = checked_names(stream, key)
     column, found = features_of(stream, features)
     check_free(stream, [field.name for field in _RESULTS])
+    check_choice(on_error, "on_error", ON_ERROR)
+    found = _with_width(found, n_features)
     parameters = options | {
+        "n_features": found.n_features,
         "window": window,
         "max_samples": max_samples,
         "n_estimators": n_estimators,
-        "on_error": on_error,
+        "on_error": "skip",  # bad rows are looked at before
     }
-    StreamDetector(found.n_features or 1, **parameters)  # for its checks
+    StreamDetector(**parameters)  # for its checks
     rows = _timely(stream, time, lateness, identity)
     timeout, patience = _patience(idle, lateness)
     beside = [column.alias(POINT), _time(time).alias(_TIME), _word(rows).alias(_WORD)]
@@ -108,9 +127,18 @@ def watch(  # noqa: PLR0913
         beside.append(quoted(str(time)).alias(_EVENT))  # as it is, for it carries Spark's watermark
     groups = rows.select(*portable(rows.schema), *beside).groupBy(*(place_of(rows.schema, name) for name in keys))
     schema = StructType([*portable_fields(rows.schema), *_RESULTS])
-    process = _processing(found, parameters, patience)
+    process = _processing(found, parameters, on_error, patience)
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
     return results.select(*restored(rows.schema), *(field.name for field in _RESULTS))
+
+
+def _with_width(features: Features, n_features: int | None) -> Features:
+    """Make sure that the number of features is known."""
+    if features.n_features is None and n_features is None:
+        raise InvalidInputError("n_features must be given where one column holds the features.")
+    if features.n_features is not None and n_features not in (None, features.n_features):
+        raise InvalidInputError(f"n_features is {n_features}, but {features.n_features} features are named.")
+    return features._replace(n_features=features.n_features or n_features)
 
 
 def _timely(
@@ -124,7 +152,7 @@ def _timely(
     if lateness is not None:
         if time is None:
             raise InvalidInputError(f"lateness is {lateness!r}, but no column of times is given.")
-        stream = stream.withWatermark(time, lateness)
+        stream = stream.withWatermark(f"`{time}`", lateness)
     if identity is None:
         return stream
     names = checked_names(stream, identity)
@@ -138,8 +166,17 @@ def _time(time: str | None) -> Column:
 
 def _word(rows: DataFrame) -> Column:
     """Scramble all that is in a row into 64 bits."""
-    names = [field.name for field in rows.schema.fields if not isinstance(field.dataType, _WITHOUT_HASH)]
-    return F.xxhash64(*map(quoted, names))
+    columns = [quoted(field.name) for field in rows.schema.fields if _has_hash(field.dataType)]
+    return F.xxhash64(*columns, *(column.isNull() for column in columns))  # nulls alone would leave no trace
+
+
+def _has_hash(kind: DataType) -> bool:
+    """Tell whether Spark can scramble values of a type."""
+    if isinstance(kind, StructType):
+        return all(_has_hash(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _has_hash(kind.elementType)
+    return not isinstance(kind, (MapType, VariantType))
 
 
 def _patience(idle: timedelta | None, lateness: str | None) -> tuple[str, int | None]:
@@ -152,7 +189,7 @@ def _patience(idle: timedelta | None, lateness: str | None) -> tuple[str, int | 
     return GroupStateTimeout.NoTimeout if idle is None else GroupStateTimeout.ProcessingTimeTimeout, patience
 
 
-def _processing(features: Features, parameters: dict[str, Any], patience: int | None) -> Process:
+def _processing(features: Features, parameters: dict[str, Any], on_error: str, patience: int | None) -> Process:
     """Make the function that shows the rows of one key in a micro-batch to its detector."""
 
     def process(_key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -163,35 +200,15 @@ def _processing(features: Features, parameters: dict[str, Any], patience: int | 
             state.remove()
             return
         rows = pd.concat(frames).sort_values([_TIME, _WORD], kind="stable", ignore_index=True)
-        detector = _detectors.take(bytes(state.get[0])) if state.exists else None
-        n_features = _width(features, detector, rows[POINT])
-        points = _table(rows[POINT], n_features)
-        check_usable(points, usable_rows(points), features, parameters["on_error"])
-        detector = detector or StreamDetector(n_features, **parameters)
+        points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), parameters["n_features"])
+        check_usable(points, usable_rows(points), features, on_error)
+        detector = _detectors.take(bytes(state.get[0])) if state.exists else StreamDetector(**parameters)
         results = detector.process_many(points)
         state.update((_detectors.keep(detector),))
         _wait(state, patience, rows[_TIME])
         yield _with_results(rows.drop(columns=[POINT, _TIME, _WORD, _EVENT], errors="ignore"), results)
 
     return process
-
-
-def _width(features: Features, detector: StreamDetector | None, points: Any) -> int:
-    """Tell the number of features: where one column holds them, the first row that has any tells."""
-    if features.n_features is not None:
-        return features.n_features
-    if detector is not None:
-        return int(detector.parameters["n_features"])
-    return next((len(point) for point in points if point is not None and len(point)), 1)
-
-
-def _table(points: Any, n_features: int) -> Array:
-    """Make arrays the rows of a table; one that is missing, too long or too short is all NaN."""
-    table = np.full((len(points), n_features), np.nan)
-    for i, point in enumerate(points):
-        if point is not None and len(point) == n_features:
-            table[i] = point
-    return table
 
 
 def _wait(state: GroupState, patience: int | None, times: Any) -> None:
