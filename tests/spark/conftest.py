@@ -42,6 +42,8 @@ def new_session(folder, master="local[2,4]"):
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # tests are many small queries
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "3",
         "spark.sql.adaptive.coalescePartitions.enabled": "false",  # so that there is something to merge
         "spark.sql.session.timeZone": "Europe/Berlin",

@@ -18,7 +18,7 @@ FILES = ("measurements", "model.imf", "anomalies", "models", "pipeline-model")
 def rows(spark, tmp_path):
     columns = [F.randn(seed).alias(name) for seed, name in enumerate("xyz")]
     spark.range(600).select("id", (F.col("id") % 3).cast("string").alias("machine"), *columns).write.parquet(
-        "measurements"
+        f"{tmp_path}/measurements"
     )
     return spark.read.parquet(f"{tmp_path}/measurements")
 
