@@ -53,7 +53,7 @@ def write(forest: MondrianForest, file: IO[bytes], notes: dict[str, Any] | None 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = b"-" * DIGEST_LENGTH
         with _member(archive, _HEADER) as member:
-            member.write(json.dumps(header, indent=1).encode())
+            member.write(json.dumps(header).encode())
         for name, array in arrays.items():
             with _member(archive, name) as member:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)

@@ -6,7 +6,7 @@ from imondrian.errors import DamagedFileError
 from imondrian.models import digest_of, from_bytes, to_bytes
 from imondrian.stream import StreamDetector
 
-_MAX_BYTES = 2**28  # of detectors that a worker keeps
+_MAX_BYTES = 2**29  # of detectors that a worker keeps
 
 
 class Detectors:
