@@ -11,7 +11,7 @@ import numpy as np
 
 from imondrian.engine.bottom_k import offer_rows
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, Trees, empty_trees, resized
+from imondrian.engine.nodes import MAX_POINTS, Trees, empty_trees, joined
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_on_samples
 from imondrian.forest import MondrianForest
@@ -98,10 +98,7 @@ def build_some(plan: Plan, first: int, samples: Array) -> MondrianForest:
 
 def put_together(plan: Plan, pieces: Iterable[MondrianForest]) -> MondrianForest:
     """Make one forest of pieces, given in the order of their trees."""
-    parts = [piece.state()[0] for piece in pieces]
-    n_slots = max(part.points.shape[1] for part in parts)
-    parts = [part if part.points.shape[1] == n_slots else resized(part, n_slots) for part in parts]
-    return _forest(plan, Trees(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True))))
+    return _forest(plan, joined([piece.state()[0] for piece in pieces]))
 
 
 def _forest(plan: Plan, trees: Trees) -> MondrianForest:

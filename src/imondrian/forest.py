@@ -270,7 +270,7 @@ class MondrianForest:
             raise InvalidInputError(f"The forests differ in scale: {self.scale!r} and {other.scale!r}.")
         if self.window is None:
             scale.join(theirs["moments"])
-        self._trees, self._reading = joined(trees, their_trees), None
+        self._trees, self._reading = joined([trees, their_trees]), None
         self._n_trees += other.n_trees
         if isinstance(self._memory, Window):
             self._memory.refresh_levels(self._trees, scale)

@@ -217,9 +217,14 @@ def test_a_model_without_points_is_refused(frame):
         score(frame, StreamDetector(3), FEATURES)
 
 
-def test_a_column_of_ours_is_not_dropped(frame, forest):
-    with pytest.raises(InvalidInputError, match="There is a column 'imondrian_result' already"):
-        score(frame.withColumn("imondrian_result", F.lit(1)), forest, FEATURES)
+def test_no_name_is_reserved(frame, forest):
+    scored = score(frame.withColumn("imondrian_result", F.lit(1)), forest, FEATURES)
+    assert scored.where("imondrian_result = 1 AND score IS NOT NULL").count() == 3000
+
+
+def test_all_that_is_wanted_is_computed_once(frame, forest, capsys):
+    score(frame, forest, FEATURES, explain=True, label="odd").explain()
+    assert capsys.readouterr().out.count("ArrowEvalPython") == 1
 
 
 def test_a_bad_row_fails(frame, forest):

@@ -5,6 +5,7 @@ k - 1 inner nodes in the inner slots 0..k-2: the slots stay dense, a freed one i
 A node is named by one number: 2 * slot for an inner node, 2 * slot + 1 for a leaf.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,11 +127,11 @@ def part(trees: Trees, some: slice) -> Trees:
     return Trees(*(array[some] for array in trees))
 
 
-def joined(ours: Trees, theirs: Trees) -> Trees:
-    """Put the trees of both side by side."""
-    n_slots = max(ours.points.shape[1], theirs.points.shape[1])
-    pairs = zip(resized(ours, n_slots), resized(theirs, n_slots), strict=True)
-    return Trees(*(np.concatenate(pair) for pair in pairs))
+def joined(parts: Sequence[Trees]) -> Trees:
+    """Put the trees of all parts side by side."""
+    n_slots = max(part.points.shape[1] for part in parts)
+    arrays = zip(*(resized(part, n_slots) for part in parts), strict=True)
+    return Trees(*(np.concatenate(some) for some in arrays))
 
 
 @helper

@@ -6,9 +6,10 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError(f"imondrian.spark needs {error.name}: pip install 'imondrian[spark]'") from error
 
-from imondrian.spark.batch import fit, score
+from imondrian.spark.fitting import fit
 from imondrian.spark.keyed import fit_by_key, score_by_key
 from imondrian.spark.pipeline import IsolationMondrianForest, IsolationMondrianForestModel
+from imondrian.spark.scoring import score
 from imondrian.spark.streaming import watch
 
 __all__ = [

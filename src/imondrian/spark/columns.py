@@ -84,7 +84,12 @@ def check_free(df: DataFrame, names: Iterable[str]) -> None:
 
 def quoted(name: str) -> Column:
     """Give a column by its name, dots and all."""
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(in_quotes(name))
+
+
+def in_quotes(name: str) -> str:
+    """Write a name as Spark reads it, dots and all."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def check_choice(value: Any, name: str, choices: Sequence[Any]) -> None:

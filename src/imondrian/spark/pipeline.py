@@ -23,8 +23,9 @@ from imondrian.errors import DamagedFileError
 from imondrian.fitted import Fitted
 from imondrian.models import from_bytes, to_bytes
 from imondrian.scores import scoring_of
-from imondrian.spark.batch import fit, score
 from imondrian.spark.columns import quoted
+from imondrian.spark.fitting import fit
+from imondrian.spark.scoring import score
 from imondrian.thresholds import rule_of
 
 _DATA = "data"

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from imondrian.spark.columns import (
     check_usable,
     checked_names,
     features_of,
+    in_quotes,
     points_of,
     quoted,
     usable_rows,
@@ -46,6 +48,7 @@ _TIME, _WORD, _EVENT = "imondrian_time", "imondrian_word", "imondrian_event"
 _BEFORE_ALL = -(2**63)
 _RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(ANOMALY, BooleanType())]
 _detectors = Detectors()
+Wait = Callable[[GroupState, Any], None]
 Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
@@ -121,13 +124,13 @@ def watch(  # noqa: PLR0913
     }
     StreamDetector(**parameters)  # for its checks
     rows = _timely(stream, time, lateness, identity)
-    timeout, patience = _patience(idle, lateness)
+    timeout, wait = _patience(idle, lateness)
     beside = [column.alias(POINT), _time(time).alias(_TIME), _word(rows).alias(_WORD)]
     if lateness is not None:
         beside.append(quoted(str(time)).alias(_EVENT))  # as it is, for it carries Spark's watermark
     groups = rows.select(*portable(rows.schema), *beside).groupBy(*(place_of(rows.schema, name) for name in keys))
     schema = StructType([*portable_fields(rows.schema), *_RESULTS])
-    process = _processing(found, parameters, on_error, patience)
+    process = _processing(found, parameters, on_error, wait)
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
     return results.select(*restored(rows.schema), *(field.name for field in _RESULTS))
 
@@ -152,7 +155,7 @@ def _timely(
     if lateness is not None:
         if time is None:
             raise InvalidInputError(f"lateness is {lateness!r}, but no column of times is given.")
-        stream = stream.withWatermark(f"`{time}`", lateness)
+        stream = stream.withWatermark(in_quotes(time), lateness)
     if identity is None:
         return stream
     names = checked_names(stream, identity)
@@ -179,17 +182,35 @@ def _has_hash(kind: DataType) -> bool:
     return not isinstance(kind, (MapType, VariantType))
 
 
-def _patience(idle: timedelta | None, lateness: str | None) -> tuple[str, int | None]:
-    """Tell by which clock detectors grow old, and after how many milliseconds; that of events drops late rows, too."""
+def _patience(idle: timedelta | None, lateness: str | None) -> tuple[str, Wait]:
+    """Tell by which clock detectors grow old (that of events drops late rows, too), and how that is set for one."""
     if idle is not None and (not isinstance(idle, timedelta) or idle <= timedelta()):
         raise InvalidInputError(f"idle must be a timedelta above 0, but is {idle!r}.")
-    patience = None if idle is None else max(idle // timedelta(milliseconds=1), 1)
-    if lateness is not None:
-        return GroupStateTimeout.EventTimeTimeout, patience
-    return GroupStateTimeout.NoTimeout if idle is None else GroupStateTimeout.ProcessingTimeTimeout, patience
+    by_events = lateness is not None
+    if idle is None:
+        return GroupStateTimeout.EventTimeTimeout if by_events else GroupStateTimeout.NoTimeout, _for_ever
+    patience = max(idle // timedelta(milliseconds=1), 1)
+    if by_events:
+        return GroupStateTimeout.EventTimeTimeout, partial(_by_watermark, patience)
+    return GroupStateTimeout.ProcessingTimeTimeout, partial(_by_clock, patience)
 
 
-def _processing(features: Features, parameters: dict[str, Any], on_error: str, patience: int | None) -> Process:
+def _for_ever(state: GroupState, times: Any) -> None:
+    """Keep the detector whatever comes."""
+
+
+def _by_clock(patience: int, state: GroupState, times: Any) -> None:  # noqa: ARG001
+    """Let the detector go so many milliseconds from now, unless there are rows before."""
+    state.setTimeoutDuration(patience)
+
+
+def _by_watermark(patience: int, state: GroupState, times: Any) -> None:
+    """Let the detector go when the watermark is so many milliseconds after its last row."""
+    latest = int(times.max()) // 1000
+    state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + patience)
+
+
+def _processing(features: Features, parameters: dict[str, Any], on_error: str, wait: Wait) -> Process:
     """Make the function that shows the rows of one key in a micro-batch to its detector."""
 
     def process(_key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -205,21 +226,10 @@ def _processing(features: Features, parameters: dict[str, Any], on_error: str, p
         detector = _detectors.take(bytes(state.get[0])) if state.exists else StreamDetector(**parameters)
         results = detector.process_many(points)
         state.update((_detectors.keep(detector),))
-        _wait(state, patience, rows[_TIME])
+        wait(state, rows[_TIME])
         yield _with_results(rows.drop(columns=[POINT, _TIME, _WORD, _EVENT], errors="ignore"), results)
 
     return process
-
-
-def _wait(state: GroupState, patience: int | None, times: Any) -> None:
-    """Set when the detector is to be let go unless there are rows before."""
-    if patience is None:
-        return
-    if state._timeout_conf == GroupStateTimeout.ProcessingTimeTimeout:  # noqa: SLF001
-        state.setTimeoutDuration(patience)
-        return
-    latest = int(times.max()) // 1000
-    state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + patience)
 
 
 def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:

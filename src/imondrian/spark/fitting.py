@@ -1,4 +1,4 @@
-"""One forest over all rows of a frame: fitted where the data lie, and scoring them there."""
+"""A forest fitted to all rows of a frame, where they lie: samples by key, merged, and trees built on the executors."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -7,35 +7,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import arrow_udf, col  # type: ignore[attr-defined]  # its stubs lack the first
 
 from imondrian.assembly import Plan, Samples, build_some, put_together, sampled_forest, smallest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.models import from_bytes, to_bytes
-from imondrian.scores import scoring_of
 from imondrian.spark.columns import (
     ON_ERROR,
     POINT,
     Features,
     check_choice,
-    check_free,
-    check_width,
     complaint,
     counted,
     features_of,
     points_of,
     usable_rows,
 )
-from imondrian.spark.judging import judged, wanted_in
-from imondrian.spark.shipping import Shipped
 
 _TREES_PER_PIECE = 16
 _SAMPLES = "tree int, keys binary, points binary"  # both as float64; where tree is -1, counts and a bad row
 _PIECES = "first int, content binary"
 _COUNTS = -1
-_RESULT = "imondrian_result"
 Batches = Iterator[Any]
 
 
@@ -90,62 +83,6 @@ def fit(
     return _built(df, Plan.of(forest, int(n_points), samples), samples)
 
 
-def score(
-    df: DataFrame,
-    model: Any,
-    features: str | Sequence[str] | None = None,
-    output: str = "score",
-    explain: bool | str = False,  # noqa: FBT001, FBT002
-    *,
-    label: str | None = None,
-    kind: str | None = None,
-    on_error: str = "raise",
-) -> DataFrame:
-    """Add the scores of the rows to a frame, which stays lazy.
-
-    The model is broadcast once, and only the features cross over to Python: other columns stay as they are.
-
-    Parameters
-    ----------
-    df : DataFrame
-    model : MondrianForest, fitted IsolationMondrianForest, StreamDetector, or one of Spark's
-    features : list of str or str, optional
-        Columns of numbers, or one column of arrays or vectors. By default the names that the model knows.
-    output : str, default="score"
-        Name of the column of scores: in (0, 1), high is odd.
-    explain : bool or str, default=False
-        Whether to add a column "explanation", or one of that name: a map from features to their parts in the score,
-        negative where the row lies too low.
-    label : str, optional
-        Name of a column that tells whether the score lies above the model's threshold (0.5 for a bare forest).
-    kind : "depth", "expected" or "size", optional
-        Another score than the model's own, which for a bare forest is "depth".
-    on_error : "raise" or "skip", default="raise"
-        What to do about a row with a value that is missing or not finite: fail, or leave its score null.
-    """
-    if kind is not None:
-        scoring_of(kind)  # for its check
-    shipped = Shipped(df.sparkSession, to_bytes(model))
-    scorer = shipped.scorer()
-    column, found = features_of(df, _asked(features, scorer.features))
-    check_width(found, scorer.forest.n_features)
-    wanted = wanted_in(df, output, label, explain, on_error)
-    check_free(df, [_RESULT])
-
-    def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        scorer = shipped.scorer()
-        scorer = scorer if kind is None else scorer._replace(kind=kind)
-        for points in columns:
-            yield pa.StructArray.from_arrays(judged(points, scorer, found, wanted), names=wanted.names())
-
-    judge = arrow_udf(results, wanted.schema())
-    scored = df.withColumn(_RESULT, judge(column))
-    return scored.select("*", *(col(_RESULT)[name].alias(name) for name in wanted.names())).drop(_RESULT)
-
-
-# -- fitting ----------------------------------------------------------------------------------------------------
-
-
 def _drawing(forest: MondrianForest, features: Features) -> Callable[[Batches], Batches]:
     """Make the function that draws the samples of the rows in a partition, all different, with their counts."""
     n_features = features.n_features or 0
@@ -193,7 +130,7 @@ def _built(df: DataFrame, plan: Plan, samples: Array) -> MondrianForest:
         for batch in batches:
             for row in batch.to_pylist():
                 some = _numbers(row["content"]).reshape(-1, *shape[1:])
-                yield _pieces([(row["first"], to_bytes(build_some(plan, row["first"], some)))])
+                yield _piece(row["first"], to_bytes(build_some(plan, row["first"], some)))
 
     starts = range(0, shape[0], _TREES_PER_PIECE)
     rows = [(first, samples[first : first + _TREES_PER_PIECE].tobytes()) for first in starts]
@@ -220,23 +157,11 @@ def _batch(tables: list[tuple[int, Array, Array]]) -> Any:
     return pa.RecordBatch.from_arrays([pa.array(trees, pa.int32()), *contents], names=["tree", "keys", "points"])
 
 
-def _pieces(pieces: list[tuple[int, bytes]]) -> Any:
-    firsts, contents = zip(*pieces, strict=True)
-    columns = [pa.array(firsts, pa.int32()), pa.array(contents, pa.binary())]
+def _piece(first: int, content: bytes) -> Any:
+    columns = [pa.array([first], pa.int32()), pa.array([content], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=["first", "content"])
 
 
 def _numbers(content: Any) -> Array:
     """Read float64 numbers from bytes."""
     return np.frombuffer(bytes(content)).copy()
-
-
-# -- scoring ----------------------------------------------------------------------------------------------------
-
-
-def _asked(features: str | Sequence[str] | None, known: list[str] | None) -> str | Sequence[str]:
-    if features is not None:
-        return features
-    if known is None:
-        raise InvalidInputError("features must be given: the model knows no names.")
-    return known
