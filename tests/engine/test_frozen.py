@@ -36,10 +36,10 @@ def test_more_rows_than_a_block_and_not_a_multiple_of_the_lanes():
 def test_trees_of_one_point_and_of_none_count_as_average():
     one, none = built([[1.0, 2.0]], n_trees=2), empty(2, 1, 2)
     rows = np.array([[1.0, 2.0], [5.0, 5.0]])
-    for trees in (one, joined(one, none)):
+    for trees in (one, joined([one, none])):
         assert_same_depths(trees, rows)
     depths = np.zeros(2)
-    add_depths(joined(one, none), rows, depths)
+    add_depths(joined([one, none]), rows, depths)
     assert (depths == 4.0).all()
 
 

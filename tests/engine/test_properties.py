@@ -108,7 +108,7 @@ def test_a_tree_does_not_depend_on_the_others(points, seed):
 @given(points=POINT_SETS, seed=SEEDS)
 def test_trees_side_by_side_are_the_same_trees(points, seed):
     ours, theirs = built(points, seed, n_trees=2), grown(points[:3], seed, n_trees=3)
-    both = joined(ours, theirs)
+    both = joined([ours, theirs])
     assert_sound(both)
     assert_equal(part(both, slice(2)), ours)
     assert_equal(part(both, slice(2, 5)), theirs)
