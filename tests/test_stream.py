@@ -31,6 +31,9 @@ VARIANTS = [
     {"shingle": 3},
     {"window": 5, "max_samples": 2},
     {"window": 1},
+    {"score": "expected", "scale": None},
+    {"preset": "paper", "score": "size", "scale": [1.0, 0.5, 2.0]},
+    {"score": "depth", "scale": "std", "shingle": 2},
 ]
 
 
@@ -254,6 +257,10 @@ def test_the_first_names_must_be_as_many_as_features():
         ({"threshold": "median"}, "threshold must be 'kmeans', 'auto' or 0.5"),
         ({"threshold": 0.7}, "a share below 0.5, but is 0.7"),
         ({"preset": "best"}, "preset must be one of practice, paper, but is 'best'"),
+        ({"score": "width"}, "width"),
+        ({"score": None}, "None"),
+        ({"scale": "mean"}, "mean"),
+        ({"scale": [1.0, 2.0]}, "scale"),
         ({"warm_up": -1}, "warm_up must be between 0"),
         ({"shingle": 0}, "shingle must be between 1"),
         ({"on_error": "ignore"}, "on_error must be one of"),
@@ -401,8 +408,43 @@ def test_forgetting_an_outlier_brings_weights_and_levels_back():
     detector.process_many(rows[:1000])
     detector.process([1e6, 1e6])
     detector.process_many(rows[1000:1100])
-    detector.forest.forget([[1e6, 1e6]])
+    detector.forget([[1e6, 1e6]])
     assert abs(detector.process_many(rows[1100:]).score.mean() - 0.5) < 0.1
+
+
+def test_forgetting_takes_rows_of_any_kind_all_or_none():
+    detector, plain = detector_of(), detector_of()
+    detector.process_many(named())
+    plain.process_many(named())
+    before = state_of(detector)
+    with pytest.raises(InvalidInputError):
+        detector.forget([*named()[-2:], {"a": 7.0, "b": 7.0, "c": 7.0}])
+    assert state_of(detector) == before
+    assert detector.forget(named()[-2:]) is detector
+    plain.forest.forget([list(row.values()) for row in named()[-2:]])
+    assert state_of(detector) == state_of(plain)
+
+
+def test_single_rows_of_a_shingle_cannot_be_forgotten():
+    detector = detector_of(shingle=2)
+    detector.process_many(X[:50])
+    with pytest.raises(InvalidInputError, match="2 rows each"):
+        detector.forget(X[49:50])
+
+
+def test_score_and_scale_take_the_place_of_those_of_the_preset():
+    ours = detector_of(preset="practice", score="depth", scale=None)
+    np.testing.assert_array_equal(ours.process_many(X).score, detector_of(preset="paper").process_many(X).score)
+    assert (ours.kind, detector_of().kind) == ("depth", "size")
+
+
+def test_a_file_from_before_score_and_scale_could_be_named_is_read(tmp_path):
+    detector = detector_of()
+    detector.process_many(X[:100])
+    notes = detector.notes()
+    notes["parameters"] = {k: v for k, v in notes["parameters"].items() if k not in ("score", "scale")}
+    storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    np.testing.assert_array_equal(imondrian.load(tmp_path / "detector.imf").score(X), detector.score(X))
 
 
 def test_a_move_is_reported_though_nothing_is_learned_of_it():

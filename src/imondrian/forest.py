@@ -308,6 +308,10 @@ class MondrianForest:
         points = as_points(X, self._known_features())
         return shares(self._read(), points) * scoring.of(self._read(), points)[:, None]
 
+    def points(self) -> Array:
+        """Give the points that the forest holds now, as `rescore` does; of a window, the oldest first."""
+        return self._memory.points(self._state()[0])
+
     def rescore(self, kind: str = "depth") -> tuple[Array, Array]:
         """Score the points that the forest holds now, each as often as it is held; give the points and the scores.
 
@@ -315,8 +319,7 @@ class MondrianForest:
         pass over the nodes, without a walk for every point. Of a forest of samples, the points of all samples; of a
         window, its points, the oldest first.
         """
-        scoring, reading = scoring_of(kind), self._read()
-        points = self._memory.points(reading.trees)
+        scoring, reading, points = scoring_of(kind), self._read(), self.points()
         if points.shape[0] == 0:
             return points, np.empty(0)
         if is_aligned(reading.trees) and reading.trees.copies[0].sum() == points.shape[0]:

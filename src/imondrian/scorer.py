@@ -10,7 +10,6 @@ from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest
 from imondrian.models import load_plain
-from imondrian.presets import preset_of
 from imondrian.stream import StreamDetector
 from imondrian.tables.missing import medians_of
 
@@ -46,7 +45,7 @@ class Scorer(NamedTuple):
 
     def medians(self) -> Array:
         """Give the medians of the points that the model holds."""
-        return medians_of(self.forest.rescore(self.kind)[0])
+        return medians_of(self.forest.points())
 
 
 def scorer_of(model: MondrianForest | StreamDetector | Fitted, name: str) -> Scorer:
@@ -60,7 +59,7 @@ def scorer_of(model: MondrianForest | StreamDetector | Fitted, name: str) -> Sco
     if parameters["shingle"] > 1:
         raise InvalidInputError(f"{name}: its points are {parameters['shingle']} rows each; a row alone has no score.")
     names = None if model.feature_names is None else list(map(str, model.feature_names))
-    return Scorer(model.forest, preset_of(parameters["preset"]).score, model.threshold, parameters["threshold"], names)
+    return Scorer(model.forest, model.kind, model.threshold, parameters["threshold"], names)
 
 
 def loaded(path: str) -> MondrianForest | StreamDetector | Fitted:

@@ -16,6 +16,7 @@ from imondrian.inputs import as_count, as_number
 from imondrian.memories import Step
 from imondrian.presets import preset_of
 from imondrian.records import Records
+from imondrian.scores import scoring_of
 from imondrian.shingles import Shingle
 from imondrian.thresholds import THRESHOLDS, StreamingThreshold
 
@@ -63,6 +64,10 @@ class StreamDetector:
         0.5 of the latest points, the oddest.
     preset : "practice" or "paper", default="practice"
         "practice": the score "size" with `scale="std"`. "paper": the score "depth", features as they come.
+    score : "preset", "depth", "expected" or "size", default="preset"
+        Another score than that of the preset.
+    scale : "preset", None, "std" or one weight per feature, default="preset"
+        Another scale than that of the preset. (In a shingle, a weight for each feature of each row.)
     seed : int, default=0
         The same seed and the same rows give the same results, bit for bit, however they are cut into calls.
     warm_up : int, optional
@@ -88,6 +93,8 @@ class StreamDetector:
         The last reports that the stream has moved for good, at most 16.
     forest : MondrianForest
         The forest itself.
+    kind : str
+        The score: "depth", "expected" or "size".
 
     Examples
     --------
@@ -112,6 +119,8 @@ class StreamDetector:
         n_estimators: int = 100,
         threshold: Any = "kmeans",
         preset: str = "practice",
+        score: str = "preset",
+        scale: Any = "preset",
         seed: int = 0,
         warm_up: int | None = None,
         learn_anomalies: bool = True,
@@ -126,6 +135,8 @@ class StreamDetector:
             "n_estimators": as_count(n_estimators, "n_estimators", 1, MAX_POINTS),
             "threshold": _checked_threshold(threshold),
             "preset": preset,
+            "score": score,
+            "scale": scale.tolist() if isinstance(scale, np.ndarray) else scale,
             "seed": as_count(seed, "seed", 0, MAX_SEED),
             "warm_up": int(window) // 8 if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
             "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
@@ -133,8 +144,9 @@ class StreamDetector:
             "on_error": _checked_choice(on_error, "on_error", ("raise", "skip")),
             "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
         }
-        self._kind = preset_of(preset).score
-        self.forest = MondrianForest(n_estimators, max_samples, preset_of(preset).scale, seed, n_jobs, window)
+        self.kind, weights = _score_and_scale(self._parameters)
+        scoring_of(self.kind)  # for its check
+        self.forest = MondrianForest(n_estimators, max_samples, weights, seed, n_jobs, window)
         self._shingle = Shingle(shingle, n_features)
         self.forest.reserve(n_features * self._shingle.size)
         self._records = Records(n_features)
@@ -237,7 +249,7 @@ class StreamDetector:
         points = [self._shingle.preview(row[None]) for row in rows]
         if sum(map(len, points)) == 0:
             return np.full(len(rows), _UNKNOWN)
-        return self.forest.score_next(np.vstack(points), self._kind)
+        return self.forest.score_next(np.vstack(points), self.kind)
 
     def explain(self, x: Any) -> dict[Any, float]:
         """Divide the score of a row, as if it came next, among its features; the sizes of the parts sum to the score.
@@ -250,18 +262,36 @@ class StreamDetector:
         names = records.names or range(self._shingle.n_features)
         size = self._shingle.size
         keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
-        if len(point) == 0 or self.forest.n_points == 0:
+        if len(point) == 0:
             return dict.fromkeys(keys, _UNKNOWN / len(keys))
-        parts = self.forest.explain(point, self._kind)[0]
-        parts *= self.forest.score_next(point, self._kind)[0] / np.abs(parts).sum()
-        return {key: float(value) for key, value in zip(keys, parts, strict=True)}
+        return {key: float(value) for key, value in zip(keys, self.explain_point(point), strict=True)}
+
+    def explain_point(self, point: Array) -> Array:
+        """Divide the score of a point as the forest holds it among its values; of a shingle, those of all its rows."""
+        if self.forest.n_points == 0:
+            return np.full(point.size, _UNKNOWN / point.size)
+        point = point.reshape(1, -1)
+        parts = self.forest.explain(point, self.kind)[0]
+        return parts * (self.forest.score_next(point, self.kind)[0] / np.abs(parts).sum())
+
+    def forget(self, X: Any) -> Self:
+        """Forget rows of the window exactly: the trees are distributed as if they had never held them.
+
+        A row that is not in the window is an error, and then none is forgotten. The threshold and the drift monitor
+        have seen the rows and keep what they counted. The points of a shingle are several rows each, which cannot be
+        forgotten by one of them.
+        """
+        if self._shingle.size > 1:
+            raise InvalidInputError(f"The points are {self._shingle.size} rows each: single rows cannot be forgotten.")
+        self.forest.forget(self._asked().points(X))
+        return self
 
     def rescore(self) -> tuple[Array, Array]:
         """Score the points of the window again with the forest as it is now; give the points, oldest first, and scores.
 
         The paper scores earlier points again after each update.
         """
-        return self.forest.rescore(self._kind)
+        return self.forest.rescore(self.kind)
 
     # -- model files ------------------------------------------------------------------------------------------------
 
@@ -350,7 +380,7 @@ class StreamDetector:
             scores, anomalies, thresholds = self._process_points(point[None])
             return float(scores[0]), bool(anomalies[0]), float(thresholds[0])
         is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
-        score, steps = self.forest.score_and_slide_one(point, self._kind)
+        score, steps = self.forest.score_and_slide_one(point, self.kind)
         threshold = self._threshold.observe_one(score) if is_counted else self.threshold
         if steps:
             self._watch(np.array([score]), steps)
@@ -363,12 +393,12 @@ class StreamDetector:
     def _process_points(self, points: Array) -> tuple[Array, Array, Array]:
         is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
         if self._judges_first():
-            score = self.forest.score_next(points, self._kind)
+            score = self.forest.score_next(points, self.kind)
             if not score[0] > self.threshold:
                 self.forest.extend(points)
             steps = self._own_step()
         else:
-            score, steps = self.forest.score_and_slide(points, self._kind)
+            score, steps = self.forest.score_and_slide(points, self.kind)
         threshold = self._threshold.observe(score) if is_counted else np.full(len(score), self.threshold)
         self._watch(score, steps)
         self.n_seen += len(score)
@@ -401,11 +431,19 @@ class StreamDetector:
 
 def _check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
     """Make sure that the forest can be that of a detector with these parameters."""
-    scale = preset_of(parameters["preset"]).scale
-    ours = (parameters["window"], parameters["max_samples"], scale, parameters["n_features"] * parameters["shingle"])
-    if forest.window is None or ours != (forest.window, forest.max_samples, forest.scale, forest.n_features):
+    ours = (parameters["window"], parameters["max_samples"], parameters["n_features"] * parameters["shingle"])
+    is_ours = forest.window is not None and ours == (forest.window, forest.max_samples, forest.n_features)
+    if not is_ours or not np.array_equal(_score_and_scale(parameters)[1], forest.scale):
         raise ValueError("the forest is not that of the detector.")
     as_count(parameters["n_estimators"], "n_estimators", 1, forest.n_trees)
+
+
+def _score_and_scale(parameters: dict[str, Any]) -> tuple[str, Any]:
+    """Give the score and the scale: those of the preset, unless others are named (older files name none)."""
+    preset = preset_of(parameters["preset"])
+    score, scale = parameters.get("score", "preset"), parameters.get("scale", "preset")
+    is_preset = isinstance(scale, str) and scale == "preset"
+    return preset.score if score == "preset" else score, preset.scale if is_preset else scale
 
 
 def _checked_drift(index: int, since: int, what: str, value: float, usual: float) -> Drift:
