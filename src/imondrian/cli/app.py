@@ -323,6 +323,18 @@ def reproduce(**settings: Any) -> None:
     run(**settings)
 
 
+@app.command()
+@click.option("--data", metavar="DIR", required=True, help="Folder in which everything is kept.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Any but a loopback address demands a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 for any that is free.")
+@click.option("--token-file", metavar="FILE", help="File with the token.  [default: $IMONDRIAN_TOKEN]")
+def serve(*, data: str, host: str, port: int, token_file: str | None) -> None:
+    """Serve detectors over HTTP, with a page; what was answered survives a power cut."""
+    from imondrian.cli.commands.serve import run
+
+    run(data, host, port, token_file)
+
+
 def _numbers(text: str | None) -> list[int]:
     try:
         return [int(number) for number in (text or "").split(",") if number.strip()]

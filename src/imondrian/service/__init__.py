@@ -1,0 +1,1 @@
+"""Detectors over HTTP that survive a power cut, with a live page."""

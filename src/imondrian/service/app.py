@@ -1,0 +1,39 @@
+"""The service over HTTP: all routes behind the guard; detectors are kept when it ends."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp
+
+import imondrian
+from imondrian.service.posting import Posting
+from imondrian.service.registry import Registry
+from imondrian.service.routes import detectors, history, models, points, status
+from imondrian.service.safety import Guard
+from imondrian.service.telling import TOLD
+from imondrian.service.waiting import Waiting
+
+
+def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
+    """Make the application, with its guard."""
+    return Guard(Posting(create_api(registry)), token, registry.limits)
+
+
+def create_api(registry: Registry) -> FastAPI:
+    """Make the routes; when they end, all that waits is done and kept."""
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        api.state.waiting = Waiting()
+        yield
+        await run_in_threadpool(registry.close)
+
+    api = FastAPI(title="imondrian", version=imondrian.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    api.state.registry = registry
+    for module in (detectors, points, history, models, status):
+        api.include_router(module.router)
+    for kind, told in TOLD.items():
+        api.add_exception_handler(kind, told)
+    return api

@@ -1,0 +1,300 @@
+"""A detector at work: what waits for it is journalled, then done, then answered."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from imondrian.errors import ImondrianError, InvalidInputError
+from imondrian.models import to_bytes
+from imondrian.service.answers import answer_to, given_to
+from imondrian.service.copies import Copies
+from imondrian.service.doing import POINTS_TOGETHER, Outcome
+from imondrian.service.entries import Answer, Entry, digest_of
+from imondrian.service.figures import figures_of
+from imondrian.service.recovery import Since, State
+from imondrian.service.settings import Keeping, Limits
+from imondrian.service.store import Store
+from imondrian.service.writer import Writer
+
+_LOG = logging.getLogger("imondrian.service")
+
+
+class BusyError(ImondrianError):
+    """More waits for a detector than may."""
+
+
+class GoneError(ImondrianError):
+    """The detector is being removed, or the service ends."""
+
+
+class FailedError(ImondrianError):
+    """The detector has failed in the middle of something."""
+
+
+class _Job(NamedTuple):
+    kind: str
+    content: bytes
+    n_points: int
+    request: str | None
+    time: float
+    done: Future[Answer]
+
+
+class _Ready(NamedTuple):
+    """A job that has been journalled."""
+
+    job: _Job
+    entry: Entry
+
+
+class Live:
+    """A detector, the thread that changes it, and a copy of it for those who only ask.
+
+    What comes waits until the writer takes all of it into the journal, in one transaction with that of others; then it
+    is ready, and the detector's own thread does it, while the writer takes what came meanwhile.
+
+    Parameters
+    ----------
+    id_ : int
+        Its number in the store.
+    state : State
+        The detector as it is, with its answers and its history.
+    """
+
+    def __init__(self, id_: int, state: State, writer: Writer, limits: Limits, keeping: Keeping) -> None:
+        self.id, self.history = id_, state.history
+        self.copies = Copies(state.doer, keeping.seconds_a_copy_lasts)
+        self.figures = figures_of(state.doer.detector)
+        self.n_waiting = self.n_requests = 0
+        self.complaints: dict[str, str] = {}  # what goes wrong at present, by what it is
+        self._doer, self._number, self._answers = state.doer, state.number, state.answers
+        self._n_written, self._n_kept, self._since = state.number, state.n_kept, state.since
+        self._writer, self._limits, self._keeping = writer, limits, keeping
+        self._waiting: list[_Job] = []  # to be journalled
+        self._ready: deque[_Ready] = deque()
+        self._n_bytes_waiting = self._n_jobs_waiting = 0
+        self._turn, self._taken_in = threading.Condition(), list[_Ready]()  # the latter in the thread of the writer
+        self._is_journalling = self._is_ending = False
+        self._refusal: ImondrianError | None = None  # why nothing more is taken
+        self._removal: Future[None] | None = None  # asked for
+        self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{id_}", daemon=True)
+        self._thread.start()
+
+    # -- from any thread ----------------------------------------------------------------------------------------
+
+    def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Answer]:
+        """Have something done: the future has the answer once it is on the disk and done.
+
+        A request with an id that was answered, or waits, has the same answer and is not done again. If too much waits,
+        it is a BusyError.
+        """
+        sent = b"" if request is None else self._checked(request, kind, content)
+        with self._turn:
+            if self._refusal is not None:
+                raise self._refusal
+            known = None if request is None else self._answers.find(request, sent)
+            if known is not None:
+                return known
+            self._check_room(n_points, len(content))
+            job = _Job(kind, content, n_points, request, time.time(), Future())
+            if request is not None:
+                self._answers.wait(request, sent, job.done)
+            self._waiting.append(job)
+            self.n_waiting += n_points
+            self._n_bytes_waiting += len(content)
+            self._n_jobs_waiting += 1
+            is_first, self._is_journalling = not self._is_journalling, True
+        if is_first:
+            self._writer.submit(self._journal).add_done_callback(self._journalled)
+        return job.done
+
+    def remove(self) -> None:
+        """Do what waits, and remove the detector from the store; if that fails, it goes on."""
+        removal = Future[None]()
+        with self._turn:
+            self._removal, self._refusal = removal, GoneError("The detector is being removed.")
+            self._turn.notify()
+        removal.result()
+
+    def end(self) -> None:
+        """Do what waits, keep a snapshot, and end."""
+        with self._turn:
+            self._refusal = self._refusal or GoneError("The service ends.")
+            self._is_ending = True
+            self._turn.notify()
+        self._thread.join()
+
+    def _checked(self, request: str, kind: str, content: bytes) -> bytes:
+        """Check the id of a request, and digest what was sent with it."""
+        n_most = self._limits.request_id_length
+        if not 0 < len(request) <= n_most or not all("!" <= letter <= "~" for letter in request):
+            raise InvalidInputError(
+                f"The id of a request must be 1 to {n_most} visible characters of ASCII, but is {request[:200]!r}."
+            )
+        return digest_of(kind, content)
+
+    def _check_room(self, n_points: int, n_bytes: int) -> None:
+        """Refuse what would make too much wait; something may always wait."""
+        limits, n_requests = self._limits, self._n_jobs_waiting
+        is_full = (
+            self.n_waiting + n_points > limits.waiting_points
+            or self._n_bytes_waiting + n_bytes > limits.waiting_bytes
+            or n_requests >= limits.waiting_requests
+        )
+        if n_requests and is_full:
+            raise BusyError(f"{self.n_waiting} points in {n_requests} requests wait already.")
+
+    # -- the thread of the writer -------------------------------------------------------------------------------
+
+    def _journal(self, store: Store) -> None:
+        """Write all that waits into the journal."""
+        with self._turn:
+            jobs, self._waiting = self._waiting, []
+        first = self._n_written + 1
+        self._taken_in = [
+            _Ready(job, Entry(first + i, job.kind, job.content, job.request, job.time)) for i, job in enumerate(jobs)
+        ]
+        store.add_entries(self.id, [ready.entry for ready in self._taken_in])
+
+    def _journalled(self, written: Future[None]) -> None:
+        """Pass on what is on the disk; if it could not be written, nothing of it is done, and it may come again."""
+        error, refused = written.exception(), list[_Job]()
+        with self._turn:
+            if error is None:
+                self._n_written += len(self._taken_in)
+                self._ready += self._taken_in
+            else:
+                refused = [*(ready.job for ready in self._taken_in), *self._waiting]
+                self._waiting = []
+                self._leave(refused)
+            self._taken_in = []
+            is_more = self._is_journalling = bool(self._waiting)
+            self._turn.notify()
+        self._refuse(refused, error)
+        if is_more:
+            self._writer.submit(self._journal).add_done_callback(self._journalled)
+
+    # -- its own thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            together = self._taken()
+            if together:
+                self._attempt([ready.job for ready in together], [ready.entry for ready in together])
+            elif self._removal is None or self._is_removed(self._removal):
+                break
+        if self._number > self._n_kept and self._removal is None and not self._has_failed:
+            self._keep_snapshot()
+
+    def _taken(self) -> list[_Ready]:
+        """Wait for what is ready, and take what is done together; nothing if all is done and it is to end."""
+        together: list[_Ready] = []
+        with self._turn:
+            while not self._ready and (self._is_journalling or (self._removal is None and not self._is_ending)):
+                self._turn.wait()
+            n_points = 0
+            while self._ready and (not together or n_points + self._ready[0].job.n_points <= POINTS_TOGETHER):
+                together.append(self._ready.popleft())
+                n_points += together[-1].job.n_points
+            self._leave([ready.job for ready in together])
+        return together
+
+    def _leave(self, jobs: list[_Job]) -> None:
+        """Count jobs that wait no longer."""
+        self.n_waiting -= sum(job.n_points for job in jobs)
+        self._n_bytes_waiting -= sum(len(job.content) for job in jobs)
+        self._n_jobs_waiting -= len(jobs)
+
+    @property
+    def _has_failed(self) -> bool:
+        return "failed" in self.complaints
+
+    def _attempt(self, jobs: list[_Job], entries: list[Entry]) -> None:
+        """Do entries; if that fails, the detector may be half changed, and only the journal knows how it should be."""
+        try:
+            if not self._has_failed:
+                self._do(jobs, entries)
+        except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must be told)
+            _LOG.exception("A detector has failed.")
+            told = f"The detector has failed ({type(error).__name__}); when the service starts anew, it is as before."
+            self.complaints["failed"] = told
+            self._refusal = self._refusal or FailedError(told)
+        if self._has_failed:
+            self._refuse(jobs, FailedError(self.complaints["failed"]))
+
+    def _do(self, jobs: list[_Job], entries: list[Entry]) -> None:
+        """Do what has been journalled, and answer."""
+        outcomes = self._doer.do(entries, self.copies.changing)
+        self._number = entries[-1].number
+        self.figures = figures_of(self._doer.detector)
+        for job, answer in zip(jobs, self._answers_to(entries, outcomes), strict=True):
+            job.done.set_result(answer)
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            self.history.add(entry, outcome)
+        self.n_requests += len(jobs)
+        self._since = self._since.plus(entries, self._doer.detector.parameters["n_features"])
+        keeping = self._keeping
+        if (
+            self._since.n_points >= keeping.points_between_snapshots
+            or self._since.n_bytes >= keeping.bytes_between_snapshots
+        ):
+            self._keep_snapshot()
+
+    def _answers_to(self, entries: list[Entry], outcomes: list[Outcome]) -> list[Answer]:
+        """Write the answers; a snapshot will keep those to requests with an id, until then the journal gives them."""
+        answers: list[Answer] = []
+        with self._turn:
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                answers.append(answer_to(outcome))
+                if entry.request is not None:
+                    self._answers.give(given_to(entry, entry.request, answers[-1]))
+        return answers
+
+    def _refuse(self, jobs: list[_Job], error: BaseException | None) -> None:
+        with self._turn:
+            for job in jobs:
+                if job.request is not None:
+                    self._answers.refuse(job.request)
+        for job in jobs:
+            if not job.done.done():
+                job.done.set_exception(error)
+
+    def _is_removed(self, removal: Future[None]) -> bool:
+        """Remove the detector from the store, and tell whether it is."""
+        try:
+            self._writer.write(lambda store: store.remove_detector(self.id))
+        except Exception as error:  # noqa: BLE001 (whatever it is, who waits must be told)
+            with self._turn:
+                self._removal = None
+                self._refusal = FailedError(self.complaints["failed"]) if self._has_failed else None
+            removal.set_exception(error)
+            return False
+        removal.set_result(None)
+        return True
+
+    def _keep_snapshot(self) -> None:
+        """Have the detector written as a whole; if that fails, the journal goes on growing, and it is tried again."""
+        self._since = Since()
+        try:
+            self._writer.write(self._snapshot())
+        except Exception as error:  # noqa: BLE001 (the detector itself is well)
+            _LOG.exception("A snapshot could not be kept.")
+            self.complaints["snapshot"] = f"The last snapshot could not be kept: {error}"
+            return
+        self._n_kept = self._number
+        self.complaints.pop("snapshot", None)
+
+    def _snapshot(self) -> Callable[[Store], None]:
+        number, content, history = self._number, to_bytes(self._doer.detector), self.history.to_bytes()
+        with self._turn:
+            given, oldest = self._answers.since(self._n_kept), self._answers.oldest
+
+        def keep(store: Store) -> None:
+            store.add_answers(self.id, given, oldest)
+            store.add_snapshot(self.id, number, content, history)
+
+        return keep

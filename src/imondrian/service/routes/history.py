@@ -1,0 +1,32 @@
+"""The latest rows: what was said of them, and why."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from imondrian.service import schemas
+from imondrian.service.asking import explained_row, history_of
+from imondrian.service.routes.common import Name, known_of, problems
+from imondrian.service.settings import Keeping
+
+router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
+_LAST = 2**53
+_MOST = Keeping().history
+
+
+@router.get("", responses=problems(404, 422))
+async def history(
+    request: Request,
+    name: Name,
+    after: Annotated[int, Query(ge=-1, le=_LAST, description="Only rows after this one.")] = -1,
+    limit: Annotated[int, Query(ge=1, le=_MOST, description="At most so many, the latest.")] = _MOST,
+) -> schemas.History:
+    """Give the latest rows and what was said of them."""
+    return await run_in_threadpool(history_of, known_of(request, name), after, limit)
+
+
+@router.get("/{index}", responses=problems(404, 422))
+async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_LAST)]) -> schemas.ExplainedRow:
+    """Tell why one of the latest rows has its score."""
+    return await run_in_threadpool(explained_row, known_of(request, name), index)

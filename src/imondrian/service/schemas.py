@@ -1,0 +1,186 @@
+"""What goes in and out over HTTP, for the documentation that FastAPI makes of it, with examples."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from imondrian.service.settings import Limits
+
+
+class Configuration(BaseModel):
+    """How a detector is made; only the features must be given."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"features": ["x", "y"], "window": 2048, "threshold": 0.01}]}
+    )
+
+    features: list[str] = Field(
+        min_length=1, max_length=Limits().features, description="Names of the values of a point, in their order."
+    )
+    window: int = Field(2048, ge=1, description="How many of the latest points are known.")
+    max_samples: int | None = Field(256, ge=1, description="How many of them a tree holds, about; null for all.")
+    n_estimators: int = Field(100, ge=1, description="Number of trees.")
+    preset: Literal["practice", "paper"] = "practice"
+    score: Literal["preset", "depth", "expected", "size"] = "preset"
+    scale: Literal["preset", "std"] | Annotated[list[float], Field(max_length=Limits().features)] | None = "preset"
+    threshold: Literal["kmeans", "auto"] | float = Field(0.01, description="What is an anomaly; a number is a share.")
+    shingle: int = Field(1, ge=1, description="How many rows make a point.")
+    warm_up: int | None = Field(None, ge=0, description="Points learned before any is called an anomaly.")
+    learn_anomalies: bool = True
+    seed: int = Field(0, ge=0, le=2**64 - 1)
+
+
+class Drift(BaseModel):
+    """A report that the stream has moved for good."""
+
+    index: int = Field(description="Row at which it was seen.")
+    since: int = Field(description="Row before which all was as usual.")
+    what: str
+    value: float
+    usual: float
+
+
+class Description(BaseModel):
+    """A detector and how it is."""
+
+    name: str
+    created: float = Field(description="Seconds since 1970.")
+    configuration: Configuration
+    n_seen: int = Field(description="Points so far.")
+    n_waiting: int = Field(description="Points that wait.")
+    n_anomalies: int = Field(description="Since the service was started.")
+    threshold: float
+    is_warm: bool
+    n_bytes: int
+    drifts: list[Drift] = Field(description="The last reports that the stream has moved for good.")
+
+
+class Result(BaseModel):
+    """What there is to say of one point."""
+
+    index: int = Field(description="Number of the point in the stream.")
+    score: float = Field(description="In (0, 1), high is odd.")
+    threshold: float
+    anomaly: bool
+
+
+class Results(BaseModel):
+    """What there is to say of the points, in their order."""
+
+    results: list[Result]
+
+
+class Scores(BaseModel):
+    """The scores of points that are not learned."""
+
+    scores: list[float]
+    threshold: float
+    n_seen: int = Field(description="Points that the detector had learned.")
+
+
+class Reason(BaseModel):
+    """The part of a feature in the score of a point."""
+
+    feature: str
+    value: float
+    usual: tuple[float, float] = Field(description="Between which most points of the window lie (98 of 100).")
+    part: float = Field(description="Of the score; positive where the point lies too high, negative too low.")
+    share: float = Field(description="Of all parts, from 0 to 1.")
+    side: Literal["high", "low"]
+
+
+class Explanation(BaseModel):
+    """The score of a point divided among the features, the greatest part first; the sizes of the parts sum to it."""
+
+    score: float
+    reasons: list[Reason]
+
+
+class Explanations(BaseModel):
+    """One explanation for each point."""
+
+    explanations: list[Explanation]
+
+
+class History(BaseModel):
+    """The latest rows and what was said of them, by column; the oldest first."""
+
+    index: list[int]
+    time: list[float] = Field(description="When each came, in seconds since 1970.")
+    values: list[list[float]]
+    score: list[float]
+    threshold: list[float]
+    anomaly: list[bool]
+
+
+class ExplainedRow(BaseModel):
+    """A row that was learned: what was said of it, and why, with the detector as it is now, but for that row."""
+
+    index: int
+    time: float
+    score: float
+    threshold: float
+    anomaly: bool
+    reasons: list[Reason]
+
+
+class Counted(BaseModel):
+    """How many points were forgotten, or how many the detector has seen."""
+
+    n_points: int
+
+
+class Problem(BaseModel):
+    """What was wrong."""
+
+    detail: str
+
+
+POINTS_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["points"],
+                "additionalProperties": False,
+                "properties": {
+                    "points": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {
+                            "anyOf": [
+                                {"type": "array", "items": {"type": "number"}, "minItems": 1},
+                                {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 1},
+                            ]
+                        },
+                    }
+                },
+            },
+            "examples": {
+                "rows": {"value": {"points": [[1.0, 2.0], [1.1, 2.1]]}},
+                "by name": {"value": {"points": [{"x": 1.0, "y": 2.0}]}},
+            },
+        },
+        "application/x-ndjson": {
+            "schema": {"type": "string"},
+            "examples": {"lines": {"value": "[1.0, 2.0]\\n[1.1, 2.1]\\n"}},
+        },
+    },
+}
+
+REQUEST_ID = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "An id of the request's own: sent again, it gets the same answer and nothing is done twice.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
+    "example": "5f2b7c",
+}
+
+
+class Health(BaseModel):
+    """Whether all is well."""
+
+    status: Literal["ok", "failing"]
+    complaints: list[str]

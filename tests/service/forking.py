@@ -1,0 +1,48 @@
+"""Run as a program: makes services by forking, since a fork has all that takes long to import and compile already.
+
+Reads lines "port folder" and answers each with the number of the process that serves there.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import uvicorn
+
+from imondrian.service.app import create_app
+from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.registry import Registry
+from imondrian.service.settings import Keeping
+from tests.service.serving import SMALL
+
+OFTEN = Keeping(points_between_snapshots=150)
+
+
+def warm_up():
+    detector = new_detector({**DEFAULTS, **SMALL, "features": ["x", "y"]})
+    detector.process_many(np.random.default_rng(0).normal(size=(300, 2)))
+    detector.score(np.zeros((1, 2)))
+
+
+def serve(port, folder):
+    app = create_app(Registry(Path(folder), keeping=OFTEN))
+    uvicorn.run(app, port=port, log_level="error", access_log=False)
+    os._exit(0)
+
+
+def main():
+    warm_up()
+    print("ready", flush=True)  # noqa: T201
+    for line in sys.stdin:
+        port, folder = line.split(maxsplit=1)
+        process = os.fork()
+        if process == 0:
+            serve(int(port), folder.strip())
+        print(process, flush=True)  # noqa: T201
+        os.waitpid(process, 0)
+        print("ended", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""A service in a process of its own, on loopback, for tests."""
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import uvicorn
+
+from imondrian.service.client import Client
+
+SMALL = {"window": 128, "max_samples": 32, "n_estimators": 10, "warm_up": 50, "threshold": 0.02}
+TRIES = 600  # of a tenth of a second
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+class Answering:
+    """Something that answers on a port of loopback."""
+
+    port: int
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, **settings):
+        return Client(self.address, **settings)
+
+    def ask(self, method, path, body=None, headers=None):
+        """Ask as any program would, and give status, headers and content."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            content = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
+            connection.request(method, path, content, headers or {})
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def wait_for_it(self):
+        for _ in range(TRIES):
+            self.check()
+            try:
+                self.ask("GET", "/health")
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return self
+        raise AssertionError("the service does not answer")
+
+    def check(self):
+        """Raise if it has ended."""
+
+
+class Service(Answering):
+    """`imondrian serve` in a folder, as a user starts it."""
+
+    def __init__(self, folder, *options, token=None):
+        self.folder, self.token, self.port = Path(folder), token, free_port()
+        self._options, self.process = options, None
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        command = [sys.executable, "-m", "imondrian", "serve", "--data", str(self.folder), "--port", str(self.port)]
+        environment = {name: value for name, value in os.environ.items() if name != "IMONDRIAN_TOKEN"}
+        environment |= {} if self.token is None else {"IMONDRIAN_TOKEN": self.token}
+        self.process = subprocess.Popen(
+            [*command, *self._options], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        return self.wait_for_it()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+
+    def client(self, **settings):
+        return super().client(token=self.token, **settings)
+
+    def check(self):
+        assert self.process.poll() is None, self.process.stdout.read()
+
+
+class Here(Answering):
+    """An application served by a thread of this process, so that a test can reach inside."""
+
+    def __init__(self, app):
+        self.port = free_port()
+        self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="critical", access_log=False))
+        self._thread = threading.Thread(target=self._server.run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self.wait_for_it()
+
+    def __exit__(self, *_):
+        self._server.should_exit = True
+        self._thread.join(60)

@@ -1,0 +1,438 @@
+"""The service over HTTP: what goes in and comes out, who may come in, and what is too much."""
+
+import contextlib
+import gzip
+import json
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from imondrian import StreamDetector
+from imondrian.models import to_bytes
+from imondrian.service import routes
+from imondrian.service.app import create_app
+from imondrian.service.client import Client
+from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.registry import Registry
+from imondrian.service.settings import Limits
+from tests.service.serving import SMALL, Here, Service
+from tests.service.test_live import expected
+
+XY = {"features": ["x", "y"], **SMALL}
+JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/x-ndjson"}
+TOKEN = "a-token-of-more-than-sixteen"  # noqa: S105
+
+
+@pytest.fixture
+def ask(service, request):
+    """Ask the service for a detector of this test's own, and give status and answer."""
+    name = f"d{abs(hash(request.node.name))}"[:20]
+    assert service.ask("PUT", f"/detectors/{name}", XY, JSON)[0] == 201
+
+    def asked(method, path, body=None, headers=JSON):
+        status, _, content = service.ask(method, f"/detectors/{name}{path}", body, headers)
+        return status, json.loads(content) if content.startswith((b"{", b"[")) else content
+
+    yield asked
+    service.ask("DELETE", f"/detectors/{name}")
+
+
+@pytest.fixture
+def alone():
+    return new_detector({**DEFAULTS, **XY})
+
+
+def test_rows_objects_and_lines_are_the_same(ask, alone, stream):
+    rows, objects, lines = stream[:100], stream[100:200], stream[200:300]
+    assert ask("POST", "/points", {"points": rows.tolist()}) == (200, {"results": expected(alone, rows)})
+    named = [{"y": y, "x": x} for x, y in objects.tolist()]
+    assert ask("POST", "/points", {"points": named}) == (200, {"results": expected(alone, objects)})
+    text = "".join(f"{json.dumps(row)}\n" for row in lines.tolist()).encode()
+    assert ask("POST", "/points", text, LINES) == (200, {"results": expected(alone, lines)})
+    text = "\n".join(json.dumps({"x": x, "y": y}) for x, y in lines.tolist()).encode()
+    assert ask("POST", "/points", text, LINES) == (200, {"results": expected(alone, lines)})
+
+
+def test_scores_and_explanations_learn_nothing(ask, alone, stream):
+    ask("POST", "/points", {"points": stream[:300].tolist()})
+    alone.process_many(stream[:300])
+    for _ in range(2):
+        status, answer = ask("POST", "/scores", {"points": stream.tolist()})
+        assert (status, answer["scores"]) == (200, alone.score(stream).tolist())
+        assert (answer["threshold"], answer["n_seen"]) == (alone.threshold, 300)
+        status, answer = ask("POST", "/explanations", {"points": [[9.0, 0.0]]})
+    reasons = answer["explanations"][0]["reasons"]
+    assert reasons[0]["feature"] == "x"
+    assert (reasons[0]["side"], reasons[0]["value"]) == ("high", 9.0)
+    low, high = np.percentile(stream[172:300, 0], [1, 99])
+    assert reasons[0]["usual"] == [low, high]
+    parts = alone.explain([9.0, 0.0])
+    assert {reason["feature"]: reason["part"] for reason in reasons} == {"x": parts[0], "y": parts[1]}
+    assert answer["explanations"][0]["score"] == pytest.approx(alone.score([[9.0, 0.0]])[0])
+
+
+def test_before_the_first_point_there_are_scores_and_explanations_too(ask):
+    assert ask("POST", "/scores", {"points": [[1, 2]]})[1]["scores"] == [0.5]
+    status, answer = ask("POST", "/explanations", {"points": [[1, 2]]})
+    assert (status, [reason["part"] for reason in answer["explanations"][0]["reasons"]]) == (200, [0.25, 0.25])
+
+
+def test_points_are_forgotten(ask, alone, stream):
+    ask("POST", "/points", {"points": stream[:200].tolist()})
+    assert ask("DELETE", "/points", {"points": stream[190:].tolist()})[0] == 422  # of which some never came
+    assert ask("DELETE", "/points", {"points": stream[190:200].tolist()}) == (200, {"n_points": 10})
+    alone.process_many(stream[:200])
+    alone.forget(stream[190:200])
+    assert ask("POST", "/scores", {"points": stream.tolist()})[1]["scores"] == alone.score(stream).tolist()
+
+
+def test_the_history_has_the_latest_rows_and_why_they_are_odd(ask, stream):
+    results = ask("POST", "/points", {"points": stream.tolist()})[1]["results"]
+    status, rows = ask("GET", "/history?after=579")
+    assert (status, rows["index"]) == (200, list(range(580, 600)))
+    assert rows["values"] == stream[580:].tolist()
+    assert rows["score"] == [each["score"] for each in results[580:]]
+    assert ask("GET", "/history?after=579&limit=3")[1]["index"] == [597, 598, 599]
+    odd = [each["index"] for each in results if each["anomaly"]][-1]
+    status, row = ask("GET", f"/history/{odd}")
+    assert (status, row["anomaly"], row["score"]) == (200, True, results[odd]["score"])
+    assert row["reasons"][0]["share"] >= row["reasons"][1]["share"]
+    assert ask("GET", "/history/600")[0] == 404
+    assert ask("GET", "/history/-1")[0] == 422
+
+
+def test_a_row_is_explained_as_if_it_had_not_been_learned(ask, alone, stream):
+    """Also when it is in the window many times, and one of them is the row asked about."""
+    ask("POST", "/points", {"points": [*stream[:100].tolist(), [7.0, 0.0]]})
+    alone.process_many(stream[:100])
+    sizes = [abs(part) for part in alone.explain([7.0, 0.0]).values()]
+    status, row = ask("GET", "/history/100")
+    found = {reason["feature"]: reason["share"] for reason in row["reasons"]}
+    assert status == 200
+    assert found["x"] == pytest.approx(
+        sizes[0] / sum(sizes), abs=0.15
+    )  # the trees have the same law, not the same cuts
+    assert row["reasons"][0]["feature"] == "x"
+
+
+def test_rows_of_a_shingle_are_explained_with_those_before_them(service, stream):
+    service.ask("PUT", "/detectors/shingled", {**XY, "shingle": 3}, JSON)
+    service.ask("POST", "/detectors/shingled/points", {"points": stream.tolist()})
+    status, _, content = service.ask("GET", "/detectors/shingled/history/599")
+    assert status == 200
+    assert {reason["feature"] for reason in json.loads(content)["reasons"]} == {"x", "y"}
+    assert service.ask("GET", "/detectors/shingled/history/1")[0] == 404  # of which there is none before
+    assert service.ask("DELETE", "/detectors/shingled/points", {"points": stream[599:].tolist()})[0] == 422
+    service.ask("DELETE", "/detectors/shingled")
+
+
+def test_a_model_file_goes_out_and_comes_in_checked(ask, alone, stream):
+    ask("POST", "/points", {"points": stream[:200].tolist()})
+    status, content = ask("GET", "/model")
+    alone.process_many(stream[:200])
+    assert (status, content) == (200, to_bytes(alone))
+    ask("POST", "/points", {"points": stream[200:300].tolist()})
+    assert ask("PUT", "/model", content, {}) == (200, {"n_points": 200})
+    assert ask("POST", "/points", {"points": stream[200:].tolist()})[1]["results"] == expected(alone, stream[200:])
+    spoilt = bytearray(content)
+    spoilt[len(spoilt) // 2] ^= 0xFF
+    for wrong in (b"", b"none", bytes(spoilt), content[:-100]):
+        status, answer = ask("PUT", "/model", wrong, {})
+        assert status == 422, answer
+    named = new_detector({**DEFAULTS, **XY})
+    named.process({"y": 1.0, "x": 2.0})
+    status, answer = ask("PUT", "/model", to_bytes(named), {})
+    assert status == 422
+    assert "features is ['y', 'x'], not ['x', 'y']" in answer["detail"]
+    status, answer = ask("PUT", "/model", to_bytes(StreamDetector(2, window=64, max_samples=16)), {})
+    assert status == 422
+    assert "window is 64, not 128" in answer["detail"]
+    assert ask("GET", "")[1]["n_seen"] == 600
+
+
+def test_the_same_request_again_gets_the_same_answer(ask, stream):
+    headers = JSON | {"Idempotency-Key": "one"}
+    first = ask("POST", "/points", {"points": stream[:5].tolist()}, headers)
+    assert ask("POST", "/points", {"points": stream[:5].tolist()}, headers) == first
+    assert ask("GET", "")[1]["n_seen"] == 5
+    wrong = JSON | {"Idempotency-Key": "x" * 200}
+    assert ask("POST", "/points", {"points": stream[:5].tolist()}, wrong)[0] == 422
+
+
+WRONG_BODIES = [
+    (b"", "not JSON"),
+    (b"{", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b"[]", "points"),
+    (b'{"points": 3}', "points"),
+    (b'{"points": []}', "no points"),
+    (b'{"points": [[1, 2]], "more": 1}', "points"),
+    (b'{"points": [[1, 2, 3]]}', "Point 0 must be a list of 2 numbers"),
+    (b'{"points": [[1, 2], [1]]}', "Point 1 must be a list of 2 numbers"),
+    (b'{"points": [[1, "2"]]}', "Point 0 must be a list of 2 numbers"),
+    (b'{"points": [[1, true]]}', "Point 0 must be a list of 2 numbers"),
+    (b'{"points": [[1, null]]}', "Point 0 must be a list of 2 numbers"),
+    (b'{"points": [[1, NaN]]}', "NaN"),
+    (b'{"points": [[1, Infinity]]}', "Infinity"),
+    (b'{"points": [[1, 1e999]]}', "inf"),
+    (b'{"points": [[1, 1' + b"0" * 400 + b"]]}", "X"),
+    (b'{"points": [[1, 1e300]]}', "1e+300"),
+    (b'{"points": [{"x": 1}]}', "'y'"),
+    (b'{"points": [{"x": 1, "y": 2, "z": 3}]}', "'z'"),
+    (b'{"points": [{"x": 1, "y": "2"}]}', "'y' of point 0 must be a number"),
+    (b'{"points": [{"x": 1, "y": 2}, [1, 2]]}', "Point 1"),
+]
+
+
+@pytest.mark.parametrize(("body", "told"), WRONG_BODIES, ids=range(len(WRONG_BODIES)))
+@pytest.mark.parametrize("path", ["/points", "/scores", "/explanations"])
+def test_a_wrong_body_is_told_in_one_line_and_nothing_is_learned(ask, path, body, told):
+    status, answer = ask("POST", path, body)
+    assert status == 422, answer
+    assert told in answer["detail"], answer
+    assert "\n" not in answer["detail"]
+    assert "Traceback" not in answer["detail"]
+    assert len(answer["detail"]) < 500
+    assert ask("GET", "")[1]["n_seen"] == 0
+
+
+HOSTILE = [
+    "..", ".", "../../etc/passwd", "..%2F..%2Fetc%2Fpasswd", "%2e%2e", "a/b", "a%2Fb", "a%5Cb", "%00", "a%00b", "a%0Ab",
+    "-a", "_a", ".hidden", "a b", "a%20b", "<script>", "%3Cscript%3E", "'; DROP TABLE detectors; --", "ä", "%C3%A4",
+    "a" * 65, "a" * 10_000, "a%3Fb", "con:", "a\\b", "*", "%25", "\u202e",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_make_nothing_and_reach_nothing(service, name):
+    before = sorted(path.name for path in service.folder.rglob("*"))
+    detectors = service.ask("GET", "/detectors")[2]
+    asked = "".join(letter if letter.isascii() and letter not in " \n" else "%F0%9F" for letter in name)
+    for method, path, body in [("PUT", "", XY), ("POST", "/points", {"points": [[1, 2]]}), ("GET", "", None)]:
+        status, _, content = service.ask(method, f"/detectors/{asked}{path}", body, JSON)
+        assert status in (404, 405, 422), (status, content)
+    assert service.ask("GET", f"/static/{asked}")[0] == 404
+    assert service.ask("GET", "/detectors")[2] == detectors
+    assert sorted(path.name for path in service.folder.rglob("*")) == before
+
+
+def test_only_the_files_of_the_page_are_given(service):
+    assert service.ask("GET", "/")[0] == 200
+    assert service.ask("GET", "/static/plotly.min.js")[0] == 200
+    for name in ("../app.py", "..%2Fapp.py", "app.py", "", "index.html/"):
+        assert service.ask("GET", f"/static/{name}")[0] in (307, 404), name
+
+
+def test_a_file_that_a_browser_has_already_is_not_sent_again(service):
+    path = "/static/plotly.min.js"
+    _, headers, content = service.ask("GET", path)
+    assert service.ask("GET", path, headers={"If-None-Match": headers["etag"]})[::2] == (304, b"")
+    status, short_headers, short = service.ask("GET", path, headers={"Accept-Encoding": "gzip, br"})
+    assert (status, short_headers["content-encoding"]) == (200, "gzip")
+    assert len(short) < len(content) / 2
+    assert gzip.decompress(short) == content
+
+
+def test_every_answer_keeps_browsers_safe(service):
+    for path in (
+        "/",
+        "/static/style.css",
+        "/detectors",
+        "/detectors/none",
+        "/detectors/none/points",
+        "/health",
+        "/nowhere",
+    ):
+        for method in ("GET", "POST"):
+            _, headers, _ = service.ask(method, path)
+            headers = {name.lower(): value for name, value in headers.items()}
+            assert headers["x-content-type-options"] == "nosniff", path
+            assert headers["x-frame-options"] == "DENY"
+            assert "default-src 'self'" in headers["content-security-policy"]
+            assert "server" not in headers
+
+
+def test_pages_of_other_sites_cannot_reach_it_through_a_browser(service):
+    for headers in ({"Host": "evil.example"}, {"Host": f"evil.example:{service.port}"}, {"Host": "["}, {"Host": ""}):
+        assert service.ask("GET", "/detectors", headers=headers)[0] == 403, headers
+    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{service.port + 1}", "http://127.0.0.1"):
+        assert service.ask("GET", "/detectors", headers={"Origin": origin})[0] == 403, origin
+    for host in ("127.0.0.1", "127.0.0.2", "localhost", "localhost.", "[::1]"):
+        headers = {"Host": f"{host}:{service.port}", "Origin": f"http://{host}:{service.port}"}
+        assert service.ask("GET", "/detectors", headers=headers)[0] == 200, host
+
+
+def test_a_method_that_a_path_does_not_have_is_told_with_those_it_has(service):
+    status, headers, _ = service.ask("PATCH", "/detectors/none/points")
+    assert (status, headers["allow"]) == (405, "DELETE, POST")
+
+
+def test_metrics_are_those_that_prometheus_reads(service, stream):
+    service.ask("PUT", "/detectors/counted", XY, JSON)
+    service.ask("POST", "/detectors/counted/points", {"points": stream.tolist()})
+    _, headers, content = service.ask("GET", "/metrics")
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = content.decode().splitlines()
+    assert 'imondrian_points_total{detector="counted"} 600' in lines
+    for line in lines:
+        kind, name, *_ = line.lstrip("# ").split(maxsplit=2) if line.startswith("#") else ("", line)
+        assert kind in ("", "HELP", "TYPE")
+        assert name.startswith("imondrian_")
+    service.ask("DELETE", "/detectors/counted")
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(service, ask):
+    declared = {"Content-Type": "application/json", "Content-Length": str(2**40)}
+    with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
+        head = "".join(f"{name}: {value}\r\n" for name, value in (declared | {"Host": "127.0.0.1"}).items())
+        connection.sendall(f"POST /detectors/none/points HTTP/1.1\r\n{head}\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+    assert ask("POST", "/points", b" " * (32 * 2**20 + 1))[0] == 413
+
+
+def test_a_body_without_a_length_is_counted_while_it_is_read(service):
+    service.ask("PUT", "/detectors/long", XY, JSON)
+    head = b"HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    piece = b"100000\r\n" + b" " * 2**20 + b"\r\n"
+    for path in (b"points", b"scores"):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
+            connection.sendall(b"POST /detectors/long/" + path + b" " + head)
+            with contextlib.suppress(OSError):  # it may be answered, and closed, meanwhile
+                for _ in range(40):
+                    connection.sendall(piece)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+    service.ask("DELETE", "/detectors/long")
+
+
+def test_who_leaves_in_the_middle_of_a_body_has_nothing_learned(service, ask, stream):
+    name = json.loads(service.ask("GET", "/detectors")[2])[-1]["name"]
+    lines = [f"{json.dumps(row)}\n".encode() for row in stream[:10].tolist()]
+    head = (
+        f"POST /detectors/{name}/points HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"
+        f"Idempotency-Key: one\r\nContent-Length: {len(b''.join(lines))}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
+        connection.sendall(head.encode() + b"".join(lines[:4]))
+    status, answer = ask("POST", "/points", b"".join(lines), LINES | {"Idempotency-Key": "one"})
+    assert (status, len(answer["results"])) == (200, 10)
+    assert ask("GET", "")[1]["n_seen"] == 10
+
+
+def test_only_models_and_points_may_be_long(service, ask):
+    assert service.ask("PUT", "/detectors/long", b" " * (2**20 + 1), JSON)[0] == 413
+    assert ask("PUT", "/model", b" " * (33 * 2**20), {})[0] == 422
+
+
+def test_too_many_points_are_refused(ask):
+    status, answer = ask("POST", "/points", {"points": [[1, 2]] * 100_001})
+    assert status == 422
+    assert "100001 points" in answer["detail"]
+    status, answer = ask("POST", "/explanations", {"points": [[1, 2]] * 1001})
+    assert status == 422
+    assert "1001 points" in answer["detail"]
+
+
+def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
+    registry = Registry(tmp_path, Limits(waiting_requests=2))
+    known, _ = registry.create("a", XY)
+    body, statuses = {"points": stream[:1].tolist()}, []
+
+    def post():
+        status, headers, _ = here.ask("POST", "/detectors/a/points", body)
+        statuses.append((status, headers.get("retry-after")))
+
+    with Here(create_app(registry)) as here:
+        with known.live.copies._changing:  # nothing is done meanwhile
+            threads = [threading.Thread(target=post) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: len(statuses) >= 4)  # one or two are at work, and two wait
+            assert set(statuses) == {(429, "1")}
+        for thread in threads:
+            thread.join()
+    assert 3 <= statuses.count((200, None)) <= 4
+    assert len(statuses) == 8
+
+
+def wait_until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
+    registry = Registry(tmp_path)
+    registry.create("a", XY)
+    body = {"points": [[1, 2]]}
+    with Here(create_app(registry)) as here:
+        assert json.loads(here.ask("GET", "/health")[2]) == {"status": "ok", "complaints": []}
+        registry._store._base.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
+        for method, path, sent in [("POST", "/detectors/a/points", body), ("PUT", "/detectors/b", XY)]:
+            status, _, content = here.ask(method, path, sent, JSON)
+            assert status == 507
+            assert "could not be kept" in json.loads(content)["detail"]
+        status, _, content = here.ask("GET", "/health")
+        assert (status, json.loads(content)["status"]) == (503, "failing")
+        assert here.ask("POST", "/detectors/a/scores", body)[0] == 200  # asking still works
+        registry._store._base.execute("PRAGMA query_only = OFF")
+        assert here.ask("GET", "/health")[0] == 200
+        assert json.loads(here.ask("POST", "/detectors/a/points", body)[2])["results"][0]["index"] == 0
+
+
+def test_what_fails_inside_is_answered_without_internals(tmp_path, monkeypatch, caplog):
+    registry = Registry(tmp_path)
+    known, _ = registry.create("a", XY)
+    with Here(create_app(registry)) as here, monkeypatch.context() as patched:
+        patched.setattr(type(known.live), "submit", lambda *_: 1 / 0)
+        patched.setattr(routes.detectors, "described", lambda *_: 1 / 0)
+        for method, path in [("POST", "/detectors/a/points"), ("GET", "/detectors")]:
+            status, headers, content = here.ask(method, path, {"points": [[1, 2]]})
+            assert status == 500
+            assert json.loads(content) == {"detail": "The service has failed; its log tells more."}
+            assert headers["x-content-type-options"] == "nosniff"
+    assert "ZeroDivisionError" in caplog.text
+
+
+# -- tokens ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["file", "environment"])
+def guarded(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "token").write_text(f"{TOKEN}\n")
+    options = ["--token-file", str(folder / "token")] if request.param == "file" else []
+    token = None if options else TOKEN
+    with Service(folder / "data", "--host", "0.0.0.0", *options, token=token) as running:  # noqa: S104
+        yield running
+
+
+def test_without_the_token_nothing_is_told_but_health_and_the_page(guarded):
+    for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": f"Basic {TOKEN}"}):
+        for method, path in [
+            ("GET", "/detectors"),
+            ("GET", "/metrics"),
+            ("GET", "/openapi.json"),
+            ("POST", "/detectors/a/points"),
+        ]:
+            status, headers, content = guarded.ask(method, path, headers=given)
+            assert (status, headers["www-authenticate"]) == (401, "Bearer"), (path, content)
+        for method in ("GET", "HEAD"):
+            assert guarded.ask(method, "/health", headers=given)[0] == 200
+        assert guarded.ask("GET", "/", headers=given)[0] == 200
+
+
+def test_with_the_token_all_works_from_anywhere(guarded, stream):
+    given = {"Authorization": f"Bearer {TOKEN}", "Host": "pumps.example"}
+    assert guarded.ask("PUT", "/detectors/a", XY, given | JSON)[0] in (200, 201)
+    assert guarded.ask("POST", "/detectors/a/points", {"points": stream[:1].tolist()}, given)[0] == 200
+    with Client(guarded.address, TOKEN) as client:
+        assert [each["name"] for each in client.detectors()] == ["a"]

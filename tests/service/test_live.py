@@ -1,0 +1,406 @@
+"""A detector at work gives what it would by itself, does each request once, and refuses what is too much."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from imondrian import StreamDetector
+from imondrian.errors import InvalidInputError
+from imondrian.models import to_bytes
+from imondrian.service.configuration import new_detector
+from imondrian.service.entries import FORGET, MODEL, POINTS
+from imondrian.service.live import BusyError, FailedError, GoneError
+from imondrian.service.registry import ConflictError, Registry, UnknownError
+from imondrian.service.settings import Keeping, Limits
+from imondrian.service.store import StorageError
+from tests.service.serving import SMALL
+
+XY = {"features": ["x", "y"], **SMALL}
+
+
+def learned(known, points, request=None):
+    return results(known.live.submit(POINTS, points.tobytes(), len(points), request).result())
+
+
+def results(answer):
+    assert answer.status == 200, answer
+    return json.loads(answer.content)["results"]
+
+
+def expected(detector, points):
+    columns = zip(*(column.tolist() for column in detector.process_many(points)), strict=True)
+    return [dict(zip(("score", "anomaly", "threshold", "index"), row, strict=True)) for row in columns]
+
+
+def test_scores_are_those_of_the_detector_by_itself(registry, stream):
+    known, _ = registry.create("a", XY)
+    alone = new_detector(known.kept.configuration)
+    for some in np.split(stream, [1, 2, 3, 100, 420]):
+        assert learned(known, some) == expected(alone, some)
+    assert known.live.figures.n_seen == len(stream)
+    assert known.live.history.n_anomalies > 0
+
+
+def test_many_at_once_are_each_answered_and_learned_once(registry, stream):
+    known, _ = registry.create("a", XY)
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda point: learned(known, point[None])[0], stream))
+    order = np.argsort([answer["index"] for answer in answers])
+    assert [answers[i]["index"] for i in order] == list(range(len(stream)))
+    alone = new_detector(known.kept.configuration)
+    assert [answers[i] for i in order] == expected(alone, stream[order])
+
+
+def test_a_request_that_comes_again_gets_the_same_answer_and_is_not_learned_again(registry, stream):
+    known, _ = registry.create("a", XY)
+    first = learned(known, stream[:9], "one")
+    learned(known, stream[9:20])
+    assert learned(known, stream[:9], "one") == first
+    assert known.live.figures.n_seen == 20
+
+
+def test_a_request_that_comes_again_while_it_waits_waits_for_the_same(registry, stream):
+    known, _ = registry.create("a", XY)
+    with known.live.copies._changing:  # nothing can be done meanwhile
+        first = known.live.submit(POINTS, stream[:2].tobytes(), 2, "one")
+        assert known.live.submit(POINTS, stream[:2].tobytes(), 2, "one") is first
+    assert len(results(first.result())) == 2
+    assert known.live.figures.n_seen == 2
+
+
+def test_the_oldest_answers_are_forgotten(tmp_path, stream):
+    registry = Registry(tmp_path, keeping=Keeping(answers=3))
+    known, _ = registry.create("a", XY)
+    for i in range(5):
+        learned(known, stream[i : i + 1], f"id-{i}")
+    assert [learned(known, stream[i : i + 1], f"id-{i}")[0]["index"] for i in (2, 3, 4, 1)] == [2, 3, 4, 5]
+    registry.close()
+
+
+@pytest.mark.parametrize("request_id", ["", "x" * 129, "a b", "ä", "a\n"])
+def test_an_id_of_a_request_has_bounds(registry, stream, request_id):
+    known, _ = registry.create("a", XY)
+    with pytest.raises(InvalidInputError, match="1 to 128"):
+        learned(known, stream[:1], request_id)
+
+
+def test_forgetting_is_exact_and_what_is_not_there_changes_nothing(registry, stream):
+    known, _ = registry.create("a", XY)
+    alone = new_detector(known.kept.configuration)
+    learned(known, stream[:200])
+    alone.process_many(stream[:200])
+    answer = known.live.submit(FORGET, stream[150:160].tobytes(), 10).result()
+    assert (answer.status, json.loads(answer.content)) == (200, {"n_points": 10})
+    answer = known.live.submit(FORGET, stream[150:151].tobytes(), 1).result()
+    assert answer.status == 422
+    assert "detail" in json.loads(answer.content)
+    alone.forget(stream[150:160])
+    assert learned(known, stream[200:300]) == expected(alone, stream[200:300])
+
+
+def test_a_model_file_takes_the_place_of_the_detector(registry, stream):
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:10])
+    other = new_detector(known.kept.configuration)
+    other.process_many(stream[300:500])
+    answer = known.live.submit(MODEL, to_bytes(other), 0).result()
+    assert json.loads(answer.content) == {"n_points": 200}
+    assert learned(known, stream[500:]) == expected(other, stream[500:])
+
+
+def test_who_only_asks_does_not_wait_for_what_is_learned(registry, stream):
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:300])
+    with known.live.copies.asking() as before:
+        assert before.n_seen == 300
+    with known.live.copies.changing(), known.live.copies.asking() as meanwhile:  # while something is learned
+        assert meanwhile.n_seen == 300
+        meanwhile.score(stream)
+
+
+def test_who_asks_sees_all_that_was_answered_once_nothing_is_learned(registry, stream):
+    known, _ = registry.create("a", XY)
+    for n in (1, 2, 3):
+        learned(known, stream[:1])
+        with known.live.copies.asking() as copy:
+            assert copy.n_seen == n
+
+
+def test_a_copy_that_is_too_old_is_waited_for(tmp_path, stream):
+    registry = Registry(tmp_path, keeping=Keeping(seconds_a_copy_lasts=0.0))
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:10])
+    copies, asked = known.live.copies, threading.Event()
+
+    def ask():
+        with copies.asking() as copy:
+            asked.set()
+            return copy.n_seen
+
+    with ThreadPoolExecutor(1) as pool:
+        with copies.changing():
+            future = pool.submit(ask)
+            assert not asked.wait(0.2)
+        assert future.result() == 10
+    registry.close()
+
+
+def test_who_asks_gets_a_copy_in_the_middle_of_a_large_block(tmp_path, stream):
+    registry = Registry(tmp_path, keeping=Keeping(seconds_a_copy_lasts=0.0))
+    known, _ = registry.create("a", XY)
+    large = np.tile(stream, (40, 1))
+    done, seen = known.live.submit(POINTS, large.tobytes(), len(large)), []
+    while not done.done():
+        with known.live.copies.asking() as copy:
+            seen.append(copy.n_seen)
+    assert any(0 < n_seen < len(large) for n_seen in seen)
+    assert seen == sorted(seen)
+    assert results(done.result()) == expected(new_detector(known.kept.configuration), large)
+    registry.close()
+
+
+def test_a_detector_that_fails_tells_so_and_is_as_before_after_a_start(tmp_path, stream, monkeypatch):
+    registry = Registry(tmp_path)
+    known, _ = registry.create("a", XY)
+    other, _ = registry.create("b", XY)
+    learned(known, stream[:10])
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "process_many", lambda *_: 1 / 0)
+        with pytest.raises(FailedError, match="ZeroDivisionError"):
+            learned(known, stream[10:20], "one")
+    with pytest.raises(FailedError):
+        learned(known, stream[20:30])
+    assert len(learned(other, stream[:10])) == 10
+    registry.close()
+    registry = Registry(tmp_path)
+    assert registry.damages == []
+    again = learned(registry.get("a"), stream[10:20], "one")  # it was in the journal, and so it has been done now
+    assert [each["index"] for each in again] == list(range(10, 20))
+    assert registry.get("a").live.figures.n_seen == 20
+    registry.close()
+
+
+def test_what_a_full_queue_cannot_take_is_refused_and_may_come_again(tmp_path, stream):
+    registry = Registry(tmp_path, Limits(waiting_points=5, waiting_requests=3))
+    known, _ = registry.create("a", XY)
+    with known.live.copies._changing:
+        waiting = [known.live.submit(POINTS, stream[:1].tobytes(), 1)]
+        with pytest.raises(BusyError):  # one may be at work already, and so three wait at most
+            waiting += [known.live.submit(POINTS, stream[i : i + 1].tobytes(), 1) for i in range(1, 6)]
+        with pytest.raises(BusyError):
+            known.live.submit(POINTS, stream[:5].tobytes(), 5, "again")
+    for future in waiting:
+        future.result()
+    assert len(learned(known, stream[:5], "again")) == 5
+    registry.close()
+
+
+def test_what_cannot_be_kept_is_not_learned_and_may_come_again(registry, stream):
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:10])
+    registry._store._base.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
+    with pytest.raises(StorageError, match="readonly"):
+        learned(known, stream[10:20], "one")
+    assert registry.writer.tried_again() is not None
+    registry._store._base.execute("PRAGMA query_only = OFF")
+    assert registry.writer.tried_again() is None
+    assert [each["index"] for each in learned(known, stream[10:20], "one")] == list(range(10, 20))
+
+
+def test_a_removed_detector_takes_nothing_more(registry, stream):
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:10])
+    registry.remove("a")
+    with pytest.raises(GoneError):
+        learned(known, stream[:1])
+    with pytest.raises(UnknownError, match="'a'"):
+        registry.get("a")
+    assert set(n_rows(registry).values()) == {0}
+
+
+def n_rows(registry):
+    tables = ("detectors", "entries", "snapshots", "answers", "damaged")
+    base = registry._store._base
+    return {table: base.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}  # noqa: S608
+
+
+def test_making_the_same_again_changes_nothing_and_another_is_a_conflict(registry):
+    known, is_new = registry.create("a", XY)
+    assert is_new
+    assert registry.create("a", XY) == (known, False)
+    with pytest.raises(ConflictError, match="'a'"):
+        registry.create("a", {**XY, "window": 64})
+
+
+def test_there_are_only_so_many_detectors(tmp_path):
+    registry = Registry(tmp_path, Limits(detectors=2))
+    registry.create("a", XY)
+    registry.create("b", XY)
+    with pytest.raises(ConflictError, match="2 detectors"):
+        registry.create("c", XY)
+    registry.close()
+
+
+def test_all_detectors_together_have_a_limit_of_memory(tmp_path):
+    registry = Registry(tmp_path, Limits(total_bytes=300_000))
+    known, _ = registry.create("a", XY)
+    for i in range(300_000 // known.live.figures.n_bytes - 1):
+        registry.create(f"b{i}", XY)
+    with pytest.raises(ConflictError, match="300000 are allowed"):
+        registry.create("c", XY)
+    registry.close()
+
+
+def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_it(registry):
+    huge = {"features": [f"x{i}" for i in range(1000)], "window": 100_000, "max_samples": None, "n_estimators": 1000}
+    for wanted in (huge, {**huge, "features": ["x"]}):
+        with pytest.raises(InvalidInputError, match="bytes"):
+            registry.create("a", wanted)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"features": []}, "features"),
+        ({"features": ["x", "x"]}, "differ"),
+        ({"features": ["x" * 300]}, "256"),
+        ({"features": ["\ud800"]}, "printable"),
+        ({"features": ["a\nb"]}, "printable"),
+        ({"features": ["x"] * 1001}, "1001"),
+        ({"windw": 5}, "windw"),
+        ({"window": 0}, "window"),
+        ({"window": 10**9}, "window"),
+        ({"n_estimators": 10**6}, "n_estimators"),
+        ({"shingle": 10**6}, "shingle"),
+        ({"threshold": 2.0}, "threshold"),
+        ({"score": "width"}, "width"),
+        ({"scale": [1.0]}, "scale"),
+    ],
+)
+def test_a_wrong_configuration_is_named(registry, wrong, told):
+    with pytest.raises(InvalidInputError, match=told):
+        registry.create("a", {**XY, **wrong})
+    assert registry.all() == []
+
+
+def test_every_setting_reaches_the_detector(registry):
+    given = {**XY, "score": "expected", "scale": [1.0, 2.0], "shingle": 1, "learn_anomalies": False, "seed": 7}
+    known, _ = registry.create("a", given)
+    with known.live.copies.asking() as detector:
+        assert {name: detector.parameters[name] for name in given if name != "features"} == {
+            name: value for name, value in given.items() if name != "features"
+        }
+        assert isinstance(detector, StreamDetector)
+        assert detector.kind == "expected"
+
+
+def test_another_request_under_a_known_id_is_refused(registry, stream):
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:5], "one")
+    for kind, points in [(POINTS, stream[5:9]), (FORGET, stream[:5])]:
+        with pytest.raises(InvalidInputError, match="'one' was given to another request"):
+            known.live.submit(kind, points.tobytes(), len(points), "one")
+    assert known.live.figures.n_seen == 5
+
+
+def test_a_removal_that_fails_leaves_the_detector_as_it_was(registry, stream):
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:10])
+    registry._store._base.execute("PRAGMA query_only = ON")
+    with pytest.raises(StorageError):
+        registry.remove("a")
+    registry._store._base.execute("PRAGMA query_only = OFF")
+    assert [each["index"] for each in learned(known, stream[10:12])] == [10, 11]
+    registry.remove("a")
+    assert registry.all() == []
+
+
+def test_a_detector_that_has_failed_can_be_removed(registry, stream, monkeypatch):
+    known, _ = registry.create("a", XY)
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "process_many", lambda *_: 1 / 0)
+        with pytest.raises(FailedError):
+            learned(known, stream[:5])
+    assert "a: The detector has failed" in registry.complaints()[0]
+    registry.remove("a")
+    assert registry.complaints() == []
+
+
+@pytest.mark.parametrize("error", [MemoryError, ZeroDivisionError])
+def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_path, stream, monkeypatch, error):
+    registry = Registry(tmp_path, keeping=Keeping(points_between_snapshots=10))
+    known, _ = registry.create("a", XY)
+
+    def failing(*_):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.service.live.to_bytes", failing)
+        learned(known, stream[:30])
+        learned(known, stream[30:31])
+        assert "a: The last snapshot could not be kept" in registry.complaints()[0]
+    learned(known, stream[31:60])
+    learned(known, stream[60:61])  # by when the snapshot after the last is done
+    assert registry.complaints() == []
+    assert n_rows(registry)["snapshots"] == 1
+    registry.close()
+
+
+def test_what_fails_in_the_thread_that_writes_fails_alone(registry, stream):
+    known, _ = registry.create("a", XY)
+    for error in (MemoryError, ZeroDivisionError):
+
+        def failing(_store, error=error):
+            raise error
+
+        with pytest.raises(error):
+            registry.writer.write(failing)
+    assert len(learned(known, stream[:5])) == 5
+
+
+def test_after_the_end_nothing_is_taken_and_nobody_waits(tmp_path, stream):
+    registry = Registry(tmp_path)
+    known, _ = registry.create("a", XY)
+    registry.close()
+    with pytest.raises(GoneError):
+        learned(known, stream[:1])
+    with pytest.raises(StorageError, match="ends"):
+        registry.create("b", XY)
+
+
+def test_a_model_that_comes_takes_its_own_rows_along_and_no_others(registry, stream):
+    known, _ = registry.create("a", XY)
+    other = new_detector(known.kept.configuration)
+    other.process_many(stream[:5])
+    learned(known, stream[:100])
+    known.live.submit(MODEL, to_bytes(other), 0).result()
+    learned(known, stream[5:8])
+    learned(known, stream[8:9])
+    assert [row.number for row in known.live.history.rows()][:3] == [5, 6, 7]
+
+
+def test_a_detector_too_many_is_refused_before_it_is_made(tmp_path, monkeypatch):
+    registry = Registry(tmp_path, Limits(detectors=1))
+    registry.create("a", XY)
+    monkeypatch.setattr("imondrian.service.configuration.StreamDetector", None)
+    with pytest.raises(ConflictError, match="as many as there may be"):
+        registry.create("b", XY)
+    registry.close()
+
+
+def test_model_files_that_wait_are_bounded_by_their_bytes(tmp_path, stream):
+    registry = Registry(tmp_path, Limits(waiting_bytes=1000))
+    known, _ = registry.create("a", XY)
+    model = to_bytes(new_detector(known.kept.configuration))
+    refused = 0
+    with known.live.copies._changing:
+        for _ in range(6):  # of which one is at work, one is journalled, and one may wait
+            try:
+                known.live.submit(MODEL, model, 0)
+            except BusyError:
+                refused += 1
+    assert 3 <= refused <= 5
+    registry.close()

@@ -1,0 +1,59 @@
+"""Every route keeps what its own OpenAPI promises, whatever is sent."""
+
+import json
+
+import pytest
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+
+from hypothesis import settings  # noqa: E402
+from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
+
+from imondrian.service.app import create_api  # noqa: E402
+from tests.service.serving import SMALL  # noqa: E402
+
+PROMISED = create_api(None).openapi()
+SCHEMA = schemathesis.openapi.from_dict(PROMISED)
+# The width of a point hangs on the detector, which a schema of all detectors cannot tell; so good data can be refused.
+NOT_PROMISED = [positive_data_acceptance]
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(_context, value):
+    return value.encode(errors="surrogatepass") if isinstance(value, str) else json.dumps(value).encode()
+
+
+@pytest.fixture(autouse=True)
+def pumps(service):
+    """Have the detector that the examples name, with the features that they have."""
+    with service.client() as client:
+        for detector in client.detectors():
+            client.remove(detector["name"])
+        client.create("pumps", ["x", "y"], **SMALL)
+        client.process("pumps", [[1.0, 2.0], [1.1, 2.1]])
+
+
+def test_the_service_tells_what_it_promises(service):
+    assert json.loads(service.ask("GET", "/openapi.json")[2]) == PROMISED
+
+
+@SCHEMA.parametrize()
+@settings(max_examples=40)
+def test_every_route_answers_as_it_promises(case, service):
+    case.call_and_validate(base_url=service.address, excluded_checks=NOT_PROMISED)
+
+
+@SCHEMA.include(path_regex="{name}").exclude(path="/detectors/{name}", method="DELETE").parametrize()
+@settings(max_examples=40)
+def test_every_route_of_a_detector_that_is_there_answers_as_it_promises(case, service):
+    case.path_parameters = {**case.path_parameters, "name": "pumps"}
+    case.call_and_validate(base_url=service.address, excluded_checks=NOT_PROMISED)
+
+
+@pytest.mark.parametrize("path", PROMISED["paths"])
+def test_every_route_is_described_and_shows_an_example_of_its_body(path):
+    for operation in PROMISED["paths"][path].values():
+        assert operation["description"]
+        body = json.dumps(operation.get("requestBody", "examples"))
+        assert "examples" in body or "Configuration" in body or "binary" in body
+    assert PROMISED["components"]["schemas"]["Configuration"]["examples"]

@@ -1,0 +1,399 @@
+"""After any end, detectors go on to the last bit; what is damaged is told and not used."""
+
+import shutil
+import sqlite3
+import subprocess
+
+import numpy as np
+import pytest
+
+from imondrian import StreamDetector
+from imondrian.models import to_bytes
+from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.entries import FORGET, MODEL
+from imondrian.service.registry import Registry
+from imondrian.service.settings import Keeping
+from imondrian.service.store import FILE, StorageError
+from tests.service.serving import SMALL
+from tests.service.test_live import expected, learned, n_rows
+
+XY = {"features": ["x", "y"], **SMALL}
+OFTEN = Keeping(points_between_snapshots=100)
+
+
+@pytest.fixture
+def used(tmp_path, stream):
+    """Give a folder as a service leaves it that has been killed, with two snapshots and a journal after them."""
+    registry = Registry(tmp_path / "live", keeping=OFTEN)
+    known, _ = registry.create("a", XY)
+    for first in range(0, 330, 10):
+        learned(known, stream[first : first + 10], f"id-{first}")
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # before anything is put in order
+    registry.close()
+    return tmp_path / "killed"
+
+
+def spoil(folder, sql, *values):
+    base = sqlite3.connect(folder / FILE)
+    with base:
+        assert base.execute(sql, values).rowcount > 0
+    base.close()
+
+
+def assert_goes_on(folder, stream, n_known, complaints=0):
+    registry = Registry(folder, keeping=OFTEN)
+    assert len(registry.damages) == complaints, registry.damages
+    known = registry.get("a")
+    alone = new_detector(known.kept.configuration)
+    before = expected(alone, stream[:n_known])
+    assert known.live.figures.n_seen == n_known
+    for first in range(0, n_known, 10):  # all requests are known, and nothing is learned again
+        assert learned(known, stream[first : first + 10], f"id-{first}") == before[first : first + 10]
+    assert learned(known, stream[n_known:]) == expected(alone, stream[n_known:])
+    registry.close()
+    return registry.damages
+
+
+def test_a_killed_service_goes_on_to_the_last_bit(used, stream):
+    assert_goes_on(used, stream, 330)
+
+
+def test_a_service_that_was_ended_goes_on_and_ends_with_a_snapshot_and_no_log(used, stream):
+    Registry(used, keeping=OFTEN).close()
+    assert not (used / f"{FILE}-wal").exists()
+    registry = Registry(used)
+    assert registry._store.entries_after(1, next(registry._store.snapshots(1)).number) == []
+    registry.close()
+    assert_goes_on(used, stream, 330)
+
+
+def test_the_page_has_its_rows_again(used, stream):
+    for _ in range(2):  # after a kill, and after an end in order
+        registry = Registry(used)
+        rows = registry.get("a").live.history.rows()
+        assert [row.number for row in rows] == list(range(330))
+        assert [row.values for row in rows] == stream[:330].tolist()
+        said = new_detector({**DEFAULTS, **XY}).process_many(stream[:330])
+        assert [row.score for row in rows] == said.score.tolist()
+        assert [row.is_anomaly for row in rows] == said.is_anomaly.tolist()
+        registry.close()
+
+
+def test_forgetting_and_model_files_are_done_again_too(tmp_path, stream):
+    registry = Registry(tmp_path / "live")
+    known, _ = registry.create("a", XY)
+    other = new_detector(known.kept.configuration)
+    other.process_many(stream[:77])
+    learned(known, stream[:50])
+    known.live.submit(MODEL, to_bytes(other), 0).result()
+    learned(known, stream[77:200])
+    known.live.submit(FORGET, stream[120:130].tobytes(), 10).result()
+    known.live.submit(FORGET, stream[120:130].tobytes(), 10).result()  # which is refused, now and then
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    after = learned(known, stream[200:300])
+    registry.close()
+    registry = Registry(tmp_path / "killed")
+    assert learned(registry.get("a"), stream[200:300]) == after
+    registry.close()
+
+
+def test_a_damaged_snapshot_is_told_and_the_one_before_is_used(used, stream):
+    spoil(
+        used,
+        "UPDATE snapshots SET content = substr(content, 1, 5000) || zeroblob(100) || substr(content, 5101)"
+        " WHERE number = (SELECT max(number) FROM snapshots)",
+    )
+    complaints = assert_goes_on(used, stream, 330, complaints=1)
+    assert "snapshot of 'a' is damaged" in complaints[0]
+    assert_goes_on_quietly(used)
+
+
+def assert_goes_on_quietly(folder):
+    """What was damaged once is not told again."""
+    registry = Registry(folder)
+    assert registry.damages == []
+    registry.close()
+
+
+def test_without_a_sound_snapshot_the_journal_begins_anew_if_it_is_whole(tmp_path, stream):
+    registry = Registry(tmp_path / "live", keeping=Keeping(points_between_snapshots=200))
+    known, _ = registry.create("a", XY)
+    for first in range(0, 330, 10):
+        learned(known, stream[first : first + 10], f"id-{first}")
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    registry.close()
+    spoil(tmp_path / "killed", "UPDATE snapshots SET content = x'00'")
+    assert_goes_on(tmp_path / "killed", stream, 330, complaints=1)
+
+
+def test_without_a_sound_snapshot_and_without_the_beginning_of_the_journal_it_begins_anew_and_tells(used, stream):
+    spoil(used, "UPDATE snapshots SET content = x'00'")
+    registry = Registry(used)
+    assert any("begins anew" in complaint for complaint in registry.damages)
+    known = registry.get("a")
+    assert known.live.figures.n_seen == 0
+    assert learned(known, stream, "id-0") == expected(new_detector(known.kept.configuration), stream)
+    registry.close()
+    assert_goes_on_quietly(used)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE entries SET content = zeroblob(length(content))",
+        "UPDATE entries SET number = number + 100",
+        "UPDATE entries SET request = 'another'",
+        "UPDATE entries SET kind = 'forget'",
+        "DELETE FROM entries",
+    ],
+)
+def test_a_damaged_end_of_the_journal_is_set_aside_and_told(used, stream, damage):
+    spoil(used, f"{damage} WHERE number = 32")  # of 33
+    complaints = assert_goes_on(used, stream, 310, complaints=1)
+    assert "journal of 'a' is damaged" in complaints[0]
+    base = sqlite3.connect(used / FILE)
+    assert base.execute("SELECT count(*) FROM damaged").fetchone()[0] in (1, 2)
+    base.close()
+    assert_goes_on_quietly(used)
+
+
+def test_a_request_that_was_lost_with_the_end_of_the_journal_can_come_again(used, stream):
+    spoil(used, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 33")
+    registry = Registry(used)
+    results = learned(registry.get("a"), stream[320:330], "id-320")
+    assert [each["index"] for each in results] == list(range(320, 330))
+    registry.close()
+
+
+def test_an_entry_that_cannot_be_done_again_is_set_aside_with_all_after_it(used, stream, monkeypatch):
+    process_many = StreamDetector.process_many
+
+    def failing(detector, points):
+        if (points == stream[315]).all(axis=1).any():
+            detector.n_seen += 1000  # half done
+            raise ZeroDivisionError
+        return process_many(detector, points)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "process_many", failing)
+        registry = Registry(used)
+        assert len(registry.damages) == 2
+        assert "Entry 32 of the journal of 'a' cannot be done again" in registry.damages[0]
+        registry.close()
+    assert_goes_on(used, stream, 310)
+
+
+def test_damaged_answers_are_told(used, stream):
+    spoil(used, "UPDATE answers SET content = x'7b7d' WHERE number = 1")
+    registry = Registry(used)
+    assert ["1 of the answers" in complaint for complaint in registry.damages] == [True]
+    registry.close()
+
+
+FRAME = 24 + 4096
+
+
+def changed(content, first, n_bytes=1):
+    content[first : first + n_bytes] = bytes(byte ^ 0x55 for byte in content[first : first + n_bytes])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda log, last: changed(log, 32 + (last - 4) * FRAME + 200),  # in a page
+        lambda log, last: changed(log, 32 + (last - 4) * FRAME + 9),  # in the salt of a frame
+        lambda log, last: changed(log, 32 + (last - 6) * FRAME, 2 * FRAME),  # two frames
+        lambda log, _: changed(log, 17),  # in the salt of the head
+        lambda log, _: changed(log, 0, 4),  # in the magic number
+    ],
+)
+def test_a_damaged_write_ahead_log_is_told(used, damage):
+    log = used / f"{FILE}-wal"
+    content = bytearray(log.read_bytes())
+    damage(content, (len(content) - 32) // FRAME)
+    log.write_bytes(content)
+    registry = Registry(used)
+    assert any("write-ahead log is damaged" in told for told in registry.damages)
+    assert sum(known.live.figures.n_seen for known in registry.all()) < 330
+    registry.close()
+    assert_goes_on_quietly(used)
+
+
+@pytest.mark.parametrize("kept", range(1, 40))
+def test_a_cut_write_ahead_log_loses_at_most_its_end(used, stream, kept):
+    log = used / f"{FILE}-wal"
+    content = log.read_bytes()
+    log.write_bytes(content[: len(content) * kept // 40])
+    registry = Registry(used)
+    known = [each for each in registry.all() if each.kept.name == "a"]
+    if known:  # else it is from before there was a detector
+        n_seen = known[0].live.figures.n_seen
+        alone = new_detector(known[0].kept.configuration)
+        alone.process_many(stream[:n_seen]) if n_seen else None
+        assert learned(known[0], stream[n_seen:]) == expected(alone, stream[n_seen:])
+    registry.close()
+
+
+def pages_of(path):
+    base = sqlite3.connect(path)
+    (n_pages,) = base.execute("PRAGMA page_count").fetchone()
+    rows = base.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0").fetchall()
+    base.close()
+    return n_pages, dict(rows)
+
+
+def test_a_page_that_cannot_be_read_is_told_and_the_rest_goes_on(used, tmp_path, stream):
+    registry = Registry(used)
+    learned(registry.get("a"), stream[330:340], "id-330")
+    shutil.copytree(used, tmp_path / "again")
+    registry.close()
+    Registry(tmp_path / "again").close()
+    n_pages, roots = pages_of(tmp_path / "again" / FILE)
+    vital = {1, roots["detectors"], roots["sqlite_sequence"]}
+    for page in range(1, n_pages + 1):
+        folder = tmp_path / f"page {page}"
+        shutil.copytree(tmp_path / "again", folder)
+        content = bytearray((folder / FILE).read_bytes())
+        content[(page - 1) * 4096 : page * 4096] = bytes(4096)
+        (folder / FILE).write_bytes(content)
+        if page in vital:
+            assert_starts_or_refuses(folder)
+        else:
+            assert_scores_are_right(folder, stream)
+        shutil.rmtree(folder)
+
+
+def assert_starts_or_refuses(folder):
+    try:
+        registry = Registry(folder)
+    except StorageError:
+        return
+    registry.close()
+
+
+def assert_scores_are_right(folder, stream):
+    registry = Registry(folder)
+    known = registry.get("a")
+    n_seen = known.live.figures.n_seen
+    assert n_seen == 340 or registry.damages
+    alone = new_detector({**DEFAULTS, **XY})
+    alone.process_many(stream[:n_seen])
+    with known.live.copies.asking() as copy:
+        assert copy.score(stream).tolist() == alone.score(stream).tolist()
+    registry.close()
+
+
+def test_a_service_that_is_killed_again_and_again_keeps_snapshots_all_the_same(tmp_path, stream):
+    shutil.copytree(killed_after(tmp_path / "0", stream[:60]), tmp_path / "1")
+    for i in range(1, 6):
+        registry = Registry(tmp_path / str(i), keeping=OFTEN)
+        learned(registry.get("a"), stream[60 * i : 60 * i + 60])
+        learned(registry.get("a"), stream[:1])
+        n_entries = n_rows(registry)["entries"]
+        shutil.copytree(tmp_path / str(i), tmp_path / str(i + 1))
+        registry.close()
+        assert n_entries <= 8
+
+
+def killed_after(folder, points):
+    registry = Registry(folder, keeping=OFTEN)
+    known, _ = registry.create("a", XY)
+    learned(known, points)
+    shutil.copytree(folder, folder.with_name("killed"))
+    registry.close()
+    return folder.with_name("killed")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Give a folder on a disk of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a disk cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_on_a_real_full_disk_it_refuses_asks_starts_again_and_goes_on(small_disk, stream):
+    registry = Registry(small_disk / "data", keeping=OFTEN)
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:50])
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    n_learned = learned_until_full(known, np.tile(stream, (20, 1)), 50)
+    with known.live.copies.asking() as copy:
+        copy.score(stream)
+    registry.close()
+    registry = Registry(small_disk / "data", keeping=OFTEN)  # with the disk still full
+    known = registry.get("a")
+    assert known.live.figures.n_seen == n_learned
+    filler.unlink()
+    alone = new_detector(known.kept.configuration)
+    many = np.tile(stream, (20, 1))
+    alone.process_many(many[:n_learned])
+    assert learned(known, stream) == expected(alone, stream)
+    registry.close()
+
+
+def test_a_file_that_is_none_of_sqlite_is_refused_by_name(tmp_path):
+    (tmp_path / FILE).write_bytes(b"something else entirely" * 100)
+    with pytest.raises(StorageError, match=FILE):
+        Registry(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="file"):
+        Registry(tmp_path / "file" / "data")
+
+
+def test_one_folder_serves_one_service(registry, tmp_path):
+    with pytest.raises(StorageError, match="locked"):
+        Registry(tmp_path / "data")
+
+
+def test_a_full_disk_refuses_and_when_there_is_room_again_all_goes_on(tmp_path, stream):
+    registry = Registry(tmp_path, keeping=OFTEN)
+    known, _ = registry.create("a", XY)
+    base = registry._store._base
+    learned(known, stream[:90])
+    (n_pages,) = base.execute("PRAGMA page_count").fetchone()
+    base.execute(f"PRAGMA max_page_count = {n_pages + 3}")
+    n_learned = learned_until_full(known, stream, 90)
+    assert "full" in str(registry.writer.failure)
+    base.execute("PRAGMA max_page_count = 1000000")
+    alone = new_detector(known.kept.configuration)
+    alone.process_many(stream[:n_learned])
+    assert learned(known, stream[n_learned:]) == expected(alone, stream[n_learned:])
+    assert registry.writer.failure is None
+    registry.close()
+    assert_goes_on_quietly(tmp_path)
+
+
+def learned_until_full(known, stream, n_learned):
+    for i in range(n_learned, len(stream)):
+        try:
+            learned(known, stream[i : i + 1])
+        except StorageError as error:
+            assert "full" in str(error)  # noqa: PT017
+            return i
+    raise AssertionError("the disk was never full")
+
+
+def test_the_disk_is_bounded(tmp_path, stream):
+    registry = Registry(tmp_path, keeping=Keeping(points_between_snapshots=200, answers=10))
+    known, _ = registry.create("a", XY)
+    sizes = []
+    for i in range(60):
+        learned(known, stream, f"id-{i}")
+        sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
+    assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
+    counts = n_rows(registry)
+    assert counts["snapshots"] == 2
+    assert counts["entries"] <= 2
+    assert counts["answers"] <= 10
+    registry.remove("a")
+    registry.close()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < sizes[-1] / 4
