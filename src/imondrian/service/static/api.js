@@ -1,0 +1,95 @@
+// The service over HTTP: one function for each thing that can be asked.
+
+import { askForToken, token } from "./token.js";
+
+const PATIENCE = 120_000; // milliseconds
+const PATIENCE_TO_READ = 30_000;
+const N_BUSY = 30; // how often a busy service is asked again
+const UNREACHED = "The service cannot be reached.";
+
+export class ApiError extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export const detectors = () => request("GET", "detectors");
+export const create = (name, configuration) => request("PUT", path(name), { body: configuration });
+export const remove = (name) => request("DELETE", path(name));
+export const history = (name, after) => request("GET", `${path(name)}/history?after=${after}&limit=2000`);
+export const explanationAt = (name, index) => request("GET", `${path(name)}/history/${index}`);
+export const scores = (name, points, signal) => request("POST", `${path(name)}/scores`, { body: { points }, signal });
+
+export async function explanation(name, point) {
+  const answer = await request("POST", `${path(name)}/explanations`, { body: { points: [point] } });
+  return answer.explanations[0];
+}
+
+export function learn(name, points, signal) {
+  const headers = { "Idempotency-Key": randomKey() }; // asked again, the rows are learned once
+  return request("POST", `${path(name)}/points`, { body: { points }, signal, headers });
+}
+
+export async function health() {
+  const response = await answered("GET", "health", {}); // 503 has complaints too
+  return response.json().catch(() => ({ complaints: [] }));
+}
+
+function path(name) {
+  return `detectors/${encodeURIComponent(name)}`;
+}
+
+function randomKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+async function request(method, address, options = {}) {
+  for (let busy = 0; ; ) {
+    const sent = token();
+    const response = await answered(method, address, options);
+    if (response.status === 401) {
+      if (!(await askForToken(sent))) throw new ApiError(401, "A token is needed.");
+    } else if (response.status === 429 && busy < N_BUSY) {
+      busy += 1;
+      await wait((Number(response.headers.get("Retry-After")) || 1) * 1000, options.signal);
+    } else {
+      return read(response);
+    }
+  }
+}
+
+async function answered(method, address, { body, signal, headers = {} }) {
+  const all = { ...headers };
+  if (token() !== null) all.Authorization = `Bearer ${token()}`;
+  if (body !== undefined) all["Content-Type"] = "application/json";
+  const limit = AbortSignal.timeout(method === "GET" ? PATIENCE_TO_READ : PATIENCE);
+  const init = { method, headers: all, body: body && JSON.stringify(body), signal: signal ? AbortSignal.any([signal, limit]) : limit };
+  try {
+    return await fetch(address, init);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, UNREACHED);
+  }
+}
+
+async function read(response) {
+  if (response.status === 204) return null;
+  const content = await response.json().catch(() => undefined);
+  if (!response.ok) throw new ApiError(response.status, detailOf(content) ?? `The service answered ${response.status}.`);
+  if (content === undefined) throw new ApiError(0, UNREACHED);
+  return content;
+}
+
+function detailOf(content) {
+  const detail = content?.detail;
+  if (!Array.isArray(detail)) return detail;
+  return detail.map((problem) => `${(problem.loc ?? []).slice(1).join(".")}: ${problem.msg}`).join("; ");
+}
+
+function wait(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
+  });
+}

@@ -1,0 +1,90 @@
+// CSV read and written: separators detected, cells in quotes, columns matched to features.
+
+const SEPARATORS = [",", ";", "\t"];
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
+export class CsvError extends Error {}
+
+export function parse(text) {
+  const clean = text.replace(/^\uFEFF/, "");
+  const separator = separatorOf(clean);
+  const [header, ...rows] = recordsOf(clean, separator);
+  if (header === undefined) throw new CsvError("The table is empty.");
+  if (rows.length === 0) throw new CsvError("The table has a header, but no rows.");
+  return { separator, header: header.map((name) => name.trim()), rows };
+}
+
+export function pointsOf({ header, rows }, features) {
+  const columns = features.map((name) => columnOf(header, name));
+  const problems = [];
+  const points = rows.map((row, i) => {
+    if (row.length > header.length) problems.push(`Row ${i + 1} has ${row.length} cells, but the header has ${header.length}.`);
+    return columns.map((column) => numberOf(row[column], i + 1, header[column], problems));
+  });
+  if (problems.length > 0) throw new CsvError(told(problems));
+  return points;
+}
+
+export function write(records, separator) {
+  const isSpecial = (cell) => cell.includes(separator) || /["\r\n]/.test(cell);
+  const quoted = (cell) => (isSpecial(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+  return records.map((record) => record.map(quoted).join(separator) + "\n");
+}
+
+function separatorOf(text) {
+  const line = text.replaceAll(/"[^"]*"/g, "").trimStart().split(/[\r\n]/, 1)[0];
+  const counts = SEPARATORS.map((separator) => line.split(separator).length);
+  return SEPARATORS[counts.indexOf(Math.max(...counts))];
+}
+
+function recordsOf(text, separator) {
+  const records = [];
+  let record = [];
+  for (let place = 0; place < text.length; ) {
+    const { cell, end } = cellAt(text, place, separator, records.length);
+    record.push(cell);
+    place = end + 1;
+    if (text[end] === separator && place < text.length) continue;
+    if (text[end] === separator) record.push("");
+    if (text[end] === "\r" && text[place] === "\n") place += 1;
+    if (record.length > 1 || cell.trim() !== "") records.push(record);
+    record = [];
+  }
+  return records;
+}
+
+function cellAt(text, start, separator, row) {
+  const close = text[start] === '"' ? closingQuote(text, start, row) : start - 1;
+  let end = close + 1;
+  while (end < text.length && text[end] !== separator && text[end] !== "\n" && text[end] !== "\r") end += 1;
+  const inside = close < start ? "" : text.slice(start + 1, close).replaceAll('""', '"');
+  return { cell: inside + text.slice(close + 1, end), end };
+}
+
+function closingQuote(text, start, row) {
+  let place = text.indexOf('"', start + 1);
+  while (place !== -1 && text[place + 1] === '"') place = text.indexOf('"', place + 2);
+  if (place === -1) throw new CsvError(`${row === 0 ? "The header" : `Row ${row}`} has a quote that is not closed.`);
+  return place;
+}
+
+function columnOf(header, name) {
+  const column = header.indexOf(name.trim());
+  if (column === -1) throw new CsvError(`The table has no column “${name}”. Its columns are: ${header.slice(0, 30).join(", ")}.`);
+  if (header.indexOf(name.trim(), column + 1) !== -1) throw new CsvError(`The table has two columns “${name}”.`);
+  return column;
+}
+
+function numberOf(cell, row, column, problems) {
+  const text = (cell ?? "").trim();
+  const value = Number(text);
+  if (NUMBER.test(text) && Number.isFinite(value)) return value;
+  const what = text === "" ? "the cell is empty" : `“${text.slice(0, 60)}” is not a number`;
+  problems.push(`Row ${row}, column “${column}”: ${what}.`);
+  return null;
+}
+
+function told(problems) {
+  const rest = problems.length - 1;
+  return rest === 0 ? problems[0] : `${problems[0]} There ${rest === 1 ? "is 1 more problem" : `are ${rest} more problems`}.`;
+}

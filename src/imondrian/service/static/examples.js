@@ -1,0 +1,26 @@
+// Requests that the user can copy into a shell.
+
+import { token } from "./token.js";
+
+const N_BY_NAME = 12; // more features are given as a list
+
+export function creationExample() {
+  return command("PUT", "detectors/pumps", { features: ["temperature", "pressure"] });
+}
+
+export function pointsExample(detector) {
+  const features = detector.configuration.features;
+  const point = features.length > N_BY_NAME ? features.map(() => 1.5) : Object.fromEntries(features.map((name) => [name, 1.5]));
+  return command("POST", `detectors/${encodeURIComponent(detector.name)}/points`, { points: [point] });
+}
+
+function command(method, path, body) {
+  const lines = [`curl -X ${method} ${new URL(path, document.baseURI)}`, "-H 'Content-Type: application/json'"];
+  if (token() !== null) lines.push('-H "Authorization: Bearer $IMONDRIAN_TOKEN"');
+  lines.push(`-d ${quoted(JSON.stringify(body))}`);
+  return lines.join(" \\\n  ");
+}
+
+function quoted(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,60 @@
+// Numbers, sizes and times as people read them.
+
+const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const TENTHS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
+const DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 4 });
+const UNITS = ["B", "KB", "MB", "GB"];
+
+export function isNumber(value) {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+export function isThreshold(value) {
+  return isNumber(value) && value < 1; // it is 1 while there is none yet
+}
+
+export function count(value) {
+  return WHOLE.format(value);
+}
+
+export function counted(value, one, many = `${one}s`) {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+export function measure(value) {
+  if (!isNumber(value)) return "unknown";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(3);
+  return (size >= 1000 ? TENTHS : DIGITS).format(value);
+}
+
+export function score(value) {
+  return isNumber(value) ? value.toFixed(4) : "–";
+}
+
+export function percent(share) {
+  if (!isNumber(share)) return "–";
+  return share > 0 && share < 0.005 ? "< 1 %" : `${Math.round(share * 100)} %`;
+}
+
+export function bytes(value) {
+  const unit = value > 0 ? Math.min(Math.floor(Math.log(value) / Math.log(1024)), UNITS.length - 1) : 0;
+  return `${TENTHS.format(value / 1024 ** unit)} ${UNITS[unit]}`;
+}
+
+export function rate(perSecond) {
+  if (!isNumber(perSecond)) return "–";
+  return `${(perSecond >= 100 ? WHOLE : TENTHS).format(perSecond)} /s`;
+}
+
+export function time(seconds) {
+  const date = new Date(seconds * 1000);
+  const two = (value) => String(value).padStart(2, "0");
+  const clock = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":");
+  if (date.toDateString() === new Date().toDateString()) return clock;
+  return `${[date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join("-")} ${clock}`;
+}
+
+export function shortened(text, length = 40) {
+  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
+}

@@ -1,0 +1,46 @@
+// How the scores of the latest points are spread, with the threshold.
+
+import { limitLine, note, oddMarker, titled } from "./charts.js";
+import { isNumber, isThreshold, score } from "./format.js";
+
+const N_BINS = 50;
+
+export function histogramFigure(theme, { history, threshold }) {
+  const known = history.score.filter(isNumber);
+  const odd = history.anomalies().map((place) => history.score[place]);
+  return { traces: [bars(theme, known), dots(theme, odd)], layout: layoutOf(theme, threshold) };
+}
+
+function binsOf(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const size = Math.max((high - low) / N_BINS, 0.002);
+  return { start: low, end: high + size, size };
+}
+
+function bars(theme, x) {
+  const hovertemplate = "%{y} points<br>score %{x}<extra></extra>";
+  return { type: "histogram", x, xbins: binsOf(x), autobinx: false, marker: { color: theme.accent }, hovertemplate };
+}
+
+function dots(theme, x) {
+  const hovertemplate = "anomaly<br>score %{x:.4f}<extra></extra>";
+  const y = x.map(() => 0);
+  return { type: "scatter", mode: "markers", meta: "anomalies", x, y, marker: oddMarker(theme), cliponaxis: false, hovertemplate };
+}
+
+function layoutOf(theme, threshold) {
+  const isKnown = isThreshold(threshold);
+  const font = { size: 11, color: theme.soft };
+  const line = limitLine(theme, { xref: "x", yref: "paper", x0: threshold, x1: threshold, y0: 0, y1: 1 });
+  const label = note(`threshold ${score(threshold)}`, { xref: "x", x: threshold, y: 1, xanchor: "right", yanchor: "bottom", font });
+  return {
+    height: 220,
+    margin: { l: 52, r: 14, t: 22, b: 42 },
+    bargap: 0.08,
+    dragmode: false,
+    shapes: isKnown ? [line] : [],
+    annotations: isKnown ? [label] : [],
+    xaxis: titled(theme, "score", { showgrid: false, fixedrange: true }),
+    yaxis: titled(theme, "points", { nticks: 5, fixedrange: true, rangemode: "tozero" }),
+  };
+}

@@ -1,0 +1,26 @@
+// How the service is: a line in the header, and its complaints below it.
+
+import { byId, make, setText } from "./dom.js";
+
+const TEXTS = {
+  live: "Live",
+  paused: "Paused",
+  gone: "The service cannot be reached. Trying again.",
+  locked: "A token is needed.",
+};
+
+export function showState(state, text = TEXTS[state]) {
+  const line = byId("status");
+  line.dataset.state = state;
+  setText(line, text);
+  byId("unlock").hidden = state !== "locked";
+  byId("pause").hidden = state === "locked";
+}
+
+export function showComplaints(complaints) {
+  const list = byId("complaint-list");
+  const before = Array.from(list.children, (item) => item.textContent);
+  if (before.length === complaints.length && before.every((text, i) => text === complaints[i])) return;
+  list.replaceChildren(...complaints.map((text) => make("li", { textContent: text })));
+  byId("complaints").hidden = complaints.length === 0;
+}

@@ -1,0 +1,560 @@
+"""The page in a real browser, before a real service."""
+
+import csv
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+from tests.service.browser import Watched, open_browser, why_missing
+from tests.service.serving import Service
+
+pytestmark = pytest.mark.page
+
+FEATURES = ["temperature", "pressure", "flow"]
+PLANTED = {300: "pressure", 350: "temperature", 390: "flow"}
+SMALL = {"n_estimators": 20, "window": 256, "max_samples": 64}
+TOKEN = "a token of the tests"  # noqa: S105
+HURT = '<img src=x onerror="window.hurt=1">'
+MARKED = "document.getElementById('chart').data?.filter((trace) => trace.meta === 'anomalies').map((trace) => trace.x)"
+WRONG = [
+    ("", "The table is empty."),
+    ("temperature,pressure,flow\n", "The table has a header, but no rows."),
+    ("temperature,flow\n1,2\n", "The table has no column “pressure”. Its columns are: temperature, flow."),
+    ("temperature,pressure,flow,flow\n1,2,3,4\n", "The table has two columns “flow”."),
+    ("flow,pressure,temperature\n1,2,3\n1,warm,3\n", "Row 2, column “pressure”: “warm” is not a number."),
+    ("flow;pressure;temperature\n1;;3\n", "Row 1, column “pressure”: the cell is empty."),
+    (
+        "flow,pressure,temperature\n1,2\n1,x,3\n",
+        "Row 1, column “temperature”: the cell is empty. There is 1 more problem.",
+    ),
+    ("flow,pressure,temperature\n1,2,1e999\n", "Row 1, column “temperature”: “1e999” is not a number."),
+    ("flow,pressure,temperature\n1,2,3,4\n", "Row 1 has 4 cells, but the header has 3."),
+    ('flow,pressure,temperature\n1,2,3\n1,"2,3\n', "Row 2 has a quote that is not closed."),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    reason = why_missing()
+    if reason is not None:
+        (pytest.fail if os.environ.get("IMONDRIAN_CHROMIUM") == "required" else pytest.skip)(reason)
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    with sync_playwright() as playwright:
+        opened = open_browser(playwright)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def service(browser, tmp_path_factory):
+    with Service(tmp_path_factory.mktemp("service")) as started:
+        yield started
+
+
+@pytest.fixture
+def own_service(browser, tmp_path):
+    started = []
+
+    def start(**settings):
+        started.append(Service(tmp_path, **settings))
+        return started[-1].start()
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture
+def tolerated():
+    return []  # patterns of what a test wants the console to say
+
+
+@pytest.fixture(scope="module")
+def shared(browser):
+    watched = Watched(browser)
+    yield watched
+    watched.close()
+
+
+@pytest.fixture
+def page(shared, tolerated):
+    yield shared.page
+    shared.check(tolerated)
+
+
+@pytest.fixture
+def own_page(browser, tolerated):
+    watched = Watched(browser)
+    yield watched.page
+    watched.check(tolerated)
+    watched.close()
+
+
+def rows(n=400, n_features=3):
+    values = np.random.default_rng(7).normal(20.0, 1.0, (n, n_features)).round(3)
+    for place, name in PLANTED.items():
+        values[place, FEATURES.index(name)] = 60.0
+    return values
+
+
+def posted(service, name, features=FEATURES, points=None, **settings):
+    client = service.client()
+    client.create(name, features, **SMALL, **settings)
+    results = client.process(name, rows() if points is None else points)
+    client.close()
+    return [result["index"] for result in results if result["anomaly"]]
+
+
+def asked(service, method, *arguments):
+    client = service.client()
+    try:
+        return getattr(client, method)(*arguments)
+    finally:
+        client.close()
+
+
+def shown(page, service, name):
+    page.goto(f"{service.address}/#{name}")
+    page.wait_for_selector(f"#name:text-is('{name}')")
+    page.wait_for_selector("#chart .main-svg")
+
+
+def wait_until(page, expression, arg=None):
+    for _ in range(600):  # playwright's own wait_for_function evaluates in the page, which its policy forbids
+        if page.evaluate(expression, arg):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"It has not come true: {expression}")
+
+
+def text_of(points, header=FEATURES, separator=","):
+    lines = [separator.join(header), *(separator.join(map(str, point)) for point in points)]
+    return "\n".join(lines) + "\n"
+
+
+def score_text(page, text):
+    page.fill("#csv", text)
+    page.click("#score-button")
+
+
+def scores_shown(page):
+    traces = page.evaluate("document.getElementById('scored-chart').data.map(({x, y}) => [x, y])")
+    pairs = sorted(pair for x, y in traces for pair in zip(x, y, strict=True))
+    return [score for _, score in pairs]
+
+
+def tab_to(page, selector):
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(100):
+        page.keyboard.press("Tab")
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+    pytest.fail(f"Tab does not reach {selector}.")
+
+
+def set_hidden(page, is_hidden):
+    define = "(value) => Object.defineProperty(document, 'hidden', {value, configurable: true})"
+    page.evaluate(define, is_hidden)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def point_at(page, mark):
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
+
+
+def active(page):
+    return page.evaluate("document.activeElement.id")
+
+
+# -- detectors ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_detector_the_page_says_how_to_make_one(own_service, own_page):
+    own_page.goto(own_service().address)
+    own_page.wait_for_selector("text=No detector yet")
+    assert "curl -X PUT" in own_page.inner_text("#empty-example")
+
+
+def test_a_detector_is_made_by_the_form(service, page):
+    page.goto(service.address)
+    if not page.is_visible("#new-name"):
+        page.click("#new > summary")
+    page.fill("#new-name", "made")
+    page.fill("#new-features", "temperature, pressure\nflow")
+    page.click("text=More settings")
+    page.fill("#new-share", "2")
+    page.fill("#new-trees", "20")
+    page.click("#create button.primary")
+    page.wait_for_selector("#detectors a[aria-current]:has-text('made')")
+    page.wait_for_selector("#no-points:has-text('No points yet')")
+    configuration = asked(service, "describe", "made")["configuration"]
+    assert (configuration["features"], configuration["threshold"], configuration["n_estimators"]) == (
+        FEATURES,
+        0.02,
+        20,
+    )
+    assert page.url.endswith("#made")
+    assert '"pressure":' in page.inner_text("#no-points-example")
+
+
+def test_what_the_service_refuses_is_told_at_the_form(service, page, tolerated):
+    tolerated.append("409")
+    posted(service, "taken")
+    page.goto(f"{service.address}/#taken")
+    page.click("#new > summary")
+    page.fill("#new-name", "taken")
+    page.fill("#new-features", "x")
+    page.click("#create button.primary")
+    page.wait_for_selector("#create-error:has-text('taken')")
+
+
+def test_a_detector_is_removed_only_after_a_yes(service, page):
+    posted(service, "unwanted")
+    shown(page, service, "unwanted")
+    page.click("#remove")
+    page.click("#remove-dialog >> text=Cancel")
+    assert "unwanted" in [one["name"] for one in asked(service, "detectors")]
+    page.click("#remove")
+    page.click("#remove-ok")
+    page.wait_for_selector("#detectors a:has-text('unwanted')", state="detached")
+    assert "unwanted" not in [one["name"] for one in asked(service, "detectors")]
+
+
+def test_the_list_and_the_figures_follow_the_stream(service, page):
+    posted(service, "growing")
+    shown(page, service, "growing")
+    page.wait_for_selector("#detectors a[aria-current]:has-text('400 points')")
+    asked(service, "process", "growing", rows()[:50])
+    page.wait_for_selector("#detectors a[aria-current]:has-text('450 points')")
+    wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
+    wait_until(page, "Array.from(document.querySelectorAll('#facts dd'), (cell) => cell.textContent)[0] === '450'")
+
+
+def test_a_paused_page_asks_for_nothing_until_it_goes_on(service, page):
+    posted(service, "paused")
+    shown(page, service, "paused")
+    page.click("#pause")
+    asked(service, "process", "paused", rows()[:50])
+    assert page.inner_text("#status") == "Paused"
+    with page.expect_response("**/history*"):
+        page.click("#pause")
+    wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
+
+
+def test_a_page_that_nobody_sees_asks_for_nothing(service, own_page):
+    posted(service, "unseen")
+    own_page.clock.install()
+    shown(own_page, service, "unseen")
+    requests = []
+    own_page.on("request", lambda request: requests.append(request.url))
+    with own_page.expect_response("**/detectors"):
+        own_page.clock.run_for(1000)
+    set_hidden(own_page, True)
+    own_page.wait_for_load_state("networkidle")
+    requests.clear()
+    own_page.clock.run_for(60_000)
+    assert requests == []
+    with own_page.expect_response("**/detectors"):
+        set_hidden(own_page, False)
+
+
+def test_no_more_than_the_latest_2000_points_are_kept(service, page):
+    posted(service, "long")
+    shown(page, service, "long")
+    asked(service, "process", "long", np.tile(rows(400), (5, 1)))
+    wait_until(page, "document.getElementById('chart').data[0].x.at(-1) === 2399")
+    assert page.evaluate("document.getElementById('chart').data[0].x[0]") == 400
+
+
+def test_of_many_features_the_user_chooses_some(service, page):
+    names = [f"sensor {i}" for i in range(20)]
+    posted(service, "wide", names, np.random.default_rng(1).normal(size=(150, 20)))
+    shown(page, service, "wide")
+    names_shown = (
+        "document.getElementById('chart').data.filter((trace) => trace.mode === 'lines').map((trace) => trace.name)"
+    )
+    assert page.evaluate(names_shown) == [*names[:6], "score", "threshold"]
+    page.click("#picker > summary")
+    page.click("text=sensor 17")
+    page.click("text=sensor 0")
+    wait_until(page, f"{names_shown}.includes('sensor 17')")
+    assert page.evaluate(names_shown) == [*names[1:6], "sensor 17", "score", "threshold"]
+
+
+# -- anomalies ------------------------------------------------------------------------------------------------------
+
+
+def test_exactly_the_anomalies_of_the_service_are_marked(service, page):
+    odd = posted(service, "marked")
+    assert set(PLANTED) <= set(odd)
+    shown(page, service, "marked")
+    assert page.evaluate(MARKED) == [odd] * 4  # on three features and the score
+    assert page.locator("#odd button").all_inner_texts() == [str(index) for index in reversed(odd)]
+    assert (
+        page.evaluate("document.getElementById('chart').data.at(-1).y.at(-1)")
+        == asked(service, "describe", "marked")["threshold"]
+    )
+
+
+def test_a_click_on_an_anomaly_shows_why(service, page):
+    odd = posted(service, "clicked")
+    shown(page, service, "clicked")
+    marks = page.locator("#chart .scatterlayer path.point")
+    assert marks.count() == 4 * len(odd)
+    point_at(page, marks.nth(odd.index(350)))
+    page.wait_for_selector("#chart .hovertext:has-text('point 350')")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector("#why .reasons")
+    assert page.inner_text("#why-title") == "Why point 350 is odd"
+    first = page.locator("#why .reasons li").first.inner_text()
+    assert re.match(r"temperature 60, usually 1\d\.\d+ to 2\d\.\d+, high\s+\d+ %", first)
+    assert page.locator("#why .reasons li").count() == 3
+
+
+def test_the_keyboard_alone_shows_why_and_comes_back(service, page):
+    posted(service, "typed")
+    shown(page, service, "typed")
+    page.wait_for_selector("text='390'")
+    button = "[aria-label='Why point 390 is odd']"
+    tab_to(page, button)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#why .reasons li:has-text('flow 60, usually')")
+    assert active(page) == "why"
+    page.keyboard.press("Escape")
+    assert page.locator("#why .reasons").count() == 0
+    assert page.evaluate("(selector) => document.activeElement.matches(selector)", button)
+
+
+def test_an_open_explanation_stays_while_points_come(service, page):
+    posted(service, "steady")
+    shown(page, service, "steady")
+    page.click("[aria-label='Why point 300 is odd']")
+    page.wait_for_selector("#why .reasons")
+    asked(service, "process", "steady", rows()[:50])
+    wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
+    assert page.inner_text("#why-title") == "Why point 300 is odd"
+    assert active(page) == "why"
+
+
+def test_the_skip_link_leads_past_the_list(service, own_page):
+    posted(service, "skipped")
+    shown(own_page, service, "skipped")
+    own_page.keyboard.press("Tab")
+    assert active(own_page) == "skip"
+    own_page.keyboard.press("Enter")
+    assert active(own_page) == "main"
+    assert own_page.url.endswith("#skipped")
+
+
+# -- tables ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_dropped_file_gets_the_scores_of_the_service(service, page):
+    posted(service, "dropped")
+    shown(page, service, "dropped")
+    points = rows()[280:320]
+    table = [[f"P{i}; quoted", *point[::-1]] for i, point in enumerate(points)]
+    text = text_of([[f'"{row[0]}"', *row[1:]] for row in table], ["pump", *FEATURES[::-1]], ";")
+    make = (
+        "(text) => { const data = new DataTransfer(); data.items.add(new File([text], 'dropped.csv')); return data; }"
+    )
+    page.dispatch_event("#drop", "drop", {"dataTransfer": page.evaluate_handle(make, text)})
+    page.wait_for_selector("#source:has-text('dropped.csv')")
+    page.click("#score-button")
+    page.wait_for_selector("#scored-chart .main-svg")
+    assert scores_shown(page) == asked(service, "score", "dropped", points)
+    assert page.locator("#oddest tr").first.locator("td").nth(3).inner_text() == "P20; quoted"
+
+
+def test_a_chosen_file_gets_the_scores_of_the_service(service, page, tmp_path):
+    posted(service, "chosen")
+    shown(page, service, "chosen")
+    points = rows()[250:400]
+    (tmp_path / "table.tsv").write_text(text_of(points, separator="\t"))
+    page.set_input_files("#file", tmp_path / "table.tsv")
+    page.click("#score-button")
+    page.wait_for_selector("#scored-chart .main-svg")
+    scores, threshold = asked(service, "score", "chosen", points), asked(service, "describe", "chosen")["threshold"]
+    assert scores_shown(page) == scores
+    n_odd = sum(score > threshold for score in scores)
+    assert re.match(rf"{n_odd} of 150 rows (is|are) above the threshold", page.inner_text("#scored-summary"))
+    assert page.locator("#oddest tr").count() == 50
+    assert page.locator("#oddest tr.odd").count() == n_odd
+    assert page.locator("#oddest button").first.inner_text() == str(int(np.argmax(scores)) + 1)
+
+
+def test_a_row_of_a_table_is_explained_by_the_keyboard(service, page):
+    posted(service, "asked")
+    shown(page, service, "asked")
+    score_text(page, text_of([[20.0, 20.0, 20.0], [20.0, 20.0, 90.0]]))
+    page.wait_for_selector("#oddest button")
+    tab_to(page, "[aria-label='Why row 2 has its score']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#scored-why .reasons li:has-text('flow 90, usually')")
+    assert active(page) == "scored-why"
+
+
+def test_the_download_has_the_scores(service, page):
+    posted(service, "taken-away")
+    shown(page, service, "taken-away")
+    points = rows()[290:310]
+    score_text(page, text_of([[f'"say ""{i}"""', *point] for i, point in enumerate(points)], ["note", *FEATURES]))
+    page.wait_for_selector("#download")
+    with page.expect_download() as waiting:
+        page.click("#download")
+    assert waiting.value.suggested_filename == "taken-away-scores.csv"
+    records = list(csv.DictReader(waiting.value.path().read_text().splitlines()))
+    scores, threshold = (
+        asked(service, "score", "taken-away", points),
+        asked(service, "describe", "taken-away")["threshold"],
+    )
+    assert [float(record["score"]) for record in records] == scores
+    assert [record["anomaly"] for record in records] == [str(score > threshold).lower() for score in scores]
+    assert records[3]["note"] == 'say "3"'
+
+
+def test_what_is_wrong_with_a_table_is_told(service, page):
+    asked(service, "create", "strict", FEATURES)
+    page.goto(f"{service.address}/#strict")
+    page.wait_for_selector("#name:text-is('strict')")
+    for text, message in WRONG:
+        score_text(page, text)
+        page.wait_for_selector("#score-error:not(:empty)")
+        assert page.inner_text("#score-error") == message
+        assert not page.is_visible("#scored")
+
+
+def test_a_long_table_goes_in_blocks(service, page):
+    posted(service, "blocks")
+    shown(page, service, "blocks")
+    sizes = []
+    page.on("request", lambda request: sizes.append(request) if request.url.endswith("/scores") else None)
+    text = text_of(np.tile(rows(), (13, 1))[:5001])
+    page.set_input_files("#file", {"name": "long.csv", "mimeType": "text/csv", "buffer": text.encode()})
+    page.click("#score-button")
+    page.wait_for_selector("#scored-summary:has-text('of 5,001 rows')")
+    assert [len(json.loads(request.post_data)["points"]) for request in sizes] == [5000, 1]
+
+
+def test_rows_are_learned_only_if_the_user_wants_it(service, own_page):
+    posted(service, "taught")
+    shown(own_page, service, "taught")
+    score_text(own_page, text_of(rows()[:10]))
+    own_page.wait_for_selector("#scored-summary:has-text('of 10 rows')")
+    assert asked(service, "describe", "taught")["n_seen"] == 400
+    own_page.check("#learn")
+    own_page.click("text=Score and learn")
+    own_page.wait_for_selector("#scored-hint:has-text('then learned')")
+    assert asked(service, "describe", "taught")["n_seen"] == 410
+    own_page.locator("#oddest button").first.click()
+    own_page.wait_for_selector("#scored-why .reasons")
+
+
+def test_hostile_names_are_only_text_in_the_charts(service, own_page):
+    names = [HURT, "%{y}</text><b>&lt;", '<a href="/hurt">go</a>']
+    posted(service, "hostile", names)
+    shown(own_page, service, "hostile")
+    headings = own_page.evaluate("document.querySelector('#chart .infolayer').textContent")
+    assert all(name in headings for name in names)
+    point_at(own_page, own_page.locator("#chart .scatterlayer path.point").first)
+    own_page.wait_for_selector("#chart .hovertext:has-text('point')")
+    own_page.click("[aria-label='Why point 350 is odd']")
+    own_page.wait_for_selector("#why .reasons")
+    assert HURT in own_page.inner_text("#why .reasons")
+    assert own_page.locator("img, #chart a").count() == 0
+
+
+def test_hostile_headers_and_cells_are_only_text(service, own_page):
+    asked(service, "create", "hostile-table", ["x", HURT])
+    own_page.goto(f"{service.address}/#hostile-table")
+    own_page.wait_for_selector("#name:text-is('hostile-table')")
+    cell, quoted = "<svg onload=window.hurt=1>", HURT.replace('"', '""')
+    score_text(own_page, text_of([[20, 20, cell], [20, 20, "<b>"]], ["x", f'"{quoted}"', f'"{quoted}2"']))
+    own_page.wait_for_selector("#oddest button")
+    assert cell in own_page.inner_text("#oddest")
+    assert HURT + "2" in own_page.inner_text("#oddest-head")
+    score_text(own_page, text_of([[1]], [f'"{quoted}2"']))
+    own_page.wait_for_selector("#score-error:has-text('<img')")
+    assert own_page.locator("img, td *:not(button)").count() == 0
+
+
+# -- the service ----------------------------------------------------------------------------------------------------
+
+
+def test_the_token_is_asked_for_until_it_is_right(own_service, own_page, tolerated):
+    tolerated.append("401")
+    service = own_service(token=TOKEN)
+    posted(service, "locked")
+    own_page.goto(f"{service.address}/#locked")
+    own_page.wait_for_selector("#token-dialog[open]")
+    own_page.keyboard.press("Escape")
+    own_page.wait_for_selector("#status:has-text('A token is needed')")
+    own_page.click("#unlock")
+    own_page.fill("#token", "not the token of it")
+    own_page.keyboard.press("Enter")
+    own_page.wait_for_selector("#token-error:has-text('does not accept')")
+    own_page.fill("#token", TOKEN)
+    own_page.keyboard.press("Enter")
+    own_page.wait_for_selector("#chart .main-svg")
+    assert own_page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 1, ""]
+    own_page.reload()
+    own_page.wait_for_selector("#chart .main-svg")
+    assert not own_page.is_visible("#token-dialog")
+
+
+def test_the_page_goes_on_when_the_service_is_back(own_service, own_page, tolerated):
+    tolerated.append("ERR_CONNECTION|ERR_EMPTY_RESPONSE|ERR_SOCKET")
+    service = own_service()
+    posted(service, "back")
+    shown(own_page, service, "back")
+    service.stop()
+    own_page.wait_for_selector("#status[data-state=gone]:has-text('cannot be reached')")
+    service.start()
+    own_page.wait_for_selector("#status[data-state=live]")
+    asked(service, "process", "back", rows()[:50])
+    wait_until(own_page, "document.getElementById('chart').data[0].x.length === 450")
+
+
+def test_complaints_of_the_service_are_seen(service, own_page, tolerated):
+    tolerated.append("503")
+    answer = json.dumps({"status": "failing", "complaints": ["The disk <b>is full."]})
+    own_page.route("**/health", lambda route: route.fulfill(status=503, body=answer, content_type="application/json"))
+    own_page.goto(service.address)
+    own_page.wait_for_selector("#complaints:has-text('The disk <b>is full.')")
+
+
+# -- looks ----------------------------------------------------------------------------------------------------------
+
+
+def test_light_and_dark_differ_on_the_page_and_in_the_charts(service, own_page):
+    posted(service, "seen")
+    own_page.emulate_media(color_scheme="light")
+    shown(own_page, service, "seen")
+    paper = "document.getElementById('chart').layout.paper_bgcolor"
+    body = "getComputedStyle(document.body).backgroundColor"
+    light = own_page.evaluate(f"[{paper}, {body}]")
+    own_page.emulate_media(color_scheme="dark")
+    wait_until(own_page, f"(light) => {paper} !== light", arg=light[0])
+    dark = own_page.evaluate(f"[{paper}, {body}]")
+    assert light[1] != dark[1]
+
+
+def test_a_phone_needs_no_scrolling_sideways(service, own_page):
+    posted(service, "phone", [*FEATURES[:2], "a-name-that-is-very-long-and-has-no-place-to-break-at-all" * 2])
+    own_page.set_viewport_size({"width": 390, "height": 844})
+    shown(own_page, service, "phone")
+    own_page.click("[aria-label='Why point 300 is odd']")
+    own_page.wait_for_selector("#why .reasons")
+    names = asked(service, "describe", "phone")["configuration"]["features"]
+    score_text(own_page, text_of(rows()[:60], names))
+    own_page.wait_for_selector("#scored-chart .main-svg")
+    own_page.locator("#oddest button").first.click()
+    own_page.wait_for_selector("#scored-why .reasons")
+    assert own_page.evaluate("document.documentElement.scrollWidth") == 390
