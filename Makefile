@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench soak spark streams thresholds reproduce pictures format clean
+.PHONY: demo check test bench soak spark service streams thresholds reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -32,6 +32,10 @@ soak: $(VENV)/.base
 spark: $(VENV)/.spark
 	$(BIN)/python benchmarks/on_spark.py
 
+# Points per second of the service, beside the detector by itself.
+service: $(VENV)/.serve
+	$(BIN)/python benchmarks/service.py
+
 streams: $(VENV)/.base
 	$(BIN)/python benchmarks/streams.py
 
@@ -41,8 +45,10 @@ thresholds: $(VENV)/.base
 reproduce: $(VENV)/.experiments
 	$(BIN)/imondrian reproduce all
 
-pictures: $(VENV)/.cli
+# Those of the page need Chromium.
+pictures: $(VENV)/.dev
 	$(BIN)/python examples/pictures.py docs/images
+	$(BIN)/python examples/page.py docs/images
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -62,7 +68,7 @@ $(VENV)/.bench: $(VENV)/.base
 	$(BIN)/python benchmarks/install.py
 	touch $@
 
-$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments $(VENV)/.spark: $(VENV)/.%: pyproject.toml
+$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments $(VENV)/.spark $(VENV)/.serve: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@

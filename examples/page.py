@@ -1,0 +1,89 @@
+"""The pictures of the service's page: pumps whose readings follow the hours of the day, and seven that do not.
+
+Needs playwright and Chromium. Writes service.png, and beside it in dark and as on a phone.
+
+python examples/page.py docs/images
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Browser, sync_playwright
+
+from imondrian.service.client import Client
+
+PORT = 8770
+ADDRESS = f"http://127.0.0.1:{PORT}"
+FEATURES = ["temperature", "pressure", "vibration", "flow"]
+ODD = [
+    (420, 0, 14.0),
+    (733, 2, 0.9),
+    (1010, 1, -1.6),
+    (1199, 3, -14.0),
+    (1200, 3, -15.0),
+    (1384, 0, -9.0),
+    (1466, 2, 1.3),
+]
+VIEWS = {
+    "service": {"viewport": {"width": 1400, "height": 1240}},
+    "service-dark": {"viewport": {"width": 1400, "height": 1240}, "color_scheme": "dark"},
+    "service-phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
+}
+
+
+def main(folder: Path) -> None:
+    """Fill a service, and look at its page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as data, served(data), sync_playwright() as playwright:
+        fill()
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, view in VIEWS.items():
+            take(browser, view, folder / f"{name}.png")
+        browser.close()
+
+
+@contextmanager
+def served(data: str) -> Iterator[None]:
+    """Run a service meanwhile."""
+    command = [sys.executable, "-m", "imondrian", "serve", "--data", data, "--port", str(PORT)]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def fill() -> None:
+    """Have a detector learn the readings."""
+    rng, hours = np.random.default_rng(3), np.arange(1500)
+    day = np.sin(2 * np.pi * hours / 288)
+    level, swing, noise = np.array([22, 4.2, 0.12, 31]), np.array([2, 0.2, 0.0, 3]), np.array([0.3, 0.05, 0.03, 0.5])
+    readings = np.abs(level + day[:, None] * swing + rng.normal(size=(hours.size, 4)) * noise)
+    for row, feature, change in ODD:
+        readings[row, feature] += change
+    with Client(ADDRESS, timeout=120.0) as client:
+        client.create("pumps", FEATURES, threshold=0.005)
+        client.create("web-latency", ["p50", "p99", "errors"], n_estimators=30)
+        client.process("pumps", readings.round(3))
+
+
+def take(browser: Browser, view: dict[str, object], path: Path) -> None:
+    """Open the page, ask why a point is odd, and take a picture."""
+    page = browser.new_page(**view)
+    page.goto(f"{ADDRESS}/#pumps")
+    page.get_by_role("button", name="Why point 733 is odd").click()
+    page.wait_for_selector("#why .reasons")
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=path)
+    page.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"))
