@@ -54,11 +54,11 @@ def new_state(kept: Kept, keeping: Keeping) -> State:
 def recovered(store: Store, kept: Kept, keeping: Keeping) -> tuple[State, list[str]]:
     """Bring a detector back, and tell what was damaged on the way."""
     complaints: list[str] = []
-    begin = partial(_begun, store, kept, keeping)
-    number = begin(complaints).number
-    entries = store.entries_after(kept.id, number)
-    state, error = _done_again(begin, entries)
+    state = _begun(store, kept, keeping, complaints)
+    entries = store.entries_after(kept.id, state.number)
+    state, error = _tried(state, entries, _ENTRIES_TOGETHER)
     if error is not None:
+        state, error = _done_before_failure(partial(_begun, store, kept, keeping, []), entries)
         complaints.append(f"Entry {state.number + 1} of the journal of {kept.name!r} cannot be done again: {error}")
     n_lost = store.cut(kept.id, state.n_kept, state.number)
     if n_lost:
@@ -97,13 +97,10 @@ def _last_snapshot(store: Store, kept: Kept, keeping: Keeping, complaints: list[
     return state
 
 
-def _done_again(begin: Callable[[list[str]], State], entries: list[Entry]) -> tuple[State, Exception | None]:
-    """Do the entries of the journal again; if one of them fails, those before it, with the error."""
-    state, error = _tried(begin([]), entries, _ENTRIES_TOGETHER)
-    if error is None:
-        return state, None
-    state, error = _tried(begin([]), entries, 1)  # to see which, since it may have left the detector half done
-    return _tried(begin([]), entries[: state.number - state.n_kept], _ENTRIES_TOGETHER)[0], error
+def _done_before_failure(begin: Callable[[], State], entries: list[Entry]) -> tuple[State, Exception | None]:
+    """Do the entries before the one that fails; begin anew, since that one leaves the detector half done."""
+    failed, error = _tried(begin(), entries, 1)
+    return _tried(begin(), entries[: failed.number - failed.n_kept], _ENTRIES_TOGETHER)[0], error
 
 
 def _tried(state: State, entries: list[Entry], n_together: int) -> tuple[State, Exception | None]:

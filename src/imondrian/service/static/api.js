@@ -76,15 +76,9 @@ async function answered(method, address, { body, signal, headers = {} }) {
 async function read(response) {
   if (response.status === 204) return null;
   const content = await response.json().catch(() => undefined);
-  if (!response.ok) throw new ApiError(response.status, detailOf(content) ?? `The service answered ${response.status}.`);
+  if (!response.ok) throw new ApiError(response.status, content?.detail ?? `The service answered ${response.status}.`);
   if (content === undefined) throw new ApiError(0, UNREACHED);
   return content;
-}
-
-function detailOf(content) {
-  const detail = content?.detail;
-  if (!Array.isArray(detail)) return detail;
-  return detail.map((problem) => `${(problem.loc ?? []).slice(1).join(".")}: ${problem.msg}`).join("; ");
 }
 
 function wait(milliseconds, signal) {

@@ -16,7 +16,7 @@ import { Why } from "./why.js";
 const HINT = "Choose an anomaly in the chart or in the table to see which features make it odd.";
 const ZOOMING = canZoom() ? "; drag to zoom, double-click to zoom out" : "";
 const NO_POINTS = "No points yet. Send some, for example from a shell:";
-const NO_NEW_POINTS = "No points since the service was started; what was learned before is kept. Send more, for example from a shell:";
+const NO_NEW_POINTS = "No rows to show yet; what was learned before is kept. Send more, for example from a shell:";
 
 export class DetectorView {
   #detector = null;
