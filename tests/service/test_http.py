@@ -237,6 +237,31 @@ def test_a_file_that_a_browser_has_already_is_not_sent_again(service):
     assert gzip.decompress(short) == content
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "JSON"),
+        (b"{", "JSON"),
+        (b"[]", "object"),
+        (b"{}", "features: Field required"),
+        (b'{"features": 3}', "features: Input should be a valid"),
+        (b'{"features": ["x"], "windw": 3}', "windw"),
+        (b'{"features": ["x"], "window": "wide"}', "window"),
+        (b'{"features": ["x"], "threshold": 7}', "7"),
+        (b'{"features": ["\\ud800"]}', "Invalid JSON"),
+        (b'{"features": ["x"], "seed": -1}', "seed"),
+    ],
+)
+@pytest.mark.parametrize("headers", [JSON, {}, {"Content-Type": "application/x-www-form-urlencoded"}])
+def test_a_wrong_configuration_is_told_in_one_line_whatever_it_is_said_to_be(service, body, told, headers):
+    status, _, content = service.ask("PUT", "/detectors/wrong", body, headers)
+    detail = json.loads(content)["detail"]
+    assert status == 422
+    assert told in detail, detail
+    assert "\n" not in detail
+    assert service.ask("GET", "/detectors/wrong")[0] == 404
+
+
 def test_every_answer_keeps_browsers_safe(service):
     for path in (
         "/",

@@ -55,5 +55,4 @@ def test_every_route_is_described_and_shows_an_example_of_its_body(path):
     for operation in PROMISED["paths"][path].values():
         assert operation["description"]
         body = json.dumps(operation.get("requestBody", "examples"))
-        assert "examples" in body or "Configuration" in body or "binary" in body
-    assert PROMISED["components"]["schemas"]["Configuration"]["examples"]
+        assert "examples" in body or "binary" in body

@@ -32,8 +32,8 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
             sys.stderr.write(f"imondrian: {complaint}\n")
         address = f"[{host}]" if ":" in host else host
         sys.stderr.write(
-            f"imondrian: {len(registry.all())} detectors of {folder} at http://{address}:{listener.getsockname()[1]}"
-            " (Ctrl+C ends it)\n"
+            f"imondrian: serving {len(registry.all())} detectors, kept in {folder}, at"
+            f" http://{address}:{listener.getsockname()[1]} (Ctrl+C ends it)\n"
         )
         _run(registry, token, listener)
 

@@ -2,6 +2,8 @@
 
 import logging
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -38,8 +40,12 @@ async def told(_request: Request, error: Exception) -> Response:
 async def told_invalid(_request: Request, error: Exception) -> Response:
     """Answer in one line as well where pydantic has found what was wrong."""
     first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": "invalid"}
-    where = ".".join(map(str, first["loc"]))
-    return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
+    return JSONResponse({"detail": in_one_line(first)}, 422)
+
+
+def in_one_line(error: Mapping[str, Any]) -> str:
+    """Write what pydantic has found."""
+    return ": ".join([*map(str, error["loc"]), error["msg"]])
 
 
 async def told_refused(request: Request, error: Exception) -> Response:

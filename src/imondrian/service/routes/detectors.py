@@ -1,19 +1,27 @@
 """Detectors: made, listed, described, removed."""
 
 from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
+from imondrian.errors import InvalidInputError
 from imondrian.service.asking import described
-from imondrian.service.routes.common import Name, known_of, problems, registry_of
+from imondrian.service.routes.common import JSON, Name, known_of, problems, registry_of
 from imondrian.service.schemas import Configuration, Description
+from imondrian.service.telling import in_one_line
 
 router = APIRouter(prefix="/detectors", tags=["detectors"])
 
 
-@router.put("/{name}", status_code=201, responses={200: {"model": Description}, **problems(400, 409, 413, 422, 507)})
-async def create(request: Request, response: Response, name: Name, configuration: Configuration) -> Description:
+@router.put(
+    "/{name}",
+    status_code=201,
+    openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": Configuration.model_json_schema()}}}},
+    responses={200: {"model": Description}, **problems(409, 413, 422, 507)},
+)
+async def create(request: Request, response: Response, name: Name) -> Description:
     """Make a detector; if there is one with the same configuration already, nothing changes."""
-    registry = registry_of(request)
+    registry, configuration = registry_of(request), _configuration(await request.body())
     known, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
     response.status_code = 201 if is_new else 200
     return described(known)
@@ -35,3 +43,11 @@ async def get(request: Request, name: Name) -> Description:
 async def remove(request: Request, name: Name) -> None:
     """Remove a detector and all that is kept of it."""
     await run_in_threadpool(registry_of(request).remove, name)
+
+
+def _configuration(body: bytes) -> Configuration:
+    """Read a configuration, whatever the body is said to be."""
+    try:
+        return Configuration.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidInputError(in_one_line(error.errors()[0])) from None
