@@ -10,8 +10,10 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.errors import InvalidInputError
 from imondrian.models import to_bytes
+from imondrian.service.answers import Answers
 from imondrian.service.configuration import new_detector
-from imondrian.service.entries import FORGET, MODEL, POINTS
+from imondrian.service.copies import Copies
+from imondrian.service.entries import FORGET, MODEL, POINTS, Answer, Given
 from imondrian.service.live import BusyError, FailedError, GoneError
 from imondrian.service.registry import ConflictError, Registry, UnknownError
 from imondrian.service.settings import Keeping, Limits
@@ -404,3 +406,75 @@ def test_model_files_that_wait_are_bounded_by_their_bytes(tmp_path, stream):
                 refused += 1
     assert 3 <= refused <= 5
     registry.close()
+
+
+def test_a_removal_after_the_end_is_refused(tmp_path):
+    registry = Registry(tmp_path)
+    registry.create("a", XY)
+    registry.close()
+    with pytest.raises(GoneError, match="ends"):
+        registry.remove("a")
+
+
+def test_who_asks_never_sees_a_detector_that_is_half_changed(registry, stream, monkeypatch):
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:3])
+    with known.live.copies.asking() as copy:
+        assert copy.n_seen == 3
+    process_many = StreamDetector.process_many
+
+    def failing(detector, points):
+        process_many(detector, points[:5])
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "process_many", failing)
+        with pytest.raises(FailedError):
+            learned(known, stream[3:13])
+    with known.live.copies.asking() as copy:
+        assert copy.n_seen == 3
+    assert known.live.copies.own().n_seen == 3
+
+
+def test_a_copy_that_finds_no_memory_is_not_the_fault_of_the_detector(registry, stream, monkeypatch):
+    known, _ = registry.create("a", XY)
+    known.live.copies._is_wanted = True
+    with monkeypatch.context() as patched:
+        patched.setattr(Copies, "_make", no_memory)
+        learned(known, stream[:10])
+    assert [each["index"] for each in learned(known, stream[10:12])] == [10, 11]
+
+
+def no_memory(*_):
+    raise MemoryError
+
+
+def test_refused_requests_are_not_held_on_to(registry, stream, monkeypatch):
+    known, _ = registry.create("a", XY)
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "process_many", no_memory)
+        with pytest.raises(FailedError):
+            learned(known, stream[:5])
+    errors = []
+    for _ in range(3):
+        with pytest.raises(FailedError) as raised:
+            learned(known, stream[:5])
+        errors.append(raised.value)
+    assert len(set(map(id, errors))) == 3
+
+
+def test_a_detector_that_cannot_be_made_leaves_its_name_free(registry, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.service.registry.new_state", no_memory)
+        with pytest.raises(MemoryError):
+            registry.create("a", XY)
+    assert registry.create("a", XY)[1]
+
+
+def test_an_answer_that_is_given_again_takes_the_place_of_the_one_before():
+    answers = Answers(3, 1000)
+    for number, request in enumerate("acda", start=1):
+        answers.give(Given(number, request, b"", Answer(200, b"1234")))
+    assert [given.number for given in answers.since(0)] == [2, 3, 4]
+    assert answers.oldest == 2
+    assert answers._n_bytes == 12

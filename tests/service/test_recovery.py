@@ -263,6 +263,16 @@ def test_a_page_that_cannot_be_read_is_told_and_the_rest_goes_on(used, tmp_path,
         shutil.rmtree(folder)
 
 
+def test_a_rescue_that_was_interrupted_in_its_last_moment_is_completed(used, stream):
+    Registry(used).close()
+    shutil.copy(used / FILE, used / f"{FILE}.rescued")
+    (used / FILE).rename(used / f"{FILE}.damaged")
+    registry = Registry(used)
+    assert "damaged" in registry.damages[0]
+    assert registry.get("a").live.figures.n_seen == 330
+    registry.close()
+
+
 def assert_starts_or_refuses(folder):
     try:
         registry = Registry(folder)

@@ -83,6 +83,8 @@ class Answers:
     def give(self, given: Given) -> None:
         """Remember an answer."""
         self._waiting.pop(given.request, None)
+        before = self._given.pop(given.request, None)
+        self._n_bytes -= 0 if before is None else len(before.answer.content)
         self._given[given.request] = given
         self._n_bytes += len(given.answer.content)
         while len(self._given) > self._n_most or (self._n_bytes > self._bytes_most and len(self._given) > 1):

@@ -63,7 +63,7 @@ def is_whole(base: sqlite3.Connection) -> bool:
 
 def rescued(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     """Put what can be read of a damaged file into a new one, which takes its place; it is kept beside."""
-    beside, aside = (path.with_name(f"{path.name}.{ending}") for ending in ("rescued", "damaged"))
+    beside, aside = _beside(path), path.with_name(f"{path.name}.damaged")
     beside.unlink(missing_ok=True)
     base, _ = opened(beside)
     base.execute("BEGIN")
@@ -71,6 +71,7 @@ def rescued(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
         for way in ("ASC", "DESC"):
             _copy(damaged, base, table, f"{order.format(way)} {way}")
     base.execute("COMMIT")
+    base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing does so too, but is silent if the disk is full
     base.close()
     with suppress(sqlite3.DatabaseError):
         damaged.close()
@@ -78,6 +79,18 @@ def rescued(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
     beside.replace(path)
     return opened(path)[0]
+
+
+def is_rescue_completed(path: Path) -> bool:
+    """Complete a rescue that was interrupted in its last moment, and tell whether there was one."""
+    if path.exists() or not _beside(path).exists():
+        return False
+    _beside(path).replace(path)
+    return True
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.rescued")
 
 
 def _copy(damaged: sqlite3.Connection, base: sqlite3.Connection, table: str, order: str) -> None:

@@ -4,7 +4,7 @@ import copy
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from imondrian.service.doing import Doer
 from imondrian.stream import StreamDetector
@@ -34,9 +34,14 @@ class Copies:
         """Keep others from copying while the detector is changed; if someone waits for a copy, make it then."""
         with self._changing:
             self._is_current = False
-            yield
+            try:
+                yield
+            except BaseException:
+                self._is_current = True  # the copy is whole, which the detector may not be
+                raise
             if self._is_wanted:
-                self._make()
+                with suppress(MemoryError):  # which is not the fault of who changes it; who asks tries again
+                    self._make()
 
     @contextmanager
     def asking(self) -> Iterator[StreamDetector]:

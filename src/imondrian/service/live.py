@@ -21,6 +21,7 @@ from imondrian.service.store import Store
 from imondrian.service.writer import Writer
 
 _LOG = logging.getLogger("imondrian.service")
+_ENDS = "The service ends."
 
 
 class BusyError(ImondrianError):
@@ -94,8 +95,8 @@ class Live:
         """
         sent = b"" if request is None else self._checked(request, kind, content)
         with self._turn:
-            if self._refusal is not None:
-                raise self._refusal
+            if self._refusal is not None:  # one of its own each time: errors hold on to what they were raised over
+                raise type(self._refusal)(str(self._refusal))
             known = None if request is None else self._answers.find(request, sent)
             if known is not None:
                 return known
@@ -116,6 +117,8 @@ class Live:
         """Do what waits, and remove the detector from the store; if that fails, it goes on."""
         removal = Future[None]()
         with self._turn:
+            if self._is_ending:
+                raise GoneError(_ENDS)
             self._removal, self._refusal = removal, GoneError("The detector is being removed.")
             self._turn.notify()
         removal.result()
@@ -123,7 +126,7 @@ class Live:
     def end(self) -> None:
         """Do what waits, keep a snapshot, and end."""
         with self._turn:
-            self._refusal = self._refusal or GoneError("The service ends.")
+            self._refusal = self._refusal or GoneError(_ENDS)
             self._is_ending = True
             self._turn.notify()
         self._thread.join()
@@ -271,6 +274,8 @@ class Live:
             with self._turn:
                 self._removal = None
                 self._refusal = FailedError(self.complaints["failed"]) if self._has_failed else None
+                if self._is_ending:
+                    self._refusal = GoneError(_ENDS)
             removal.set_exception(error)
             return False
         removal.set_result(None)

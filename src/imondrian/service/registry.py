@@ -99,4 +99,8 @@ class Registry:
         created = time.time()
         number = self.writer.write(lambda store: store.add_detector(name, configuration, created))
         kept = Kept(number, name, configuration, created)
-        return Known(kept, Live(number, new_state(kept, self.keeping), self.writer, self.limits, self.keeping))
+        try:
+            return Known(kept, Live(number, new_state(kept, self.keeping), self.writer, self.limits, self.keeping))
+        except BaseException:
+            self.writer.write(lambda store: store.remove_detector(number))
+            raise

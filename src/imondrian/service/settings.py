@@ -20,7 +20,7 @@ class Limits(NamedTuple):
     detectors: int = 100
     window: int = 100_000
     trees: int = 1_000
-    detector_bytes: int = 1024 * MIB
+    detector_bytes: int = 900 * MIB  # of which SQLite takes a gigabyte at once, at most
     total_bytes: int = 4096 * MIB  # of all detectors
     waiting_points: int = 100_000  # in the queue of a detector
     waiting_requests: int = 1_000

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from imondrian.errors import ImondrianError
-from imondrian.service.base import is_whole, opened, rescued
+from imondrian.service.base import is_rescue_completed, is_whole, opened, rescued
 from imondrian.service.entries import Answer, Entry, Given, digest_of
 from imondrian.service.wal import Log
 
@@ -52,13 +52,13 @@ class Store:
         path = folder / FILE
         with _storage_errors(path):
             folder.mkdir(parents=True, exist_ok=True)
+            if is_rescue_completed(path):
+                self.complaints.append(_rescued(path))
             log = Log(path.with_name(f"{FILE}-wal"))
             self._base, n_read = opened(path)
             if not is_whole(self._base):
                 self._base = rescued(self._base, path)
-                self.complaints.append(
-                    f"{path} is damaged: what could be read was copied; it is kept as {path}.damaged."
-                )
+                self.complaints.append(_rescued(path))
         if not log.is_sound or (n_read is not None and n_read < log.n_committed):
             self.complaints.append("The end of the write-ahead log is damaged: what was sent last may be missing.")
 
@@ -219,6 +219,10 @@ class Store:
         )
         for _ in range(min(2 * n_unused - n_pages, _FREED_PAGES)):
             self._base.execute("PRAGMA incremental_vacuum(1)")  # of more, Python would do the first only
+
+
+def _rescued(path: Path) -> str:
+    return f"{path} was damaged: what could be read was copied; it is kept as {path}.damaged."
 
 
 def _configuration(name: str, text: str) -> dict[str, Any]:

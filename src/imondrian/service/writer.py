@@ -24,17 +24,18 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
-        self._is_closed = False
+        self._is_closed, self._door = False, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="imondrian-writer", daemon=True)
         self._thread.start()
         self.failure: StorageError | None = None  # why the last transaction failed; None if it did not
 
     def submit(self, work: Work) -> Future[Any]:
         """Have something written; the future is done when it is on the disk, or has the reason why it is not."""
-        if self._is_closed:
-            raise StorageError("The service ends.")
         done: Future[Any] = Future()
-        self._queue.put(_Waiting(work, done))
+        with self._door:
+            if self._is_closed:
+                raise StorageError("The service ends.")
+            self._queue.put(_Waiting(work, done))
         return done
 
     def write(self, work: Work) -> Any:
@@ -51,8 +52,9 @@ class Writer:
 
     def close(self) -> None:
         """Write what is waiting, and end."""
-        self._is_closed = True
-        self._queue.put(None)
+        with self._door:
+            self._is_closed = True
+            self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
