@@ -10,6 +10,8 @@ from hypothesis import settings  # noqa: E402
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
 from imondrian.service.app import create_api  # noqa: E402
+from imondrian.service.configuration import DEFAULTS  # noqa: E402
+from imondrian.service.schemas import Configuration  # noqa: E402
 from tests.service.serving import SMALL  # noqa: E402
 
 PROMISED = create_api(None).openapi()
@@ -48,6 +50,20 @@ def test_every_route_answers_as_it_promises(case, service):
 def test_every_route_of_a_detector_that_is_there_answers_as_it_promises(case, service):
     case.path_parameters = {**case.path_parameters, "name": "pumps"}
     case.call_and_validate(base_url=service.address, excluded_checks=NOT_PROMISED)
+
+
+BODIES = PROMISED["paths"]["/detectors/{name}/points"]["post"]["requestBody"]["content"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, body in BODIES.items() for name in body["examples"]])
+def test_every_example_of_points_is_taken(service, kind, name):
+    example = BODIES[kind]["examples"][name]["value"]
+    body = example.encode() if isinstance(example, str) else example
+    assert service.ask("POST", "/detectors/pumps/points", body, {"Content-Type": kind})[0] == 200
+
+
+def test_what_is_promised_to_be_the_default_is():
+    assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **DEFAULTS}
 
 
 @pytest.mark.parametrize("path", PROMISED["paths"])

@@ -164,7 +164,7 @@ POINTS_BODY = {
         },
         "application/x-ndjson": {
             "schema": {"type": "string"},
-            "examples": {"lines": {"value": "[1.0, 2.0]\\n[1.1, 2.1]\\n"}},
+            "examples": {"lines": {"value": "[1.0, 2.0]\n[1.1, 2.1]\n"}},
         },
     },
 }
@@ -174,7 +174,7 @@ REQUEST_ID = {
     "in": "header",
     "required": False,
     "description": "An id of the request's own: sent again, it gets the same answer and nothing is done twice.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }
 
