@@ -89,7 +89,8 @@ def test_one_odd_block_alone_is_left_out_of_the_reference():
     assert (drift.since, drift.index, drift.what, drift.value) == (1200, 1399, "outside", 0.8)
 
 
-def test_nothing_is_counted_before_the_first_block():
+def test_what_was_counted_before_the_first_block_is_dropped():
     monitor = DriftMonitor()
     monitor.count(np.array([0.5]))
+    monitor.begin(0, 0, 0)
     assert not monitor.present.any()

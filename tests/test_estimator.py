@@ -198,13 +198,13 @@ def test_damaged_notes_are_refused(data, tmp_path, damage):
     model = IsolationMondrianForest(n_estimators=2).fit(data[0])
     notes = model.fitted().notes()
     damage(notes)
-    storage.save(model.forest_, tmp_path / "model.imf", {"IsolationMondrianForest": notes})
+    storage.save(model.forest_.snapshot(), tmp_path / "model.imf", {"IsolationMondrianForest": notes})
     with pytest.raises(imondrian.DamagedFileError):
         imondrian.load(tmp_path / "model.imf")
 
 
 def test_notes_of_something_else_are_refused(data, tmp_path):
-    storage.save(imondrian.MondrianForest(2).build(data[0]), tmp_path / "model.imf", {"Another": {}})
+    storage.save(imondrian.MondrianForest(2).build(data[0]).snapshot(), tmp_path / "model.imf", {"Another": {}})
     with pytest.raises(imondrian.DamagedFileError):
         imondrian.load(tmp_path / "model.imf")
 

@@ -143,7 +143,7 @@ def write_some(*arguments, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     write(*arguments, **options)
 np.lib.format.write_array = write_some
-storage.save(MondrianForest(n_trees=3).build([[1.0], [2.0]]), sys.argv[1])
+storage.save(MondrianForest(n_trees=3).build([[1.0], [2.0]]).snapshot(), sys.argv[1])
 """
 
 

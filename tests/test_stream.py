@@ -348,7 +348,7 @@ def test_damaged_notes_are_refused(tmp_path, name, value):
     detector = detector_of()
     detector.process_many(X[:100])
     notes = detector.notes() | {name: value}
-    storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    storage.save(detector.forest.snapshot(), tmp_path / "detector.imf", {"StreamDetector": notes})
     with pytest.raises(imondrian.DamagedFileError, match=r"detector\.imf"):
         imondrian.load(tmp_path / "detector.imf")
 
@@ -359,7 +359,7 @@ def test_notes_of_another_forest_are_refused_before_memory_is_taken(tmp_path, wi
     detector.process_many(X[:100])
     notes = detector.notes()
     notes["parameters"] |= {"window": window}
-    storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    storage.save(detector.forest.snapshot(), tmp_path / "detector.imf", {"StreamDetector": notes})
     with pytest.raises(imondrian.DamagedFileError, match="the forest is not that of the detector"):
         imondrian.load(tmp_path / "detector.imf")
 
@@ -443,7 +443,7 @@ def test_a_file_from_before_score_and_scale_could_be_named_is_read(tmp_path):
     detector.process_many(X[:100])
     notes = detector.notes()
     notes["parameters"] = {k: v for k, v in notes["parameters"].items() if k not in ("score", "scale")}
-    storage.save(detector.forest, tmp_path / "detector.imf", {"StreamDetector": notes})
+    storage.save(detector.forest.snapshot(), tmp_path / "detector.imf", {"StreamDetector": notes})
     np.testing.assert_array_equal(imondrian.load(tmp_path / "detector.imf").score(X), detector.score(X))
 
 

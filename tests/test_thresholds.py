@@ -85,7 +85,7 @@ def test_the_threshold_does_not_hang_on_how_heavy_the_scores_have_become():
     threshold = StreamingThreshold("kmeans")
     threshold.observe(np.random.default_rng(0).choice([0.4, 0.42, 0.8], 2_000))
     heavy = StreamingThreshold("kmeans")
-    factor = 1e50 / threshold.weight[0]
+    factor = 1e50 / threshold.clock[0]
     heavy.restore({"histogram": (threshold.histogram * factor).tolist(), "weight": 1e50})
     assert heavy.threshold == pytest.approx(threshold.threshold, rel=1e-12)
 

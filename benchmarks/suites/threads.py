@@ -8,7 +8,7 @@ import numpy as np
 
 from contests import Contest, Effort
 from imondrian import MondrianForest
-from imondrian.engine.threads import run
+from imondrian.engine.threads import Threads
 from timing import Entrant, Measurement, Work, timed
 from workloads import SAMPLES, TREES, crowd
 
@@ -22,7 +22,7 @@ REPEATS, N_STEPS = 25, 40_000_000
 
 def arithmetic(_effort: Effort) -> Callable[[int], object]:
     """Give arithmetic that needs no memory, shared out among the threads."""
-    return lambda n_threads: run([partial(spin, N_STEPS // n_threads)] * n_threads, n_threads)
+    return lambda n_threads: Threads(n_threads).run([partial(spin, N_STEPS // n_threads)] * n_threads)
 
 
 @numba.njit(nogil=True)

@@ -7,6 +7,7 @@ its mean over at least eight blocks. One odd block may be a burst; two in a row 
 gathered anew. No point and no score is kept.
 """
 
+import copy
 import math
 from typing import Any, NamedTuple
 
@@ -26,8 +27,14 @@ OUTSIDE, SCORES = "outside", "scores"
 def count_in_bins(bins: Array, scores: Array) -> None:
     """Count scores in even bins over [0, 1]."""
     for score in scores:
-        if 0.0 <= score <= 1.0:
-            bins[min(int(score * bins.size), bins.size - 1)] += 1.0
+        count_in_bin(bins, score)
+
+
+@kernel
+def count_in_bin(bins: Array, score: float) -> None:
+    """Count a score in its bin."""
+    if 0.0 <= score <= 1.0:
+        bins[min(int(score * bins.size), bins.size - 1)] += 1.0
 
 
 class Drift(NamedTuple):
@@ -67,6 +74,12 @@ class DriftMonitor:
         self.began = [-1, -1]  # the first rows of the last block and of the present one; -1 before there is any
         self.was_odd = False  # the last block
 
+    def copy(self) -> "DriftMonitor":
+        """Return another that goes on without this one."""
+        other = copy.copy(self)
+        other.present, other.before, other.moments = self.present.copy(), self.before.copy(), self.moments.copy()
+        return other
+
     def begin(self, n_taken: int, n_outside: int, index: int) -> None:
         """Begin a block after the row of that index, when so many points had been taken, so many of them outside."""
         self.present[:] = 0.0
@@ -74,14 +87,8 @@ class DriftMonitor:
         self.began = [self.began[1], index + 1]
 
     def count(self, scores: Array) -> None:
-        """Count scores in the present block, if there is one."""
-        if self.began[1] >= 0:
-            count_in_bins(self.present, scores)
-
-    def count_one(self, score: float) -> None:
-        """Do as `count` with one score."""
-        if self.began[1] >= 0 and 0.0 <= score <= 1.0:
-            self.present[min(int(score * _N_BINS), _N_BINS - 1)] += 1.0
+        """Count scores in the present block; what was counted before the first block is dropped when that begins."""
+        count_in_bins(self.present, scores)
 
     def close(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
         """End a block with the row of that index, and begin the next; report a drift, if this is one."""

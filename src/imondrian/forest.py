@@ -2,26 +2,45 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, NO_LIMIT, Trees, empty_trees, joined, resize
+from imondrian.engine.nodes import (
+    FIELDS,
+    MAX_POINTS,
+    MAX_SHOWN,
+    NO_LIMIT,
+    Trees,
+    empty_trees,
+    joined,
+    resized,
+    with_room,
+)
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import copies_held
 from imondrian.engine.rescore import is_aligned, write_leaf_slots
-from imondrian.engine.threads import n_threads, pieces, run
+from imondrian.engine.threads import Threads, pieces
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
-from imondrian.inputs import as_count, as_point, as_points, as_row, as_weights
+from imondrian.inputs import as_count, as_own, as_point, as_points, as_row, as_weights
+from imondrian.locking import changes, new_locks, reads
 from imondrian.memories import Sample, Step, Window, new_memory
 from imondrian.scales import SCALES, Scale, new_scale
 from imondrian.scores import Reading, scoring_of, shares
 
 _TREES_PER_TASK = 4
 MAX_SEED = 2**64 - 1
+
+
+class Snapshot(NamedTuple):
+    """All that a forest is, in arrays of its own."""
+
+    parameters: dict[str, Any]  # the arguments of MondrianForest
+    trees: Trees
+    arrays: dict[str, Array]  # what is kept beside the trees, by name
 
 
 class MondrianForest:
@@ -47,6 +66,12 @@ class MondrianForest:
         The same seed and the same calls give the same forest, bit for bit.
     n_jobs : int, default=1
         Number of threads; -1 for one per processor. Results do not depend on it.
+
+    Notes
+    -----
+    A forest may be used from several threads. Calls that only read it run side by side; a call that changes it waits
+    for them and has the forest alone. An interrupted call (Ctrl+C) has shown the trees the first rows up to some row,
+    all trees the same ones; `n_points` says how many.
 
     Examples
     --------
@@ -77,9 +102,8 @@ class MondrianForest:
         self._window = None if window is None else as_count(window, "window", 1, MAX_POINTS)
         self._given_scale = _checked_scale(scale)
         self._seed = as_count(seed, "seed", 0, MAX_SEED)
-        self.n_jobs = as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS)
-        if self.n_jobs == 0:
-            raise InvalidInputError("n_jobs must not be 0; -1 stands for all processors.")
+        self._locks = new_locks()
+        self._threads = Threads(_checked_jobs(n_jobs))
         self._memory: Sample | Window = new_memory(self._max_samples, self._window)
         self._trees: Trees | None = None
         self._scale: Scale | None = None
@@ -116,24 +140,36 @@ class MondrianForest:
         return self._seed
 
     @property
+    def n_jobs(self) -> int:
+        """Number of threads; -1 for one per processor."""
+        return self._threads.n_jobs
+
+    @n_jobs.setter
+    def n_jobs(self, n_jobs: int) -> None:
+        self._threads.n_jobs = _checked_jobs(n_jobs)
+
+    @property
     def n_features(self) -> int | None:
         """Number of features; None before the first point."""
         return None if self._trees is None else int(self._trees.points.shape[2])
 
     @property
+    @reads
     def n_points(self) -> int:
         """Number of points shown and not forgotten, whether or not they are in a sample; with a window, of those in it.
 
         In a forest joined from forests of different points: of the tree that was shown most.
         """
-        return 0 if self._trees is None else self._memory.n_points(self._state()[0])
+        return 0 if self._trees is None else self._memory.n_points(self._trees)
 
     @property
+    @reads
     def n_bytes(self) -> int:
         """Memory that the trees and the window take; with a window it never changes."""
         return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
 
     @property
+    @reads
     def n_taken(self) -> tuple[int, int]:
         """How many points the trees have taken from the window's stream, and of these outside their root boxes."""
         heads = None if self._trees is None else self._trees.heads
@@ -141,12 +177,16 @@ class MondrianForest:
 
     def trees(self) -> Iterator[Tree]:
         """Copy one tree after the other into plain arrays, to look at."""
-        if self._trees is not None:
-            for t in range(self.n_trees):
-                yield view(self._trees, t)
+        for t in range(0 if self._trees is None else self.n_trees):
+            yield self._view(t)
+
+    @reads
+    def _view(self, t: int) -> Tree:
+        return view(self._state()[0], t)
 
     # -- making and changing ------------------------------------------------------------------------------------
 
+    @changes
     def reserve(self, n_features: int) -> Self:
         """Make the tables before the first point, so that the number of features and, with a window, of bytes is known.
 
@@ -159,6 +199,7 @@ class MondrianForest:
             raise InvalidInputError(f"This forest has {self.n_features} features, not {n_features}.")
         return self
 
+    @changes
     def build(self, X: npt.ArrayLike) -> Self:
         """Forget everything, and build every tree on the rows of X, or on its own sample of them (Algorithm 1)."""
         points = as_points(X, None)
@@ -171,14 +212,17 @@ class MondrianForest:
         self._trees, self._scale, self._memory, self._reading = trees, scale, memory, None
         return self
 
+    @changes
     def extend(self, X: npt.ArrayLike) -> Self:
         """Show the rows of X to every tree, one after the other (Algorithm 4)."""
         return self._extend(as_points(X, self.n_features))
 
+    @changes
     def extend_one(self, x: npt.ArrayLike) -> Self:
         """Show one point to every tree (Algorithm 4)."""
         return self._extend(as_point(x, self.n_features))
 
+    @changes
     def forget(self, X: npt.ArrayLike) -> Self:
         """Forget the rows of X: every tree is distributed as if it had never held them.
 
@@ -193,6 +237,7 @@ class MondrianForest:
         self._memory.forget(trees, points, scale, self._on_trees)
         return self
 
+    @changes
     def score_and_extend(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Score each row, then show it to every tree, one row after the other; 0.5 as long as nothing is known.
 
@@ -201,10 +246,11 @@ class MondrianForest:
         """
         scoring = scoring_of(kind)
         points = as_points(X, self.n_features)
+        self._check_growth(points.shape[0])
         self.reserve(points.shape[1])
         if isinstance(self._memory, Window):
-            return self.score_and_slide(points, kind)[0]
-        self._check_growth(points.shape[0])
+            blocks = self._scored_blocks(points.shape[0], kind)
+            return np.concatenate([self.score_and_slide(points[rows], kind)[0] for rows in blocks])
         scores = np.full(points.shape[0], 0.5)
         for i in range(points.shape[0]):
             if self.n_points > 0:
@@ -212,32 +258,41 @@ class MondrianForest:
             self._extend(points[i : i + 1])
         return scores
 
+    @changes
     def score_and_slide(self, points: Array, kind: str) -> tuple[Array, list[Step]]:
-        """Do as `score_and_extend` with points that have been checked, in a forest with a window that is reserved.
+        """Like `score_and_extend` for one block of checked points (see `scored_block`) in a reserved window.
 
-        Gives also the steps that the window took.
+        Returns also the steps that the window took.
         """
+        self._check_growth(points.shape[0])
         trees, scale = self._state()
-        window: Any = self._memory
         self._reading = None
-        scores: list[Array] = []
-        steps: list[Step] = []
-        first = 0
-        while first < points.shape[0]:
-            last = first + window.scored_block(points.shape[0] - first, kind)
-            some, taken = window.score_and_extend(trees, points[first:last], kind, scale, self._on_trees)
-            scores.append(some)
-            steps += [step._replace(n_rows=first + step.n_rows) for step in taken]
-            first = last
-        return np.concatenate(scores), steps
+        return self.sliding.score_and_extend(trees, points, kind, scale, self._on_trees)
 
+    @changes
     def score_and_slide_one(self, point: Array, kind: str) -> tuple[float, list[Step]]:
-        """Do as `score_and_slide` with one point."""
+        """Like `score_and_slide` for one point."""
+        self._check_growth(1)
         trees, scale = self._state()
-        window: Any = self._memory
         self._reading = None
-        return window.score_and_extend_one(trees, point, kind, scale, self._on_trees)
+        return self.sliding.score_and_extend_one(trees, point, kind, scale, self._on_trees)
 
+    @changes
+    def slide_scored(self, point: Array, score: float) -> None:
+        """Show one point that `score_next` has scored to a reserved window."""
+        self._check_growth(1)
+        trees, scale = self._state()
+        self._reading = None
+        self.sliding.extend_scored(trees, point, score, scale, self._on_trees)
+
+    @property
+    def sliding(self) -> Window:
+        """The window, in a forest that has one."""
+        if not isinstance(self._memory, Window):
+            raise InvalidInputError("This forest has no window.")
+        return self._memory
+
+    @reads
     def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Give each row the score that `score_and_extend` would give it if it came next; nothing is learned."""
         scoring = scoring_of(kind)
@@ -256,28 +311,33 @@ class MondrianForest:
         different seeds. Where the two were shown different points, a point can only be forgotten if every tree may
         have been shown it.
         """
+        return self._join(other, other.snapshot())
+
+    @changes
+    def _join(self, other: "MondrianForest", theirs: Snapshot) -> Self:
+        """Join the trees of a snapshot of the other forest, which another thread may go on changing."""
         trees, scale = self._state()
-        their_trees, theirs = other.state()
-        if other.n_features != self.n_features:
+        if theirs.trees.points.shape[2] != self.n_features:
             raise InvalidInputError(f"The forests differ in features: {self.n_features} and {other.n_features}.")
         if other.max_samples != self.max_samples:
             raise InvalidInputError(f"The forests differ in max_samples: {self.max_samples} and {other.max_samples}.")
         if other.window != self.window:
             raise InvalidInputError(f"The forests differ in window: {self.window} and {other.window}.")
-        if isinstance(self._memory, Window) and not self._memory.has_seen_the_same(theirs):
+        if isinstance(self._memory, Window) and not self._memory.has_seen_the_same(theirs.arrays):
             raise InvalidInputError("The forests differ in what their windows have seen.")
         if not np.array_equal(self.scale, other.scale):
             raise InvalidInputError(f"The forests differ in scale: {self.scale!r} and {other.scale!r}.")
+        both, n_trees = joined([trees, theirs.trees]), self._n_trees + theirs.trees.heads.size
         if self.window is None:
-            scale.join(theirs["moments"])
-        self._trees, self._reading = joined([trees, their_trees]), None
-        self._n_trees += other.n_trees
+            scale.join(theirs.arrays["moments"])
+        self._trees, self._n_trees, self._reading = both, n_trees, None
         if isinstance(self._memory, Window):
             self._memory.refresh_levels(self._trees, scale)
         return self
 
     # -- asking -------------------------------------------------------------------------------------------------
 
+    @reads
     def score(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Score the rows of X in (0, 1): high is odd, 0.5 as isolated as an average point.
 
@@ -292,11 +352,13 @@ class MondrianForest:
         points = as_points(X, self._known_features())
         return scoring.of(self._read(), points)
 
+    @reads
     def score_one(self, x: npt.ArrayLike, kind: str = "depth") -> float:
         """Score one point as `score` does."""
         scoring, reading = scoring_of(kind), self._reading or self._read()
         return scoring.of_row(reading, as_row(x, reading.trees.points.shape[2]))
 
+    @reads
     def explain(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
         """Divide the score of each row among its features: positive where the row lies too high, negative too low.
 
@@ -308,10 +370,12 @@ class MondrianForest:
         points = as_points(X, self._known_features())
         return shares(self._read(), points) * scoring.of(self._read(), points)[:, None]
 
+    @reads
     def points(self) -> Array:
         """Give the points that the forest holds now, as `rescore` does; of a window, the oldest first."""
         return self._memory.points(self._state()[0])
 
+    @reads
     def rescore(self, kind: str = "depth") -> tuple[Array, Array]:
         """Score the points that the forest holds now, each as often as it is held; give the points and the scores.
 
@@ -329,20 +393,26 @@ class MondrianForest:
         different, place = np.unique(points, axis=0, return_inverse=True)
         return points, scoring.of(reading, different)[place.ravel()]
 
+    @changes
     def widen(self, n_features: int) -> Self:
         """Add features that are 0 in all points so far, as if they had always been there; none can be taken away."""
         n_known = self._known_features()
         n_features = as_count(n_features, "n_features", n_known, MAX_POINTS)
-        if isinstance(self.scale, np.ndarray) and n_features > n_known:
+        if n_features == n_known:
+            return self
+        if isinstance(self.scale, np.ndarray):
             raise InvalidInputError(f"scale has {n_known} weights; a forest with such a scale cannot be widened.")
-        moments = self._state()[1].moments
-        self._resize(self._slots()[0], n_features)
-        self._memory.widen(n_features)
-        self._scale = new_scale(self.scale, n_features)
-        self._scale.moments[:, :n_known] = moments
-        self._scale.moments[0] = moments[0, 0]
+        trees, old = self._state()
+        wider, scale = resized(trees, trees.cuts.shape[1], n_features), new_scale(self.scale, n_features)
+        moments = np.zeros((3, n_features))
+        moments[:, :n_known] = old.moments
+        moments[0] = old.moments[0, 0]
+        scale.restore(moments)
+        memory = self._memory.widened(n_features)
+        self._trees, self._scale, self._memory, self._reading = wider, scale, memory, None
         return self
 
+    @reads
     def holds(self, X: npt.ArrayLike) -> Array:
         """Count for each row of X the trees that hold it."""
         points = as_points(X, self._known_features())
@@ -357,23 +427,65 @@ class MondrianForest:
         names = ("n_trees", "max_samples", "window", "scale", "seed", "n_jobs")
         return {name: getattr(self, name) for name in names}
 
+    @reads
     def state(self) -> tuple[Trees, dict[str, Array]]:
-        """Give all that changes: the trees, and by name the arrays beside them."""
+        """Return all that changes, as it is and not copied: the trees, and by name the arrays beside them."""
         trees, scale = self._state()
         return trees, {"moments": scale.moments, **self._memory.state()}
 
+    @reads
+    def snapshot(self) -> Snapshot:
+        """Copy all that the forest is; of its tables, the slots in use."""
+        trees, scale = self._state()
+        arrays = {"moments": scale.moments, **self._memory.state()}
+        used = resized(trees, int(trees.heads["n_leaves"].max()))
+        return Snapshot(self.parameters(), used, {name: array.copy() for name, array in arrays.items()})
+
     @classmethod
     def from_state(cls, parameters: dict[str, Any], trees: Trees, arrays: dict[str, Array]) -> Self:
-        """Make a forest from what `parameters` and `state` gave; nothing is checked."""
+        """Make a forest from the fields of a `Snapshot`; nothing is checked but the layout of the arrays."""
         forest = cls(**parameters)
-        forest._trees, forest._scale = trees, new_scale(forest.scale, trees.points.shape[2])
-        forest._scale.restore(arrays["moments"])
-        forest._memory.restore(arrays)
-        if forest.window is not None:
-            forest._resize(forest._memory.limit, trees.points.shape[2])
+        forest._restore(trees, arrays)
         return forest
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"parameters": self.parameters()} if self._trees is None else self.snapshot()._asdict()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "parameters" not in state:
+            raise ValueError("This forest was pickled by another version of imondrian; model files can be read by any.")
+        self.__init__(**state["parameters"])  # type: ignore[misc]
+        if "trees" in state:
+            self._restore(state["trees"], state["arrays"])
+
+    @reads
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        if self._trees is None:
+            return type(self)(**self.parameters())
+        trees, arrays = self.state()
+        copied = {name: array.copy() for name, array in arrays.items()}
+        return self.from_state(self.parameters(), Trees(*(array.copy() for array in trees)), copied)
+
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _is_settled(self) -> bool:
+        return self._memory.is_settled()
+
+    def _settle(self) -> None:
+        """Finish what an interrupted call has left: tasks that still run, and a block that some trees have seen."""
+        self._threads.wait_for_strays()
+        self._memory.settle()
+
+    def _restore(self, trees: Trees, arrays: dict[str, Array]) -> None:
+        """Take over arrays, or copies of them in the one layout that kernels take."""
+        own = Trees(*(as_own(array, field.dtype) for array, field in zip(trees, FIELDS.values(), strict=True)))
+        scale, memory = new_scale(self.scale, own.points.shape[2]), new_memory(self.max_samples, self.window)
+        layouts = memory.layout(own.points.shape[2])
+        scale.restore(arrays["moments"])
+        memory.restore({name: as_own(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
+        if self.window is not None and own.cuts.shape[1] < memory.limit:
+            own = resized(own, memory.limit)
+        self._trees, self._scale, self._memory, self._reading = own, scale, memory, None
 
     def _new_state(self, n_features: int, n_slots: int) -> tuple[Trees, Scale]:
         trees = empty_trees(self.n_trees, n_slots, n_features)
@@ -383,7 +495,6 @@ class MondrianForest:
     def _state(self) -> tuple[Trees, Scale]:
         if self._trees is None or self._scale is None:
             raise EmptyForestError("The forest has not been shown any points: call build or extend first.")
-        self._memory.settle(self._trees)
         return self._trees, self._scale
 
     def _known_features(self) -> int:
@@ -394,13 +505,13 @@ class MondrianForest:
         if self._reading is None:
             if self.n_points == 0:
                 raise EmptyForestError("The forest has forgotten all its points: call build or extend first.")
-            self._reading = Reading(trees, scale.weights(), self.n_jobs)
+            self._reading = Reading(trees, scale.weights(), self._threads)
         return self._reading
 
     def _extend(self, points: Array) -> Self:
         self._check_growth(points.shape[0])
         self.reserve(points.shape[1])
-        for rows in self._blocks(points.shape[0]):
+        for rows in _blocks(points.shape[0], self._memory.block):
             self._make_room(rows.stop - rows.start, points.shape[0] - rows.start)
             self._extend_block(points[rows])
         return self
@@ -411,13 +522,9 @@ class MondrianForest:
         self._reading = None
         self._memory.extend(trees, points, scale, self._on_trees)
 
-    def _blocks(self, n_rows: int) -> Iterator[slice]:
-        """Cut rows into blocks; each is to be shown before the next is asked for."""
-        first = 0
-        while first < n_rows:
-            last = first + self._memory.block(n_rows - first)
-            yield slice(first, last)
-            first = last
+    def _scored_blocks(self, n_rows: int, kind: str) -> Iterator[slice]:
+        """Cut rows into blocks for `score_and_slide`; each is to be shown before the next is asked for."""
+        return _blocks(n_rows, lambda n_left: self.sliding.scored_block(n_left, kind))
 
     def _make_room(self, n_rows: int, n_coming: int) -> None:
         """See to it that every tree has slots for n_rows points more, of n_coming that are on their way.
@@ -431,36 +538,59 @@ class MondrianForest:
         wanted = max(2 * n_slots, n_used + n_rows)
         if n_coming >= max(n_slots // 16, 16):
             wanted = min(wanted, n_used + n_coming)
-        self._resize(min(wanted, self._memory.limit), self._known_features())
+        self._grow(min(wanted, self._memory.limit))
 
     def _slots(self) -> tuple[int, int]:
         """Count the slots of a tree, and those in use."""
         trees, _ = self._state()
         return trees.cuts.shape[1], int(trees.heads["n_leaves"].max())
 
-    def _resize(self, n_slots: int, n_features: int) -> None:
-        """Change the number of slots and features, holding on to no table that has been replaced."""
-        arrays = list(self._state()[0])
-        self._trees = self._reading = None
-        try:
-            resize(arrays, n_slots, n_features)
-        finally:
-            self._trees = Trees(*arrays)
+    def _grow(self, n_slots: int) -> None:
+        """Give every tree n_slots slots.
+
+        One array after the other is replaced, so that little more than the new ones is in memory at a time. The cuts
+        come last: if this is interrupted, their length still says how many slots all arrays have.
+        """
+        for name in reversed(FIELDS):
+            self._reading = None
+            self._trees = with_room(self._state()[0], name, n_slots)
 
     def _on_trees(self, change: Callable[[slice], None]) -> None:
         """Change all trees in one call, or some at a time on several threads: an interruption waits for all of them."""
-        if n_threads(self.n_jobs) == 1:
+        if self._threads.n == 1:
             change(slice(None))
         else:
-            run([partial(change, some) for some in pieces(self.n_trees, _TREES_PER_TASK)], self.n_jobs)
+            self._threads.run([partial(change, some) for some in pieces(self.n_trees, _TREES_PER_TASK)])
 
     def _check_growth(self, n_rows: int) -> None:
-        if self._memory.limit == NO_LIMIT and self.n_points + n_rows > MAX_POINTS:
-            raise _too_many(self.n_points + n_rows)
+        """Raise if the trees cannot take, or cannot count, so many more points."""
+        if self._trees is None:
+            return
+        if self._memory.limit == NO_LIMIT and self._memory.n_points(self._trees) + n_rows > MAX_POINTS:
+            raise _too_many(self._memory.n_points(self._trees) + n_rows)
+        n_shown = self._memory.n_shown(self._trees)
+        if n_shown + n_rows > MAX_SHOWN:
+            raise InvalidInputError(f"The forest has been shown {n_shown} points, and can count {MAX_SHOWN} at most.")
+
+
+def _blocks(n_rows: int, length: Callable[[int], int]) -> Iterator[slice]:
+    """Cut rows into blocks, each as long as `length` says when it is asked for, of the rows that are left."""
+    first = 0
+    while first < n_rows:
+        last = first + length(n_rows - first)
+        yield slice(first, last)
+        first = last
 
 
 def _too_many(n_points: int) -> InvalidInputError:
     return InvalidInputError(f"{n_points} points are more than a tree can hold, {MAX_POINTS}.")
+
+
+def _checked_jobs(n_jobs: Any) -> int:
+    n_jobs = as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS)
+    if n_jobs == 0:
+        raise InvalidInputError("n_jobs must not be 0; -1 stands for all processors.")
+    return n_jobs
 
 
 def _checked_scale(scale: Any) -> Any:

@@ -89,6 +89,19 @@ def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
     return int(value)
 
 
+def as_own(array: Any, dtype: np.dtype[Any]) -> Array:
+    """Return an array in the one layout that kernels take: plain, writable, aligned, in order, and nobody else's.
+
+    What was restored (from a pickle, a memory map, shared memory) may be read-only or lie in another's memory; then it
+    is copied.
+    """
+    if type(array) is np.ndarray and array.dtype == dtype and array.flags.carray and array.flags.owndata:
+        return array
+    if array.dtype.names != dtype.names:
+        raise InvalidInputError(f"An array of a forest must be of type {dtype}, but is of type {array.dtype}.")
+    return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+
+
 def sample_size(max_samples: Any, n_rows: int) -> int | None:
     """Give the size of a tree's sample: "auto" is 256, a float that share of the rows at hand, None no limit."""
     if isinstance(max_samples, str) and max_samples == "auto":

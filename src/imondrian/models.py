@@ -7,7 +7,7 @@ from typing import Any
 from imondrian import storage
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
-from imondrian.forest import MondrianForest
+from imondrian.forest import MondrianForest, Snapshot
 from imondrian.stream import StreamDetector
 
 _ESTIMATOR, _DETECTOR, _BESIDE = "IsolationMondrianForest", "StreamDetector", "beside"
@@ -47,15 +47,16 @@ def digest_of(content: bytes) -> bytes:
     return content[-storage.DIGEST_LENGTH :]
 
 
-def _parts(model: Any, beside: dict[str, Any]) -> tuple[MondrianForest, dict[str, Any]]:
-    """Give the forest of a model and what stands in its file beside it."""
+def _parts(model: Any, beside: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:
+    """Copy the forest of a model and what stands in its file beside it; another thread may go on changing the model."""
     if isinstance(model, MondrianForest):
-        return model, {}
+        return model.snapshot(), {}
     if isinstance(model, StreamDetector):
-        return model.forest, {_DETECTOR: model.notes(), _BESIDE: beside}
+        forest, notes = model.snapshot()
+        return forest, {_DETECTOR: notes, _BESIDE: beside}
     if isinstance(model, Fitted) or hasattr(model, "fitted"):
         fitted = model if isinstance(model, Fitted) else model.fitted()
-        return fitted.forest, {_ESTIMATOR: fitted.notes()}
+        return fitted.forest.snapshot(), {_ESTIMATOR: fitted.notes()}
     raise InvalidInputError(f"A forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
 
 

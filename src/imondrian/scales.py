@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from imondrian.engine.jit import Array, helper, kernel
-from imondrian.engine.nodes import MAX_SIZE, NO_LIMIT
+from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE
 from imondrian.engine.randomness import LARGEST
 from imondrian.inputs import as_weights
 
@@ -141,7 +141,7 @@ def new_scale(scale: Any, n_features: int) -> Scale:
 def are_possible(moments: Array, n_points: int) -> bool:
     """Tell whether there can be at least n_points points with such moments."""
     count, mean, squares = moments
-    counts = count.min() >= n_points and count.max() <= NO_LIMIT and bool((count == count[0]).all())
+    counts = count.min() >= n_points and count.max() <= MAX_SHOWN and bool((count == count[0]).all())
     return counts and bool((np.abs(mean) <= MAX_SIZE).all() and (squares >= 0).all() and np.isfinite(squares).all())
 
 

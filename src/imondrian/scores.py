@@ -25,7 +25,7 @@ from imondrian.engine.one_row import (
 )
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
 from imondrian.engine.shares import HIGH, LOW, add_shares
-from imondrian.engine.threads import n_threads, pieces, run
+from imondrian.engine.threads import Threads, pieces
 from imondrian.engine.upwards import write_insides_and_means
 from imondrian.engine.window import (
     score_depths_and_slide,
@@ -43,10 +43,10 @@ _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 
 class Reading:
     """Trees that do not change while they are read, and what is derived from them when first asked for."""
 
-    def __init__(self, trees: Trees, weights: Array, n_jobs: int) -> None:
+    def __init__(self, trees: Trees, weights: Array, threads: Threads) -> None:
         self.trees = trees
         self.weights = weights
-        self.n_jobs = n_jobs
+        self.threads = threads
         self.n_rows = 0  # scored so far
 
     @cached_property
@@ -73,13 +73,13 @@ class Reading:
 
     def pieces(self, n_rows: int) -> list[slice]:
         """Cut rows into tasks: long ones, but of few rows one for each thread."""
-        return pieces(n_rows, min(_ROWS_PER_TASK, -(-n_rows // n_threads(self.n_jobs))))
+        return pieces(n_rows, min(_ROWS_PER_TASK, -(-n_rows // self.threads.n)))
 
     def mean(self, add: Callable[[Array, Array], None], X: Array) -> Array:
         """Average over the trees what `add` sums up for the rows of X."""
         sums = np.zeros(X.shape[0])
         tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in self.pieces(X.shape[0])]
-        run(tasks, self.n_jobs)
+        self.threads.run(tasks)
         return sums / self.trees.heads.size
 
 
@@ -173,7 +173,7 @@ class Score(NamedTuple):
             return self.of_many(reading, X)
         scores = np.empty(X.shape[0])
         scores[0] = self.of_row(reading, X[0])  # what all rows need is made with the first
-        run([partial(self._write, reading, X, scores, rows) for rows in reading.pieces(X.shape[0])], reading.n_jobs)
+        reading.threads.run([partial(self._write, reading, X, scores, rows) for rows in reading.pieces(X.shape[0])])
         return scores
 
     def _write(self, reading: Reading, X: Array, scores: Array, rows: slice) -> None:
@@ -213,7 +213,7 @@ def shares(reading: Reading, X: Array) -> Array:
         lambda rows=rows: add_shares(reading.trees, X[rows], reading.weights, sums[rows])
         for rows in reading.pieces(X.shape[0])
     ]
-    run(tasks, reading.n_jobs)
+    reading.threads.run(tasks)
     sums[sums.sum(axis=(1, 2)) == 0.0] = 1.0
     sums /= sums.sum(axis=(1, 2), keepdims=True)
     side = np.where(sums[:, HIGH] >= sums[:, LOW], 1.0, -1.0)

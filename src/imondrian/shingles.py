@@ -1,5 +1,7 @@
 """Shingling: the last few rows of a time series as one point, so that its shape counts and not its values alone."""
 
+import copy
+
 import numpy as np
 
 from imondrian.engine.jit import Array
@@ -32,6 +34,17 @@ class Shingle:
         self.size = as_count(size, "shingle", 1, _MOST)
         self.n_features = as_count(n_features, "n_features", 1, _MOST)
         self.last = np.empty((0, self.n_features))  # the rows that the next one is put beside
+
+    def copy(self) -> "Shingle":
+        """Return another that goes on without this one."""
+        other = copy.copy(self)
+        other.last = self.last.copy()
+        return other
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows must come before the next one completes a point."""
+        return self.size - 1 - self.last.shape[0]
 
     def points(self, rows: Array) -> Array:
         """Give the points that the rows complete, one for each, fewer only at the beginning; the last rows are kept."""

@@ -21,10 +21,10 @@ import numpy as np
 
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, resized, shape_of
+from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of
 from imondrian.errors import DamagedFileError
 from imondrian.files import written_whole
-from imondrian.forest import MondrianForest
+from imondrian.forest import MondrianForest, Snapshot
 from imondrian.inputs import as_count
 from imondrian.memories import Memory, new_memory
 from imondrian.scales import are_possible
@@ -37,17 +37,16 @@ DIGEST_LENGTH = 64  # sha256, in hexadecimal digits; the last bytes of a file
 _NEVER = (1980, 1, 1, 0, 0, 0)  # so that the same forest gives the same file
 
 
-def save(forest: MondrianForest, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
+def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
     """Write the forest to a file, with notes (anything JSON can hold) for whoever stands above it.
 
     It is written beside the file and renamed when complete, so that an interrupted save leaves an old file intact.
     """
-    forest.state()  # one without points is refused before there is a file
     with written_whole(path) as file:
         write(forest, file, notes)
 
 
-def write(forest: MondrianForest, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
+def write(forest: Snapshot, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
     """Write the forest and notes to an open, empty file."""
     header, arrays = _packed(forest, notes or {})
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -130,26 +129,24 @@ def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
 # -- what is in it ----------------------------------------------------------------------------------------------
 
 
-def _packed(forest: MondrianForest, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Give the header and the arrays of a forest, slots in use only."""
-    trees, beside = forest.state()
-    trees = resized(trees, int(trees.heads["n_leaves"].max()))
-    parameters = forest.parameters()
+def _packed(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the header and the arrays of a file."""
+    parameters = dict(forest.parameters)
     if isinstance(parameters["scale"], np.ndarray):
         parameters["scale"] = parameters["scale"].tolist()
     header = {
         "format": FORMAT,
         "version": VERSION,
         "parameters": parameters,
-        "n_features": trees.points.shape[2],
-        "n_slots": trees.points.shape[1],
+        "n_features": forest.trees.points.shape[2],
+        "n_slots": forest.trees.points.shape[1],
         "notes": notes,
     }
     arrays = {}
-    for field, array in zip(FIELDS, trees, strict=True):
+    for field, array in zip(FIELDS, forest.trees, strict=True):
         for column in array.dtype.names or (None,):
             arrays[_member_name(field, column)] = array if column is None else np.ascontiguousarray(array[column])
-    return header, arrays | {_member_name(name, None): array for name, array in beside.items()}
+    return header, arrays | {_member_name(name, None): array for name, array in forest.arrays.items()}
 
 
 def _member_name(field: str, column: str | None) -> str:

@@ -1,27 +1,28 @@
 """The stream detector: scores each point, tells whether it is an anomaly, and learns it; in a fixed number of bytes."""
 
-from collections import deque
+import copy
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.drift import OUTSIDE, SCORES, Drift, DriftMonitor
+from imondrian.drift import OUTSIDE, SCORES, Drift
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS
+from imondrian.engine.nodes import MAX_POINTS, MAX_SHOWN
 from imondrian.errors import InvalidInputError
-from imondrian.forest import MAX_SEED, MondrianForest
+from imondrian.forest import MAX_SEED, MondrianForest, Snapshot
 from imondrian.inputs import as_count, as_number
+from imondrian.locking import changes, reads
 from imondrian.memories import Step
 from imondrian.presets import preset_of
+from imondrian.progress import N_DRIFTS, N_SEEN, N_SHOWN, N_SKIPPED, Judged, Progress
 from imondrian.records import Records
 from imondrian.scores import scoring_of
 from imondrian.shingles import Shingle
 from imondrian.thresholds import THRESHOLDS, StreamingThreshold
 
 _UNKNOWN = 0.5  # the score of a point of which nothing can be said
-_N_DRIFTS_KEPT = 16
 
 
 class Result(NamedTuple):
@@ -96,6 +97,12 @@ class StreamDetector:
     kind : str
         The score: "depth", "expected" or "size".
 
+    Notes
+    -----
+    A detector may be used from several threads: a call that changes it has it alone, calls that only ask run side by
+    side. An interrupted call (Ctrl+C) has processed the first rows up to some row as if no other had come; `n_seen`
+    says how many.
+
     Examples
     --------
     >>> import numpy as np
@@ -128,33 +135,41 @@ class StreamDetector:
         on_error: str = "raise",
         n_jobs: int = 1,
     ) -> None:
-        self._parameters = {
-            "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
-            "window": as_count(window, "window", 1, MAX_POINTS),
-            "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
-            "n_estimators": as_count(n_estimators, "n_estimators", 1, MAX_POINTS),
-            "threshold": _checked_threshold(threshold),
-            "preset": preset,
-            "score": score,
-            "scale": scale.tolist() if isinstance(scale, np.ndarray) else scale,
-            "seed": as_count(seed, "seed", 0, MAX_SEED),
-            "warm_up": int(window) // 8 if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
-            "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
-            "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
-            "on_error": _checked_choice(on_error, "on_error", ("raise", "skip")),
-            "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
-        }
-        self.kind, weights = _score_and_scale(self._parameters)
+        self._configure(
+            {
+                "n_features": n_features,
+                "window": window,
+                "max_samples": max_samples,
+                "n_estimators": n_estimators,
+                "threshold": threshold,
+                "preset": preset,
+                "score": score,
+                "scale": scale,
+                "seed": seed,
+                "warm_up": warm_up,
+                "learn_anomalies": learn_anomalies,
+                "shingle": shingle,
+                "on_error": on_error,
+                "n_jobs": n_jobs,
+            }
+        )
+        weights = _score_and_scale(self._parameters)[1]
+        self._begin(MondrianForest(n_estimators, max_samples, weights, seed, n_jobs, window))
+        self.forest.reserve(n_features * shingle)
+
+    def _configure(self, parameters: dict[str, Any]) -> None:
+        """Check the parameters and keep them."""
+        self._parameters = _checked_parameters(**parameters)
+        self.kind = _score_and_scale(self._parameters)[0]
         scoring_of(self.kind)  # for its check
-        self.forest = MondrianForest(n_estimators, max_samples, weights, seed, n_jobs, window)
-        self._shingle = Shingle(shingle, n_features)
-        self.forest.reserve(n_features * self._shingle.size)
-        self._records = Records(n_features)
-        self._threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
-        self._monitor = DriftMonitor()
-        self._drifts: deque[Drift] = deque(maxlen=_N_DRIFTS_KEPT)
-        self._turns = (self._parameters["warm_up"] // 2, self._parameters["warm_up"])
-        self.n_seen = self.n_skipped = self.n_scored = self.n_drifts = 0
+
+    def _begin(self, forest: MondrianForest) -> None:
+        """Begin with a forest, and nothing counted yet; the parameters are set."""
+        window, n_features = self._parameters["window"], self._parameters["n_features"]
+        threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
+        shingle = Shingle(self._parameters["shingle"], n_features)
+        self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
+        self._progress = self._prepared = Progress(shingle, threshold, window, self._parameters["warm_up"])
 
     def __repr__(self) -> str:
         return f"StreamDetector({', '.join(f'{name}={value!r}' for name, value in self._parameters.items())})"
@@ -165,34 +180,62 @@ class StreamDetector:
         return dict(self._parameters)
 
     @property
+    @reads
+    def n_seen(self) -> int:
+        """Number of rows so far, those skipped included."""
+        return self._progress.n_seen
+
+    @property
+    @reads
+    def n_skipped(self) -> int:
+        """Number of rows skipped."""
+        return int(self._progress.counts[N_SKIPPED])
+
+    @property
+    @reads
+    def n_scored(self) -> int:
+        """Number of points scored."""
+        return self._progress.n_scored
+
+    @property
+    @reads
+    def n_drifts(self) -> int:
+        """Number of reports that the stream has moved for good."""
+        return int(self._progress.counts[N_DRIFTS])
+
+    @property
+    @reads
     def feature_names(self) -> list[Any] | None:
         """The names of the features, once a dictionary or a frame has named them."""
-        return None if self._records.names is None else list(self._records.names)
+        return None if self._progress.names is None else list(self._progress.names)
 
     @property
+    @reads
     def threshold(self) -> float:
         """The score above which the next point would be an anomaly, were it not for the warm-up."""
-        return self._threshold.threshold
+        return self._progress.threshold.threshold
 
     @property
+    @reads
     def is_warm(self) -> bool:
         """Whether the warm-up is over, so that the next point can be called an anomaly."""
-        return self.n_scored >= self._parameters["warm_up"]
+        return self._progress.is_warm
 
     @property
+    @reads
     def drifts(self) -> tuple[Drift, ...]:
         """The last reports that the stream has moved for good."""
-        return tuple(self._drifts)
+        return self._progress.drifts
 
     @property
+    @reads
     def n_bytes(self) -> int:
         """Memory that the state takes: the same from the first point to the last."""
-        arrays = (self._threshold.histogram, self._monitor.present, self._monitor.before, self._monitor.moments)
-        shingle = (self._shingle.size - 1) * self._shingle.n_features * 8
-        return self.forest.n_bytes + sum(array.nbytes for array in arrays) + shingle
+        return self.forest.n_bytes + self._progress.n_bytes
 
     # -- the stream -------------------------------------------------------------------------------------------------
 
+    @changes
     def process(self, x: Any) -> Result:
         """Score one row, tell whether it is an anomaly, then learn it.
 
@@ -200,21 +243,24 @@ class StreamDetector:
         ----------
         x : array of shape (n_features,), dictionary, or a number where there is one feature
         """
+        records, progress = self._records(), self._progress
         try:
-            row = self._records.point(x)
+            row = records.point(x)
         except InvalidInputError:
             if self._parameters["on_error"] == "raise":
                 raise
             self.skip()
-            return Result(float("nan"), False, self.threshold, self.n_seen - 1)
-        point = self._shingle.points(row)
-        if len(point) == 0:
-            self.n_seen += 1
-            return Result(_UNKNOWN, False, self.threshold, self.n_seen - 1)
-        return Result(*self._process_point(point[0]), self.n_seen - 1)
+            return Result(float("nan"), False, progress.threshold.threshold, progress.n_seen - 1)
+        progress.check_growth(1)
+        index = progress.n_seen
+        if progress.shingle.size > 1 or records.names is not progress.names or self._judges_first(progress):
+            score, is_anomaly, threshold = (column[0].item() for column in self._process(row, records.names))
+            return Result(score, is_anomaly, threshold, index)
+        return Result(*self._process_point(row[0]), index)
 
+    @changes
     def process_many(self, X: Any) -> Results:
-        """Do as `process` with one row after the other, and the same to the last bit; several times as fast.
+        """Like `process` for one row after the other, and the same to the last bit; several times as fast.
 
         Parameters
         ----------
@@ -229,43 +275,50 @@ class StreamDetector:
             X = list(X)
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
             raise InvalidInputError(f"X must be a table or rows one after the other, but is {X!r}.")
-        first = self.n_seen
+        records, first = self._records(), self._progress.n_seen
+        self._progress.check_growth(len(X))
         index = np.arange(first, first + len(X))
         if len(X) == 0:
             return Results(np.empty(0), np.empty(0, np.bool_), np.empty(0), index)
         if self._parameters["on_error"] == "raise":
-            return Results(*self._process(self._records.points(X)), index)
-        return self._process_usable(*self._records.usable(X), index)
+            rows, is_usable = records.points(X), np.ones(len(X), np.bool_)
+        else:
+            rows, is_usable = records.usable(X)
+        return Results(*self._process_usable(rows, is_usable, records.names), index)
 
+    @changes
     def skip(self, n_rows: int = 1) -> None:
         """Count rows that came and cannot be used, as ``on_error="skip"`` does; nothing else changes."""
         n_rows = as_count(n_rows, "n_rows", 0, MAX_POINTS)
-        self.n_skipped += n_rows
-        self.n_seen += n_rows
+        self._progress.check_growth(n_rows)
+        self._progress.skip(n_rows)
 
+    @reads
     def score(self, X: Any) -> Array:
         """Score each row as if it came next; nothing is learned and nothing counted."""
-        rows = self._asked().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
-        points = [self._shingle.preview(row[None]) for row in rows]
+        rows = self._records().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
+        points = [self._progress.shingle.preview(row[None]) for row in rows]
         if sum(map(len, points)) == 0:
             return np.full(len(rows), _UNKNOWN)
         return self.forest.score_next(np.vstack(points), self.kind)
 
+    @reads
     def explain(self, x: Any) -> dict[Any, float]:
         """Divide the score of a row, as if it came next, among its features; the sizes of the parts sum to the score.
 
         A part is positive where the row lies too high, negative where it lies too low. Features are named as the
         stream named them, or numbered; in a shingle with the rows ago as well: ("x", 2) is x two rows ago.
         """
-        records = self._asked()
-        point = self._shingle.preview(records.point(x))
-        names = records.names or range(self._shingle.n_features)
-        size = self._shingle.size
+        records, shingle = self._records(), self._progress.shingle
+        point = shingle.preview(records.point(x))
+        names = records.names or range(shingle.n_features)
+        size = shingle.size
         keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
         if len(point) == 0:
             return dict.fromkeys(keys, _UNKNOWN / len(keys))
         return {key: float(value) for key, value in zip(keys, self.explain_point(point), strict=True)}
 
+    @reads
     def explain_point(self, point: Array) -> Array:
         """Divide the score of a point as the forest holds it among its values; of a shingle, those of all its rows."""
         if self.forest.n_points == 0:
@@ -274,6 +327,7 @@ class StreamDetector:
         parts = self.forest.explain(point, self.kind)[0]
         return parts * (self.forest.score_next(point, self.kind)[0] / np.abs(parts).sum())
 
+    @changes
     def forget(self, X: Any) -> Self:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
 
@@ -281,11 +335,13 @@ class StreamDetector:
         have seen the rows and keep what they counted. The points of a shingle are several rows each, which cannot be
         forgotten by one of them.
         """
-        if self._shingle.size > 1:
-            raise InvalidInputError(f"The points are {self._shingle.size} rows each: single rows cannot be forgotten.")
-        self.forest.forget(self._asked().points(X))
+        size = self._progress.shingle.size
+        if size > 1:
+            raise InvalidInputError(f"The points are {size} rows each: single rows cannot be forgotten.")
+        self.forest.forget(self._records().points(X))
         return self
 
+    @reads
     def rescore(self) -> tuple[Array, Array]:
         """Score the points of the window again with the forest as it is now; give the points, oldest first, and scores.
 
@@ -295,143 +351,215 @@ class StreamDetector:
 
     # -- model files ------------------------------------------------------------------------------------------------
 
+    @reads
     def notes(self) -> dict[str, Any]:
         """Give what a model file keeps beside the forest, as JSON can hold it."""
+        progress = self._progress
         return {
             "parameters": self.parameters,
-            "names": self._records.names,
-            "shingle": self._shingle.last.tolist(),
-            "threshold": self._threshold.state(),
-            "monitor": self._monitor.state(),
-            "drifts": [list(drift) for drift in self._drifts],
-            "counts": [self.n_seen, self.n_skipped, self.n_scored, self.n_drifts],
+            "names": progress.names,
+            "shingle": progress.shingle.last.ravel().tolist(),
+            "threshold": progress.threshold.state(),
+            "monitor": progress.monitor.state(),
+            "drifts": [list(drift) for drift in progress.drifts],
+            "counts": progress.counts[:N_SHOWN].tolist(),
         }
 
     @classmethod
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
         """Make a detector from its forest and what `notes` gave; notes that cannot be are a ValueError."""
-        _check_forest(forest, notes["parameters"])
-        detector = cls(**notes["parameters"])
-        detector.forest = forest
-        if notes["names"] is not None:
-            detector._records.fix_names(notes["names"])
-        detector._shingle.restore(notes["shingle"])
-        detector._threshold.restore(notes["threshold"])
-        detector._monitor.restore(notes["monitor"])
-        detector._drifts.extend(_checked_drift(*values) for values in notes["drifts"])
-        if any(ours > theirs for ours, theirs in zip(detector._monitor.counts, forest.n_taken, strict=True)):
-            raise ValueError("the drift monitor has counted points that the forest has not taken.")
-        counts = [as_count(count, "a count", 0, 2**61) for count in notes["counts"]]
-        detector.n_seen, detector.n_skipped, detector.n_scored, detector.n_drifts = counts
+        detector = cls.__new__(cls)
+        detector._restore(forest, notes)  # noqa: SLF001
         return detector
+
+    @reads
+    def snapshot(self) -> tuple[Snapshot, dict[str, Any]]:
+        """Copy all that the detector is: its forest, and `notes` for all else."""
+        return self.forest.snapshot(), self.notes()
+
+    def __getstate__(self) -> dict[str, Any]:
+        forest, notes = self.snapshot()
+        return {"forest": forest._asdict(), "notes": notes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "notes" not in state:
+            raise ValueError("This detector was pickled by another version of imondrian; any can read model files.")
+        self._restore(MondrianForest.from_state(**state["forest"]), state["notes"])
+
+    @reads
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.from_notes(copy.deepcopy(self.forest, memo), self.notes())
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
-    def _asked(self) -> Records:
-        """Give records that forget the names of rows that were only asked about."""
-        return Records(self._records.n_features, self._records.names)
+    def _restore(self, forest: MondrianForest, notes: dict[str, Any]) -> None:
+        """Become the detector with that forest and those notes, or raise a ValueError."""
+        self._configure({"score": "preset", "scale": "preset"} | notes["parameters"])  # older files name neither
+        _check_forest(forest, self._parameters)
+        self._begin(forest)
+        progress = self._progress
+        if notes["names"] is not None:
+            progress.names = _checked_names(notes["names"], self._parameters["n_features"])
+        progress.shingle.restore(notes["shingle"])
+        progress.threshold.restore(notes["threshold"])
+        progress.monitor.restore(notes["monitor"])
+        progress.drifts = tuple(_checked_drift(*values) for values in notes["drifts"])
+        if any(ours > theirs for ours, theirs in zip(progress.monitor.counts, forest.n_taken, strict=True)):
+            raise ValueError("the drift monitor has counted points that the forest has not taken.")
+        counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
+        progress.counts[:] = [*counts, forest.sliding.number]
+        _check_counts(progress)
 
-    def _process_usable(self, rows: Array, is_usable: Array, index: Array) -> Results:
+    def _is_settled(self) -> bool:
+        window = self.forest.sliding
+        return window.is_settled() and window.number == self._progress.counts[N_SHOWN]
+
+    def _settle(self) -> None:
+        """Finish what an interrupted call has left: rows that the forest has been shown are counted here too."""
+        self.forest._settle()  # noqa: SLF001 (the locks are held)
+        window, n_shown = self.forest.sliding, int(self._progress.counts[N_SHOWN])
+        if window.number == n_shown:
+            return
+        scored = window.scored
+        if scored is not None and (scored.first, scored.end) == (n_shown, window.number):
+            self._account(*scored.read())
+        else:
+            self._progress.counts[N_SHOWN] = window.number  # somebody has extended the forest itself
+
+    def _records(self) -> Records:
+        """Return what turns rows into points; names that it learns count when the first of its rows is processed."""
+        return Records(self._parameters["n_features"], self._progress.names)
+
+    def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> Judged:
         """Process the usable rows and skip the others."""
-        score, is_anomaly = np.full(index.size, np.nan), np.zeros(index.size, np.bool_)
-        threshold = np.empty(index.size)
+        score, is_anomaly = np.full(is_usable.size, np.nan), np.zeros(is_usable.size, np.bool_)
+        threshold = np.empty(is_usable.size)
         done = first = 0
         for usable, run in groupby(is_usable):
             n = len(list(run))
             places = slice(first, first + n)
             if usable:
-                score[places], is_anomaly[places], threshold[places] = self._process(rows[done : done + n])
+                score[places], is_anomaly[places], threshold[places] = self._process(rows[done : done + n], names)
                 done += n
             else:
-                self.skip(n)
-                threshold[places] = self.threshold
+                self._progress.skip(n)
+                threshold[places] = self._progress.threshold.threshold
             first += n
-        return Results(score, is_anomaly, threshold, index)
+        return Judged(score, is_anomaly, threshold)
 
-    def _process(self, rows: Array) -> tuple[Array, Array, Array]:
-        """Score, judge and learn rows that have been checked."""
-        n_rows = rows.shape[0]
-        points = self._shingle.points(rows)
-        n_waiting = n_rows - points.shape[0]  # rows that do not make a point yet
-        score, is_anomaly = np.full(n_rows, _UNKNOWN), np.zeros(n_rows, np.bool_)
-        threshold = np.full(n_rows, self.threshold if n_waiting else np.nan)
-        self.n_seen += n_waiting
+    def _process(self, rows: Array, names: list[Any] | None) -> Judged:
+        """Score, judge and learn rows that have been checked, block by block."""
+        done: list[Judged] = []
         first = 0
-        while first < points.shape[0]:
-            last = min(first + self._n_together(), points.shape[0])
-            places = slice(n_waiting + first, n_waiting + last)
-            score[places], is_anomaly[places], threshold[places] = self._process_points(points[first:last])
+        while first < rows.shape[0]:
+            n_waiting = self._progress.shingle.n_missing
+            last = first + (n_waiting or self._n_together(rows.shape[0] - first))
+            process = self._process_waiting if n_waiting else self._process_block
+            done.append(process(rows[first:last], names))
             first = last
-        return score, is_anomaly, threshold
+        return done[0] if len(done) == 1 else Judged(*map(np.concatenate, zip(*done, strict=True)))
 
-    def _n_together(self) -> int:
-        """Tell how many points can be treated alike: up to the next turn of the warm-up."""
-        if self.is_warm and not self._parameters["learn_anomalies"]:
+    def _n_together(self, n_rows: int) -> int:
+        """Return how many of that many rows make a block: all that are treated alike, and that the window can take."""
+        progress = self._progress
+        if progress.is_warm and not self._parameters["learn_anomalies"]:
             return 1
-        return min((turn - self.n_scored for turn in self._turns if turn > self.n_scored), default=MAX_POINTS)
+        return min(progress.n_alike, self.forest.sliding.scored_block(n_rows, self.kind))
 
-    def _judges_first(self) -> bool:
-        """Tell whether the next point must be judged before it is known whether it is learned; the first is."""
-        return self.is_warm and not self._parameters["learn_anomalies"] and self.n_scored > 0
+    def _judges_first(self, progress: Progress) -> bool:
+        """Return True if a point must be judged before it is known whether it is learned; the first always is."""
+        return not self._parameters["learn_anomalies"] and progress.is_warm and progress.n_scored > 0
 
     def _process_point(self, point: Array) -> tuple[float, bool, float]:
-        """Do as `_process_points` with one point, without the arrays that only many are worth."""
-        if self._judges_first():
-            scores, anomalies, thresholds = self._process_points(point[None])
-            return float(scores[0]), bool(anomalies[0]), float(thresholds[0])
-        is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
+        """Like `_process_block` for one point, without the copies that only many are worth."""
+        progress = self._prepared = self._progress
         score, steps = self.forest.score_and_slide_one(point, self.kind)
-        threshold = self._threshold.observe_one(score) if is_counted else self.threshold
-        if steps:
-            self._watch(np.array([score]), steps)
-        else:
-            self._monitor.count_one(score)
-        self.n_seen += 1
-        self.n_scored += 1
+        if steps or not progress.is_counting:
+            judged = self._account(np.array([score]), steps)
+            return score, bool(judged.is_anomaly[0]), float(judged.threshold[0])
+        is_warm, threshold = progress.is_warm, progress.threshold.threshold
+        progress.count_row(score)
         return score, is_warm and score > threshold, threshold
 
-    def _process_points(self, points: Array) -> tuple[Array, Array, Array]:
-        is_warm, is_counted = self.is_warm, self.n_scored >= self._turns[0]
-        if self._judges_first():
-            score = self.forest.score_next(points, self.kind)
-            if not score[0] > self.threshold:
-                self.forest.extend(points)
-            steps = self._own_step()
-        else:
-            score, steps = self.forest.score_and_slide(points, self.kind)
-        threshold = self._threshold.observe(score) if is_counted else np.full(len(score), self.threshold)
-        self._watch(score, steps)
-        self.n_seen += len(score)
-        self.n_scored += len(score)
-        return score, (score > threshold) & is_warm, threshold
+    def _process_block(self, rows: Array, names: list[Any] | None) -> Judged:
+        """Score, judge and learn a block of rows, each of which completes a point."""
+        progress = self._progress.copy()
+        progress.names, points = names, progress.shingle.points(rows)
+        self._prepared = progress
+        if not self._judges_first(progress):
+            return self._account(*self.forest.score_and_slide(points, self.kind))
+        score = self.forest.score_next(points, self.kind)
+        if not score[0] > progress.threshold.threshold:
+            self.forest.slide_scored(points[0], float(score[0]))
+        return self._account(score, [])
 
-    def _own_step(self) -> list[Step]:
+    def _process_waiting(self, rows: Array, names: list[Any] | None) -> Judged:
+        """Keep rows that do not complete a point yet."""
+        progress = self._progress.copy()
+        progress.shingle.points(rows)
+        progress.names = names
+        progress.counts[N_SEEN] += len(rows)
+        self._progress = progress
+        threshold = np.full(len(rows), progress.threshold.threshold)
+        return Judged(np.full(len(rows), _UNKNOWN), np.zeros(len(rows), np.bool_), threshold)
+
+    def _account(self, scores: Array, steps: list[Step]) -> Judged:
+        """Judge and count scores of prepared rows that the forest has been shown; if interrupted, it is repeated."""
+        progress = self._prepared.copy()
+        if self._judges_first(progress):
+            steps = self._own_step(progress)
+        judged = progress.observe(scores, steps)
+        progress.counts[N_SHOWN] = self.forest.sliding.number
+        self._progress = progress
+        return judged
+
+    def _own_step(self, progress: Progress) -> list[Step]:
         """Take a step with every eighth of a window that was scored, where the window itself may stand still."""
-        is_due = (self.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
+        is_due = (progress.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.n_taken)] if is_due else []
 
-    def _watch(self, scores: Array, steps: list[Step]) -> None:
-        """Let the drift monitor look at the scores, block by block: its blocks are the steps of a full window."""
-        if not steps:
-            self._monitor.count(scores)
-            return
-        first = 0
-        for step in steps:
-            self._monitor.count(scores[first : step.n_rows])
-            first, index = step.n_rows, self.n_seen + step.n_rows - 1
-            if self._monitor.began[1] >= 0:
-                drift = self._monitor.close(step.n_taken, step.n_outside, index)
-                if drift is not None:
-                    self._drifts.append(drift)
-                    self.n_drifts += 1
-            elif self.n_scored + step.n_rows >= self._parameters["window"]:
-                self._monitor.begin(step.n_taken, step.n_outside, index)
-        self._monitor.count(scores[first:])
+
+def _checked_parameters(  # noqa: PLR0913
+    *,
+    n_features: Any,
+    window: Any,
+    max_samples: Any,
+    n_estimators: Any,
+    threshold: Any,
+    preset: Any,
+    score: Any,
+    scale: Any,
+    seed: Any,
+    warm_up: Any,
+    learn_anomalies: Any,
+    shingle: Any,
+    on_error: Any,
+    n_jobs: Any,
+) -> dict[str, Any]:
+    """Check the arguments of a detector; return them as plain numbers, texts and lists."""
+    window = as_count(window, "window", 1, MAX_POINTS)
+    return {
+        "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
+        "window": window,
+        "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
+        "n_estimators": as_count(n_estimators, "n_estimators", 1, MAX_POINTS),
+        "threshold": _checked_threshold(threshold),
+        "preset": preset,
+        "score": score,
+        "scale": scale.tolist() if isinstance(scale, np.ndarray) else scale,
+        "seed": as_count(seed, "seed", 0, MAX_SEED),
+        "warm_up": window // 8 if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
+        "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
+        "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
+        "on_error": _checked_choice(on_error, "on_error", ("raise", "skip")),
+        "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
+    }
 
 
 def _check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
     """Make sure that the forest can be that of a detector with these parameters."""
-    ours = (parameters["window"], parameters["max_samples"], parameters["n_features"] * parameters["shingle"])
+    n_features = parameters["n_features"] * parameters["shingle"]
+    ours = (parameters["window"], parameters["max_samples"], n_features)
     is_ours = forest.window is not None and ours == (forest.window, forest.max_samples, forest.n_features)
     if not is_ours or not np.array_equal(_score_and_scale(parameters)[1], forest.scale):
         raise ValueError("the forest is not that of the detector.")
@@ -439,17 +567,32 @@ def _check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
 
 
 def _score_and_scale(parameters: dict[str, Any]) -> tuple[str, Any]:
-    """Give the score and the scale: those of the preset, unless others are named (older files name none)."""
-    preset = preset_of(parameters["preset"])
-    score, scale = parameters.get("score", "preset"), parameters.get("scale", "preset")
+    """Return the score and the scale: those of the preset, unless others are named."""
+    preset, score, scale = preset_of(parameters["preset"]), parameters["score"], parameters["scale"]
     is_preset = isinstance(scale, str) and scale == "preset"
     return preset.score if score == "preset" else score, preset.scale if is_preset else scale
+
+
+def _checked_names(names: Any, n_features: int) -> list[Any]:
+    records = Records(n_features)
+    records.fix_names(names)
+    return list(records.names or ())
+
+
+def _check_counts(progress: Progress) -> None:
+    """Raise a ValueError if counts contradict each other."""
+    n_seen, n_skipped, n_scored, n_drifts, _ = progress.counts.tolist()
+    if n_skipped + n_scored > n_seen or n_drifts < len(progress.drifts):
+        raise ValueError(f"the counts {progress.counts[:N_SHOWN].tolist()} contradict each other.")
+    last = max([*progress.monitor.began, *(drift.index for drift in progress.drifts)])
+    if last > n_seen:
+        raise ValueError(f"row {last} is spoken of, but only {n_seen} have been seen.")
 
 
 def _checked_drift(index: int, since: int, what: str, value: float, usual: float) -> Drift:
     if what not in (OUTSIDE, SCORES):
         raise ValueError(f"a drift is of {what!r}.")
-    index, since = (as_count(row, "a row of a drift", 0, 2**62) for row in (index, since))
+    index, since = (as_count(row, "a row of a drift", 0, MAX_SHOWN) for row in (index, since))
     return Drift(index, since, what, as_number(value, "value"), as_number(usual, "usual"))
 
 

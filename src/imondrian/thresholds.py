@@ -1,5 +1,6 @@
 """Thresholds above which a score is an anomaly: fixed, by two clusters, or by a share; for batches and streams."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from imondrian.inputs import as_count
 Rule = Callable[[Array], float]
 _N_BINS = 1024
 _COUNT, _SUM = 0, 1
+_WEIGHT, _N_COUNTED = 0, 1
 _FORGOTTEN = 1e-9  # a bin of less than this share of the weight is not looked at any more
 _ROUNDING = 1e-12
 _HEAVY = 1e50  # weights are brought down again before they can overflow
@@ -86,51 +88,49 @@ class StreamingThreshold:
         self.contamination = contamination
         self.half_life = as_count(half_life, "half_life", 1, 2**53)
         self.histogram = np.zeros((2, _N_BINS))  # weight and weighted sum of the scores in each bin
-        self.weight = np.ones(1)  # of the next score
-        self._growth = 2.0 ** (1.0 / self.half_life)  # of the weight from one score to the next
-        self._threshold: float | None = None
+        self.clock = np.array([1.0, 0.0])  # weight of the next score; number of scores counted
+        self.growth = 2.0 ** (1.0 / self.half_life)  # of the weight from one score to the next
+        self._known = (-1.0, 0.0)  # a threshold, behind the number of scores it was computed from
+
+    def copy(self) -> "StreamingThreshold":
+        """Return another that goes on without this one."""
+        other = copy.copy(self)
+        other.histogram, other.clock = self.histogram.copy(), self.clock.copy()
+        return other
 
     @property
     def threshold(self) -> float:
         """The score above which a point is an anomaly; 1 (nothing is) as long as the stream has not shown any."""
-        if self._threshold is None:
-            self._threshold = self._computed()
-        return self._threshold
+        n_counted = self.clock[_N_COUNTED]
+        if self._known[0] != n_counted:
+            self._known = n_counted, self._computed()
+        return self._known[1]
 
     def update(self, score: float) -> None:
         """Count one score, and all earlier ones a little less."""
         if not 0.0 <= score <= 1.0:
             raise InvalidInputError(f"A score must be between 0 and 1, but is {score}.")
-        count_score(self.histogram, self.weight, score, self._growth)
-        self._threshold = None
+        count_score(self.histogram, self.clock, score, self.growth)
 
     def observe(self, scores: Array) -> Array:
         """Count scores one after the other; give the threshold that was there before each.
 
         What is no score, not being between 0 and 1, is not counted.
         """
-        thresholds, growth = np.empty(len(scores)), self._growth
+        thresholds = np.empty(len(scores))
         if self.contamination == "kmeans":
-            count_and_write_two_means(self.histogram, self.weight, scores, growth, thresholds)
+            count_and_write_two_means(self.histogram, self.clock, scores, self.growth, thresholds)
         elif self.contamination != "auto":
             share = float(self.contamination)
-            count_and_write_upper_share(self.histogram, self.weight, scores, growth, share, thresholds)
+            count_and_write_upper_share(self.histogram, self.clock, scores, self.growth, share, thresholds)
         else:
+            count_scores(self.histogram, self.clock, scores, self.growth)
             thresholds[:] = 0.5
-        self._threshold = None
         return thresholds
-
-    def observe_one(self, score: float) -> float:
-        """Do as `observe` with one score."""
-        threshold = self.threshold
-        if self.contamination != "auto":
-            direct(count_score, self.histogram, self.weight, score, self._growth)
-            self._threshold = None
-        return threshold
 
     def state(self) -> dict[str, Any]:
         """Give all that changes, as JSON can hold it."""
-        return {"histogram": self.histogram.tolist(), "weight": float(self.weight[0])}
+        return {"histogram": self.histogram.tolist(), "weight": float(self.clock[_WEIGHT])}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave, or raise a ValueError."""
@@ -138,7 +138,7 @@ class StreamingThreshold:
         possible = histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 0.0 < weight <= _HEAVY
         if not possible or not (histogram[_SUM] >= 0.0).all() or not (histogram[_SUM] <= histogram[_COUNT]).all():
             raise ValueError("the histogram of scores is damaged.")
-        self.histogram, self.weight, self._threshold = histogram, np.array([weight]), None
+        self.histogram, self.clock, self._known = histogram, np.array([weight, 0.0]), (-1.0, 0.0)
 
     def is_anomaly(self, score: float) -> bool:
         """Tell whether the score lies above the present threshold."""
@@ -153,37 +153,45 @@ class StreamingThreshold:
 
 
 @kernel
-def count_score(histogram: Array, weight: Array, score: float, growth: float) -> None:
+def count_scores(histogram: Array, clock: Array, scores: Array, growth: float) -> None:
+    """Count scores one after the other."""
+    for i in range(scores.size):
+        count_score(histogram, clock, scores[i], growth)
+
+
+@kernel
+def count_score(histogram: Array, clock: Array, score: float, growth: float) -> None:
     """Add the score to its bin; instead of the old ones becoming lighter, the new ones become heavier."""
     if not 0.0 <= score <= 1.0:
         return  # nor NaN
     place = min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
-    histogram[_COUNT, place] += weight[0]
-    histogram[_SUM, place] += weight[0] * score
-    weight[0] *= growth
-    if weight[0] > _HEAVY:
+    histogram[_COUNT, place] += clock[_WEIGHT]
+    histogram[_SUM, place] += clock[_WEIGHT] * score
+    clock[_WEIGHT] *= growth
+    clock[_N_COUNTED] += 1.0
+    if clock[_WEIGHT] > _HEAVY:
         for i in range(histogram.shape[1]):
-            histogram[_COUNT, i] /= weight[0]
-            histogram[_SUM, i] /= weight[0]
-        weight[0] = 1.0
+            histogram[_COUNT, i] /= clock[_WEIGHT]
+            histogram[_SUM, i] /= clock[_WEIGHT]
+        clock[_WEIGHT] = 1.0
 
 
 @kernel
-def count_and_write_two_means(histogram: Array, weight: Array, scores: Array, growth: float, thresholds: Array) -> None:
+def count_and_write_two_means(histogram: Array, clock: Array, scores: Array, growth: float, thresholds: Array) -> None:
     """Count scores one after the other, and write the threshold by two means before each."""
     for i in range(scores.size):
         thresholds[i] = two_means_of(histogram)
-        count_score(histogram, weight, scores[i], growth)
+        count_score(histogram, clock, scores[i], growth)
 
 
 @kernel
 def count_and_write_upper_share(
-    histogram: Array, weight: Array, scores: Array, growth: float, share: float, thresholds: Array
+    histogram: Array, clock: Array, scores: Array, growth: float, share: float, thresholds: Array
 ) -> None:
     """Count scores one after the other, and write the threshold by an upper share before each."""
     for i in range(scores.size):
         thresholds[i] = upper_share_of(histogram, share)
-        count_score(histogram, weight, scores[i], growth)
+        count_score(histogram, clock, scores[i], growth)
 
 
 @kernel

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.engine.threads import pieces, run
+from imondrian.engine.threads import Threads, pieces
 
 
 @given(length=st.integers(0, 1000), largest=st.integers(1, 300))
@@ -20,14 +20,14 @@ def test_pieces_cover_everything_once(length, largest):
 @pytest.mark.parametrize("n_jobs", [1, 2, 5, -1, -2, -100])
 def test_every_task_is_done(n_jobs):
     done = []
-    run([lambda i=i: done.append(i) for i in range(20)], n_jobs)
+    Threads(n_jobs).run([lambda i=i: done.append(i) for i in range(20)])
     assert sorted(done) == list(range(20))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_error_in_a_task_is_raised(n_jobs):
     with pytest.raises(ZeroDivisionError):
-        run([lambda: 1 / 0, lambda: None], n_jobs)
+        Threads(n_jobs).run([lambda: 1 / 0, lambda: None])
 
 
 def test_after_an_error_tasks_under_way_are_waited_for_and_no_other_begins():
@@ -46,5 +46,5 @@ def test_after_an_error_tasks_under_way_are_waited_for_and_no_other_begins():
 
     threading.Thread(target=release).start()
     with pytest.raises(ZeroDivisionError):
-        run([last_long, fail, *[lambda: done.append("late")] * 50], 2)
+        Threads(2).run([last_long, fail, *[lambda: done.append("late")] * 50])
     assert done == ["long"]

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import LOWER, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, part
+from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, part
 
 Complaint = tuple[str, Array]  # what is wrong, and where
 Check = Callable[[Trees], Iterator[Complaint]]
@@ -40,7 +40,7 @@ def counts_are_possible(tree: Trees) -> Iterator[Complaint]:
     n_slots = tree.points.shape[1]
     yield "the number of leaves does not fit the table", np.asarray(not 0 <= head["n_leaves"] <= n_slots)
     yield "a counter is negative", np.asarray(min(head["n_points"], head["n_owed"], head["next_kept"]) < 0)
-    yield "a counter is too large", np.asarray(max(head["n_points"], head["n_owed"]) > NO_LIMIT // 2)
+    yield "a counter is too large", np.asarray(int(head["n_points"]) + int(head["n_owed"]) > MAX_SHOWN)
     yield "the key of the sample is above 1 or no number", np.asarray(not -np.inf < head["log_key"] <= 0.0)
 
 

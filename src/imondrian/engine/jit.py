@@ -108,19 +108,26 @@ def _drop_stale_kernels() -> None:
     Numba looks only at the file of the kernel itself; a kernel calls others from other files, so an edit there
     would go unnoticed.
     """
-    folder = Path(__file__).parent
-    stats = sorted((entry.name, entry.stat()) for entry in os.scandir(folder) if entry.name.endswith(".py"))
-    sources = repr([(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats])
+    engine = Path(__file__).parent
+    folders = (engine, engine.parent)
+    stats = sorted(
+        (entry.path, entry.stat()) for folder in folders for entry in os.scandir(folder) if _is_source(entry)
+    )
+    sources = repr([(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats])
     stamp = hashlib.sha256(sources.encode()).hexdigest()
     with suppress(OSError):  # a read-only installation does not change under us
-        cache = folder / "__pycache__"
-        cache.mkdir(exist_ok=True)
-        written = cache / "kernels.stamp"
+        written = engine / "__pycache__" / "kernels.stamp"
+        written.parent.mkdir(exist_ok=True)
         if written.exists() and written.read_text() == stamp:
             return
-        for stale in [*cache.glob("*.nbi"), *cache.glob("*.nbc")]:
-            stale.unlink(missing_ok=True)
+        for folder in folders:
+            for stale in (folder / "__pycache__").glob("*.nb[ic]"):
+                stale.unlink(missing_ok=True)
         written.write_text(stamp)
+
+
+def _is_source(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py")
 
 
 _drop_stale_kernels()

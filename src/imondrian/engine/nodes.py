@@ -14,6 +14,7 @@ from imondrian.engine.jit import Array, helper
 
 NO_NODE = np.uint32(0xFFFFFFFF)
 MAX_POINTS = 2**31 - 2  # in one tree: node numbers and populations fit in 32 bits
+MAX_SHOWN = 2**53  # points in all that a forest can be shown: counts stay exact, also as float64
 NO_LIMIT = 2**62  # as the size of a sample: it takes every point
 MAX_SIZE = 1e153  # of a value: squares and spans stay far from overflow
 LOWER, UPPER = 0, 1
@@ -96,28 +97,24 @@ def empty_trees(n_trees: int, n_slots: int, n_features: int) -> Trees:
     return trees
 
 
-def resized(trees: Trees, n_slots: int) -> Trees:
-    """Copy the trees into tables with room for n_slots leaves each, at least those in use."""
-    arrays = list(trees)
-    resize(arrays, n_slots, trees.points.shape[2])
-    return Trees(*arrays)
-
-
-def resize(arrays: list[Array], n_slots: int, n_features: int) -> None:
-    """Replace each of the arrays of trees by one with room for n_slots leaves, at least those in use.
+def resized(trees: Trees, n_slots: int, n_features: int | None = None) -> Trees:
+    """Copy the trees into tables with room for n_slots leaves each, at least those in use.
 
     Features that are new are 0 in all points.
-
-    Each is let go as soon as its copy is there, so that little more than the new ones is in memory at a time. The
-    first goes last: if memory runs out, its length still says how many slots all of them have.
     """
-    n_trees, _, n_known = Trees(*arrays).points.shape
-    used = int(Trees(*arrays).heads["n_leaves"].max(initial=0))
-    for i, field in reversed(list(enumerate(FIELDS.values()))):
-        new = np.zeros(shape_of(field, n_trees, n_slots, n_features), field.dtype)
-        kept = tuple(slice(length) for length in shape_of(field, n_trees, used, n_known))
-        new[kept] = arrays[i][kept]
-        arrays[i] = new
+    for name in FIELDS:
+        trees = with_room(trees, name, n_slots, n_features)
+    return trees
+
+
+def with_room(trees: Trees, name: str, n_slots: int, n_features: int | None = None) -> Trees:
+    """Replace one array by a copy with room for n_slots leaves in each tree, at least those in use."""
+    n_trees, n_known = trees.heads.size, trees.boxes.shape[3] if name == "boxes" else trees.points.shape[2]
+    used = int(trees.heads["n_leaves"].max(initial=0))
+    new = np.zeros(shape_of(FIELDS[name], n_trees, n_slots, n_features or n_known), FIELDS[name].dtype)
+    kept = tuple(slice(length) for length in shape_of(FIELDS[name], n_trees, used, n_known))
+    new[kept] = getattr(trees, name)[kept]
+    return trees._replace(**{name: new})
 
 
 def part(trees: Trees, some: slice) -> Trees:

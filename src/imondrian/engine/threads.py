@@ -9,26 +9,56 @@ from itertools import pairwise
 Task = Callable[[], None]
 
 
-def run(tasks: Iterable[Task], n_jobs: int) -> None:
-    """Do the tasks, up to n_threads(n_jobs) at a time.
+class Threads:
+    """Runs tasks on several threads, and knows of those that still run after an interruption.
 
-    If one fails, or the wait for them is interrupted, those under way are waited for, and no other begins.
+    Parameters
+    ----------
+    n_jobs : int
+        Number of threads; -1 stands for one per processor, -2 for one less, and so on.
     """
-    tasks = list(tasks)
-    n_workers = min(n_threads(n_jobs), len(tasks))
-    if n_workers <= 1:
-        for task in tasks:
-            task()
-        return
-    crew = _Crew(tasks)
-    try:
-        for _ in range(n_workers):
-            threading.Thread(target=crew.work).start()
-        crew.wait()
-    finally:
-        crew.stop()
-    if crew.failure is not None:
-        raise crew.failure
+
+    def __init__(self, n_jobs: int) -> None:
+        self.n_jobs = n_jobs
+        self._crews: list[_Crew] = []
+
+    @property
+    def n(self) -> int:
+        """Number of threads, at least one."""
+        return self.n_jobs if self.n_jobs > 0 else max((os.cpu_count() or 1) + 1 + self.n_jobs, 1)
+
+    def run(self, tasks: Iterable[Task]) -> None:
+        """Do the tasks, up to `n` at a time.
+
+        If one fails, or the wait for them is interrupted, no other begins, and those under way are waited for. A second
+        interruption ends that wait too: `wait_for_strays` makes up for it.
+        """
+        tasks = list(tasks)
+        n_workers = min(self.n, len(tasks))
+        if n_workers <= 1:
+            for task in tasks:
+                task()
+            return
+        crew = _Crew(tasks)
+        self._crews.append(crew)
+        try:
+            for _ in range(n_workers):
+                threading.Thread(target=crew.work).start()
+            crew.wait()
+        finally:
+            crew.stop()
+            self._crews.remove(crew)
+        if crew.failure is not None:
+            raise crew.failure
+
+    def wait_for_strays(self) -> None:
+        """Wait for tasks that still run although the call that started them was interrupted.
+
+        To be called when nobody else can be inside `run`.
+        """
+        while self._crews:
+            self._crews[-1].stop()
+            self._crews.pop()
 
 
 class _Crew:
@@ -71,11 +101,6 @@ class _Crew:
         with self._changed:
             self._waiting.clear()
         self.wait()
-
-
-def n_threads(n_jobs: int) -> int:
-    """Give the number of threads: -1 stands for one per processor, -2 for one less, and so on, at least one."""
-    return n_jobs if n_jobs > 0 else max((os.cpu_count() or 1) + 1 + n_jobs, 1)
 
 
 def pieces(length: int, largest: int) -> list[slice]:

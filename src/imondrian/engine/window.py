@@ -239,11 +239,13 @@ def chosen_points(trees: Trees, t: int, ring: Array, number: int, share: float) 
 
 @kernel
 def forget_numbers(trees: Trees, ring: Array, share: float, numbers: Array) -> None:
-    """Forget some points of the window in every tree that holds them."""
+    """Forget some points of the window in every tree that holds them, and then in the ring."""
     for t in range(trees.heads.size):
         for i in numbers:
             if lot_of(trees.heads, t, i) < share:
                 let_go(trees, t, ring[i % ring.shape[0]])
+    for i in numbers:
+        ring[i % ring.shape[0]] = np.nan
 
 
 @kernel

@@ -1,7 +1,7 @@
 """What every memory of a forest can do, and what all of them need."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -16,6 +16,48 @@ Layout = tuple[tuple[int, ...], np.dtype[Any]]
 ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
 
 
+class Change(NamedTuple):
+    """A change of all trees that survives an interruption: a tree has it or not, which its head shows."""
+
+    make: Callable[[slice], None]  # changes some trees, each in one kernel call, which nothing interrupts
+    is_made: Callable[[], Array]  # which trees have it
+    finish: Callable[[], None]  # what follows once all have it; may be repeated
+
+
+class Changes:
+    """Changes of trees, one at a time; each happens to all trees or to none, also when it is interrupted."""
+
+    def __init__(self) -> None:
+        self._pending: Change | None = None
+
+    def make(self, change: Change, on_trees: OnTrees) -> None:
+        """Change all trees; an interruption is passed on once the change is complete or undone."""
+        self._pending = change
+        try:
+            on_trees(change.make)
+        except BaseException:
+            self.settle()
+            raise
+        change.finish()
+        self._pending = None
+
+    def is_settled(self) -> bool:
+        """Return True unless an interrupted change is still to be finished."""
+        return self._pending is None
+
+    def settle(self) -> None:
+        """Finish the change that was interrupted; one that no tree has is dropped."""
+        change = self._pending
+        if change is None:
+            return
+        is_made = change.is_made()
+        if is_made.any():
+            for t in np.flatnonzero(~is_made):
+                change.make(slice(t, t + 1))
+            change.finish()
+        self._pending = None
+
+
 class Memory(Protocol):
     """Which of the points it is shown each tree holds."""
 
@@ -23,6 +65,9 @@ class Memory(Protocol):
 
     def n_points(self, trees: Trees) -> int:
         """Count the points shown and not forgotten (nor, in a window, passed by)."""
+
+    def n_shown(self, trees: Trees) -> int:
+        """Return how far the trees have counted: no point is counted twice, and none less for being forgotten."""
 
     def n_bytes(self) -> int:
         """Give the memory taken beside the trees."""
@@ -45,11 +90,14 @@ class Memory(Protocol):
     def points(self, trees: Trees) -> Array:
         """List the points remembered, each as often as it is."""
 
-    def settle(self, trees: Trees) -> None:
-        """Finish what an interruption has left half done."""
+    def is_settled(self) -> bool:
+        """Return True unless an interrupted change is still to be finished."""
 
-    def widen(self, n_features: int) -> None:
-        """Add features that are 0 in all points."""
+    def settle(self) -> None:
+        """Finish a change that was interrupted; one that no tree has been part of is dropped."""
+
+    def widened(self, n_features: int) -> Self:
+        """Return a memory like this one with more features, which are 0 in all points."""
 
     def state(self) -> dict[str, Array]:
         """Give what is to be kept beside the trees, by name."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Self
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees, part
 from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
 from imondrian.engine.rescore import held_points, witnesses
-from imondrian.memories.memory import ROWS_PER_BLOCK, Layout, OnTrees, not_there
+from imondrian.memories.memory import ROWS_PER_BLOCK, Change, Changes, Layout, OnTrees, not_there
 from imondrian.scales import Scale
 
 
@@ -19,10 +20,15 @@ class Sample:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self._changes = Changes()
 
     def n_points(self, trees: Trees) -> int:
         """Count the points shown and not forgotten, by the tree that was shown most."""
         return int(trees.heads["n_points"].max())
+
+    def n_shown(self, trees: Trees) -> int:
+        """Return the points shown, also those that were forgotten and not made up for."""
+        return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:
         """Give 0: all is in the trees."""
@@ -44,25 +50,46 @@ class Sample:
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree, each with the weights that the scale has after it."""
-        weights = scale.follow(X)
-        on_trees(lambda some: extend_trees(part(trees, some), X, weights, self.limit))
+        ahead = scale.copy()
+        weights, n_after = ahead.follow(X), trees.heads["n_points"] + X.shape[0]
+        change = Change(
+            make=lambda some: extend_trees(part(trees, some), X, weights, self.limit),
+            is_made=lambda: trees.heads["n_points"] == n_after,
+            finish=lambda: scale.restore(ahead.moments),
+        )
+        self._changes.make(change, on_trees)
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Forget the rows of X; one that a tree did not take only lowers the number its sample stands for."""
         self._check_presence(trees, X)
-        on_trees(lambda some: forget_points(part(trees, some), X))
-        if scale.moves:
-            scale.restart(self.points(trees), self.n_points(trees))
+        n_after = trees.heads["n_points"] - X.shape[0]
+
+        def follow() -> None:
+            if scale.moves:
+                scale.restart(self.points(trees), self.n_points(trees))
+
+        change = Change(
+            make=lambda some: forget_points(part(trees, some), X),
+            is_made=lambda: trees.heads["n_points"] == n_after,
+            finish=follow,
+        )
+        self._changes.make(change, on_trees)
 
     def points(self, trees: Trees) -> Array:
         """List the points in the trees: of one, where all hold the same."""
         return held_points(witnesses(trees))
 
-    def settle(self, trees: Trees) -> None:
-        """Do nothing: trees may differ in how many points they were shown."""
+    def is_settled(self) -> bool:
+        """Return True unless an interrupted change is still to be finished."""
+        return self._changes.is_settled()
 
-    def widen(self, n_features: int) -> None:
-        """Do nothing."""
+    def settle(self) -> None:
+        """Finish a change that was interrupted: all trees have been shown the same rows."""
+        self._changes.settle()
+
+    def widened(self, n_features: int) -> Self:
+        """Return this memory: all is in the trees."""
+        return self
 
     def state(self) -> dict[str, Array]:
         """Give nothing: all is in the trees."""

@@ -4,14 +4,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from imondrian.engine.invariants import Check, Complaint
 from imondrian.engine.jit import Array, direct
-from imondrian.engine.nodes import MAX_SIZE, Trees, part
-from imondrian.engine.threads import pieces
+from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, Trees, part
+from imondrian.engine.threads import Threads, pieces
 from imondrian.engine.window import (
     Steps,
     build_on_window,
@@ -21,14 +21,13 @@ from imondrian.engine.window import (
     write_chosen,
     write_levels,
 )
-from imondrian.memories.memory import ROWS_PER_BLOCK, Layout, OnTrees, not_there
+from imondrian.memories.memory import ROWS_PER_BLOCK, Change, Changes, Layout, OnTrees, not_there
 from imondrian.scales import Scale
 from imondrian.scores import SCORES, Reading
 
 _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
 _UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
-_LAST_NUMBER = 2**62
 
 
 class Step(NamedTuple):
@@ -37,6 +36,14 @@ class Step(NamedTuple):
     n_rows: int  # shown when it was taken
     n_taken: int  # points that the trees had taken by then, in all
     n_outside: int  # those of them that lay outside the root box
+
+
+class Scored(NamedTuple):
+    """Rows that were scored and then shown to the trees."""
+
+    first: int  # number of the first of them
+    end: int  # number of the point after the last
+    read: Callable[[], tuple[Array, list[Step]]]  # their scores, and the steps taken on the way
 
 
 class Window:
@@ -55,12 +62,17 @@ class Window:
         self.number = 0  # of the next point
         self.next_step = 1  # the number at which weights and levels move on
         self.keeps_levels = False  # from the first score by size on
-        self._pending: tuple[int, Callable[[slice], None], Callable[[], None]] | None = None  # see settle
+        self.scored: Scored | None = None  # the last rows that were scored and shown
+        self._changes = Changes()
         self._plan: tuple[Array, Steps] | None = None  # for rows among which there is no step, and its weights
 
     def n_points(self, trees: Trees) -> int:
         """Count the points in the window."""
         return int(np.count_nonzero(~np.isnan(self.ring[:, 0])))
+
+    def n_shown(self, trees: Trees) -> int:
+        """Return the number of the next point."""
+        return self.number
 
     def n_bytes(self) -> int:
         """Give the size of the ring."""
@@ -101,7 +113,12 @@ class Window:
             if self.number >= self.next_step:
                 self._step(trees, scale)
 
-        self._show_to_all(trees, X.shape[0], show, move_on, on_trees)
+        self._show(trees, X.shape[0], show, move_on, on_trees)
+
+    def extend_scored(self, trees: Trees, x: Array, score: float, scale: Scale, on_trees: OnTrees) -> None:
+        """Show one point that has been scored, and keep its score in `scored`."""
+        self.scored = Scored(self.number, self.number + 1, lambda: (np.array([score]), []))
+        self.extend(trees, x[None], scale, on_trees)
 
     def score_and_extend(
         self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees
@@ -129,9 +146,15 @@ class Window:
                 if kind != "size":
                     self.refresh_levels(trees, scale)
 
-        self._show_to_all(trees, X.shape[0], show, move_on, on_trees)
-        scoring.make(parts, scores)
-        return scores, _steps_taken(steps)
+        def read() -> tuple[Array, list[Step]]:
+            scoring.make(parts, scores)
+            return scores, _steps_taken(steps)
+
+        self.scored = Scored(number, number + X.shape[0], read)
+        self._show(trees, X.shape[0], show, move_on, on_trees)
+        outcome = read()
+        self.scored = Scored(number, number + X.shape[0], lambda: outcome)
+        return outcome
 
     def score_and_extend_one(
         self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
@@ -146,46 +169,53 @@ class Window:
         def show(some: slice) -> None:
             direct(slide_trees_by_one, part(trees, some), self.ring, self.share, number, X, weights)
 
-        self._show_to_all(trees, 1, show, partial(self._write, X, number), on_trees)
+        self.scored = Scored(number, number + 1, lambda: (np.array([score]), []))
+        self._show(trees, 1, show, partial(self._write, X, number), on_trees)
         return score, []
 
-    def settle(self, trees: Trees) -> None:
-        """Finish what an interruption has left half done: a block that some trees have been shown, all must be."""
-        if self._pending is None:
-            return
-        after, show, move_on = self._pending
-        expected = trees.heads["next_number"]
-        if (expected == after).any():
-            for t in np.flatnonzero(expected != after):
-                show(slice(t, t + 1))
-            move_on()
-        self._pending = None
+    def is_settled(self) -> bool:
+        """Return True unless an interrupted change is still to be finished."""
+        return self._changes.is_settled()
+
+    def settle(self) -> None:
+        """Finish a change that was interrupted: a block that some trees have been shown, all are shown."""
+        self._changes.settle()
 
     def score(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
         """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
         if kind == "size" and not self.keeps_levels:
-            return SCORES[kind].of(Reading(trees, scale.weights(), 1), X)
+            return SCORES[kind].of(Reading(trees, scale.weights(), Threads(1)), X)
         steps, blocks = self._no_steps(trees, scale), pieces(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._scores(trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Forget the rows of X, of copies the oldest; they leave gaps in the window. Weights and levels move on."""
         numbers = self._numbers_of(X)
-        on_trees(lambda some: forget_numbers(part(trees, some), self.ring, self.share, numbers))
-        self.ring[numbers % self.length] = np.nan
-        points = self.points(trees)
-        scale.restart(points, points.shape[0])
-        self.refresh_levels(trees, scale)
+        places = numbers % self.length
+
+        def follow() -> None:
+            points = self.points(trees)
+            scale.restart(points, points.shape[0])
+            self.refresh_levels(trees, scale)
+
+        change = Change(
+            make=lambda _all: forget_numbers(trees, self.ring, self.share, numbers),
+            is_made=lambda: np.isnan(self.ring[places[:1], 0]),
+            finish=follow,
+        )
+        self._changes.make(change, _on_all)
 
     def points(self, trees: Trees) -> Array:
         """List the points in the window, the oldest first."""
         return _held(self._ordered())
 
-    def widen(self, n_features: int) -> None:
-        """Give the points in the window more features, all 0."""
+    def widened(self, n_features: int) -> Self:
+        """Return a window like this one whose points have more features, all 0."""
         more = np.zeros((self.length, n_features - self.ring.shape[1]))
         more[np.isnan(self.ring[:, 0])] = np.nan
-        self.ring = np.hstack([self.ring, more])
+        wider = type(self)(self.length, self.share)
+        wider.restore({**self.state(), "ring": np.hstack([self.ring, more])})
+        return wider
 
     def state(self) -> dict[str, Array]:
         """Give the ring and the clock."""
@@ -219,9 +249,10 @@ class Window:
         empty = np.isnan(self.ring)
         if not ((np.abs(self.ring) <= MAX_SIZE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
             yield "a point of the window is not finite or too large"
-        furthest = self.number + _step_length(max(self.number, 0), self.length)
-        if not 0 <= self.number < self.next_step <= furthest <= _LAST_NUMBER:
+        if not 0 <= self.number < self.next_step <= self.number + _longest_step(self.number, self.length):
             yield "the clock of the window is impossible"
+        elif self.number > MAX_SHOWN:
+            yield f"the window has been shown more than {MAX_SHOWN} points"
         elif not empty[self.number :].all():
             yield "the window holds points that have not come yet"
 
@@ -235,21 +266,13 @@ class Window:
         scoring.make(parts, scores)
         return scores
 
-    def _show_to_all(
+    def _show(
         self, trees: Trees, n_rows: int, show: Callable[[slice], None], move_on: Callable[[], None], on_trees: OnTrees
     ) -> None:
-        """Show a block to all trees and move on, whole or not at all; an interruption is let through afterwards."""
-        self._pending = self.number + n_rows, show, move_on
-        try:
-            if n_rows == 1:
-                show(_ALL)  # too little for threads
-            else:
-                on_trees(show)
-        except BaseException:
-            self.settle(trees)
-            raise
-        move_on()
-        self._pending = None
+        """Show a block to all trees and move on; one row is too little for threads."""
+        after = self.number + n_rows
+        change = Change(show, lambda: trees.heads["next_number"] == after, move_on)
+        self._changes.make(change, _on_all if n_rows == 1 else on_trees)
 
     def _planned(self, trees: Trees, X: Array, scale: Scale) -> tuple[Steps, int, Array]:
         """Find the steps that fall among the coming rows; give also the next step after them, and the moments then."""
@@ -323,6 +346,11 @@ class Window:
         yield "the tree holds points that are not its own", np.asarray(not _is_within(held, allowed))
 
 
+def _on_all(change: Callable[[slice], None]) -> None:
+    """Change all trees in one call."""
+    change(_ALL)
+
+
 def _held(rows: Array) -> Array:
     """Leave out the rows of a ring that hold nothing."""
     return rows[~np.isnan(rows[:, 0])]
@@ -330,8 +358,13 @@ def _held(rows: Array) -> Array:
 
 def _step_length(number: int, window: int) -> int:
     """Give the way from a step to the next: an eighth of what is in the window; once it is full, of that, evenly."""
-    length = max(min(number, window) // _STEPS_PER_WINDOW, 1)
+    length = _longest_step(number, window)
     return length if number < window else length - number % length
+
+
+def _longest_step(number: int, window: int) -> int:
+    """Return the most points that can lie between two steps of which the first was taken at `number` or before."""
+    return max(min(number, window) // _STEPS_PER_WINDOW, 1)
 
 
 def _steps(trees: Trees, ends: list[int], weights: list[Array]) -> Steps:

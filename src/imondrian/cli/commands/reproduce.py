@@ -7,7 +7,7 @@ from time import perf_counter
 from imondrian.cli.console import Console
 from imondrian.cli.settings import Reproducing, Telling
 from imondrian.cli.summary import escaped
-from imondrian.engine.threads import n_threads
+from imondrian.engine.threads import Threads
 from imondrian.errors import InvalidInputError
 
 
@@ -28,7 +28,7 @@ def run(what: str, reproducing: Reproducing, telling: Telling) -> None:
         n_seeds=reproducing.seeds,
         n_folds=reproducing.folds,
         budget=reproducing.budget,
-        n_workers=n_threads(reproducing.jobs),
+        n_workers=Threads(reproducing.jobs).n,
     )
     with console.progress(f"reproducing {what}") as progress:
 
