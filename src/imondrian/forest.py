@@ -164,6 +164,12 @@ class MondrianForest:
 
     @property
     @reads
+    def can_score(self) -> bool:
+        """Whether any tree holds two different points; until then every score is 0.5."""
+        return self._trees is not None and bool(self._trees.heads["n_leaves"].max() > 1)
+
+    @property
+    @reads
     def n_bytes(self) -> int:
         """Memory that the trees and the window take; with a window it never changes."""
         return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()

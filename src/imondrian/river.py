@@ -10,17 +10,19 @@ from river.utils.dataframe import into_frame, to_native_series
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_column, as_number, as_point, as_points
+from imondrian.locking import Locks, changes, reads
 from imondrian.scores import scoring_of
 
-_BEFORE_LEARNING = 0.5  # as odd as an average point: nothing is known yet
+_BEFORE_LEARNING = 0.0  # no anomaly, as River's detectors say at first: its filters compare with the scores so far
 
 
 class IsolationMondrianForest(AnomalyDetector):
     """Isolation Mondrian forest on a stream.
 
     Each tree holds a uniform sample of bounded size of all points learned, and is at all times distributed as if it had
-    been built on it at once. Scores lie in (0, 1), high is odd. A feature that a point does not have counts as 0, and
-    so does a new feature in the points learned before it came.
+    been built on it at once. Scores lie in (0, 1), high is odd; the score is 0 until two different points were
+    learned. A feature that a point does not have counts as 0, and so does a new feature in the points learned before
+    it came. A model may be used from several threads.
 
     Parameters
     ----------
@@ -73,38 +75,54 @@ class IsolationMondrianForest(AnomalyDetector):
         scoring_of(score)  # for its check
         self._forest = MondrianForest(n_trees, max_samples, scale, seed, window=window)
 
+    @property
+    def _locks(self) -> Locks:
+        return self._forest._locks  # noqa: SLF001 (one lock for both)
+
+    def _is_settled(self) -> bool:
+        return self._forest._is_settled()  # noqa: SLF001
+
+    def _settle(self) -> None:
+        self._forest._settle()  # noqa: SLF001
+
+    @changes
     def learn_one(self, x: Mapping[Hashable, float]) -> None:
         """Learn one point."""
         names = self._names_with(x)
         self._learn(as_point(_row(x, names), None), names)
 
+    @changes
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...), as `learn_one` would one after the other."""
         frame = into_frame(X)
         names = self._names_with(frame.columns)
         self._learn(as_points(_matrix(frame, names), None), names)
 
+    @reads
     def score_one(self, x: Mapping[Hashable, float]) -> float:
-        """Score one point in (0, 1), high is odd; 0.5 before anything was learned. New features are not looked at."""
-        if self._forest.n_points == 0:
+        """Score one point in (0, 1), high is odd; 0 until two different points were learned. Ignores new features."""
+        if not self._forest.can_score:
             return _BEFORE_LEARNING
-        return self._forest.score_one(_row(x, self._names), self.score)
+        return self._forest.score_one(_row(x, self._learned_names()), self.score)
 
+    @reads
     def score_many(self, X: Any) -> Any:
         """Score the rows of a data frame as `score_one` would; give a series of the same kind."""
         frame = into_frame(X)
-        if self._forest.n_points == 0 or len(frame) == 0:
+        if not self._forest.can_score or len(frame) == 0:
             scores = np.full(len(frame), _BEFORE_LEARNING)
         else:
-            scores = self._forest.score(_matrix(frame, self._names), self.score)
+            scores = self._forest.score(_matrix(frame, self._learned_names()), self.score)
         return to_native_series(scores, name="score", like=frame)
 
+    @reads
     def explain_one(self, x: Mapping[Hashable, float]) -> dict[Hashable, float]:
         """Divide the score among the features learned: positive too high, negative too low; sizes sum to the score."""
-        if self._forest.n_points == 0:
-            return dict.fromkeys(x, _BEFORE_LEARNING / max(len(x), 1))
-        parts = self._forest.explain(_row(x, self._names)[None], self.score)[0]
-        return {name: float(parts[place]) for name, place in self._names.items()}
+        if not self._forest.can_score:
+            return dict.fromkeys(x, _BEFORE_LEARNING)
+        names = self._learned_names()
+        parts = self._forest.explain(_row(x, names)[None], self.score)[0]
+        return {name: float(parts[place]) for name, place in names.items()}
 
     def _names_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
         """Give the place of each feature; new ones come last, in an order that does not depend on that of `others`."""
@@ -114,10 +132,18 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._names | {name: len(self._names) + i for i, name in enumerate(new)}
 
     def _learn(self, points: Array, names: dict[Hashable, int]) -> None:
+        """Learn points; if that is interrupted, names that the forest has no feature for are not used."""
+        self._names = names
         if self._forest.n_features is not None:
             self._forest.widen(len(names))
         self._forest.extend(points)
-        self._names = names
+
+    def _learned_names(self) -> dict[Hashable, int]:
+        """Return the place of each feature that the forest has."""
+        n_features = self._forest.n_features or 0
+        if n_features == len(self._names):
+            return self._names
+        return {name: place for name, place in self._names.items() if place < n_features}
 
 
 def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int]) -> Array:

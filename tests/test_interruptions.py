@@ -1,0 +1,235 @@
+"""Interruptions (Ctrl+C) at any moment: a call has happened up to a row that the object knows, or not at all."""
+
+import copy
+import itertools
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import imondrian
+from imondrian import MondrianForest, StreamDetector
+from imondrian.engine.threads import Threads
+from imondrian.models import from_bytes, to_bytes
+
+X = np.random.default_rng(3).normal(size=(12_000, 3))
+FILES = ("stream.py", "progress.py", "forest.py", "sample.py", "window.py", "memory.py", "thresholds.py", "drift.py")
+
+
+class InterruptError(BaseException):
+    """What a signal handler raises; no code may take it for an error of its own."""
+
+
+class InterruptAt:
+    """Raises at the n-th line of our own code that is run in this thread: an interruption at a chosen place."""
+
+    def __init__(self, n):
+        self.n, self.is_raised = n, False
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        if not frame.f_code.co_filename.endswith(FILES) or "/imondrian/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            self.n -= 1
+            if self.n < 0 and not self.is_raised:
+                self.is_raised = True
+                raise InterruptError
+        return self._trace
+
+
+def interrupted_at_every_place(new, call, step=1):
+    """Yield what was made by `new` and interrupted in `call`, at each of its places in turn."""
+    for n in itertools.count(0, step):
+        made, interruption = new(), InterruptAt(n)
+        try:
+            with interruption:
+                call(made)
+        except InterruptError:
+            yield made
+        if not interruption.is_raised:
+            return
+
+
+SETTINGS = [
+    {},
+    {"preset": "paper", "threshold": "auto"},
+    {"learn_anomalies": False, "threshold": 0.1, "warm_up": 4},
+    {"shingle": 3},
+    {"n_jobs": 2},
+    {"window": 5, "max_samples": 2},
+]
+
+
+class Stream:
+    """Detectors that have seen the first rows, and what one that is never interrupted says of the next."""
+
+    def __init__(self, settings):
+        self._first = StreamDetector(3, **{"n_estimators": 5, "window": 64, "max_samples": 16, **settings})
+        self._after, self._expected = {0: self._first}, {}
+
+    def detector(self, n_seen):
+        if n_seen not in self._after:
+            self._after[n_seen] = copy.deepcopy(self._first)
+            self._after[n_seen].process_many(X[:n_seen])
+        return copy.deepcopy(self._after[n_seen])
+
+    def assert_uninterrupted(self, detector):
+        """Go on after the last row that the detector knows: it must be as one that was never interrupted."""
+        n_seen = detector.n_seen
+        if n_seen not in self._expected:
+            never = self.detector(n_seen)
+            self._expected[n_seen] = never.process_many(X[n_seen : n_seen + 30]), to_bytes(never)
+        results, content = self._expected[n_seen]
+        for ours, theirs in zip(detector.process_many(X[n_seen : n_seen + 30]), results, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert to_bytes(detector) == content
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_an_interrupted_detector_knows_how_far_it_has_come(settings):
+    stream, reached = Stream(settings), []
+    for detector in interrupted_at_every_place(
+        lambda: stream.detector(100), lambda detector: detector.process_many(X[100:140].tolist()), step=2
+    ):
+        reached.append(detector.n_seen)
+        stream.assert_uninterrupted(detector)
+    assert len(reached) > 50
+    assert {100, 140} <= set(reached)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("n_before", [100, 103, 128, 1])  # with 104 and 128 rows a step of the window ends
+def test_single_rows_happen_or_not(settings, n_before):
+    stream = Stream(settings)
+    for detector in interrupted_at_every_place(
+        lambda: stream.detector(n_before), lambda detector: detector.process(X[n_before])
+    ):
+        assert detector.n_seen in (n_before, n_before + 1)
+        stream.assert_uninterrupted(detector)
+
+
+def test_names_of_an_interrupted_call_are_learned_with_its_first_row():
+    stream = Stream({})
+    rows = [dict(zip("abc", row, strict=True)) for row in X[100:140]]
+    for detector in interrupted_at_every_place(
+        lambda: stream.detector(100), lambda detector: detector.process_many(rows), step=2
+    ):
+        assert detector.feature_names == (None if detector.n_seen == 100 else ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("settings", [{}, {"max_samples": 20}, {"scale": "std"}, {"window": 50, "max_samples": 20}])
+@pytest.mark.parametrize("verb", ["extend", "forget", "score_and_extend", "widen"])
+def test_all_trees_of_an_interrupted_forest_have_seen_the_same(settings, n_jobs, verb):
+    def new():
+        return MondrianForest(9, n_jobs=n_jobs, **settings).extend(X[:60])
+
+    calls = {
+        "extend": lambda forest: forest.extend(X[60:200]),
+        "score_and_extend": lambda forest: forest.score_and_extend(X[60:80], "size"),
+        "forget": lambda forest: forest.forget(forest.points()[:1]),
+        "widen": lambda forest: forest.widen(5),
+    }
+    for forest in interrupted_at_every_place(new, calls[verb], step=2):
+        content = to_bytes(forest)  # checks every tree when it is read
+        resumed, width = from_bytes(content), forest.n_features
+        assert len(set(forest.state()[0].heads["n_points"].tolist())) == 1
+        assert len(set(forest.state()[0].heads["next_number"].tolist())) == 1
+        rows = np.hstack([X[500:540], np.zeros((40, width - 3))])
+        np.testing.assert_array_equal(forest.extend(rows).score(rows), resumed.extend(rows).score(rows))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n_jobs: StreamDetector(3, n_estimators=20, n_jobs=n_jobs),
+        lambda n_jobs: MondrianForest(20, n_jobs=n_jobs),
+        lambda n_jobs: MondrianForest(20, 64, n_jobs=n_jobs),
+    ],
+)
+def test_signals_at_random_moments_lose_nothing(make, n_jobs):
+    """As Ctrl+C does it, several times in a row, so that the clearing up is interrupted as well."""
+
+    def interrupt(_number, frame):
+        if "/src/imondrian/" in frame.f_code.co_filename:  # and not this test
+            raise KeyboardInterrupt
+
+    never, n_interrupted = make(n_jobs), 0
+    learn = "process_many" if isinstance(never, StreamDetector) else "extend"
+    n_known = (lambda each: each.n_seen) if learn == "process_many" else (lambda each: each.n_points)
+    getattr(never, learn)(X)
+    getattr(never, learn)(X[:1_000])
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for i in range(15):
+            made = make(n_jobs)
+            getattr(made, learn)(X[:10])
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0017 * i, 0.0003)
+                getattr(made, learn)(X[10:])
+            except KeyboardInterrupt:
+                n_interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+            getattr(made, learn)(X[n_known(made) :]) if n_known(made) < len(X) else None
+            assert n_known(made) == len(X)
+            getattr(made, learn)(X[:1_000])
+            assert to_bytes(made) == to_bytes(never)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupted > 0
+
+
+def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():
+    threads, may_end, done = Threads(2), threading.Event(), []
+
+    def long():
+        may_end.wait(10)
+        done.append(1)
+
+    class Impatient(threading.Condition):
+        """A condition that is interrupted whenever it waits."""
+
+        def wait(self, timeout=None):
+            super().wait(0.01)
+            raise InterruptError
+
+    from imondrian.engine import threads as module  # noqa: PLC0415
+
+    original = module.threading.Condition
+    module.threading.Condition = Impatient
+    try:
+        with pytest.raises(InterruptError):
+            threads.run([long, long])
+    finally:
+        module.threading.Condition = original
+    assert done == []
+    for crew in threads._crews:
+        crew._changed.__class__ = threading.Condition
+    threading.Thread(target=lambda: (time.sleep(0.05), may_end.set())).start()
+    threads.wait_for_strays()
+    assert done in ([1], [1, 1])
+    assert threads._crews == []
+
+
+def test_an_interrupted_save_changes_nothing(tmp_path):
+    detector = Stream({}).detector(100)
+    imondrian.save(detector, tmp_path / "detector.imf")
+    content = (tmp_path / "detector.imf").read_bytes()
+    detector.process_many(X[100:200])
+    for _ in interrupted_at_every_place(
+        lambda: detector, lambda each: imondrian.save(each, tmp_path / "detector.imf"), 5
+    ):
+        assert (tmp_path / "detector.imf").read_bytes() == content

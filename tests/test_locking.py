@@ -1,0 +1,192 @@
+"""Threads on one object: no mix of calls corrupts it, and nothing is lost or done twice."""
+
+import copy
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import imondrian
+from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian.engine.nodes import NO_LIMIT
+from imondrian.locking import changes, new_locks, reads
+from tests.strategies import assert_sound
+
+X = np.random.default_rng(0).normal(size=(4_000, 3))
+
+
+def in_threads(*works):
+    """Run the works side by side, each in a thread; raise what any of them raised."""
+    errors, start = [], threading.Barrier(len(works))
+
+    def run(work):
+        try:
+            start.wait(10)
+            work()
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]
+
+
+def repeated(call, rows, n=1):
+    return lambda: [call(rows[i : i + n]) for i in range(0, len(rows), n)]
+
+
+# -- the lock ---------------------------------------------------------------------------------------------------------
+
+
+class Counter:
+    """Something whose readers and writers note who is inside."""
+
+    def __init__(self):
+        self._locks, self.inside, self.seen = new_locks(), [], []
+
+    def _is_settled(self):
+        return True
+
+    def _settle(self):
+        pass
+
+    @reads
+    def read(self, meanwhile):
+        self._note("reader", meanwhile)
+
+    @changes
+    def change(self, meanwhile):
+        self._note("writer", meanwhile)
+
+    def _note(self, who, meanwhile):
+        self.inside.append(who)
+        self.seen.append(tuple(self.inside))
+        meanwhile()
+        self.inside.remove(who)
+
+
+def test_readers_run_side_by_side():
+    counter, is_enough = Counter(), threading.Event()
+
+    def look():
+        if len(counter.inside) > 1:
+            is_enough.set()
+        is_enough.wait(5)
+
+    in_threads(*[lambda: counter.read(look)] * 8)  # more than there are stripes: not all threads share one
+    assert is_enough.is_set()
+
+
+def test_a_writer_is_alone():
+    counter = Counter()
+    in_threads(
+        *[lambda: [counter.read(lambda: None) for _ in range(500)]] * 3,
+        *[lambda: [counter.change(lambda: None) for _ in range(500)]] * 2,
+    )
+    assert all(inside == ("writer",) for inside in counter.seen if "writer" in inside)
+    assert len(counter.seen) == 2_500
+
+
+def test_a_method_may_call_others_of_the_object():
+    counter = Counter()
+    counter.change(lambda: counter.read(lambda: counter.change(lambda: None)))
+    assert counter.seen[-1] == ("writer", "reader", "writer")
+
+
+# -- forests and detectors --------------------------------------------------------------------------------------------
+
+
+def test_two_threads_on_one_detector_lose_no_row_and_corrupt_nothing():
+    detector = StreamDetector(3, n_estimators=8, window=300, max_samples=64)
+    detector.process_many(X[:10])
+    in_threads(
+        repeated(detector.process_many, X, 50),
+        lambda: [detector.process(row) for row in X[:1_500]],
+        lambda: [detector.score(X[:20]) for _ in range(150)],
+        lambda: [detector.explain(row) for row in X[:100]],
+        lambda: [(detector.n_seen, detector.threshold, detector.rescore()) for _ in range(60)],
+    )
+    assert detector.n_seen == detector.n_scored == 5_510
+    assert detector.forest.n_points == 300
+    content = imondrian.models.to_bytes(detector)
+    resumed = imondrian.models.from_bytes(content)
+    np.testing.assert_array_equal(resumed.process_many(X).score, detector.process_many(X).score)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("settings", [{}, {"max_samples": 64}, {"window": 300, "max_samples": 64}])
+def test_any_mix_of_calls_leaves_a_sound_forest(settings, n_jobs):
+    forest = MondrianForest(8, scale="std", n_jobs=n_jobs, **settings).extend(X[:500])
+    in_threads(
+        repeated(forest.extend, X[500:1_500], 100),
+        lambda: [forest.extend_one(row) for row in X[1_500:2_000]],
+        lambda: [forest.forget(forest.points()[:1]) for _ in range(40)],
+        lambda: [forest.score(X[:200], kind) for _ in range(20) for kind in ("depth", "expected", "size")],
+        lambda: [(forest.score_one(X[0], "size"), forest.explain(X[:9]), forest.rescore()) for _ in range(20)],
+        lambda: [(pickle.dumps(forest), copy.deepcopy(forest), list(forest.trees())) for _ in range(5)],
+    )
+    if "window" not in settings:
+        assert forest.n_points == 2_000 - 40
+        assert_sound(forest.state()[0], max_samples=settings.get("max_samples", NO_LIMIT))
+    assert imondrian.models.from_bytes(imondrian.models.to_bytes(forest)).n_points == forest.n_points
+
+
+def test_two_forests_may_join_each_other_at_the_same_time():
+    one, other = (MondrianForest(2, seed=seed).build(X[:100]) for seed in (1, 2))
+    in_threads(lambda: one.join(other), lambda: other.join(one))
+    assert {one.n_trees, other.n_trees} <= {4, 6}
+
+
+def test_an_estimator_can_be_asked_while_it_learns():
+    model = IsolationMondrianForest(n_estimators=8, max_samples=64, contamination="kmeans", random_state=0).fit(X[:500])
+    in_threads(repeated(model.partial_fit, X[500:], 50), lambda: [model.predict(X[:50]) for _ in range(100)])
+    assert model.forest_.n_points == 4_000
+
+
+def test_a_river_model_can_be_used_from_threads():
+    river = pytest.importorskip("imondrian.river")
+    model = river.IsolationMondrianForest(n_trees=8, max_samples=32, seed=1)
+    rows = [{"a": row[0], "b": row[1], **({"c": row[2]} if i > 300 else {})} for i, row in enumerate(X[:900])]
+    in_threads(
+        lambda: [model.learn_one(row) for row in rows],
+        lambda: [model.learn_one(row) for row in rows],
+        lambda: [model.score_one(row) for row in rows],
+        lambda: [model.explain_one(row) for row in rows],
+    )
+    assert model._forest.n_points == 1_800
+
+
+CRASH = """
+    import threading
+    import numpy as np
+    from imondrian import StreamDetector
+
+    detector = StreamDetector(4, n_estimators=8, window=300, max_samples=64)
+    X = np.random.default_rng(0).normal(size=(20_000, 4))
+
+    def work():
+        for first in range(0, len(X), 500):
+            detector.forest.score_and_extend(X[first : first + 500], "size")
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(detector.forest.n_points, detector.n_seen)
+"""
+
+
+def test_two_threads_that_extend_the_forest_of_a_detector_do_not_crash_the_interpreter():
+    command = [sys.executable, "-c", textwrap.dedent(CRASH)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, ["300", "0"]), done.stderr[-500:]
