@@ -18,15 +18,16 @@ check: $(VENV)/.dev
 # Those of Spark, which has its own processes, run apart. The engine's run twice: compiled, and as the plain Python they
 # are written in.
 test: $(VENV)/.dev
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not spark"
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not spark and not exhaustive"
 	$(BIN)/pytest tests/spark
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(JOBS) tests/engine -m "not compiled"
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
 
-soak: $(VENV)/.base
+soak: $(VENV)/.dev
 	$(BIN)/python benchmarks/soak.py
+	$(BIN)/pytest -n $(JOBS) -m exhaustive
 
 # Rows per second on Spark, beside scikit-learn's forest; needs Java.
 spark: $(VENV)/.spark
