@@ -1,17 +1,17 @@
 """Places to write to, looked at before the work begins."""
 
 import os
-from pathlib import Path
 
 from imondrian.cli.settings import Outputs, Source, Telling
 from imondrian.errors import InvalidInputError
+from imondrian.files import real_path
 from imondrian.tables.formats import format_to_write
 
 
 def check_outputs(source: Source, outputs: Outputs, telling: Telling) -> None:
     """Make sure that everything can be written where it is to be, and nothing in the place of what is read."""
     for path in outputs:
-        if path is not None and path != "-" and Path(path).resolve() == Path(source.path).resolve():
+        if path is not None and path != "-" and real_path(path) == real_path(source.path):
             raise InvalidInputError(f"{path} is what is read: write to another file.")
     if outputs.table == "-" and telling.as_json:
         raise InvalidInputError("The table and the JSON cannot both go to standard output: give -o a file.")
@@ -28,7 +28,7 @@ def check_place(path: str | None, endings: tuple[str, ...] = ()) -> None:
         return
     if endings and not path.lower().endswith(endings):
         raise InvalidInputError(f"{path}: the name must end in {' or '.join(endings)}.")
-    place = Path(path).resolve()
+    place = real_path(path)
     if not place.parent.is_dir():
         raise InvalidInputError(f"{path}: there is no folder {place.parent}.")
     if place.is_dir():
