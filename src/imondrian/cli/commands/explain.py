@@ -68,8 +68,8 @@ def _nowhere(frame: pl.DataFrame) -> None:
 
 def _places(rows: Rows, asked: list[int]) -> Array:
     """Find the rows asked for in a batch."""
-    places = np.array(sorted(set(asked)), dtype=np.int64) - rows.first - 1
-    return places[(places >= 0) & (places < len(rows.points))]
+    places = (row - rows.first - 1 for row in sorted(set(asked)))
+    return np.array([place for place in places if 0 <= place < len(rows.points)], dtype=np.int64)
 
 
 def _check_found(asked: list[int], n_rows: int, name: str) -> None:
