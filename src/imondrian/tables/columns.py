@@ -17,6 +17,7 @@ RESULTS = (ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR)  # columns that are added t
 TRUTHS = {"true": 1.0, "false": 0.0}  # in any case
 NOT_THERE = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")  # missing values
 
+_MOST_SHOWN = 60  # characters of a value in an error message
 _FEWEST_NUMBERED = 8  # rows; in fewer, numbers may be in order by chance
 _DECIMAL_COMMA = re.compile(r"[-+]?[\d.]*\d,\d+")
 
@@ -159,8 +160,14 @@ def _numbers(column: pl.Series, first: int) -> Array:
 
 def _complaint(cell: object, value: float) -> str:
     if np.isnan(value):
-        return f"{cell!r} is not a number"
-    return f"{value} is beyond {MAX_SIZE:g} in size" if np.isfinite(value) else f"{cell} is not finite"
+        return f"{shown(cell)} is not a number"
+    return f"{value} is beyond {MAX_SIZE:g} in size" if np.isfinite(value) else f"{cell!s:.60} is not finite"
+
+
+def shown(value: object) -> str:
+    """Return a value for an error message, shortened if it is long."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _holds_numbers(column: pl.Series) -> bool:

@@ -13,6 +13,7 @@ import polars as pl
 
 from imondrian.errors import InvalidInputError
 from imondrian.tables.formats import separator_in, without_mark
+from imondrian.tables.objects import decoded
 
 BLOCK_BYTES = 2**23  # that are parsed at once
 _LONGEST = 2**24  # bytes of a record
@@ -129,7 +130,9 @@ def _parsed_by_line(text: Text, block: bytes, n_lines: int) -> pl.DataFrame:
     for i, line in enumerate(block.split(b"\n"), start=n_lines + 1):
         if line.strip():
             try:
-                records.append(json.loads(line))
+                records.append(decoded(line.decode()))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{text.name}: line {i}: {error}") from None
             except (ValueError, RecursionError) as error:
                 raise InvalidInputError(f"{text.name}: line {i} is not JSON: {error}.") from None
             if not isinstance(records[-1], dict):
