@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -213,7 +214,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell):
     )
     assert "broken.imf" in shell.fails("score", "broken.imf", "data.csv")
     assert "none.imf: there is no such file" in shell.fails("info", "none.imf")
-    assert "there is no row 401; there are 400" in shell.fails("explain", "model.imf", "data.csv", "--rows", "401")
+    for row in (401, 10**20):
+        assert f"there is no row {row}; there are 400" in shell.fails("explain", "model.imf", "data.csv", "--rows", row)
     assert "nowhere" in shell.fails("detect", "data.csv", "-o", "nowhere/out.csv")
     assert "out.xls: a table can be written" in shell.fails("detect", "data.csv", "-o", "out.xls")
     assert "r.pdf: the name must end in .html" in shell.fails("detect", "data.csv", "--report", "r.pdf")
@@ -226,6 +228,24 @@ def test_the_input_is_not_overwritten(shell):
     before = shell.text("data.csv")
     assert "data.csv is what is read" in shell.fails("detect", "data.csv", "-o", "data.csv")
     assert shell.text("data.csv") == before
+
+
+def test_links_that_lead_in_a_circle_are_one_line(shell):
+    for ending in ("csv", "html", "imf", "png"):
+        (shell.folder / f"loop.{ending}").symlink_to(f"loop.{ending}")
+    (shell.folder / "loop").symlink_to("loop")
+    for arguments in (
+        ("detect", "data.csv", "-o", "loop.csv"),
+        ("detect", "data.csv", "-o", "loop/out.csv"),
+        ("detect", "data.csv", "--report", "loop.html"),
+        ("detect", "data.csv", "--save", "loop.imf"),
+        ("detect", "loop.csv", "-o", "out.csv"),
+        ("fit", "data.csv", "--save", "loop.imf"),
+        ("plot", "scores", "data.csv", "-o", "loop.png"),
+        ("watch", "data.csv", "--model", "loop.imf"),
+        ("score", "loop.imf", "data.csv", "-o", "out.csv"),
+    ):
+        assert "Too many levels of symbolic links" in shell.fails(*arguments)
 
 
 def test_columns_of_the_users_own_are_not_written_over(shell):
@@ -325,7 +345,8 @@ def test_a_model_without_names_takes_numeric_columns_in_order(shell):
     assert json.loads(shell.run("info", "forest.imf", "--json").stdout)["kind"] == "forest"
 
 
-def test_an_interrupted_command_clears_up(shell):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_command_clears_up(shell, number):
     shell.run("fit", "data.csv", "--save", "model.imf", "-q")
     before = set(os.listdir(shell.folder))  # noqa: PTH208
     process = shell.start("score", "model.imf", "-", "-o", "out.csv", "-q")
@@ -340,8 +361,9 @@ def test_an_interrupted_command_clears_up(shell):
             process.wait(0.1)
         except subprocess.TimeoutExpired:
             continue
-    process.terminate()
+    for _ in range(20):  # a hangup comes twice, from the system and from the shell
+        process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + 15
+    assert process.returncode == 128 + number
     assert errors == b"imondrian: interrupted\n"
     assert set(os.listdir(shell.folder)) == before  # noqa: PTH208

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -64,6 +65,68 @@ def test_records_come_out_as_they_came(shell):
     assert [(row["a"], row["b"], row["on"]) for row in rows] == [(1, "", 1.0), (1, "2", 0.0), ("z", "2", 1.0)]
 
 
+def test_json_comes_out_character_by_character(shell):
+    lines = [
+        '{"a": "3", "b":1.0, "é\\u00e9": "ö\\u2028", "n" : [1E5, {"z": null, "y": 123456789012345678901234567890}]}',
+        '{"b": 1E5, "a": 2.50, "c": 1e400}',
+        '{"b": 1e400, "a": 1}',
+        '{"a": ' + "9" * 5000 + ', "b": 1}',
+        '{"a": 1, "b": 2, "t": ' + "9" * 5000 + "}",
+    ]
+    done = shell.run("watch", "-q", *SETTINGS, stdin="\n".join(lines).encode())
+    told = done.stdout.decode().split("\n")[:-1]
+    assert [line[: len(text) - 1] + "}" for line, text in zip(told, lines, strict=True)] == lines
+    assert [json.loads(line, parse_int=float)["row"] for line in told] == [1, 2, 3, 4, 5]
+    errors = [json.loads(line, parse_int=float).get("error") for line in told]
+    assert [error is None for error in errors] == [True, True, False, False, True]
+    assert errors[2] == "column 'b': inf is not finite."
+    assert errors[3] == f"column 'a': '{'9' * 59}... is not finite."
+
+
+def test_cells_of_csv_come_out_as_numbers_or_as_text(shell):
+    long = "9" * 5000
+    text = f"a,b,t\n1,1.10,x\n1e400,{'9' * 30},y\n{long},2,y\n3,4,{long}\n"
+    lines = shell.run("watch", "-q", *SETTINGS, "--time", "t", stdin=text).stdout.splitlines()
+    starts = [
+        '{"a": 1, "b": 1.10, "t": "x", "row": 1, ',
+        '{"a": "1e400", "b": 999999999999999999999999999999, "t": "y", "row": 2, ',
+        f'{{"a": "{long}", "b": 2, "t": "y", "row": 3, ',
+        f'{{"a": 3, "b": 4, "t": "{long}", "row": 4, ',
+    ]
+    assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
+    assert ["error" in json.loads(line) for line in lines] == [False, True, True, False]
+    done = shell.run("watch", "-q", "--on-error", "fail", *SETTINGS, stdin=f"a\n1\n{long}\n", check=2)
+    assert done.stderr == f"imondrian: Row 2: column 'a': '{'9' * 59}... is not finite.\n"
+
+
+def test_the_output_is_utf8_whatever_the_terminal_has(shell):
+    line = '{"a": 1, "é": "ö"}'
+    process = subprocess.run(
+        [*COMMAND, "watch", "-q", *SETTINGS],
+        cwd=shell.folder,
+        input=line.encode(),
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert process.stdout.decode().startswith(line[:-1])
+
+
+def test_a_key_that_appears_twice_makes_a_row_unusable(shell):
+    text = '{"a": 1}\n{"a": 1, "a": 2}\n{"a": 2}\n'
+    rows = lines_of(shell.run("watch", "-q", *SETTINGS, stdin=text).stdout)
+    assert [row.get("error") for row in rows] == [None, "the key 'a' appears more than once in a JSON object.", None]
+    assert [row["row"] for row in rows] == [1, 2, 3]
+
+
+def test_results_take_the_place_of_values_of_the_same_name(shell):
+    text = '{"a": 1}\n{"row": "mine", "a": 2, "threshold": 9}\n'
+    lines = shell.run("watch", "-q", *SETTINGS, stdin=text).stdout.splitlines()
+    assert lines[1].startswith('{"a": 2, "row": 2, ')
+    assert lines[1].count('"threshold"') == 1
+
+
 def test_lines_come_at_once_and_are_flushed(shell):
     process = shell.start("watch", "-q", *SETTINGS)
     header, *rows = shell.text("data.csv").splitlines(keepends=True)
@@ -92,7 +155,7 @@ def test_a_stream_that_is_stopped_and_resumed_is_as_if_never_stopped(shell):
     assert facts["features"] == ["id", "a", "b", "c"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_stream_and_the_state_is_kept(shell, number):
     process = shell.start("watch", "--model", "state.imf", *SETTINGS)
     process.stdin.write(shell.text("data.csv").encode())
@@ -106,6 +169,37 @@ def test_a_signal_ends_the_stream_and_the_state_is_kept(shell, number):
     assert b"saved in state.imf" in errors
     assert imondrian.load(shell.folder / "state.imf").n_seen == 400
     assert rows[-1]["row"] == 400
+
+
+def test_a_hangup_is_ignored_by_what_nohup_started(shell):
+    command = f"trap '' HUP; exec {' '.join(COMMAND)} watch -q {' '.join(SETTINGS)}"
+    process = subprocess.Popen(
+        ["bash", "-c", command], cwd=shell.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdin.write(b"a\n1\n")
+    process.stdin.flush()
+    assert read_lines(process, 1)[0]["row"] == 1
+    process.send_signal(signal.SIGHUP)
+    rest, errors = process.communicate(b"2\n", timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    assert [row["row"] for row in lines_of(rest.decode())] == [2]
+
+
+def test_a_terminal_that_is_closed_ends_the_stream_and_the_state_is_kept(shell):
+    shell.write("log.csv", "a\n1\n2\n")
+    window, inside = pty.openpty()
+    terminal = os.ttyname(inside)  # of the session that opens it first
+    command = f"exec {' '.join(COMMAND)} watch --follow log.csv --model state.imf {' '.join(SETTINGS)}"
+    process = subprocess.Popen(
+        ["bash", "-c", f"{command} < {terminal} > {terminal} 2>&1"], cwd=shell.folder, start_new_session=True
+    )
+    text = b""
+    while b'"row": 2' not in text:
+        text += os.read(window, 4096)
+    os.close(window)
+    os.close(inside)
+    assert process.wait(PATIENCE) == 0
+    assert imondrian.load(shell.folder / "state.imf").n_seen == 2
 
 
 def test_the_state_is_kept_now_and_then(shell):
@@ -174,6 +268,94 @@ def test_a_file_that_was_cut_between_two_runs_is_read_whole(shell):
     assert followed(18) == list(range(22, 40))  # each once
     shell.write("log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160)))  # longer than before, but another
     assert followed(60) == list(range(100, 160))
+
+
+class Followed:
+    """A process that follows a file with a model."""
+
+    def __init__(self, shell, name, *arguments):
+        self._process = shell.start("watch", "--follow", name, "--model", "state.imf", *arguments)
+
+    def rows(self, n):
+        return [json.loads(self._process.stdout.readline()) for _ in range(n)]
+
+    def end(self):
+        """End it; nothing may be left to say. Return what it told on the way."""
+        self._process.send_signal(signal.SIGTERM)
+        rest, errors = self._process.communicate(timeout=PATIENCE)
+        assert self._process.returncode == 0, errors
+        assert rest == b""
+        return errors.decode()
+
+
+def test_a_file_that_is_rotated_is_followed_as_by_tail(shell):
+    log = shell.folder / "log.csv"
+    log.write_text("a,b\n1,10\n")
+    with log.open("a") as old:
+        process = Followed(shell, "log.csv", *SETTINGS)
+        assert [row["a"] for row in process.rows(1)] == [1]
+        log.rename(shell.folder / "log.csv.1")
+        time.sleep(0.5)  # no file has the name for a while
+        old.write("2,20\n")
+        old.flush()
+        assert [row["a"] for row in process.rows(1)] == [2]
+        log.touch()  # by what rotates; the program that writes the log does not know yet
+        time.sleep(0.5)
+        old.write("3,30\n4,40")  # its last line has no end
+    log.write_text("b,a\n50,5\n")  # a header in another order
+    rows = process.rows(3)
+    assert [(row["a"], row["b"]) for row in rows] == [(3, 30), (4, 40), (5, 50)]
+    assert [row["row"] for row in rows] == [3, 4, 5]
+    log.rename(shell.folder / "log.csv.2")
+    log.write_text("60,6\n")  # without a header
+    assert [(row["a"], row["b"], row["row"]) for row in process.rows(1)] == [(6, 60, 6)]
+    assert "log.csv was replaced: it is read from its start." in process.end()
+    with log.open("a") as file:
+        file.write("70,7\n")
+    process = Followed(shell, "log.csv")  # goes on in a file that has no header
+    assert [(row["a"], row["b"], row["row"]) for row in process.rows(1)] == [(7, 70, 7)]
+    process.end()
+
+
+def test_a_file_that_is_cut_is_read_from_its_start_even_if_it_has_grown_again(shell):
+    log = shell.folder / "log.ndjson"
+    log.write_text('{"a": 1}\n{"a": 2}\n')
+    process = Followed(shell, "log.ndjson", *SETTINGS)
+    assert [row["a"] for row in process.rows(2)] == [1, 2]
+    log.write_text("".join(f'{{"a": {i}}}\n' for i in range(10, 20)))  # as long as before, and longer
+    assert [row["a"] for row in process.rows(10)] == list(range(10, 20))
+    assert "log.ndjson was cut: it is read from its start." in process.end()
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_what_was_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
+    log, old = shell.folder / "log.csv", shell.folder / "log.csv.1"
+    log.write_text("a\n1\n2\n")
+    process = Followed(shell, "log.csv", *SETTINGS)
+    process.rows(2)
+    process.end()
+    with log.open("a") as file:
+        file.write("3\n")
+    if is_copied:
+        old.write_text(log.read_text())
+    else:
+        log.rename(old)
+    log.write_text("a\n4\n")
+    process = Followed(shell, "log.csv", "-q")
+    assert [(row["row"], row["a"]) for row in process.rows(2)] == [(3, 3), (4, 4)]
+    assert "log.csv was replaced or cut since it was followed: the rest of log.csv.1 is read first" in process.end()
+
+
+def test_what_was_lost_between_two_runs_is_said(shell):
+    log = shell.folder / "log.csv"
+    log.write_text("a\n1\n2\n")
+    process = Followed(shell, "log.csv", *SETTINGS)
+    process.rows(2)
+    process.end()
+    log.write_text("a\n4\n")
+    process = Followed(shell, "log.csv", "-q")
+    assert [(row["row"], row["a"]) for row in process.rows(1)] == [(3, 4)]
+    assert "log.csv is not the file that was followed" in process.end()
 
 
 def test_a_stream_whose_output_nobody_reads_can_be_stopped(shell):
@@ -250,10 +432,18 @@ def test_a_detector_made_in_python_is_gone_on_with(shell):
     assert "has 2 features without names" in complaint
 
 
-def test_bad_rows_before_the_first_good_one(shell):
-    rows = lines_of(shell.run("watch", "-q", *SETTINGS, stdin='{"a": 1\n[]\n{"a": 1}\n{"a": "x"}\n').stdout)
+def test_bad_rows_before_the_first_good_one_have_numbers(shell):
+    text = '{"a": 1\n[]\n{"a": 1}\n{"a": "x"}\n'
+    rows = lines_of(shell.run("watch", "-q", "--model", "s.imf", *SETTINGS, stdin=text).stdout)
     assert ["error" in row for row in rows] == [True, True, False, True]
-    assert rows[2]["row"] == 1
+    assert [row["row"] for row in rows] == [1, 2, 3, 4]
+    assert [list(row)[-5:] for row in rows[:2]] == [["row", "anomaly_score", "is_anomaly", "threshold", "error"]] * 2
+    detector = imondrian.load(shell.folder / "s.imf")
+    assert (detector.n_seen, detector.n_skipped) == (4, 3)
+    more = lines_of(shell.run("watch", "-q", "--model", "s.imf", stdin='{\n{"a": 2}\n').stdout)
+    assert [row["row"] for row in more] == [5, 6]
+    done = shell.run("watch", "-q", "--on-error", "fail", *SETTINGS, stdin="{\n", check=2)
+    assert done.stderr.startswith("imondrian: Row 1: ")
 
 
 def test_anomalies_are_explained_by_what_was_known_before(shell):

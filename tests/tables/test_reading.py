@@ -147,6 +147,7 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
         ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
         ("t.ndjson", b'{"a":1}\nxx\n', "line 2 is not JSON"),
         ("t.ndjson", b'{"a":1}\n[1]\n', "line 2 is not an object"),
+        ("t.ndjson", b'{"a":1}\n{"a": NaN, "a": 2}\n', "line 2: the key 'a' appears more than once"),
         ("t.parquet", b"PAR1 and nothing else", "is no Parquet file"),
         ("t.dat", b'[{"a": 1}]', "must be NDJSON"),
         ("t.csv", b"PK\x03\x04 and more", "is a zip or an Excel file: save it as CSV"),
@@ -157,6 +158,13 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
 def test_what_cannot_be_read_is_named(tmp_path, name, content, complaint):
     with pytest.raises(InvalidInputError, match=complaint):
         Table(written(tmp_path, content, name)).whole()
+
+
+def test_an_integer_of_any_length_is_read(tmp_path):
+    digits = "9" * 5000
+    read = Table(written(tmp_path, f'{{"a": 1, "b": {digits}}}\n{{"a": 2, "b": 3}}\n', "t.ndjson")).whole()
+    assert read["a"].to_list() == [1, 2]
+    assert read["b"].to_list() == [digits, "3"]
 
 
 def test_what_is_not_there_is_named(tmp_path):

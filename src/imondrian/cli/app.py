@@ -1,7 +1,6 @@
 """The commands and their options; the work is imported when a command is run."""
 
 import os
-import signal
 import sys
 from typing import Any, NoReturn
 
@@ -9,8 +8,9 @@ import click
 
 import imondrian
 from imondrian.cli import options
-from imondrian.cli.console import printable
+from imondrian.cli.console import complain, discard
 from imondrian.cli.settings import Choice, Drawing, Outputs, Reproducing, Source, Telling, Watching
+from imondrian.cli.signals import Interrupted, raise_on_signals
 from imondrian.errors import ImondrianError
 
 _FOUND, _BAD_INPUT, _DEFECT = 1, 2, 70
@@ -20,24 +20,21 @@ _DEBUG = "IMONDRIAN_DEBUG"
 def main() -> NoReturn:
     """Run the command line: whatever is wrong with the input is one line and exit code 2."""
     _make_streams_safe()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    raise_on_signals()
     try:
         app(prog_name="imondrian")
     except (ImondrianError, OSError, MemoryError) as error:
-        sys.stderr.write(f"imondrian: {_in_one_line(error)}\n")
+        complain(f"imondrian: {_in_one_line(error)}")
         sys.exit(_BAD_INPUT)
-    except _Interrupted as interrupted:
-        sys.stderr.write("imondrian: interrupted\n")
+    except Interrupted as interrupted:
+        complain("imondrian: interrupted")
         sys.exit(128 + interrupted.number)
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:  # a defect of ours, or of polars, whose panics are no exceptions
         if os.environ.get(_DEBUG):
             raise
-        sys.stderr.write(
-            f"imondrian: a defect: {type(error).__name__}: {_in_one_line(error)} ({_DEBUG}=1 tells more)\n"
-        )
+        complain(f"imondrian: a defect: {type(error).__name__}: {_in_one_line(error)} ({_DEBUG}=1 tells more)")
         sys.exit(_DEFECT)
     sys.exit(0)
 
@@ -51,24 +48,12 @@ def _make_streams_safe() -> None:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-class _Interrupted(BaseException):
-    """A signal that ends the program; an exception, so that what was begun is cleared away."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-def _interrupt(number: int, _frame: object) -> NoReturn:
-    raise _Interrupted(number)
-
-
 def _in_one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    return printable(" ".join(str(error).split()))
+    return " ".join(str(error).split())
 
 
 class _Commands(click.Group):
@@ -78,13 +63,13 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard(sys.stdout)
 
 
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 1 anomalies found (with --fail-on-anomaly), 2 bad input, 130 and 143 interrupted.",
+    epilog="Exit codes: 0 done, 1 anomalies found (with --fail-on-anomaly), 2 bad input, 129, 130 and 143 interrupted.",
 )
 @click.version_option(imondrian.__version__)
 def app() -> None:
@@ -170,7 +155,7 @@ def explain(*, rows: str | None, **settings: Any) -> None:
 @options.grouped(
     "watching",
     Watching,
-    click.option("--follow", metavar="FILE", help="Read a file, and wait for more in it, as tail -f does."),
+    click.option("--follow", metavar="FILE", help="Read a file, and wait for more in it, as tail -F does."),
     click.option(
         "--model", metavar="FILE", help="Go on with the detector in this file, or begin; keep it there: .imf."
     ),

@@ -1,6 +1,7 @@
 """What a command says: results on standard output, notes and progress on standard error."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +25,11 @@ class Console:
     def note(self, text: str) -> None:
         """Say something about the work, to a person."""
         if not self._telling.quiet and not self._telling.as_json:
-            sys.stderr.write(f"{printable(text)}\n")
+            complain(text)
+
+    def warn(self, text: str) -> None:
+        """Say that something may be lost or wrong, also to those who asked for errors only."""
+        complain(f"imondrian: {text}")
 
     def tell(self, as_json: dict[str, Any], print_on: Callable[[Any], None]) -> None:
         """Tell the result: as JSON, or by a function that prints on a console of rich."""
@@ -58,6 +63,20 @@ def _rich_console(file: TextIO) -> Any:
 
     width = None if file.isatty() else _WIDTH
     return PlainConsole(file=file, width=width, highlight=False, soft_wrap=True, emoji=False)
+
+
+def complain(text: str) -> None:
+    """Write a line to standard error; that nobody reads it, since the terminal was closed, is not an error."""
+    try:
+        sys.stderr.write(f"{printable(text)}\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Let everything that is still written to a stream vanish: nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: str) -> str:

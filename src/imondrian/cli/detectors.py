@@ -1,14 +1,13 @@
 """The detector of a stream: made or resumed as the options say, and kept in its file."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from imondrian import models
 from imondrian.cli.console import Console
 from imondrian.cli.forests import read_threshold
+from imondrian.cli.places import Place, checked_place
 from imondrian.cli.settings import Detecting, Watching
-from imondrian.cli.streams import Place
 from imondrian.errors import InvalidInputError
 from imondrian.presets import preset_of
 from imondrian.scorer import loaded
@@ -25,29 +24,37 @@ class Keeper:
         self._watching = watching
         self._given = _given(detecting)
         self.place: Place | None = None  # how far a file that is followed has been read
-        self._find_place: Callable[[], Place | None] = lambda: None
+        self._n_skipped = 0  # rows that came before there was a detector
         self.detector = self._resumed(console)
         self._n_saved = self.n_seen
 
     @property
     def n_seen(self) -> int:
-        """How many rows the detector has seen."""
-        return 0 if self.detector is None else self.detector.n_seen
+        """How many rows have come, those of earlier runs included."""
+        return self._n_skipped if self.detector is None else self.detector.n_seen
 
     def made(self, n_features: int) -> StreamDetector:
-        """Make the detector."""
+        """Make the detector; the rows that were skipped before count in it."""
         preset = preset_of(self._given.get("preset", "practice"))
         parameters = {
             "threshold": preset.threshold,
             **{_PARAMETERS.get(name, name): self._given[name] for name in self._given},
         }
         detector = StreamDetector(n_features, n_jobs=self._watching.jobs, **parameters)
+        detector.skip(self._n_skipped)
         self.detector = detector
         return detector
 
-    def move_to(self, find_place: Callable[[], Place | None]) -> None:
-        """Remember how to find the place that has been reached; save the detector if it is time."""
-        self._find_place = find_place
+    def skip(self, n_rows: int) -> None:
+        """Count rows that came and cannot be used."""
+        if self.detector is None:
+            self._n_skipped += n_rows
+        else:
+            self.detector.skip(n_rows)
+
+    def move_to(self, place: Place | None) -> None:
+        """Remember the place that has been reached; save the detector if it is time."""
+        self.place = place or self.place
         every = self._watching.save_every
         if every is not None and self.n_seen - self._n_saved >= every:
             self.save()
@@ -55,7 +62,6 @@ class Keeper:
     def save(self) -> None:
         """Save the detector, if there is one and a file for it."""
         if self._watching.model is not None and self.detector is not None:
-            self.place = self._find_place() or self.place
             beside = {} if self.place is None else {_PLACE: self.place._asdict()}
             models.save(self.detector, self._watching.model, beside)
             self._n_saved = self.n_seen
@@ -73,7 +79,7 @@ class Keeper:
             raise InvalidInputError(f"{path} holds no detector of a stream; imondrian score works with it.")
         self._check_parameters(detector.parameters, path)
         if _PLACE in beside:
-            self.place = _checked_place(beside[_PLACE], path)
+            self.place = checked_place(beside[_PLACE], path)
         detector.forest.n_jobs = self._watching.jobs
         console.note(f"{path}: goes on after {detector.n_seen:,} rows.")
         return detector
@@ -84,13 +90,6 @@ class Keeper:
             if there != value:
                 option = name.replace("_", "-")
                 raise InvalidInputError(f"{path} was begun with --{option} {there}, and cannot go on with {value}.")
-
-
-def _checked_place(place: Any, path: str) -> Place:
-    is_place = isinstance(place, dict) and set(place) == set(Place._fields) and isinstance(place["digest"], str)
-    if not is_place or not isinstance(place["position"], int) or place["position"] < 0:
-        raise InvalidInputError(f"{path}: the place in the file that was followed is {place!r}.")
-    return Place(**place)
 
 
 def _given(detecting: Detecting) -> dict[str, Any]:

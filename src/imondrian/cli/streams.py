@@ -1,32 +1,32 @@
 """Streams to watch: standard input, a file, or a file that is followed, from where it was left."""
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import NamedTuple
 
 from imondrian.cli.console import Console
+from imondrian.cli.places import Place, bytes_before, find, place_after
 from imondrian.cli.settings import Source, Watching
 from imondrian.errors import InvalidInputError
+from imondrian.tables.following import FollowedFile
 from imondrian.tables.formats import format_by_name, without_mark
-from imondrian.tables.lines import Batch, Lines
-from imondrian.tables.records import Parser, parser_for
-
-_KNOWN_BYTES = 256  # before a place, by which it is known again
+from imondrian.tables.lines import Batch, Lines, Pipe, Restart
+from imondrian.tables.records import CsvParser, Parser, parser_for
 
 
-class Place(NamedTuple):
-    """How far a file has been read; what stands just before tells whether it is still that file."""
+class Some(NamedTuple):
+    """Some lines of a stream that are rows."""
 
-    position: int
-    digest: str
+    lines: list[bytes]
+    parser: Parser  # makes records of them
+    place: Place | None  # behind them, in a file that is followed
 
 
 class Stream:
-    """Records of a stream as they come; a header is none, also where a file begins anew."""
+    """Rows of a stream as they come; a header is not a row, also where a file begins again."""
 
     def __init__(self, source: Source, watching: Watching, place: Place | None, console: Console) -> None:
         self._source = source._replace(path=watching.follow or source.path)
@@ -35,46 +35,111 @@ class Stream:
         self._console = console
         self._parser: Parser | None = None
         self._header: bytes | None = None
+        self._is_at_start = True  # of a file: the next line may be a header
         self._lines: Lines | None = None
+        self.is_stopped = False
 
     def stop(self) -> None:
         """End the stream; may be called from a signal handler."""
+        self.is_stopped = True
         if self._lines is not None:
             self._lines.stop()
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Open the stream, a file that is followed at the place where it was left."""
-        if self._source.path == "-":
-            self._lines = Lines(sys.stdin.fileno())
+        path = self._source.path
+        if path == "-":
+            self._lines = Lines(Pipe(sys.stdin.fileno()))
             yield
-            return
-        with _open(self._source.path, self._follow) as file:
-            if self._follow and self._place is not None:
-                self._go_on(file, self._place)
-            self._lines = Lines(file.fileno(), follow=self._follow, position=file.tell())
-            yield
+        elif self._follow:
+            with self._followed() as self._lines:
+                yield
+        else:
+            _check_there(path)
+            with Path(path).open("rb", buffering=0) as file:
+                self._lines = Lines(Pipe(file.fileno()))
+                yield
 
-    def batches(self) -> Iterator[tuple[list[bytes], Parser, int]]:
-        """Give lines with what turns them into records, and the place behind them."""
+    def batches(self) -> Iterator[Some]:
+        """Give the rows as they come, in batches."""
         for batch in () if self._lines is None else self._lines.batches():
+            if batch.restart is not None:
+                self._begin_file(batch.restart)
             rows = self._rows(batch)
             if self._parser is not None and rows:
-                yield rows, self._parser, batch.position
+                yield Some(rows, self._parser, self._place_after(batch))
 
-    def place(self, position: int) -> Place | None:
+    # -- files that are followed ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _followed(self) -> Iterator[Lines]:
+        file, position = self._where_to_begin()
+        before = bytes_before(file, position)
+        descriptor = os.open(file, os.O_RDONLY)
+        os.lseek(descriptor, position, os.SEEK_SET)
+        followed = FollowedFile(self._source.path, descriptor, before)
+        try:
+            yield Lines(followed, position, before)
+        finally:
+            followed.close()
+
+    def _where_to_begin(self) -> tuple[Path, int]:
+        """Find the file to begin with, and the position in it."""
+        path, place = self._source.path, self._place
+        found = None if place is None else find(place, path)
+        if place is None or found is None:
+            _check_there(path)
+            if not Path(path).is_file():
+                raise InvalidInputError(f"{path} must be a regular file to be followed.")
+        if place is None:
+            return Path(path), 0
+        if place.header is not None:
+            self._learn(place.header.encode())
+        if found is None:
+            self._console.warn(
+                f"{path} is not the file that was followed: it was replaced or cut, and its content is not beside it."
+                f" Rows that were added to it since are lost; {path} is read from its start."
+            )
+            return Path(path), 0
+        if found != Path(path):
+            self._console.warn(
+                f"{path} was replaced or cut since it was followed: the rest of {found} is read first, then {path} from"
+                " its start. If it was replaced more than once, the files in between are not read."
+            )
+        self._learn_from_start_of(found)
+        return found, place.position
+
+    def _learn_from_start_of(self, file: Path) -> None:
+        """Learn what kind of records these are from the first line, if the place did not tell."""
+        self._is_at_start = False
+        if self._parser is None:
+            with file.open("rb") as lines:
+                self._learn(next((line for line in lines if line.strip()), b"").rstrip(b"\r\n"))
+
+    def _begin_file(self, restart: Restart) -> None:
+        self._is_at_start = True
+        self._console.note(f"{self._source.path} was {restart.value}: it is read from its start.")
+
+    def _place_after(self, batch: Batch) -> Place | None:
         """Make it possible to go on from here; only files that are followed can be gone on with."""
-        if not self._follow:
-            return None
-        with Path(self._source.path).open("rb") as file:
-            return Place(position, _digest_before(file, position))
+        header = None if self._header is None else self._header.decode()
+        return place_after(batch.position, batch.before, header) if self._follow else None
+
+    # -- from lines to rows -----------------------------------------------------------------------------------------
 
     def _rows(self, batch: Batch) -> list[bytes]:
         rows = [line for line in batch.lines if line.strip()]
-        if rows and self._parser is None:
+        if rows and self._is_at_start:
+            self._is_at_start = False
             rows[0] = without_mark(rows[0])
-            self._learn(rows[0])
+            if self._parser is None or self._is_header(rows[0]):
+                self._learn(rows[0])
         return [line for line in rows if without_mark(line) != self._header]
+
+    def _is_header(self, line: bytes) -> bool:
+        """Tell whether the first line of another file is a header, perhaps with other columns or in another order."""
+        return self._header is not None and isinstance(self._parser, CsvParser) and self._parser.is_header(line)
 
     def _learn(self, first: bytes) -> None:
         """Learn from the first line what kind of records these are."""
@@ -83,27 +148,7 @@ class Stream:
         self._parser, is_header = parser_for(first, kind, source.separator, has_header=not source.no_header)
         self._header = without_mark(first) if is_header else None
 
-    def _go_on(self, file: IO[bytes], place: Place) -> None:
-        size = os.fstat(file.fileno()).st_size
-        if size < place.position or _digest_before(file, place.position) != place.digest:
-            self._console.note(f"{self._source.path} is not what was followed: it is read from its start.")
-            file.seek(0)
-            return
-        file.seek(0)
-        first = next((line for line in file if line.strip()), b"")
-        self._learn(first.rstrip(b"\r\n"))
-        file.seek(place.position)
 
-
-def _open(path: str, follow: bool) -> Any:  # noqa: FBT001
+def _check_there(path: str) -> None:
     if not Path(path).exists():
         raise InvalidInputError(f"{path}: there is no such file.")
-    if follow and not Path(path).is_file():
-        raise InvalidInputError(f"{path} is no file that can be followed.")
-    return Path(path).open("rb", buffering=0)
-
-
-def _digest_before(file: IO[bytes], position: int) -> str:
-    start = max(position - _KNOWN_BYTES, 0)
-    file.seek(start)
-    return hashlib.sha256(file.read(position - start)).hexdigest()

@@ -17,7 +17,10 @@ from imondrian.errors import InvalidInputError
 from imondrian.reasons import reasons_of
 from imondrian.stream import StreamDetector
 from imondrian.tables.columns import ERROR, LABEL, RESULTS, ROW, SCORE, THRESHOLD, WHY, check_names, results_among
-from imondrian.tables.records import Parser, Record, as_told, is_missing, is_number, number_or_none, numbers_in
+from imondrian.tables.records import Parser, Record, Values, is_missing, is_number, numbers_in
+from imondrian.tables.retelling import members_of
+
+_NOTHING = Record({})
 
 
 class Row(NamedTuple):
@@ -54,8 +57,8 @@ class Watcher:
 
     def _write(self, text: str) -> None:
         self.is_writing = True
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())  # JSON is UTF-8, whatever the terminal has
+        sys.stdout.buffer.flush()
         self.is_writing = False
 
     def sum_up(self) -> None:
@@ -70,24 +73,24 @@ class Watcher:
         try:
             record = parser(line)
         except InvalidInputError as error:
-            return Row({}, [math.nan] * len(self._features), str(error))
+            return Row(_NOTHING, [math.nan] * len(self._features), str(error))
         if not self._is_begun:
             self._begin(record)
         try:
-            return Row(record, numbers_in(record, self._features), None)
+            return Row(record, numbers_in(record.values, self._features), None)
         except InvalidInputError as error:
             return Row(record, [math.nan] * len(self._features), str(error))
 
     def _begin(self, record: Record) -> None:
         """Look at the first record: is it of the features that the detector knows, or else which are they to be."""
-        known, choice = list(record), self._choice
+        known, choice = list(record.values), self._choice
         features, ignore = (names_in(names, known) for names in (choice.features, choice.ignore))
         check_names((*features, *ignore, *([] if choice.time is None else [choice.time])), known)
         self._check_free(known)
         if self._features:
             self._check_known(features, record)
         else:
-            self._features = self._chosen(record, features, ignore)
+            self._features = self._chosen(record.values, features, ignore)
         self._is_begun = True
 
     def _check_free(self, known: list[str]) -> None:
@@ -98,16 +101,16 @@ class Watcher:
     def _check_known(self, features: list[str], record: Record) -> None:
         """Refuse a stream of other features; that a record in JSON lacks some does not tell that the next one does."""
         model = self._watching.model
-        lacking = [name for name in self._features if name not in record]
-        is_csv = all(isinstance(value, str) for value in record.values())
+        lacking = [name for name in self._features if name not in record.values]
+        is_csv = record.text is None
         if lacking and (is_csv or len(lacking) == len(self._features)):
             raise InvalidInputError(f"{model} was made of other features: there is no column {lacking[0]!r}.")
         if features and features != self._features:
             raise InvalidInputError(f"{model} was begun with the features {', '.join(self._features)}.")
 
-    def _chosen(self, record: Record, features: list[str], ignore: list[str]) -> list[str]:
+    def _chosen(self, record: Values, features: list[str], ignore: list[str]) -> list[str]:
         """Choose the features: those asked for, or all that are numbers in the first record."""
-        reasons = {name: _no_feature(record[name]) for name in record}
+        reasons = {name: _why_not_feature(record[name]) for name in record}
         reasons |= dict.fromkeys(results_among(record), "the result of an earlier run")
         reasons |= dict.fromkeys(ignore, "to be ignored")
         reasons |= {} if self._choice.time is None else {self._choice.time: "the time"}
@@ -143,13 +146,11 @@ class Watcher:
     def _skipped_lines(self, rows: list[Row]) -> list[str]:
         self.n_errors += len(rows)
         extra = {WHY: None} if self._watching.explain else {}
-        detector = self._keeper.detector
-        if detector is None:  # rows count from the first that can be used
-            return [self._line(row, {SCORE: None, LABEL: False, **extra}) for row in rows]
-        first, threshold = detector.n_seen, detector.threshold
-        detector.skip(len(rows))
-        results = {SCORE: None, LABEL: False, THRESHOLD: _known(threshold), **extra}
-        return [self._line(row, {ROW: first + i + 1, **results}) for i, row in enumerate(rows)]
+        first, detector = self._keeper.n_seen, self._keeper.detector
+        threshold = None if detector is None else _known(detector.threshold)
+        self._keeper.skip(len(rows))
+        results = {SCORE: None, LABEL: False, THRESHOLD: threshold, **extra}
+        return [self._line(row, {ROW: first + i + 1, **results, ERROR: row.error}) for i, row in enumerate(rows)]
 
     def _usable_lines(self, rows: list[Row]) -> list[str]:
         detector = self._keeper.detector or self._keeper.made(len(self._features))
@@ -181,11 +182,10 @@ class Watcher:
 
     def _line(self, row: Row, results: dict[str, Any]) -> str:
         """Write a record with its results as a line of JSON."""
-        earlier, error = results_among(row.record), {} if row.error is None else {ERROR: row.error}
-        record = {name: value for name, value in row.record.items() if name not in earlier}
-        numbers = row.values if row.error is None else [number_or_none(record.get(name)) for name in self._features]
-        told = {n: as_told(record[n], number) for n, number in zip(self._features, numbers, strict=True) if n in record}
-        return as_json({**record, **told, **results, **error}) + "\n"
+        values = row.record.values
+        replaced = results_among(values) or results.keys() & values.keys()
+        members = members_of(row.record, self._features, replaced)
+        return f"{{{members}{', ' if members else ''}{json.dumps(results, allow_nan=False)[1:]}\n"
 
     def _tell_of_drifts(self) -> None:
         detector = self._keeper.detector
@@ -195,28 +195,12 @@ class Watcher:
             self._n_drifts = detector.n_drifts
 
 
-def as_json(record: dict[str, Any]) -> str:
-    """Write a record as JSON, null where a number is not finite."""
-    try:
-        return json.dumps(record, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(record))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _name_in_shingle(name: str, n_rows_ago: int) -> str:
     return name if n_rows_ago == 0 else f"{name} {n_rows_ago} row{'s' * (n_rows_ago > 1)} ago"
 
 
-def _no_feature(value: Any) -> str:
-    """Tell why a value of the first record makes its column no feature; nothing if it makes it one."""
+def _why_not_feature(value: Any) -> str:
+    """Tell why a column with this value in the first record is not a feature; nothing if it is one."""
     if is_missing(value):
         return "missing in the first row; --features can name it"
     return "" if is_number(value) else "no number"

@@ -5,15 +5,49 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
-from imondrian.tables.columns import NOT_THERE, TRUTHS
+from imondrian.tables.columns import NOT_THERE, TRUTHS, shown
 from imondrian.tables.formats import checked_separator, format_by_content, separator_in, without_mark
+from imondrian.tables.objects import decoded
 
-Record = dict[str, Any]
+Values = dict[str, Any]
+
+
+class Record(NamedTuple):
+    """The values of a line by name, those of CSV as text."""
+
+    values: Values
+    text: str | None = None  # the JSON object as it came; None: the line is CSV
+
+
 Parser = Callable[[bytes], Record]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvParser:
+    """Makes records of lines of CSV."""
+
+    separator: str
+    names: list[str]  # of the columns
+
+    def __call__(self, line: bytes) -> Record:
+        """Parse a line."""
+        fields = fields_in(line, self.separator)
+        if len(fields) != len(self.names):
+            raise InvalidInputError(f"there are {len(fields)} fields, but {len(self.names)} names of columns.")
+        return Record(dict(zip(self.names, fields, strict=True)))
+
+    def is_header(self, line: bytes) -> bool:
+        """Tell whether a line names columns: all of these in any order, perhaps with others, or some of these only."""
+        try:
+            cells = set(fields_in(line, self.separator))
+        except InvalidInputError:
+            return False
+        return cells.issubset(self.names) or cells.issuperset(self.names)
 
 
 def parser_for(first: bytes, kind: str | None, separator: str | None, *, has_header: bool) -> tuple[Parser, bool]:
@@ -29,26 +63,21 @@ def parser_for(first: bytes, kind: str | None, separator: str | None, *, has_hea
     names = cells if has_header else [f"column_{i + 1}" for i in range(len(cells))]
     if len(set(names)) < len(names):
         raise InvalidInputError(f"Names of columns must differ, but are {', '.join(names)}.")
-    return lambda line: named_fields(line, separator, names), has_header
+    return CsvParser(separator, names), has_header
 
 
 def parsed_json(line: bytes) -> Record:
     """Parse a line of NDJSON."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        text = without_mark(line).decode()
+        values = decoded(text)
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"this is not UTF-8 text: {_start_of(line)}.") from None
+    except (json.JSONDecodeError, RecursionError) as error:
         raise InvalidInputError(f"this is not JSON: {error}.") from None
-    if not isinstance(record, dict):
-        raise InvalidInputError(f"this is not a JSON object: {_shortened(line)}.")
-    return record
-
-
-def named_fields(line: bytes, separator: str, names: list[str]) -> Record:
-    """Parse a line of CSV."""
-    fields = fields_in(line, separator)
-    if len(fields) != len(names):
-        raise InvalidInputError(f"there are {len(fields)} fields, but {len(names)} names of columns.")
-    return dict(zip(names, fields, strict=True))
+    if not isinstance(values, dict):
+        raise InvalidInputError(f"this is not a JSON object: {_start_of(line)}.")
+    return Record(values, text)
 
 
 def fields_in(line: bytes, separator: str) -> list[str]:
@@ -56,33 +85,34 @@ def fields_in(line: bytes, separator: str) -> list[str]:
     try:
         return next(csv.reader([line.decode()], delimiter=separator, strict=True))
     except UnicodeDecodeError:
-        raise InvalidInputError(f"this is not UTF-8 text: {_shortened(line)}.") from None
+        raise InvalidInputError(f"this is not UTF-8 text: {_start_of(line)}.") from None
     except csv.Error as error:
         raise InvalidInputError(f"this is not CSV: {error}.") from None
 
 
-def numbers_in(record: Record, names: list[str]) -> list[float]:
-    """Give the values of features, or raise an error that names the first that cannot be used."""
+def numbers_in(values: Values, names: list[str]) -> list[float]:
+    """Return the values of features, or raise an error that names the first that cannot be used."""
     with suppress(KeyError, TypeError, ValueError, OverflowError):
-        cells = [record[name] for name in names]
+        cells = [values[name] for name in names]
         numbers = [float(cell) for cell in cells]
         texts = "".join([cell for cell in cells if type(cell) is str])
         if _is_plain(texts) and all(-MAX_SIZE <= number <= MAX_SIZE for number in numbers):
             return numbers
-    return [number_in(record, name) for name in names]  # looks more closely, and complains
+    return [number_in(values, name) for name in names]  # looks more closely, and complains
 
 
-def number_in(record: Record, name: str) -> float:
-    """Give the value of a feature, or raise an error that names it."""
-    value = record.get(name)
+def number_in(values: Values, name: str) -> float:
+    """Return the value of a feature, or raise an error that names it."""
+    value = values.get(name)
     if is_missing(value):
         raise InvalidInputError(f"column {name!r}: the value is missing.")
     number = _as_number(value)
     if number is None:
-        raise InvalidInputError(f"column {name!r}: {value!r} is not a number.")
+        raise InvalidInputError(f"column {name!r}: {shown(value)} is not a number.")
     if not abs(number) <= MAX_SIZE:
-        what = f"is beyond {MAX_SIZE:g} in size" if math.isfinite(number) else "is not finite"
-        raise InvalidInputError(f"column {name!r}: {value} {what}.")
+        is_finite = isinstance(value, int) or math.isfinite(number)
+        what = f"is beyond {MAX_SIZE:g} in size" if is_finite else "is not finite"
+        raise InvalidInputError(f"column {name!r}: {shown(value)} {what}.")
     return number
 
 
@@ -91,29 +121,25 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.strip() in NOT_THERE)
 
 
-def as_told(cell: Any, number: float | None) -> Any:
-    """Give a cell of CSV as the number that it is known to be, a whole one as such; anything else as it is."""
-    if number is None or type(cell) is not str:
-        return cell
-    return int(cell) if cell.removeprefix("-").isdecimal() else number
-
-
 def is_number(value: Any) -> bool:
     """Tell whether a value of a record stands for a number."""
     return _as_number(value) is not None
 
 
 def number_or_none(value: Any) -> float | None:
-    """Give the number that a value of a record stands for, if it does."""
+    """Return the number that a value of a record stands for, if it does."""
     return None if is_missing(value) else _as_number(value)
 
 
 def _as_number(value: Any) -> float | None:
+    """Return the number that a value stands for, infinite if it is beyond all floating-point numbers."""
     if not isinstance(value, (str, int, float)) or (isinstance(value, str) and not _is_plain(value)):
         return None
     try:
         return float(value)
-    except (ValueError, OverflowError):
+    except OverflowError:
+        return -math.inf if isinstance(value, int) and value < 0 else math.inf
+    except ValueError:
         return TRUTHS.get(str(value).strip().lower())
 
 
@@ -122,5 +148,5 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and "_" not in text
 
 
-def _shortened(line: bytes) -> str:
+def _start_of(line: bytes) -> str:
     return repr(line[:40].decode(errors="replace"))

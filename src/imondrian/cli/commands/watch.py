@@ -1,17 +1,14 @@
 """`imondrian watch`: a stream in, the same stream out with scores, one line for one line."""
 
-import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 
-from imondrian.cli.console import Console
+from imondrian.cli.console import Console, discard
 from imondrian.cli.detectors import Keeper
 from imondrian.cli.forests import checked_jobs
 from imondrian.cli.outputs import check_place
 from imondrian.cli.settings import Choice, Detecting, Source, Telling, Watching
+from imondrian.cli.signals import ending_signals
 from imondrian.cli.streams import Stream
 from imondrian.cli.watcher import Watcher
 from imondrian.errors import InvalidInputError
@@ -26,13 +23,16 @@ def run(source: Source, choice: Choice, detecting: Detecting, watching: Watching
     keeper = Keeper(watching, detecting, console)
     watcher = Watcher(keeper, choice, watching, console)
     stream = Stream(source, watching, keeper.place, console)
-    with stream.opened(), _stopped_by_signals(stream, watcher):
+    with stream.opened():
+        _end_by_signals(stream, watcher)
         try:
-            for lines, parser, position in stream.batches():
-                watcher.take(lines, parser)
-                keeper.move_to(partial(stream.place, position))
-        except BrokenPipeError:  # nobody reads on: nothing more can be said
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            for some in stream.batches():
+                watcher.take(some.lines, some.parser)
+                keeper.move_to(some.place)
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError) and not stream.is_stopped:
+                raise
+            discard(sys.stdout)  # nobody reads on, or the terminal was closed: nothing more can be said
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             keeper.save()
@@ -49,12 +49,15 @@ def _check(source: Source, watching: Watching) -> None:
         raise InvalidInputError("--save-every needs --model, the file to save in.")
 
 
-@contextmanager
-def _stopped_by_signals(stream: Stream, watcher: Watcher) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM end the stream, a second one the program; lines nobody reads do not hold it."""
+def _end_by_signals(stream: Stream, watcher: Watcher) -> None:
+    """Let a signal end the stream in order; a second SIGINT or SIGTERM ends the program at once.
+
+    Lines that nobody reads do not hold it up. A hangup may be sent twice, by the system and by the shell.
+    """
 
     def stop(number: int, _frame: object) -> None:
-        signal.signal(number, before[signal.Signals(number)])
+        if number != signal.SIGHUP:
+            signal.signal(number, before[signal.Signals(number)])
         signal.setitimer(signal.ITIMER_REAL, _GRACE, _GRACE)
         stream.stop()
 
@@ -62,12 +65,7 @@ def _stopped_by_signals(stream: Stream, watcher: Watcher) -> Iterator[None]:
         if watcher.is_writing:
             raise BrokenPipeError
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    signal.signal(signal.SIGALRM, give_up)
     for number in before:
         signal.signal(number, stop)
-    signal.signal(signal.SIGALRM, give_up)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

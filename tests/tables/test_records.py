@@ -1,0 +1,182 @@
+"""Lines are records, and records come out as they came in."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imondrian.errors import InvalidInputError
+from imondrian.tables.records import is_number, number_in, numbers_in, parsed_json, parser_for
+from imondrian.tables.retelling import members_of
+
+
+def test_csv_and_json_lines_become_records():
+    parse, is_header = parser_for(b"\xef\xbb\xbfa,b c", None, None, has_header=True)
+    assert is_header
+    assert parse(b'1,"x,y"').values == {"a": "1", "b c": "x,y"}
+    parse, is_header = parser_for(b"1;2", "csv", None, has_header=False)
+    assert not is_header
+    assert parse(b"3;4").values == {"column_1": "3", "column_2": "4"}
+    parse, is_header = parser_for(b'{"a": 1}', None, None, has_header=True)
+    assert not is_header
+    assert parse(b'{"a": 2}').values == {"a": 2}
+    assert parse(b'\xef\xbb\xbf{"a": 2}').values == {"a": 2}  # where another file begins
+
+
+@pytest.mark.parametrize(
+    ("first", "line", "complaint"),
+    [
+        (b"a,b", b"1", "1 fields, but 2 names"),
+        (b"a,b", b'1,"2', "not CSV"),
+        (b"a,b", b"1,\xe9", "not UTF-8"),
+        (b'{"a": 1}', b"x", "not JSON"),
+        (b'{"a": 1}', b"[1]", "not a JSON object"),
+        (b'{"a": 1}', b'{"a": "\xe9"}', "not UTF-8"),
+        (b'{"a": 1}', b'{"a": 1, "b": 2, "a": 3}', "the key 'a' appears more than once"),
+        (b'{"a": 1}', b'{"a": 1, "b": [{"c": 1, "\\u0063": 1}]}', "the key 'c' appears more than once"),
+        (b'{"a": 1}', b'{"a": ' + b"9" * 5000 + b', "a": 3}', "the key 'a' appears more than once"),
+        (b'{"a": 1}', b'{"a": ' + b"9" * 5000, "not JSON"),
+    ],
+)
+def test_a_line_that_is_no_record_is_told_why(first, line, complaint):
+    parse, _ = parser_for(first, None, None, has_header=True)
+    with pytest.raises(InvalidInputError, match=complaint):
+        parse(line)
+
+
+def test_streams_that_cannot_be_are_refused():
+    with pytest.raises(InvalidInputError, match="Names of columns must differ"):
+        parser_for(b"a,a", None, None, has_header=True)
+    with pytest.raises(InvalidInputError, match="Parquet"):
+        parser_for(b"PAR1", None, None, has_header=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (None, "missing"),
+        (" NA ", "missing"),
+        ("nan", "missing"),
+        ("q", "'q' is not a number"),
+        ([1], "not a number"),
+        (10**400, "beyond"),
+        (-(10**400), "beyond"),
+        ("9" * 5000, r"'9{59}\.\.\. is not finite"),
+        ("x" * 5000, r"'x{59}\.\.\. is not a number"),
+        (float("inf"), "not finite"),
+        ("1e999", "not finite"),
+        (1e200, "beyond"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(value, complaint):
+    with pytest.raises(InvalidInputError, match=rf"column 'a': .*{complaint}"):
+        number_in({"a": value}, "a")
+
+
+def test_numbers_are_numbers_as_text_too():
+    assert [number_in({"a": value}, "a") for value in (1, 2.5, "3e2", " 4 ", True)] == [1.0, 2.5, 300.0, 4.0, 1.0]
+    assert is_number("1")
+    assert not is_number("x")
+    assert not is_number(None)
+
+
+def outcome(read):
+    try:
+        return read()
+    except InvalidInputError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, 2.5, "3e2", " 4 ", True, "TRUE", None, "", "q", "1_000", "٣", "nan", "inf", 1e200, [1], 10**400],
+)
+def test_many_numbers_are_read_as_one_is(value):
+    record = {"a": 1.5, "b": value}
+    one, many = outcome(lambda: number_in(record, "b")), outcome(lambda: numbers_in(record, ["a", "b"]))
+    assert many == (one if isinstance(one, str) else [1.5, one])
+
+
+def test_a_feature_that_is_not_there_is_named():
+    with pytest.raises(InvalidInputError, match="column 'c': the value is missing"):
+        numbers_in({"a": 1}, ["a", "c"])
+
+
+def test_an_integer_of_any_length_is_read():
+    values = parsed_json(b'{"a": ' + b"9" * 5000 + b', "b": [-' + b"9" * 5000 + b'], "c": 1}').values
+    assert values == {"a": "9" * 5000, "b": ["-" + "9" * 5000], "c": 1}
+
+
+def told_csv(cell):
+    parse, _ = parser_for(b"a", "csv", ",", has_header=True)
+    return "{" + members_of(parse(cell.encode()), ["a"]) + "}"
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        *((literal, literal) for literal in ("7", "-7", "7.0", "7e0", "-0", "1E5", "1.10", "1e-400", "9" * 30)),
+        ("0.1000000000000000000000000000000001", "0.1000000000000000000000000000000001"),
+        ("007", "7"),
+        ("-007.50", "-7.50"),
+        ("0" * 5000 + "7", "7"),
+        (" +4 ", "4"),
+        (".5", "0.5"),
+        ("5.", "5.0"),
+        ("TRUE", "1.0"),
+        *((text, json.dumps(text)) for text in ("x", "NA", "é", "1e400", "-inf", "1_0", "9" * 400, "9" * 5000)),
+    ],
+)
+def test_a_cell_of_a_feature_comes_back_as_its_number_or_as_its_text(cell, told):
+    assert told_csv(cell) == f'{{"a": {told}}}'
+
+
+def test_cells_that_are_not_features_stay_text():
+    parse, _ = parser_for(b"a,b", None, None, has_header=True)
+    assert members_of(parse(b"1,2"), ["b"]) == '"a": "1", "b": 2'
+    assert members_of(parse(b"1,2"), ["b"], {"a"}) == '"b": 2'
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    record=st.dictionaries(st.text(), JSON_VALUES, max_size=6),
+    is_ascii=st.booleans(),
+    separators=st.sampled_from([(",", ":"), (" ,\t", " :  ")]),
+    data=st.data(),
+)
+def test_a_json_object_comes_back_character_by_character(record, is_ascii, separators, data):
+    def spelled(part):
+        return json.dumps(part, ensure_ascii=is_ascii, separators=separators)
+
+    parsed = parsed_json(f" {spelled(record)} ".encode())
+    assert "{" + members_of(parsed, []) + "}" == spelled(record)
+    left_out = data.draw(st.sets(st.sampled_from([*record, "another"]), min_size=1))
+    kept = [spelled({key: value})[1:-1] for key, value in record.items() if key not in left_out]
+    assert members_of(parsed, [], left_out) == ", ".join(kept)
+
+
+@pytest.mark.parametrize(
+    "literal", ["1e400", "1.0", "1E5", "-0.0", "9" * 30, "9" * 5000, '"3"', '"\\u00e9é"', "[1.50]"]
+)
+def test_a_value_of_json_keeps_its_characters(literal):
+    record = parsed_json(f'{{"b": 1,"a" : {literal}}}'.encode())
+    assert members_of(record, ["a"]) == f'"b": 1,"a" : {literal}'
+    assert members_of(record, ["a"], {"b"}) == f'"a" : {literal}'
+
+
+def test_what_json_does_not_know_becomes_null():
+    record = parsed_json(b'{"a": NaN, "NaN": [-Infinity, "say \\"NaN\\" -Infinity", {"x":Infinity}]}')
+    assert members_of(record, []) == '"a": null, "NaN": [null, "say \\"NaN\\" -Infinity", {"x":null}]'
+
+
+def test_a_header_is_known_by_its_names():
+    parse, _ = parser_for(b"a,b,c", None, None, has_header=True)
+    assert [parse.is_header(line) for line in (b"a,b,c", b"c,a,b", b"a,b,c,d", b'"a",c')] == [True] * 4
+    assert [parse.is_header(line) for line in (b"1,2,3", b"a,2,3", b"x,y,z", b"a,b,\xe9")] == [False] * 4
