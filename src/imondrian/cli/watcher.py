@@ -21,6 +21,7 @@ from imondrian.tables.records import Parser, Record, Values, is_missing, is_numb
 from imondrian.tables.retelling import members_of
 
 _NOTHING = Record({})
+_as_json = json.JSONEncoder(allow_nan=False).encode
 
 
 class Row(NamedTuple):
@@ -40,6 +41,7 @@ class Watcher:
         self._watching = watching
         self._console = console
         self._features = _names_in(keeper.detector)
+        self._feature_names: frozenset[str] = frozenset()
         self._is_begun = False  # whether a record has been seen
         self.is_writing = False  # whether somebody must read before it goes on
         self._n_drifts = 0 if keeper.detector is None else keeper.detector.n_drifts
@@ -91,6 +93,7 @@ class Watcher:
             self._check_known(features, record)
         else:
             self._features = self._chosen(record.values, features, ignore)
+        self._feature_names = frozenset(self._features)
         self._is_begun = True
 
     def _check_free(self, known: list[str]) -> None:
@@ -184,8 +187,8 @@ class Watcher:
         """Write a record with its results as a line of JSON."""
         values = row.record.values
         replaced = results_among(values) or results.keys() & values.keys()
-        members = members_of(row.record, self._features, replaced)
-        return f"{{{members}{', ' if members else ''}{json.dumps(results, allow_nan=False)[1:]}\n"
+        members = members_of(row.record, self._feature_names, replaced)
+        return f"{{{members}{', ' if members else ''}{_as_json(results)[1:]}\n"
 
     def _tell_of_drifts(self) -> None:
         detector = self._keeper.detector

@@ -4,19 +4,23 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 
 from imondrian.tables.records import Record, Values, number_or_none
 
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?").fullmatch  # a number in JSON
+_USUAL_NUMBERS = re.compile(  # lines of numbers as JSON has them, finite since none reaches 1e200
+    r"(?:-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?\n)*"
+).fullmatch
 _LEADING_ZEROS = re.compile(r"^(-?)0+(?=[0-9])")
 _BETWEEN = re.compile(r"[ \t\r\n,:]*").match  # what stands between keys and values
 _TEXT_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)  # finds where values end; numbers may have any length
 
 
-def members_of(record: Record, features: Collection[str], left_out: Collection[str] = ()) -> str:
+def members_of(record: Record, features: AbstractSet[str], left_out: Collection[str] = ()) -> str:
     """Return the members of a record as JSON, without braces around them and without those that are left out.
 
     Values of JSON are the same characters as before, but for NaN and the infinities, which Python reads but JSON does
@@ -51,19 +55,20 @@ def _end_of_gap(text: str, start: int) -> int:
     return start if gap is None else gap.end()
 
 
-def _members_of_csv(values: Values, features: Collection[str], left_out: Collection[str]) -> str:
-    return ", ".join(
-        [
-            f"{_key(name)}{_number_or_text(cell) if name in features else quoted(cell)}"
-            for name, cell in values.items()
-            if name not in left_out
-        ]
-    )
+def _members_of_csv(values: Values, features: AbstractSet[str], left_out: Collection[str]) -> str:
+    if left_out:
+        values = {name: cell for name, cell in values.items() if name not in left_out}
+    if _USUAL_NUMBERS("".join([f"{cell}\n" for name, cell in values.items() if name in features])):
+        cells = [cell if name in features else quoted(cell) for name, cell in values.items()]
+    else:
+        cells = [_number_or_text(cell) if name in features else quoted(cell) for name, cell in values.items()]
+    return _members_to_fill(tuple(values)) % tuple(cells)
 
 
-@lru_cache(maxsize=10_000)
-def _key(name: str) -> str:
-    return f"{quoted(name)}: "
+@lru_cache(maxsize=16)
+def _members_to_fill(names: tuple[str, ...]) -> str:
+    """Return members with a place for each value."""
+    return ", ".join(f"{quoted(name).replace('%', '%%')}: %s" for name in names)
 
 
 def _number_or_text(cell: str) -> str:
