@@ -1,0 +1,87 @@
+"""Signals end a command in order: files are the old ones or the new ones, and nothing is left beside them."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import PATIENCE
+from tests.service.serving import Service
+
+WRITING = """
+import os, signal, sys
+import imondrian.cli.commands.info as info
+import imondrian.files as files
+from imondrian.cli.app import main
+
+def send(*numbers):
+    for number in numbers:
+        os.kill(os.getpid(), number)
+
+def run(path, telling):
+    with files.written_whole(path) as file:
+        file.write(b"new")
+        {inside}
+
+{before}
+info.run = run
+sys.argv = ["imondrian", "info", "out.txt"]
+main()
+"""
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+def written(folder, inside="pass", before="", by="exec"):
+    """Write a file by a command that sends itself signals; give what comes of the process and of the file."""
+    (folder / "out.txt").write_text("old")
+    program = WRITING.format(inside=inside, before=before)
+    done = subprocess.run(
+        ["bash", "-c", f'{by} "$0" -c "$1"', sys.executable, program],
+        cwd=folder,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert os.listdir(folder) == ["out.txt"], done.stderr  # noqa: PTH208
+    return done.returncode, done.stderr, (folder / "out.txt").read_text()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_leaves_the_old_file_and_nothing_beside_it(tmp_path, number):
+    assert written(tmp_path, f"send({number})") == (128 + number, b"imondrian: interrupted\n", "old")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_more_signals_do_not_disturb_the_clearing_away(tmp_path, number):
+    again = f"""
+unlink = files.Path.unlink
+files.Path.unlink = lambda path: (send({signal.SIGHUP:d}, {signal.SIGTERM:d}, {signal.SIGINT:d}), unlink(path))
+"""
+    assert written(tmp_path, f"send({number})", again) == (128 + number, b"imondrian: interrupted\n", "old")
+
+
+def test_a_signal_just_after_the_file_was_made_leaves_nothing(tmp_path):
+    made = f"""
+opened = os.open
+def made(path, flags, *mode):
+    descriptor = opened(path, flags, *mode)
+    if flags & os.O_EXCL:
+        send({signal.SIGTERM:d})
+    return descriptor
+os.open = made
+"""
+    assert written(tmp_path, before=made) == (128 + signal.SIGTERM, b"imondrian: interrupted\n", "old")
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(tmp_path):
+    assert written(tmp_path, f"send({signal.SIGHUP:d})", by="trap '' HUP; exec") == (0, b"", "new")
+
+
+def test_a_hangup_ends_a_service_as_sigterm_does(tmp_path):
+    service = Service(tmp_path / "data").start()
+    service.process.send_signal(signal.SIGHUP)
+    said, _ = service.process.communicate(timeout=PATIENCE)
+    assert service.process.returncode == 0, said
+    assert "Traceback" not in said
