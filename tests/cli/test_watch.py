@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -275,6 +276,8 @@ class Followed:
 
     def __init__(self, shell, name, *arguments):
         self._process = shell.start("watch", "--follow", name, "--model", "state.imf", *arguments)
+        self._limit = threading.Timer(PATIENCE / 3, self._process.kill)  # rows that do not come are not waited for
+        self._limit.start()
 
     def rows(self, n):
         return [json.loads(self._process.stdout.readline()) for _ in range(n)]
@@ -283,6 +286,7 @@ class Followed:
         """End it; nothing may be left to say. Return what it told on the way."""
         self._process.send_signal(signal.SIGTERM)
         rest, errors = self._process.communicate(timeout=PATIENCE)
+        self._limit.cancel()
         assert self._process.returncode == 0, errors
         assert rest == b""
         return errors.decode()
