@@ -49,6 +49,31 @@ def test_a_file_that_grows_is_followed_and_one_that_is_cut_read_anew(tmp_path):
     followed.close()
 
 
+def test_every_file_that_had_the_name_is_read_also_by_one_who_lags_behind(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"a\n" * 100_000)
+    followed = FollowedFile(str(path), os.open(path, os.O_RDONLY))
+    lines = Lines(followed)
+    batches = lines.batches()
+    n_first = len(next(batches).lines)
+    for i, letter in enumerate((b"b", b"c")):
+        path.rename(tmp_path / f"log.{i}")
+        path.write_bytes(letter * 3)  # a last line without an end
+        n_first += sum(len(next(batches).lines) for _ in range(40))  # it is looked for with each block
+    restarts, got = [], []
+    while b"ccc" not in got:
+        with path.open("ab") as file:  # the latest file goes on to grow
+            file.write(b"\n")
+        batch = next(batches)
+        restarts += [batch.restart] if batch.restart else []
+        got += [line for line in batch.lines if line]
+    assert restarts == [Restart.REPLACED, Restart.REPLACED]
+    assert n_first + got.count(b"a") == 100_000
+    assert [line for line in got if line != b"a"] == [b"bbb", b"ccc"]
+    lines.stop()
+    followed.close()
+
+
 def test_waiting_can_be_ended_and_what_was_read_is_still_given():
     reader, writer = os.pipe()
     lines = Lines(Pipe(reader))
