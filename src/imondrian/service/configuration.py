@@ -3,9 +3,11 @@
 import re
 from typing import Any
 
+from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.service.settings import Limits
+from imondrian.service.sizes import Sizes, bytes_of
 from imondrian.stream import StreamDetector
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -35,16 +37,37 @@ def checked_name(name: str, limits: Limits) -> str:
 
 
 def checked_configuration(given: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
-    """Fill in what is not given, and check all of it; give also the bytes that such a detector takes."""
+    """Fill in what is not given, and check all of it; return also the bytes that such a detector takes."""
     unknown = sorted(set(given) - {"features", *DEFAULTS})
     if unknown:
         raise InvalidInputError(f"There is no setting {unknown[0]!r}; there are features, {', '.join(DEFAULTS)}.")
     features = _checked_features(given.get("features"), limits)
     configuration = {"features": features, **DEFAULTS, **given}
-    as_count(configuration["window"], "window", 1, limits.window)
-    as_count(configuration["n_estimators"], "n_estimators", 1, limits.trees)
-    as_count(configuration["shingle"], "shingle", 1, limits.features // len(features))
-    return configuration, _checked_size(configuration, limits)
+    n_bytes = checked_size(sizes_of(configuration), limits)
+    parameters_of(configuration)  # for the checks of all other settings
+    return configuration, n_bytes
+
+
+def sizes_of(configuration: dict[str, Any]) -> Sizes:
+    """Return the settings that decide how much memory a detector takes."""
+    named = {name: configuration[name] for name in Sizes._fields if name in configuration}
+    return Sizes(n_features=len(configuration["features"]), **named)
+
+
+def checked_size(sizes: Sizes, limits: Limits) -> int:
+    """Return the bytes that a detector of these sizes takes, or refuse it, before it takes them."""
+    as_count(sizes.n_features, "the number of features", 1, limits.features)
+    as_count(sizes.window, "window", 1, limits.window)
+    as_count(sizes.n_estimators, "n_estimators", 1, limits.trees)
+    as_count(sizes.shingle, "shingle", 1, limits.features // sizes.n_features)
+    if sizes.max_samples is not None:
+        as_count(sizes.max_samples, "max_samples", 1, MAX_POINTS)
+    n_bytes = bytes_of(sizes)
+    if n_bytes > limits.detector_bytes:
+        raise InvalidInputError(
+            f"Such a detector takes {n_bytes} bytes, but at most {limits.detector_bytes} are allowed."
+        )
+    return n_bytes
 
 
 def new_detector(configuration: dict[str, Any]) -> StreamDetector:
@@ -53,17 +76,17 @@ def new_detector(configuration: dict[str, Any]) -> StreamDetector:
     return StreamDetector(len(configuration["features"]), **settings)
 
 
-def _checked_size(configuration: dict[str, Any], limits: Limits) -> int:
-    """Give the bytes that a detector takes, or refuse it, before it takes them: by those with one and two trees."""
-    n_bytes = configuration["window"] * configuration["shingle"] * len(configuration["features"]) * 8
-    if n_bytes <= limits.detector_bytes:
-        one, two = (new_detector({**configuration, "n_estimators": n}).n_bytes for n in (1, 2))
-        n_bytes = one + (configuration["n_estimators"] - 1) * (two - one)
-    if n_bytes > limits.detector_bytes:
-        raise InvalidInputError(
-            f"Such a detector takes {n_bytes} bytes, but at most {limits.detector_bytes} are allowed."
-        )
-    return n_bytes
+def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the detector of a configuration, without making one of its size."""
+    window, warm_up = configuration["window"], configuration["warm_up"]
+    in_effect = {"warm_up": window // 8 if warm_up is None else warm_up}
+    sizes = {"window": window, "n_estimators": configuration["n_estimators"]}
+    return new_detector({**configuration, **in_effect, **dict.fromkeys(sizes, 1)}).parameters | sizes
+
+
+def are_alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Tell whether two configurations make the same detector, even if only one of them states the warm-up."""
+    return one["features"] == other["features"] and parameters_of(one) == parameters_of(other)
 
 
 def _checked_features(features: Any, limits: Limits) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError, InvalidInputError
 from imondrian.models import from_bytes
-from imondrian.service.entries import MODEL, POINTS, Entry
+from imondrian.service.entries import FORGET, MODEL, POINTS, Entry
 from imondrian.stream import StreamDetector
 
 
@@ -66,6 +66,8 @@ class Doer:
         if kind == MODEL:
             self.detector = detector_from(content)
             return self.detector.n_seen
+        if kind != FORGET:
+            raise NotImplementedError(f"Entries of the kind {kind!r} are not known.")
         points = points_from(content, self.detector.parameters["n_features"])
         try:
             self.detector.forget(points)
@@ -80,8 +82,13 @@ def points_from(content: bytes, n_features: int) -> Array:
 
 
 def detector_from(content: bytes) -> StreamDetector:
-    """Read a detector from a model file."""
-    model: Any = from_bytes(content)
+    """Read a detector from a model file; that there is not enough memory is not the fault of the file."""
+    try:
+        model: Any = from_bytes(content)
+    except DamagedFileError as error:
+        if isinstance(error.__context__, MemoryError):
+            raise MemoryError(str(error)) from None  # noqa: TRY004 (of what was raised)
+        raise
     if not isinstance(model, StreamDetector):
         raise DamagedFileError("The model file is not that of a StreamDetector.")
     return model

@@ -1,0 +1,86 @@
+"""Model files that clients send: sizes are checked by the header alone, before the file is read and compared."""
+
+from typing import Any
+
+from imondrian.engine.nodes import MAX_POINTS
+from imondrian.errors import InvalidInputError
+from imondrian.inputs import as_count
+from imondrian.service.configuration import DEFAULTS, checked_configuration, checked_size, parameters_of, sizes_of
+from imondrian.service.doing import detector_from
+from imondrian.service.headers import header_of
+from imondrian.service.settings import Limits
+from imondrian.service.sizes import Sizes
+from imondrian.storage import complaints_about
+from imondrian.stream import StreamDetector
+
+_KIND = "StreamDetector"
+
+
+def check_model(content: bytes, configuration: dict[str, Any], limits: Limits) -> None:
+    """Refuse a file that is damaged, takes too much memory, or is that of another detector than the configured one."""
+    sizes = sizes_in(content)
+    checked_size(sizes, limits)
+    _refuse_others(sizes._asdict(), sizes_of(configuration)._asdict())
+    _compare(_read(content), configuration)
+
+
+def configuration_in(content: bytes, limits: Limits) -> dict[str, Any]:
+    """Return the configuration of the detector in a file, checked; features without names are x0, x1, ..."""
+    checked_size(sizes_in(content), limits)
+    detector = _read(content)
+    parameters = detector.parameters
+    features = _names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
+    given = {"features": features} | {name: parameters[name] for name in DEFAULTS}
+    configuration, _ = checked_configuration(given, limits)
+    _compare(detector, configuration)
+    return configuration
+
+
+def sizes_in(content: bytes) -> Sizes:
+    """Return the sizes of the detector in a file by its header, in which the forest must agree with the detector."""
+    header = header_of(content)
+    with complaints_about("The model"):
+        if _KIND not in header["notes"]:
+            raise ValueError("it is not that of a StreamDetector.")
+        parameters = header["notes"][_KIND]["parameters"]
+        sizes = Sizes(*(parameters[name] for name in Sizes._fields))
+        n_features, shingle = (as_count(n, "n_features", 1, MAX_POINTS) for n in (sizes.n_features, sizes.shingle))
+        of_forest = {**header["parameters"], "n_features": header["n_features"]}
+        of_detector = {
+            "n_trees": sizes.n_estimators,
+            "window": sizes.window,
+            "max_samples": sizes.max_samples,
+            "n_jobs": parameters["n_jobs"],
+            "n_features": n_features * shingle,
+        }
+        for name, value in of_detector.items():
+            if of_forest[name] != value:
+                raise ValueError(f"{name} of the forest must be {value!r:.100}, but is {of_forest[name]!r:.100}.")
+    return sizes
+
+
+def _read(content: bytes) -> StreamDetector:
+    try:
+        return detector_from(content)
+    except MemoryError as error:
+        raise InvalidInputError(str(error)) from None
+
+
+def _compare(detector: StreamDetector, configuration: dict[str, Any]) -> None:
+    """Refuse a detector that is not one of this configuration."""
+    features = configuration["features"]
+    theirs = {**detector.parameters, "features": _names(detector) or features}
+    _refuse_others(theirs, {**parameters_of(configuration), "features": features})
+
+
+def _refuse_others(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    for name, value in ours.items():
+        if theirs.get(name) != value:
+            raise InvalidInputError(
+                f"The model file is that of another detector: {name} is {theirs.get(name)!r:.100}, not {value!r:.100}."
+            )
+
+
+def _names(detector: StreamDetector) -> list[str]:
+    """Return the names of the features, none if the file has none."""
+    return [str(name) for name in detector.feature_names or []]
