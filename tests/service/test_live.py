@@ -43,7 +43,7 @@ def test_scores_are_those_of_the_detector_by_itself(registry, stream):
     for some in np.split(stream, [1, 2, 3, 100, 420]):
         assert learned(known, some) == expected(alone, some)
     assert known.live.figures.n_seen == len(stream)
-    assert known.live.history.n_anomalies > 0
+    assert known.live.counts.n_anomalies > 0
 
 
 def test_many_at_once_are_each_answered_and_learned_once(registry, stream):
@@ -340,7 +340,7 @@ def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_p
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.service.live.to_bytes", failing)
+        patched.setattr("imondrian.service.state.to_bytes", failing)
         learned(known, stream[:30])
         learned(known, stream[30:31])
         assert "a: The last snapshot could not be kept" in registry.complaints()[0]

@@ -24,7 +24,7 @@ def described(known: Known) -> schemas.Description:
         configuration=schemas.Configuration(**known.kept.configuration),
         n_seen=figures.n_seen,
         n_waiting=live.n_waiting,
-        n_anomalies=live.history.n_anomalies,
+        n_anomalies=live.counts.n_anomalies,
         threshold=figures.threshold,
         is_warm=figures.is_warm,
         n_bytes=figures.n_bytes,

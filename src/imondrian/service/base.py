@@ -17,6 +17,9 @@ CREATE TABLE IF NOT EXISTS entries (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, content BLOB NOT NULL, request TEXT,
     time REAL NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (detector, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS versions (
+    detector INTEGER NOT NULL, number INTEGER NOT NULL, content TEXT NOT NULL, PRIMARY KEY (detector, number)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS snapshots (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, content BLOB NOT NULL, history BLOB NOT NULL,
     digest BLOB NOT NULL, PRIMARY KEY (detector, number)
@@ -33,6 +36,7 @@ _INCREMENTAL = (2,)
 _ORDERS = {  # by which the rows of a table are read, from both ends
     "detectors": "id",
     "entries": "detector {0}, number",
+    "versions": "detector {0}, number",
     "snapshots": "detector {0}, number",
     "answers": "detector {0}, number",
     "damaged": "rowid",

@@ -3,6 +3,9 @@
 import hashlib
 from typing import NamedTuple
 
+from imondrian.errors import InvalidInputError
+from imondrian.service.settings import Limits
+
 POINTS, FORGET, MODEL = "points", "forget", "model"
 
 
@@ -30,6 +33,17 @@ class Given(NamedTuple):
     request: str
     sent: bytes  # the digest of what was sent
     answer: Answer
+
+
+def checked_request(request: str | None, limits: Limits) -> str | None:
+    """Check the id of a request, if it has one."""
+    n_most = limits.request_id_length
+    is_right = request is None or (0 < len(request) <= n_most and all("!" <= letter <= "~" for letter in request))
+    if not is_right:
+        raise InvalidInputError(
+            f"The id of a request must be 1 to {n_most} visible characters of ASCII, but is {request!r:.200}."
+        )
+    return request
 
 
 def digest_of(*values: object) -> bytes:

@@ -37,7 +37,6 @@ class History:
     def __init__(self, n_most: int, n_features: int) -> None:
         self._n_most, self._n_features, self._n_held = n_most, n_features, 0
         self._blocks: deque[_Block] = deque()
-        self.n_points = self.n_anomalies = 0  # since the beginning
 
     def add(self, entry: Entry, outcome: Outcome) -> None:
         """Note the rows of an entry of the journal; those of another model are no longer of interest."""
@@ -46,8 +45,6 @@ class History:
             self._n_held = 0
         if not isinstance(outcome, list):
             return
-        self.n_points += len(outcome)
-        self.n_anomalies += sum(said.is_anomaly for said in outcome)
         kept = outcome[-self._n_most :]
         self._hold(_Block(entry.time, entry.content[-len(kept) * 8 * self._n_features :], kept))
 

@@ -4,19 +4,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from imondrian.errors import ImondrianError, InvalidInputError
-from imondrian.models import to_bytes
+from imondrian.errors import ImondrianError
 from imondrian.service.answers import answer_to, given_to
 from imondrian.service.copies import Copies
+from imondrian.service.counts import Counts
 from imondrian.service.doing import POINTS_TOGETHER, Outcome
-from imondrian.service.entries import Answer, Entry, digest_of
+from imondrian.service.entries import Answer, Entry, checked_request, digest_of
 from imondrian.service.figures import figures_of
-from imondrian.service.recovery import Since, State
 from imondrian.service.settings import Keeping, Limits
+from imondrian.service.state import Since, State, snapshot_of
 from imondrian.service.store import Store
 from imondrian.service.writer import Writer
 
@@ -70,10 +69,9 @@ class Live:
         self.id, self.history = id_, state.history
         self.copies = Copies(state.doer, keeping.seconds_a_copy_lasts)
         self.figures = figures_of(state.doer.detector)
-        self.n_waiting = self.n_requests = 0
+        self.n_waiting = 0
         self.complaints: dict[str, str] = {}  # what goes wrong at present, by what it is
-        self._doer, self._number, self._answers = state.doer, state.number, state.answers
-        self._n_written, self._n_kept, self._since = state.number, state.n_kept, state.since
+        self._state, self._answers, self._n_written = state, state.answers, state.number
         self._writer, self._limits, self._keeping = writer, limits, keeping
         self._waiting: list[_Job] = []  # to be journalled
         self._ready: deque[_Ready] = deque()
@@ -87,13 +85,24 @@ class Live:
 
     # -- from any thread ----------------------------------------------------------------------------------------
 
+    @property
+    def counts(self) -> Counts:
+        """How many points were learned since the detector was created, and how many of them were anomalies."""
+        return self._state.counts
+
+    @property
+    def n_requests(self) -> int:
+        """How many requests were done since the detector was created: as many as the journal has had entries."""
+        return self._state.number
+
     def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Answer]:
         """Have something done: the future has the answer once it is on the disk and done.
 
         A request with an id that was answered, or waits, has the same answer and is not done again. If too much waits,
         it is a BusyError.
         """
-        sent = b"" if request is None else self._checked(request, kind, content)
+        checked_request(request, self._limits)
+        sent = b"" if request is None else digest_of(kind, content)
         with self._turn:
             if self._refusal is not None:  # one of its own each time: errors hold on to what they were raised over
                 raise type(self._refusal)(str(self._refusal))
@@ -130,15 +139,6 @@ class Live:
             self._is_ending = True
             self._turn.notify()
         self._thread.join()
-
-    def _checked(self, request: str, kind: str, content: bytes) -> bytes:
-        """Check the id of a request, and digest what was sent with it."""
-        n_most = self._limits.request_id_length
-        if not 0 < len(request) <= n_most or not all("!" <= letter <= "~" for letter in request):
-            raise InvalidInputError(
-                f"The id of a request must be 1 to {n_most} visible characters of ASCII, but is {request[:200]!r}."
-            )
-        return digest_of(kind, content)
 
     def _check_room(self, n_points: int, n_bytes: int) -> None:
         """Refuse what would make too much wait; something may always wait."""
@@ -190,7 +190,7 @@ class Live:
                 self._attempt([ready.job for ready in together], [ready.entry for ready in together])
             elif self._removal is None or self._is_removed(self._removal):
                 break
-        if self._number > self._n_kept and self._removal is None and not self._has_failed:
+        if self._state.number > self._state.n_kept and self._removal is None and not self._has_failed:
             self._keep_snapshot()
 
     def _taken(self) -> list[_Ready]:
@@ -231,20 +231,15 @@ class Live:
 
     def _do(self, jobs: list[_Job], entries: list[Entry]) -> None:
         """Do what has been journalled, and answer."""
-        outcomes = self._doer.do(entries, self.copies.changing)
-        self._number = entries[-1].number
-        self.figures = figures_of(self._doer.detector)
+        outcomes = self._state.doer.do(entries, self.copies.changing)
+        self._state = self._state.after(entries, outcomes)
+        self.figures = figures_of(self._state.doer.detector)
         for job, answer in zip(jobs, self._answers_to(entries, outcomes), strict=True):
             job.done.set_result(answer)
         for entry, outcome in zip(entries, outcomes, strict=True):
             self.history.add(entry, outcome)
-        self.n_requests += len(jobs)
-        self._since = self._since.plus(entries, self._doer.detector.parameters["n_features"])
-        keeping = self._keeping
-        if (
-            self._since.n_points >= keeping.points_between_snapshots
-            or self._since.n_bytes >= keeping.bytes_between_snapshots
-        ):
+        since, keeping = self._state.since, self._keeping
+        if since.n_points >= keeping.points_between_snapshots or since.n_bytes >= keeping.bytes_between_snapshots:
             self._keep_snapshot()
 
     def _answers_to(self, entries: list[Entry], outcomes: list[Outcome]) -> list[Answer]:
@@ -283,23 +278,12 @@ class Live:
 
     def _keep_snapshot(self) -> None:
         """Have the detector written as a whole; if that fails, the journal goes on growing, and it is tried again."""
-        self._since = Since()
         try:
-            self._writer.write(self._snapshot())
+            self._writer.write(snapshot_of(self.id, self._state))  # answers are only added in this thread
         except Exception as error:  # noqa: BLE001 (the detector itself is well)
             _LOG.exception("A snapshot could not be kept.")
             self.complaints["snapshot"] = f"The last snapshot could not be kept: {error}"
+            self._state = self._state._replace(since=Since())
             return
-        self._n_kept = self._number
+        self._state = self._state.kept()
         self.complaints.pop("snapshot", None)
-
-    def _snapshot(self) -> Callable[[Store], None]:
-        number, content, history = self._number, to_bytes(self._doer.detector), self.history.to_bytes()
-        with self._turn:
-            given, oldest = self._answers.since(self._n_kept), self._answers.oldest
-
-        def keep(store: Store) -> None:
-            store.add_answers(self.id, given, oldest)
-            store.add_snapshot(self.id, number, content, history)
-
-        return keep

@@ -28,7 +28,7 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
         )
     with _listening(host, port) as listener:
         registry = Registry(folder)
-        for complaint in registry.damages:
+        for complaint in (*registry.damages, *registry.complaints()):
             sys.stderr.write(f"imondrian: {complaint}\n")
         address = f"[{host}]" if ":" in host else host
         sys.stderr.write(

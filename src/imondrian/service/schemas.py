@@ -48,7 +48,7 @@ class Description(BaseModel):
     configuration: Configuration
     n_seen: int = Field(description="Points so far.")
     n_waiting: int = Field(description="Points that wait.")
-    n_anomalies: int = Field(description="Since the service was started.")
+    n_anomalies: int = Field(description="Of the points learned since the detector was created.")
     threshold: float
     is_warm: bool
     n_bytes: int

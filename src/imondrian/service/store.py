@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from imondrian.errors import ImondrianError
 from imondrian.service.base import is_rescue_completed, is_whole, opened, rescued
 from imondrian.service.entries import Answer, Entry, Given, digest_of
+from imondrian.service.versions import Versions, present_versions
 from imondrian.service.wal import Log
 
 FILE = "imondrian.db"
@@ -49,6 +50,8 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.complaints: list[str] = []  # what was damaged when it was opened
+        self.versions = present_versions()  # under which entries are written from now on
+        self._noted: set[int] = set()  # detectors of which that is written
         path = folder / FILE
         with _storage_errors(path):
             folder.mkdir(parents=True, exist_ok=True)
@@ -75,6 +78,7 @@ class Store:
                 yield
                 self._base.execute("COMMIT")
             except BaseException:
+                self._noted.clear()  # it may have been written in this transaction
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise
@@ -89,11 +93,17 @@ class Store:
 
     # -- detectors ----------------------------------------------------------------------------------------------
 
-    def detectors(self) -> list[Kept]:
-        """List the detectors, oldest first."""
+    def detectors(self) -> list[tuple[int, str]]:
+        """Return number and name of each detector, oldest first."""
         with _storage_errors():
-            rows = self._base.execute("SELECT id, name, configuration, created FROM detectors ORDER BY id").fetchall()
-        return [Kept(row[0], row[1], _configuration(row[1], row[2]), row[3]) for row in rows]
+            return self._base.execute("SELECT id, name FROM detectors ORDER BY id").fetchall()
+
+    def detector(self, detector: int) -> Kept:
+        """Return a detector; if its configuration is damaged, it is a StorageError."""
+        sql = "SELECT id, name, configuration, created FROM detectors WHERE id = ?"
+        with _storage_errors():
+            id_, name, configuration, created = self._base.execute(sql, (detector,)).fetchone()
+        return Kept(id_, name, _configuration(name, configuration), created)
 
     def add_detector(self, name: str, configuration: dict[str, Any], created: float) -> int:
         """Keep a new detector, and give its number."""
@@ -104,18 +114,29 @@ class Store:
     def remove_detector(self, detector: int) -> None:
         """Forget a detector and all that is kept of it."""
         self._base.execute("DELETE FROM detectors WHERE id = ?", (detector,))
-        for table in ("entries", "snapshots", "answers", "damaged"):
+        for table in ("entries", "versions", "snapshots", "answers", "damaged"):
             self._base.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
         self._free()
 
     # -- the journal --------------------------------------------------------------------------------------------
 
     def add_entries(self, detector: int, entries: list[Entry]) -> None:
-        """Write entries."""
+        """Write entries, and the versions under which they are written unless they are those of the entry before."""
+        if detector not in self._noted:
+            self._note_versions(detector, entries[0].number)
         self._base.executemany(
             "INSERT INTO entries (detector, number, kind, content, request, time, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(detector, *entry, digest_of(detector, *entry)) for entry in entries],
         )
+
+    def _note_versions(self, detector: int, number: int) -> None:
+        versions = json.dumps(self.versions, sort_keys=True)
+        self._base.execute(
+            "INSERT INTO versions SELECT ?, ?, ? WHERE ? IS NOT"
+            " (SELECT content FROM versions WHERE detector = ? ORDER BY number DESC LIMIT 1)",
+            (detector, number, versions, versions, detector),
+        )
+        self._noted.add(detector)
 
     def first_number(self, detector: int) -> int:
         """Give the number of the first entry that is there, 0 without any."""
@@ -140,15 +161,31 @@ class Store:
             return entries
         return entries
 
+    def other_versions(self, detector: int, first: int, last: int) -> list[Versions]:
+        """Return the versions other than the present ones under which entries were written; unknown ones are empty."""
+        sql = "SELECT number, content FROM versions WHERE detector = ? AND number <= ? ORDER BY number DESC"
+        with _storage_errors():
+            rows = self._base.execute(sql, (detector, last)).fetchall()
+        found: list[Versions] = []
+        for number, text in rows:
+            found.append(_versions(text))
+            if number <= first:
+                break
+        else:
+            found.append({})
+        return [versions for versions in reversed(found) if versions != self.versions]
+
     def cut(self, detector: int, n_kept: int, number: int) -> int:
         """Leave nothing after entry `number` and no snapshot after `n_kept`; give the number of entries set aside."""
         last = (detector, number)
         n_lost = self._count("entries", last)
-        if n_lost + self._count("snapshots", (detector, n_kept)) + self._count("answers", last) == 0:
+        n_others = sum(self._count(table, last) for table in ("answers", "versions"))
+        if n_lost + self._count("snapshots", (detector, n_kept)) + n_others == 0:
             return 0  # a disk that is full need not be written to
         with self.transaction():
             self._base.execute("DELETE FROM snapshots WHERE detector = ? AND number > ?", (detector, n_kept))
             self._base.execute("DELETE FROM answers WHERE detector = ? AND number > ?", last)
+            self._base.execute("DELETE FROM versions WHERE detector = ? AND number > ?", last)
             if n_lost:
                 self._base.execute("DELETE FROM damaged WHERE detector = ?", (detector,))
                 self._base.execute("INSERT INTO damaged SELECT * FROM entries WHERE detector = ? AND number > ?", last)
@@ -225,11 +262,23 @@ def _rescued(path: Path) -> str:
     return f"{path} was damaged: what could be read was copied; it is kept as {path}.damaged."
 
 
-def _configuration(name: str, text: str) -> dict[str, Any]:
+def _configuration(name: str, text: Any) -> dict[str, Any]:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        configuration = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
         raise StorageError(f"The configuration of {name!r} is damaged: {error}.") from None
+    if not isinstance(configuration, dict):
+        raise StorageError(f"The configuration of {name!r} is damaged: it is {configuration!r:.100}.")
+    return configuration
+
+
+def _versions(text: str) -> Versions:
+    """Read versions; damaged ones are unknown."""
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
 from imondrian.service.live import BusyError, FailedError, GoneError
-from imondrian.service.registry import ConflictError, UnknownError
+from imondrian.service.registry import AsideError, ConflictError, UnknownError
 from imondrian.service.safety import TooLongError
 from imondrian.service.store import StorageError
 
@@ -26,6 +26,7 @@ _STATUS = {
     BusyError: 429,
     FailedError: 500,
     GoneError: 503,
+    AsideError: 503,
     StorageError: 507,
 }
 _RETRY = {429, 503}
