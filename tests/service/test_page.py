@@ -10,6 +10,7 @@ import pytest
 
 from tests.service.browser import Watched, open_browser, why_missing
 from tests.service.serving import Service
+from tests.service.test_recovery import spoil
 
 pytestmark = pytest.mark.page
 
@@ -528,6 +529,19 @@ def test_complaints_of_the_service_are_seen(service, own_page, tolerated):
     own_page.route("**/health", lambda route: route.fulfill(status=503, body=answer, content_type="application/json"))
     own_page.goto(service.address)
     own_page.wait_for_selector("#complaints:has-text('The disk <b>is full.')")
+
+
+def test_a_detector_that_is_set_aside_is_named_with_the_reason(own_service, own_page, tolerated, tmp_path):
+    tolerated.append("503")
+    service = own_service()
+    posted(service, "good")
+    posted(service, "bad")
+    service.stop()
+    spoil(tmp_path, "UPDATE detectors SET configuration = '{' WHERE name = 'bad'")
+    service.start()
+    own_page.goto(service.address)
+    own_page.wait_for_selector("#complaints:has-text('The configuration of \\'bad\\' is damaged')")
+    own_page.wait_for_selector("#detectors:has-text('good')")
 
 
 # -- looks ----------------------------------------------------------------------------------------------------------

@@ -125,9 +125,17 @@ class Client:
         """Give the model file of a detector; `imondrian.load` reads it once it is written to a disk."""
         return self._asked("GET", _path(name, "model")).content
 
-    def replace(self, name: str, model: bytes) -> int:
-        """Let a detector go on from a model file of the same configuration; give the number of points it has seen."""
+    def restore(self, name: str, model: bytes) -> int:
+        """Make a detector from a model file, or let the one of that name and configuration go on from it.
+
+        Return the number of points it has seen.
+        """
         return self._asked("PUT", _path(name, "model"), model, _MODEL, uuid.uuid4().hex).value()["n_points"]
+
+    def replace(self, name: str, model: bytes) -> int:
+        """Do as `restore` with a detector that must be there."""
+        self.describe(name)
+        return self.restore(name, model)
 
     # -- inside -------------------------------------------------------------------------------------------------
 

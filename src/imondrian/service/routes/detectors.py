@@ -17,7 +17,7 @@ router = APIRouter(prefix="/detectors", tags=["detectors"])
     "/{name}",
     status_code=201,
     openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": Configuration.model_json_schema()}}}},
-    responses={200: {"model": Description}, **problems(409, 413, 422, 507)},
+    responses={200: {"model": Description}, **problems(409, 413, 422, 503, 507)},
 )
 async def create(request: Request, response: Response, name: Name) -> Description:
     """Make a detector; if there is one with the same configuration already, nothing changes."""
@@ -33,13 +33,13 @@ async def listed(request: Request) -> list[Description]:
     return [described(known) for known in registry_of(request).all()]
 
 
-@router.get("/{name}", responses=problems(404, 422))
+@router.get("/{name}", responses=problems(404, 422, 503))
 async def get(request: Request, name: Name) -> Description:
     """Describe a detector."""
     return described(known_of(request, name))
 
 
-@router.delete("/{name}", status_code=204, responses=problems(404, 422, 507))
+@router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 507))
 async def remove(request: Request, name: Name) -> None:
     """Remove a detector and all that is kept of it."""
     await run_in_threadpool(registry_of(request).remove, name)

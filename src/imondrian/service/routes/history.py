@@ -15,7 +15,7 @@ _LAST = 2**53
 _MOST = Keeping().history
 
 
-@router.get("", responses=problems(404, 422))
+@router.get("", responses=problems(404, 422, 503))
 async def history(
     request: Request,
     name: Name,
@@ -26,7 +26,7 @@ async def history(
     return await run_in_threadpool(history_of, known_of(request, name), after, limit)
 
 
-@router.get("/{index}", responses=problems(404, 422))
+@router.get("/{index}", responses=problems(404, 422, 503))
 async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_LAST)]) -> schemas.ExplainedRow:
     """Tell why one of the latest rows has its score."""
     return await run_in_threadpool(explained_row, known_of(request, name), index)

@@ -1,25 +1,25 @@
-"""Model files: a detector taken away, and one brought."""
+"""Model files: a detector downloaded, and one restored."""
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from imondrian.errors import InvalidInputError
 from imondrian.models import to_bytes
 from imondrian.service import schemas
-from imondrian.service.configuration import new_detector
-from imondrian.service.doing import detector_from
+from imondrian.service.answers import answer_to
 from imondrian.service.entries import MODEL, Answer
 from imondrian.service.registry import Known
-from imondrian.service.routes.common import JSON, Name, known_of, problems
+from imondrian.service.routes.common import JSON, Name, known_of, problems, registry_of
+from imondrian.service.uploads import check_model
+from imondrian.stream import StreamDetector
 
 router = APIRouter(prefix="/detectors/{name}/model", tags=["models"])
 _TYPE = "application/octet-stream"
 _FILE = {_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 
 
-@router.get("", response_class=Response, responses={200: {"content": _FILE}, **problems(404, 422)})
+@router.get("", response_class=Response, responses={200: {"content": _FILE}, **problems(404, 422, 503)})
 async def model(request: Request, name: Name) -> Response:
-    """Give the detector as a model file (.imf)."""
+    """Return the detector as a model file (.imf), from which it can be restored."""
     content = await run_in_threadpool(_file_of, known_of(request, name))
     return Response(content, media_type=_TYPE, headers={"Content-Disposition": f'attachment; filename="{name}.imf"'})
 
@@ -28,32 +28,25 @@ async def model(request: Request, name: Name) -> Response:
     "",
     response_model=schemas.Counted,
     openapi_extra={"requestBody": {"required": True, "content": _FILE}, "parameters": [schemas.REQUEST_ID]},
-    responses=problems(404, 413, 422, 429, 503, 507),
+    responses={201: {"model": schemas.Counted}, **problems(409, 413, 422, 429, 503, 507)},
 )
-async def replace(request: Request, name: Name) -> Response:
-    """Let the detector go on from a model file, which must be one of the same configuration."""
-    known, content = known_of(request, name), await request.body()
-    await run_in_threadpool(_check, content, known)
-    done = known.live.submit(MODEL, content, 0, request.headers.get("idempotency-key"))
+async def restore(request: Request, name: Name) -> Response:
+    """Make a detector from a model file, or let the one of that name go on from it, if it has the same configuration.
+
+    The configuration of a new one is that of the file; features that have no names there are called x0, x1 and so on.
+    """
+    registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
+    known, is_new = await run_in_threadpool(registry.restore, name, content, request_id)
+    if is_new:
+        return Response(answer_to(known.live.figures.n_seen).content, 201, media_type=JSON)
+    await run_in_threadpool(check_model, content, known.kept.configuration, registry.limits)
+    done = known.live.submit(MODEL, content, 0, request_id)
     answer: Answer = await request.app.state.waiting.result_of(done)
     return Response(answer.content, answer.status, media_type=JSON)
 
 
 def _file_of(known: Known) -> bytes:
+    """Write the model file of a detector, with the names of its features."""
     with known.live.copies.asking() as detector:
-        return to_bytes(detector)
-
-
-def _check(content: bytes, known: Known) -> None:
-    """Refuse a file that is damaged, or that of another detector."""
-    detector, configuration = detector_from(content), known.kept.configuration
-    theirs, ours = detector.parameters, new_detector(configuration).parameters
-    theirs["features"], ours["features"] = (
-        detector.feature_names or configuration["features"],
-        configuration["features"],
-    )
-    for name, value in ours.items():
-        if theirs.get(name) != value:
-            raise InvalidInputError(
-                f"The model file is that of another detector: {name} is {theirs.get(name)!r:.100}, not {value!r:.100}."
-            )
+        notes = {**detector.notes(), "names": known.kept.configuration["features"]}
+        return to_bytes(StreamDetector.from_notes(detector.forest, notes))

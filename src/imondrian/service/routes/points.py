@@ -60,7 +60,7 @@ async def forget(request: Request, name: Name) -> Response:
     return await _done(request, name, FORGET)
 
 
-@router.post("/scores", openapi_extra=_BODY, responses=problems(404, 413, 422))
+@router.post("/scores", openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
 async def score(request: Request, name: Name) -> schemas.Scores:
     """Score points without learning them; does not wait for those that are being learned."""
     known = known_of(request, name)
@@ -68,7 +68,7 @@ async def score(request: Request, name: Name) -> schemas.Scores:
     return await run_in_threadpool(scored, known, points)
 
 
-@router.post("/explanations", openapi_extra=_BODY, responses=problems(404, 413, 422))
+@router.post("/explanations", openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
 async def explain(request: Request, name: Name) -> schemas.Explanations:
     """Divide the scores of points among the features; nothing is learned."""
     known = known_of(request, name)

@@ -1,0 +1,103 @@
+"""Every command of docs/backup.md does what the page says."""
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from imondrian.service.store import FILE
+from tests.service.serving import SMALL, Service
+from tests.service.test_docs import ADDRESS
+
+DOCUMENT = Path(__file__).parents[2].joinpath("docs", "backup.md").read_text()
+OUT, BACK, FOLDER = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
+ALL_OUT, ALL_BACK = re.findall(r"```py\n(.*?)```", DOCUMENT, re.DOTALL)
+
+
+@pytest.fixture
+def running(tmp_path, stream):
+    with Service(tmp_path / "data") as service, service.client() as client:
+        client.create("pumps", ["temperature", "pressure"], **SMALL)
+        client.process("pumps", stream[:2])
+        yield service
+
+
+def shell(service, commands, folder):
+    """Run commands of the page in a folder, with `imondrian` being the one that is tested."""
+    program = f"{sys.executable} -m imondrian"
+    commands = re.sub(r"^imondrian", program, commands.replace(ADDRESS, service.address), flags=re.MULTILINE)
+    bash = ["bash", "-euc", commands]
+    ran = subprocess.run(bash, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_a_model_file_is_taken_looked_at_and_restored(running, stream, tmp_path):
+    assert re.search("rows seen +2$", shell(running, OUT, tmp_path), re.MULTILINE)
+    shown = re.search(r"^# (.*)$", BACK, re.MULTILINE)[1]
+    assert shell(running, BACK, tmp_path) == shown
+    with running.client() as client:
+        configuration = client.describe("restored")["configuration"]
+        assert configuration == client.describe("pumps")["configuration"]
+        assert configuration["features"] == ["temperature", "pressure"]
+        assert client.process("restored", stream[2:300]) == client.process("pumps", stream[2:300])
+
+
+def test_all_detectors_are_taken_and_brought_back_from_python(running, stream, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with running.client() as client:
+        client.create("a.b-c", ["x", "y"], **SMALL)
+        client.process("a.b-c", stream)
+        scores = {name: client.score(name, stream[:5]) for name in ("pumps", "a.b-c")}
+        run(ALL_OUT, running)
+        for name in scores:
+            client.remove(name)
+        run(ALL_BACK, running)
+        assert {name: client.score(name, stream[:5]) for name in scores} == scores
+
+
+def run(code, service):
+    exec(compile(code.replace(ADDRESS, service.address), "docs/backup.md", "exec"), {})  # noqa: S102
+
+
+def test_the_folder_is_copied_while_the_service_is_stopped(running, tmp_path, stream):
+    stop, copy, start = FOLDER.splitlines()
+    assert (stop.split()[:2], start.split()[:2]) == (["systemctl", "stop"], ["systemctl", "start"])
+    copy = copy.replace("/var/lib/imondrian", "data").replace("/var/backups/imondrian", "copy")
+    before = running.ask("GET", "/detectors")[2], running.ask("GET", "/detectors/pumps/history")[2]
+    running.stop()
+    shell(running, copy, tmp_path)
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == [FILE]
+    with Service(tmp_path / "copy") as restored:
+        assert (restored.ask("GET", "/detectors")[2], restored.ask("GET", "/detectors/pumps/history")[2]) == before
+        assert json.loads(restored.ask("GET", "/health")[2]) == {"status": "ok", "complaints": []}
+    running.start()
+
+
+def test_while_it_runs_sqlite_says_that_the_file_is_locked(running, tmp_path):
+    with (
+        closing(sqlite3.connect(tmp_path / "data" / FILE, timeout=0.1)) as source,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        source.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
+    if shutil.which("sqlite3"):
+        command = ["sqlite3", str(tmp_path / "data" / FILE), ".backup copy.db"]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert "locked" in ran.stderr
+    assert running.ask("GET", "/health")[0] == 200  # and the service does not notice
+
+
+def test_a_killed_service_leaves_a_log_that_belongs_to_the_file(running, tmp_path):
+    running.process.kill()
+    running.process.communicate(timeout=60)
+    assert f"{FILE}-wal" in {path.name for path in (tmp_path / "data").iterdir()}
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    with Service(tmp_path / "copy") as restored, restored.client() as client:
+        assert client.describe("pumps")["n_seen"] == 2
+    running.start()

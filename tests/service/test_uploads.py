@@ -1,0 +1,230 @@
+"""Model files that clients send: refused before they take memory, restored in one request, checked like any other."""
+
+import io
+import json
+import shutil
+import struct
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from imondrian import MondrianForest, StreamDetector, storage
+from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
+from imondrian.models import to_bytes
+from imondrian.service.app import create_app
+from imondrian.service.client import ServiceError
+from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.headers import header_of
+from imondrian.service.registry import ConflictError, Registry
+from imondrian.service.settings import Limits
+from imondrian.service.sizes import Sizes, bytes_of
+from imondrian.service.uploads import check_model, configuration_in
+from tests.service.serving import SMALL, Here
+from tests.service.test_live import expected, learned, n_rows
+
+XY = {"features": ["x", "y"], **SMALL}
+WIDE = {**DEFAULTS, "features": ["x"], "window": 20_000, "max_samples": None, "n_estimators": 2}
+MIB = 2**20
+
+
+@pytest.fixture
+def here(registry):
+    with Here(create_app(registry)) as answering:
+        yield answering
+
+
+def put(here, name, content, **headers):
+    status, _, answer = here.ask("PUT", f"/detectors/{name}/model", content, headers)
+    return status, json.loads(answer)
+
+
+def file_of(detector, **forest):
+    """Write the model file of a detector around a forest of its own with other settings."""
+    settings = detector.forest.parameters() | forest
+    other, file = MondrianForest(**settings), io.BytesIO()
+    other.reserve(detector.forest.n_features)
+    storage.write(other, file, {"StreamDetector": detector.notes(), "beside": {}})
+    return file.getvalue()
+
+
+def peak_of(call):
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("n_features", "settings"),
+    [
+        (2, SMALL),
+        (1, {"window": 1, "n_estimators": 1}),
+        (3, {"window": 500, "max_samples": None, "n_estimators": 7}),
+        (3, {"window": 300, "max_samples": 1000, "shingle": 4, "n_estimators": 3}),
+        (10, {"threshold": 0.01}),
+        (2, {"threshold": "auto", "preset": "paper", "max_samples": 1}),
+    ],
+)
+def test_the_bytes_of_a_detector_are_known_before_it_is_made(n_features, settings):
+    detector = StreamDetector(n_features, **settings)
+    sizes = Sizes(*(detector.parameters[name] for name in Sizes._fields))
+    assert bytes_of(sizes) == detector.n_bytes
+
+
+def test_a_file_whose_forest_has_more_trees_than_its_detector_is_refused_before_it_is_read(registry, here):
+    known, _ = registry.create("a", WIDE)
+    content = file_of(new_detector(WIDE), n_trees=1_000)
+    assert len(content) < MIB
+    assert bytes_of(Sizes(1, 20_000, None, 1_000, 1)) > 1_000 * MIB
+    before = n_rows(registry)
+    for name in ("a", "b"):
+        status, answer = put(here, name, content)
+        assert (status, answer["detail"]) == (422, "The model: n_trees of the forest must be 2, but is 1000.")
+    assert n_rows(registry) == before
+    assert peak_of(lambda: refused(content, known.kept.configuration)) < 20 * MIB
+
+
+def refused(content, configuration, limits=Limits()):  # noqa: B008 (a tuple)
+    with pytest.raises(ImondrianError) as first:
+        check_model(content, configuration, limits)
+    with pytest.raises(ImondrianError):
+        configuration_in(content, limits)
+    return str(first.value)
+
+
+@pytest.mark.parametrize("change", [{"window": 40_000}, {"max_samples": 5}, {"n_jobs": 64}])
+def test_a_forest_must_have_the_settings_of_its_detector(change):
+    told = refused(file_of(new_detector(WIDE), **change), WIDE)
+    assert f"{next(iter(change))} of the forest must be" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits"),
+    [
+        ({"n_estimators": 1_000}, {}),
+        ({"window": 30_000}, {"window": 25_000}),
+        ({"n_estimators": 9}, {"trees": 5}),
+        ({"n_estimators": 9}, {"detector_bytes": 5 * MIB}),
+    ],
+)
+def test_a_file_over_the_limits_is_refused_before_it_is_read(settings, limits):
+    detector = StreamDetector(1, **{name: WIDE[name] for name in ("window", "max_samples")} | settings)
+    content = to_bytes(detector)
+    del detector
+    assert peak_of(lambda: refused(content, WIDE, Limits(**limits))) < 4 * MIB
+
+
+def test_all_detectors_together_have_a_limit_for_files_too(tmp_path):
+    content = to_bytes(new_detector({**DEFAULTS, **XY}))
+    registry = Registry(tmp_path, Limits(total_bytes=200_000))
+    n_bytes = registry.restore("a", content, None)[0].live.figures.n_bytes
+    for i in range(200_000 // n_bytes - 1):
+        registry.restore(f"b{i}", content, None)
+    with pytest.raises(ConflictError, match="200000 are allowed"):
+        registry.restore("c", content, None)
+    assert len(registry.all()) == 200_000 // n_bytes
+    registry.close()
+
+
+def test_a_zip_of_very_many_members_is_refused_at_once():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.comment = b"0" * storage.DIGEST_LENGTH
+        for i in range(2_000):
+            archive.writestr(str(i), b"")
+    with pytest.raises(DamagedFileError, match="2000 members"):
+        header_of(file.getvalue())
+
+
+@pytest.mark.parametrize("header", [b"[]", b"{}", b'{"notes": {}}', b"{", b'{"notes": {"StreamDetector": 3}}', b"\xff"])
+def test_a_header_that_cannot_be_is_a_damaged_file(header):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.comment = b"0" * storage.DIGEST_LENGTH
+        archive.writestr("header.json", header)
+    with pytest.raises(DamagedFileError):
+        check_model(file.getvalue(), WIDE, Limits())
+
+
+def test_a_second_end_inside_of_the_comment_is_not_believed():
+    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 100, 0, 0)
+    content = to_bytes(new_detector(WIDE))
+    with pytest.raises(DamagedFileError, match="cut or altered"):
+        header_of(content[: -len(end)] + end)
+
+
+def test_a_detector_is_restored_from_its_file_in_one_request(registry, here, stream):
+    known, _ = registry.create("a", {**XY, "features": ["temperature", "pressure"]})
+    learned(known, stream[:300])
+    content = here.ask("GET", "/detectors/a/model")[2]
+    after = learned(known, stream[300:400])
+    assert put(here, "b", content) == (201, {"n_points": 300})
+    described = json.loads(here.ask("GET", "/detectors/b")[2])
+    assert described["configuration"] == {**known.kept.configuration, "warm_up": SMALL["warm_up"]}
+    assert learned(registry.get("b"), stream[300:400]) == after
+    assert put(here, "b", content) == (200, {"n_points": 300})  # as with any that is there
+    assert registry.create("b", {**XY, "features": ["temperature", "pressure"]})[1] is False
+    with here.client() as client:
+        assert client.restore("c", content) == client.replace("c", content) == 300
+        with pytest.raises(ServiceError, match="404"):
+            client.replace("d", content)
+
+
+def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(tmp_path, stream):
+    alone = new_detector({**DEFAULTS, **XY, "warm_up": None})
+    alone.process_many(stream[:300])
+    registry = Registry(tmp_path / "live")
+    content = to_bytes(alone)
+    with Here(create_app(registry)) as here:
+        assert put(here, "a", content, **{"Idempotency-Key": "one"})[0] == 201
+        after = learned(registry.get("a"), stream[300:310])
+        assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (200, {"n_points": 300})
+        assert registry.get("a").live.figures.n_seen == 310  # nothing was done again
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    registry = Registry(tmp_path / "killed")
+    assert registry.damages == []
+    assert registry.get("a").kept.configuration["features"] == ["x0", "x1"]
+    assert after == expected(alone, stream[300:310])
+    assert learned(registry.get("a"), stream[310:320]) == expected(alone, stream[310:320])
+    assert registry.create("a", {**XY, "features": ["x0", "x1"], "warm_up": None})[1] is False
+    registry.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"none", "not a model file"),
+        (to_bytes(MondrianForest().build(np.zeros((3, 1)))), "not that of a StreamDetector"),
+        (to_bytes(StreamDetector(2, n_jobs=2)), "n_jobs is 2, not 1"),
+        (to_bytes(StreamDetector(2, on_error="skip")), "on_error is 'skip', not 'raise'"),
+    ],
+)
+def test_what_cannot_be_restored_leaves_nothing_behind(registry, here, content, told):
+    status, answer = put(here, "a", content)
+    assert status == 422
+    assert told in answer["detail"]
+    assert here.ask("GET", "/detectors/a")[0] == 404
+    assert set(n_rows(registry).values()) == {0}
+
+
+def test_names_of_features_are_checked_in_files_too(registry):
+    detector = StreamDetector(1, window=8)
+    detector.process({"a\nb": 1.0})
+    with pytest.raises(InvalidInputError, match="printable"):
+        registry.restore("a", to_bytes(detector), None)
+    with pytest.raises(InvalidInputError, match="1 to 128"):
+        registry.restore("a", to_bytes(StreamDetector(1, window=8)), "a b")
+    with pytest.raises(InvalidInputError, match="name of a detector"):
+        registry.restore("a/b", to_bytes(StreamDetector(1, window=8)), None)
+
+
+def test_too_many_detectors_are_refused_before_the_file_is_read(tmp_path):
+    registry = Registry(tmp_path, Limits(detectors=1))
+    registry.create("a", XY)
+    with pytest.raises(ConflictError, match="as many as there may be"):
+        registry.restore("b", b"none", None)
+    registry.close()
