@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 from hypothesis import strategies as st
 
-from imondrian.engine.invariants import broken_invariants, sample_is_possible
+from imondrian.engine.invariants import broken_invariants, samples_are_possible
 from imondrian.engine.nodes import NO_LIMIT, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.remember import build_trees, extend_trees
+from imondrian.engine.soundness import NONE, first_unsound
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -73,9 +74,10 @@ def grown(points, seed=0, n_trees=3):
 
 
 def sample_of(max_samples):
-    return partial(sample_is_possible, max_samples=max_samples)
+    return partial(samples_are_possible, max_samples=max_samples)
 
 
 def assert_sound(trees, max_samples=NO_LIMIT):
+    assert first_unsound(trees) == NONE
     for t in range(trees.heads.size):
         assert broken_invariants(trees, t, sample_of(max_samples)) == []

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from river import checks, compose, datasets, evaluate, metrics, preprocessing
+from river import anomaly, checks, compose, datasets, evaluate, metrics, preprocessing
 
 from imondrian import InvalidInputError
 from imondrian.river import IsolationMondrianForest
@@ -182,3 +182,60 @@ def test_a_bad_point_leaves_the_model_as_it_was(bad):
         model.learn_one(bad)
     assert model.score_one({"a": 2.0}) == 0.5
     assert list(model.explain_one({"a": 2.0})) == ["a"]
+
+
+# -- inside River's own filters and pipelines -------------------------------------------------------------------------
+
+
+def noisy_stream(n_rows=2_000, seed=0):
+    rng = np.random.default_rng(seed)
+    for i in range(n_rows):
+        is_odd = i >= 500 and i % 100 == 0
+        yield {"x": rng.normal() + 8.0 * is_odd, "y": rng.normal()}, is_odd
+
+
+@pytest.mark.parametrize("settings", [{}, {"score": "size", "scale": "std"}, {"score": "expected", "window": 256}])
+@pytest.mark.parametrize("protect", [True, False])
+def test_a_quantile_filter_flags_about_its_share_and_finds_what_is_odd(settings, protect):
+    model = IsolationMondrianForest(n_trees=20, max_samples=64, seed=1, **settings)
+    filtered = anomaly.QuantileFilter(model, q=0.95, protect_anomaly_detector=protect)
+    n_flagged = n_found = n_odd = 0
+    for x, is_odd in noisy_stream():
+        is_flagged = filtered.classify(filtered.score_one(x))
+        filtered.learn_one(x)
+        n_flagged += is_flagged
+        n_odd += is_odd
+        n_found += is_flagged and is_odd
+    assert 0.01 * 2_000 < n_flagged < 0.15 * 2_000
+    assert n_found >= 0.8 * n_odd
+
+
+def test_a_threshold_filter_in_a_pipeline_learns_what_is_ordinary():
+    model = IsolationMondrianForest(n_trees=20, max_samples=64, score="size", seed=1)
+    pipeline = preprocessing.StandardScaler() | anomaly.ThresholdFilter(model, threshold=0.9)
+    for x, _ in noisy_stream(600):
+        pipeline.score_one(x)
+        pipeline.learn_one(x)
+    assert 500 < model._forest.n_points <= 600
+    assert pipeline.score_one({"x": 50.0, "y": 0.0}) > 0.5
+
+
+def test_the_score_is_zero_until_two_different_points_were_learned():
+    model = IsolationMondrianForest(n_trees=5, seed=1)
+    for _ in range(3):
+        assert model.score_one({"x": 1.0}) == 0.0
+        assert model.score_many(pd.DataFrame({"x": [1.0, 2.0]})).tolist() == [0.0, 0.0]
+        assert model.explain_one({"x": 1.0}) == {"x": 0.0}
+        model.learn_one({"x": 1.0})
+    model.learn_one({"x": 2.0})
+    assert model.score_one({"x": 1.0}) > 0.0
+
+
+def test_learning_a_row_copies_no_node():
+    model = IsolationMondrianForest(n_trees=5, max_samples=32, seed=1)
+    for x, _ in noisy_stream(100):
+        model.learn_one(x)
+    tables = [array.ctypes.data for array in model._forest.state()[0]]
+    for x, _ in noisy_stream(50):
+        model.learn_one(x)
+    assert [array.ctypes.data for array in model._forest.state()[0]] == tables

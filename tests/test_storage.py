@@ -115,7 +115,7 @@ def test_a_new_file_has_the_usual_mode(tmp_path):
 # -- interrupted saves ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["numpy.lib.format.write_array", "os.fsync", "imondrian.storage._seal"])
+@pytest.mark.parametrize("where", ["numpy.lib.format.write_array", "os.fsync", "imondrian.sealed_zip._digest"])
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, where, error):
     path = saved(tmp_path, MondrianForest(n_trees=2).build(X))

@@ -42,11 +42,6 @@ def from_bytes(content: bytes, name: str = "The model") -> MondrianForest | Stre
     return _put_together(*storage.read(io.BytesIO(content), name), name)
 
 
-def digest_of(content: bytes) -> bytes:
-    """Give the digest with which a model file ends: two files that have the same are the same."""
-    return content[-storage.DIGEST_LENGTH :]
-
-
 def _parts(model: Any, beside: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:
     """Copy the forest of a model and what stands in its file beside it; another thread may go on changing the model."""
     if isinstance(model, MondrianForest):

@@ -5,7 +5,6 @@ other bytes is the comment of the zip, at the very end. Loading checks everythin
 """
 
 import errno
-import hashlib
 import json
 import math
 import os
@@ -19,10 +18,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from imondrian import sealed_zip
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of
-from imondrian.errors import DamagedFileError
+from imondrian.engine.soundness import NONE, first_unsound
+from imondrian.errors import DamagedFileError, InvalidInputError
 from imondrian.files import written_whole
 from imondrian.forest import MondrianForest, Snapshot
 from imondrian.inputs import as_count
@@ -33,8 +34,8 @@ FORMAT, VERSION = "imondrian forest", 1
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
-DIGEST_LENGTH = 64  # sha256, in hexadecimal digits; the last bytes of a file
-_NEVER = (1980, 1, 1, 0, 0, 0)  # so that the same forest gives the same file
+_MAX_CONTAINERS = 2**17  # in a header: an empty list of JSON takes 20 times its length in memory
+_MAX_MESSAGE = 500  # characters of what is wrong with a file
 
 
 def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
@@ -49,14 +50,14 @@ def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] |
 def write(forest: Snapshot, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
     """Write the forest and notes to an open, empty file."""
     header, arrays = _packed(forest, notes or {})
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.comment = b"-" * DIGEST_LENGTH
-        with _member(archive, _HEADER) as member:
-            member.write(json.dumps(header).encode())
+    text = json.dumps(header).encode()
+    _check_header_length(text)
+    with sealed_zip.writing(file) as archive:
+        with sealed_zip.new_member(archive, _HEADER) as member:
+            member.write(text)
         for name, array in arrays.items():
-            with _member(archive, name) as member:
+            with sealed_zip.new_member(archive, name) as member:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-    _seal(file)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
@@ -67,11 +68,14 @@ def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
 
 def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
     """Read what `write` has written; the name is for what there is to complain about."""
-    with complaints_about(name):
-        _check_seal(file)
-        n_bytes = file.seek(0, os.SEEK_END)
-        with zipfile.ZipFile(file) as archive:
-            return _unpacked(archive, n_bytes)
+    with complaints_about(name), sealed_zip.reading(file) as archive:
+        return _unpacked(archive, file.seek(0, os.SEEK_END))
+
+
+def read_header(file: IO[bytes], name: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the header alone, without the arrays and without checking the digest."""
+    with complaints_about(name), sealed_zip.reading_unsealed(file) as archive:
+        return _read_header(archive)
 
 
 @contextmanager
@@ -82,48 +86,19 @@ def complaints_about(name: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         if error.errno != errno.EINVAL:  # a place in the file that cannot be; anything else is the disk's fault
             raise
-        raise DamagedFileError(f"{os.fspath(name)}: {error}.") from None
+        raise _damaged(name, error) from None
     except MemoryError:
-        raise DamagedFileError(f"{os.fspath(name)}: what it describes takes more memory than there is.") from None
+        raise _damaged(name, "what it describes takes more memory than there is.") from None
     except (zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError, EOFError) as error:
-        raise DamagedFileError(f"{os.fspath(name)}: {error}.") from None
+        raise _damaged(name, f"{error}.") from None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, SyntaxError) as error:
-        raise DamagedFileError(f"{os.fspath(name)}: {error}") from None
+        raise _damaged(name, error) from None
 
 
-# -- the whole file ---------------------------------------------------------------------------------------------
-
-
-def _seal(file: IO[bytes]) -> None:
-    digest = _digest(file)
-    file.seek(-DIGEST_LENGTH, os.SEEK_END)
-    file.write(digest)
-
-
-def _check_seal(file: IO[bytes]) -> None:
-    if file.read(2) != b"PK":
-        raise ValueError("this is no model file.")
-    digest = _digest(file)
-    if file.read(DIGEST_LENGTH + 1) != digest:
-        raise ValueError("the file is cut or altered: its digest is wrong.")
-
-
-def _digest(file: IO[bytes]) -> bytes:
-    """Digest all bytes before the place of the digest, and stop there."""
-    left = file.seek(0, os.SEEK_END) - DIGEST_LENGTH
-    file.seek(0)
-    sha = hashlib.sha256()
-    while left > 0:
-        block = file.read(min(left, 2**20))
-        sha.update(block)
-        left -= len(block)
-    return sha.hexdigest().encode()
-
-
-@contextmanager
-def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    with archive.open(zipfile.ZipInfo(name, _NEVER), "w", force_zip64=True) as member:
-        yield member
+def _damaged(name: str | os.PathLike[str], what: object) -> DamagedFileError:
+    """Make the one documented error, in one line of bounded length whatever the file holds."""
+    text = " ".join(str(what)[:_MAX_MESSAGE].split())
+    return DamagedFileError(f"{os.fspath(name)}: {text}")
 
 
 # -- what is in it ----------------------------------------------------------------------------------------------
@@ -175,30 +150,28 @@ def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, d
     return MondrianForest.from_state(header["parameters"], trees, beside), header["notes"]
 
 
-@contextmanager
-def _stored(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    """Open a member that is stored as it is."""
-    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{name} is compressed.")
-    with archive.open(name) as member:
-        yield member
-
-
 def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
-    with _stored(archive, _HEADER) as member:
+    with sealed_zip.member(archive, _HEADER) as member:
         text = member.read(_MAX_HEADER_BYTES + 1)
-    if len(text) > _MAX_HEADER_BYTES:
-        raise ValueError("the header is too long.")
+    _check_header_length(text)
     header = json.loads(text)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
     if header.get("version") != VERSION:
-        raise ValueError(f"its version is {header.get('version')!r}; this library reads version {VERSION}.")
+        raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads version {VERSION}.")
     if set(header) != _HEADER_KEYS or not (
         isinstance(header["parameters"], dict) and isinstance(header["notes"], dict)
     ):
         raise ValueError(f"the header's entries are {sorted(header)}.")
     return header
+
+
+def _check_header_length(text: bytes) -> None:
+    """Refuse a header that takes much memory when it is read: what is written is held to the same bounds."""
+    if len(text) > _MAX_HEADER_BYTES:
+        raise InvalidInputError(f"The header of a model file can have {_MAX_HEADER_BYTES} bytes at most.")
+    if text.count(b"[") + text.count(b"{") > _MAX_CONTAINERS:
+        raise InvalidInputError(f"The header of a model file can have {_MAX_CONTAINERS} lists and objects at most.")
 
 
 def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:
@@ -214,7 +187,7 @@ def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> 
 
 def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Read an array of exactly this shape and type."""
-    with _stored(archive, name) as member:
+    with sealed_zip.member(archive, name) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is not an array of format 1.0.")
         found_shape, is_fortran, found_dtype = _read_array_header(member, name)
@@ -245,6 +218,9 @@ def _check_forest(forest: MondrianForest, memory: Memory, trees: Trees, moments:
         raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold no more than {memory.limit} points.")
     for complaint in memory.complaints():
         raise ValueError(f"{complaint}.")
-    for t in range(forest.n_trees):
-        for complaint in broken_invariants(trees, t, memory.check()):
-            raise ValueError(f"tree {t} is damaged: {complaint}.")
+    t = first_unsound(trees)
+    if t != NONE:
+        raise ValueError(f"tree {t} is damaged: {', '.join(broken_invariants(trees, t)[:1])}.")
+    for complaint, is_wrong in memory.check()(trees):
+        if is_wrong.any():
+            raise ValueError(f"tree {is_wrong.argmax()} is damaged: {complaint}.")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from imondrian.engine.invariants import INVARIANTS, broken_invariants
-from imondrian.engine.nodes import NO_NODE
+from imondrian.engine.nodes import NO_NODE, Trees
+from imondrian.engine.soundness import NONE, first_unsound
 from tests.strategies import built, empty, sample_of
 
 POINTS = np.random.default_rng(0).normal(size=(12, 3))
@@ -17,6 +18,7 @@ ROOM = 2
 def sound_tree():
     trees = built(np.vstack([POINTS, POINTS[:2]]), seed=3, n_trees=1, room=ROOM)
     assert broken_invariants(trees, 0) == []
+    assert first_unsound(trees) == NONE
     return trees
 
 
@@ -116,6 +118,23 @@ def test_a_broken_invariant_is_named(complaint):
     trees = sound_tree()
     DAMAGES[complaint](trees)
     assert any(found.startswith(complaint) for found in broken_invariants(trees, 0)), broken_invariants(trees, 0)
+    assert first_unsound(trees) == (NONE if complaint.startswith("the tree holds") else 0)  # which is for the memory
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_compiled_checks_find_what_the_plain_ones_find(seed):
+    """A wild value anywhere: both call the tree sound, or neither does."""
+    rng, trees = np.random.default_rng(seed), sound_tree()
+    for _ in range(40):
+        damaged = Trees(*(array.copy() for array in trees))
+        array = damaged[rng.integers(len(damaged))]
+        if array.dtype.names:
+            array = array[array.dtype.names[rng.integers(len(array.dtype.names))]]
+        whole, small = [0, 1, 2, 3, 2**31, 2**32 - 1], [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, 1e200]
+        place = np.unravel_index(rng.integers(array.size), array.shape)
+        array[place] = rng.choice(small) if array.dtype.kind == "f" else rng.choice(whole)
+        plain = broken_invariants(damaged, 0, lambda _: iter(()))
+        assert (first_unsound(damaged) == NONE) == (not plain), plain
 
 
 def test_a_cycle_alone_would_pass_the_links():

@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from imondrian.service.headers import header_of
 
 from imondrian import MondrianForest, StreamDetector, storage
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
@@ -16,7 +17,6 @@ from imondrian.models import to_bytes
 from imondrian.service.app import create_app
 from imondrian.service.client import ServiceError
 from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.headers import header_of
 from imondrian.service.registry import ConflictError, Registry
 from imondrian.service.settings import Limits
 from imondrian.service.sizes import Sizes, bytes_of
@@ -45,7 +45,7 @@ def file_of(detector, **forest):
     settings = detector.forest.parameters() | forest
     other, file = MondrianForest(**settings), io.BytesIO()
     other.reserve(detector.forest.n_features)
-    storage.write(other, file, {"StreamDetector": detector.notes(), "beside": {}})
+    storage.write(other.snapshot(), file, {"StreamDetector": detector.notes(), "beside": {}})
     return file.getvalue()
 
 
@@ -133,7 +133,7 @@ def test_all_detectors_together_have_a_limit_for_files_too(tmp_path):
 def test_a_zip_of_very_many_members_is_refused_at_once():
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.comment = b"0" * storage.DIGEST_LENGTH
+        archive.comment = b"0" * 64
         for i in range(2_000):
             archive.writestr(str(i), b"")
     with pytest.raises(DamagedFileError, match="2000 members"):
@@ -144,7 +144,7 @@ def test_a_zip_of_very_many_members_is_refused_at_once():
 def test_a_header_that_cannot_be_is_a_damaged_file(header):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.comment = b"0" * storage.DIGEST_LENGTH
+        archive.comment = b"0" * 64
         archive.writestr("header.json", header)
     with pytest.raises(DamagedFileError):
         check_model(file.getvalue(), WIDE, Limits())

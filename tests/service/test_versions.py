@@ -5,10 +5,10 @@ import shutil
 import sqlite3
 
 import pytest
+from imondrian.service.headers import header_of
 
 from imondrian.models import from_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.headers import header_of
 from imondrian.service.registry import Registry
 from imondrian.service.store import FILE, StorageError, Store
 from imondrian.service.versions import difference, present_versions

@@ -1,4 +1,8 @@
-"""What is true of every tree at all times, checked without trusting any of its numbers."""
+"""What is true of every tree at all times, checked without trusting any of its numbers.
+
+The checks say what is wrong with one tree, and where. `soundness.first_unsound` is the same compiled, for all trees of
+a forest, without the reason.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,7 +12,7 @@ import numpy as np
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, part
 
-Complaint = tuple[str, Array]  # what is wrong, and where
+Complaint = tuple[str, Array]  # what is wrong, and where: in which slots, or in which trees
 Check = Callable[[Trees], Iterator[Complaint]]
 
 
@@ -19,12 +23,12 @@ def broken_invariants(trees: Trees, t: int, of_memory: Check | None = None) -> l
     in which anything is wrong.
     """
     tree = part(trees, slice(t, t + 1))
-    last: Check = of_memory or partial(sample_is_possible, max_samples=NO_LIMIT)
-    for group in (*INVARIANTS, (last,)):
+    for group in INVARIANTS:
         complaints = [f"{text}: {_where(wrong)}" for check in group for text, wrong in check(tree) if np.any(wrong)]
         if complaints:
             return complaints
-    return []
+    last: Check = of_memory or partial(samples_are_possible, max_samples=NO_LIMIT)
+    return [f"{text}: {_where(wrong[0])}" for text, wrong in last(tree) if wrong.any()]
 
 
 def _where(wrong: Array) -> str:
@@ -141,18 +145,17 @@ def _bounds(tree: Trees, node: Array, side: int) -> Array:
     return np.where((node & 1)[:, None], tree.points[0, slot], tree.boxes[0, slot, side])
 
 
-def sample_is_possible(tree: Trees, max_samples: int) -> Iterator[Complaint]:
+def samples_are_possible(trees: Trees, max_samples: int) -> Iterator[Complaint]:
     """Trees hold as many points as a sample of those they were shown calls for."""
-    head = tree.heads[0]
-    held = int(_of_node(tree, tree.heads["root"])[0]) if head["n_leaves"] > 0 else 0
-    shown = int(head["n_points"]) + int(head["n_owed"])
-    n_vacancies = min(max_samples, shown) - held
+    heads, held = trees.heads, trees.copies.sum(axis=1, dtype=np.int64)
+    shown = heads["n_points"] + heads["n_owed"]
+    n_vacancies = np.minimum(max_samples, shown) - held
     yield (
         "the tree holds more points than its sample or than it was shown",
-        np.asarray(n_vacancies < 0 or held > head["n_points"]),
+        (n_vacancies < 0) | (held > heads["n_points"]),
     )
-    yield "the tree holds fewer points than were forgotten", np.asarray(n_vacancies > head["n_owed"])
-    yield "the next point to take has passed already", np.asarray(shown >= max_samples and head["next_kept"] <= shown)
+    yield "the tree holds fewer points than were forgotten", n_vacancies > heads["n_owed"]
+    yield "the next point to take has passed already", (shown >= max_samples) & (heads["next_kept"] <= shown)
 
 
 INVARIANTS: tuple[tuple[Check, ...], ...] = (

@@ -5,7 +5,7 @@ let it in says what to forget when it leaves, and membership needs no storage. T
 shared by all trees, number i in row i modulo its length; a row that holds none (any more) is NaN.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from imondrian.engine.harmonic import average_path_length, relative_depth, score
 from imondrian.engine.isolation import excess, expected_depth, mean_log_size
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
-from imondrian.engine.randomness import lot_of
+from imondrian.engine.randomness import STEP, lot_of, mixed
 
 
 class Steps(NamedTuple):
@@ -253,6 +253,87 @@ def write_chosen(heads: Array, numbers: Array, share: float, chosen: Array) -> N
     """Tell of each point, by its number, whether the first tree holds it while it is in the window."""
     for i in range(numbers.size):
         chosen[i] = lot_of(heads, 0, numbers[i]) < share
+
+
+@kernel
+def write_strangers(
+    trees: Trees, ring: Array, number: int, share: float, key: np.uint64, most_looks: int, strange: Array
+) -> None:
+    """Find out for every tree whether it holds a point that is not one of the window's points that it chooses.
+
+    The rows of the ring are found by a hash with a secret key, so that no file can make the search long. Where many
+    rows are alike, each look asks whether the tree has chosen one of them; after so many looks in all it is believed.
+    """
+    first_of, next_of = ring_index(ring, number, key)
+    n_looks, row = 0, np.empty(ring.shape[1])
+    for t in range(trees.heads.size):
+        strange[t] = False
+        for slot in range(trees.heads[t]["n_leaves"]):
+            place = find_row(ring, first_of, hash_of(trees.points[t, slot], row, key), trees.points[t, slot])
+            n_left: Any = np.int64(trees.copies[t, slot])
+            while place >= 0 and n_left > 0 and n_looks < most_looks:
+                n_left -= lot_of(trees.heads, t, number_at(place, number, ring.shape[0])) < share
+                place = next_of[place]
+                n_looks += 1
+            if n_left > 0 and (place < 0 or n_looks < most_looks):
+                strange[t] = True
+
+
+@making_helper
+def ring_index(ring: Array, number: int, key: np.uint64) -> tuple[Array, Array]:
+    """Return a hash table of the different rows of a ring, and for each place the next one with the same row."""
+    n_places = 8
+    while n_places < 2 * ring.shape[0]:
+        n_places *= 2
+    first_of, next_of, row = np.full(n_places, -1), np.full(ring.shape[0], -1), np.empty(ring.shape[1])
+    for i in range(min(number, ring.shape[0])):
+        if not np.isnan(ring[i, 0]):
+            at = entry_of(ring, first_of, hash_of(ring[i], row, key), ring[i])
+            next_of[i] = first_of[at]
+            first_of[at] = i
+    return first_of, next_of
+
+
+@helper
+def hash_of(x: Array, row: Array, key: np.uint64) -> Any:
+    """Hash a row to 64 bits; 0.0 and -0.0 are the same number."""
+    for j in range(x.size):
+        row[j] = x[j] + 0.0
+    bits, word = row.view(np.uint64), key
+    for j in range(x.size):
+        word = mixed(word ^ bits[j]) + STEP
+    return mixed(word ^ key)
+
+
+@helper
+def entry_of(ring: Array, first_of: Array, word: Any, x: Array) -> Any:
+    """Return the entry of the hash table for a row: the one it has, or a free one."""
+    last = np.int64(first_of.size - 1)  # the size is a power of two
+    at = np.int64(word & np.uint64(last))
+    while first_of[at] >= 0 and not is_same_row(ring[first_of[at]], x):
+        at = (at + 1) & last
+    return at
+
+
+@helper
+def find_row(ring: Array, first_of: Array, word: Any, x: Array) -> int:
+    """Return a place of the ring that holds that row, -1 if there is none."""
+    return first_of[entry_of(ring, first_of, word, x)]
+
+
+@helper
+def is_same_row(x: Array, other: Array) -> bool:
+    """Return True if two rows are equal."""
+    for j in range(x.size):
+        if x[j] != other[j]:
+            return False
+    return True
+
+
+@helper
+def number_at(place: int, number: int, length: int) -> int:
+    """Return the number of the point at a place of a ring in which point `number` comes next."""
+    return number - 1 - (number - 1 - place) % length
 
 
 @kernel

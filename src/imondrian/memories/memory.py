@@ -112,7 +112,7 @@ class Memory(Protocol):
         """Say what is wrong with what was restored."""
 
     def check(self) -> Check:
-        """Give what must be true of each tree under this memory."""
+        """Return what must be true of sound trees under this memory."""
 
 
 def not_there(X: Array, row: int) -> InvalidInputError:

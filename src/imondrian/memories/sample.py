@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from imondrian.engine.invariants import Check, sample_is_possible
+from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees, part
 from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
@@ -107,8 +107,8 @@ class Sample:
         return iter(())
 
     def check(self) -> Check:
-        """Demand that the tree holds a possible sample."""
-        return partial(sample_is_possible, max_samples=self.limit)
+        """Demand that trees hold possible samples."""
+        return partial(samples_are_possible, max_samples=self.limit)
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
         """Make sure that each row, as often as it stands there, can be one of those that each tree was shown."""

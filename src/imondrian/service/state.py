@@ -1,5 +1,6 @@
 """All of a detector that changes, and how it is kept as a snapshot."""
 
+import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,11 +10,11 @@ from imondrian.service.configuration import new_detector
 from imondrian.service.counts import Counts
 from imondrian.service.doing import Doer, Outcome, detector_from
 from imondrian.service.entries import POINTS, Entry
-from imondrian.service.headers import header_of
 from imondrian.service.history import History
 from imondrian.service.settings import Keeping
 from imondrian.service.store import Kept, Snapshot, Store
 from imondrian.service.versions import present_versions
+from imondrian.storage import read_header
 
 _BESIDE, _COUNTS, _VERSIONS = "beside", "counts", "versions"  # in the notes of a snapshot's model file
 
@@ -65,7 +66,7 @@ def restored(state: State, snapshot: Snapshot) -> State:
     """Return a new state as it was when the snapshot was kept; a damaged snapshot is a DamagedFileError."""
     doer = Doer(detector_from(snapshot.content))
     state.history.restore(snapshot.history)
-    beside = header_of(snapshot.content)["notes"].get(_BESIDE, {})
+    beside = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(_BESIDE, {})
     counts = Counts.from_notes(beside.get(_COUNTS, {}))
     return state._replace(doer=doer, number=snapshot.number, n_kept=snapshot.number, counts=counts)
 

@@ -1,5 +1,6 @@
 """Model files that clients send: sizes are checked by the header alone, before the file is read and compared."""
 
+import io
 from typing import Any
 
 from imondrian.engine.nodes import MAX_POINTS
@@ -7,10 +8,9 @@ from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.service.configuration import DEFAULTS, checked_configuration, checked_size, parameters_of, sizes_of
 from imondrian.service.doing import detector_from
-from imondrian.service.headers import header_of
 from imondrian.service.settings import Limits
 from imondrian.service.sizes import Sizes
-from imondrian.storage import complaints_about
+from imondrian.storage import complaints_about, read_header
 from imondrian.stream import StreamDetector
 
 _KIND = "StreamDetector"
@@ -38,7 +38,7 @@ def configuration_in(content: bytes, limits: Limits) -> dict[str, Any]:
 
 def sizes_in(content: bytes) -> Sizes:
     """Return the sizes of the detector in a file by its header, in which the forest must agree with the detector."""
-    header = header_of(content)
+    header = read_header(io.BytesIO(content), "The model")
     with complaints_about("The model"):
         if _KIND not in header["notes"]:
             raise ValueError("it is not that of a StreamDetector.")

@@ -3,7 +3,8 @@
 from collections import OrderedDict
 
 from imondrian.errors import DamagedFileError
-from imondrian.models import digest_of, from_bytes, to_bytes
+from imondrian.models import from_bytes, to_bytes
+from imondrian.sealed_zip import digest_of
 from imondrian.stream import StreamDetector
 
 _MAX_BYTES = 2**29  # of detectors that a worker keeps

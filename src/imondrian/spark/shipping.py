@@ -6,8 +6,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from imondrian.errors import EmptyForestError
-from imondrian.models import digest_of, from_bytes
+from imondrian.models import from_bytes
 from imondrian.scorer import Scorer, scorer_of
+from imondrian.sealed_zip import digest_of
 
 _N_KEPT = 8  # models that a worker keeps at a time
 _kept: OrderedDict[bytes, Scorer] = OrderedDict()

@@ -1,0 +1,271 @@
+"""Files made to cost much: reading one takes at most a small multiple of its length in memory and time."""
+
+import io
+import json
+import struct
+import time
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from imondrian import DamagedFileError, InvalidInputError, MondrianForest, StreamDetector
+from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.models import from_bytes, to_bytes
+from imondrian.storage import read_header
+from tests.test_storage import as_array, as_npy, members, sealed, zipped
+
+X = np.random.default_rng(0).normal(size=(300, 2))
+
+
+def detector_of(**settings):
+    detector = StreamDetector(2, **{"n_estimators": 3, "window": 64, "max_samples": 16, **settings})
+    detector.process_many(X[:100])
+    return detector
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled():
+    """What reading compiles is not to be measured."""
+    from_bytes(to_bytes(detector_of()))
+    from_bytes(to_bytes(MondrianForest(1, scale="std").build(X)))
+
+
+def with_notes(detector, change):
+    """Return the file of a detector whose notes were changed, with a right digest."""
+    parts = members(to_bytes(detector))
+    header = json.loads(parts["header.json"])
+    change(header["notes"]["StreamDetector"])
+    return zipped({**parts, "header.json": json.dumps(header)})
+
+
+def with_arrays(content, **arrays):
+    """Return a file in which members were replaced, with a right digest; in names of members, __ is a dot."""
+    changed = {f"{name.replace('__', '.')}.npy": as_npy(array) for name, array in arrays.items()}
+    return zipped({**members(content), **changed})
+
+
+def cost_of_refusing(content):
+    """Return the peak of memory and the error; the seconds are bounded generously."""
+    tracemalloc.start()
+    began = time.process_time()
+    try:
+        with pytest.raises(DamagedFileError) as error:
+            from_bytes(content)
+        assert time.process_time() - began < 10.0
+        return tracemalloc.get_traced_memory()[1], str(error.value)
+    finally:
+        tracemalloc.stop()
+
+
+def set_parameter(**parameters):
+    return lambda notes: notes["parameters"].update(parameters)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_features": "A", "shingle": 4_000_000_000},
+        {"n_features": [1], "shingle": 2**30},
+        {"n_features": 2**31, "shingle": 2**31},
+        {"window": "64" * 1000},
+        {"n_estimators": 2**40},
+        {"shingle": 1e300},
+        {"warm_up": 2**80},
+        {"seed": -1},
+        {"threshold": "A" * 10**6},
+        {"preset": "A" * 10**6},
+        {"scale": [1.0] * 10**5},
+        {"on_error": {"a": ["b"] * 10**5}},
+        {"another": 1},
+    ],
+)
+def test_parameters_are_checked_before_they_are_computed_with(parameters):
+    content = with_notes(detector_of(), set_parameter(**parameters))
+    peak, message = cost_of_refusing(content)
+    assert peak < 30 * len(content)
+    assert len(message) < 600
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("window", [None, 64])
+def test_many_copies_are_counted_and_not_listed(window):
+    forest = MondrianForest(2, window=window).extend(np.ones((3, 1)))
+    content = to_bytes(forest)
+    copies = as_array(members(content)["copies.npy"]).copy()
+    copies[:, 0] = 2**31 - 2
+    arrays = {"copies": copies}
+    if window is None:
+        arrays["heads__n_points"] = np.full(2, 2**31 - 2)
+        tracemalloc.start()
+        assert from_bytes(with_arrays(content, **arrays)).n_points == 2**31 - 2
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+        tracemalloc.stop()
+    else:
+        peak, message = cost_of_refusing(with_arrays(content, **arrays))
+        assert peak < 10**6
+        assert "not its own" in message
+
+
+def test_many_small_trees_are_checked_in_compiled_code():
+    """20,000 trees in 2 MB: a file that took half a minute."""
+    forest = MondrianForest(20_000, 1).build(X[:5])
+    content = to_bytes(forest)
+    began = time.process_time()
+    assert from_bytes(content).n_trees == 20_000
+    assert time.process_time() - began < 10.0
+
+
+def test_a_long_window_and_many_trees_are_checked_tree_by_tree_and_not_point_by_point():
+    forest = MondrianForest(5_000, 1, window=20_000).extend(np.ones((20_000, 1)))
+    content = to_bytes(forest)
+    began = time.process_time()
+    assert from_bytes(content).n_points == 20_000
+    assert time.process_time() - began < 10.0
+
+
+def long_directory(n_members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.comment = b"-" * 64
+        for i in range(n_members):
+            archive.writestr(f"{i:06}", b"")
+    return buffer.getvalue()
+
+
+def test_a_long_directory_is_not_read():
+    content = sealed(long_directory(70_000))  # of the longer kind, since there are more than 65,535
+    peak, message = cost_of_refusing(content)
+    assert peak < len(content)
+    assert "more than 64 members" in message
+    short = sealed(long_directory(100))
+    assert "more than 64 members" in cost_of_refusing(short)[1]
+
+
+def test_a_last_record_that_hides_another_is_refused():
+    """Two records that `zipfile` would tell apart in another way than we do."""
+    content = to_bytes(MondrianForest(1).build(X))
+    end = len(content) - 64 - 22
+    long_record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 10**6, 10**6, 2**30, 0)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1)
+    assert "more than 64 members" in cost_of_refusing(sealed(content[:end] + long_record + locator + content[end:]))[1]
+    hidden = content[: end + 12] + b"PK\x05\x06" + content[end + 16 :]
+    assert "does not end as a model file" in cost_of_refusing(sealed(hidden))[1]
+
+
+@pytest.mark.parametrize("filling", [b"[],", b"{},", b"0.0,", b'"ab",', b"1,"])
+def test_a_long_header_takes_a_small_multiple_of_its_length(filling):
+    n = 2**22 // len(filling)
+    parts = members(to_bytes(MondrianForest(1).build(X)))
+    header = parts["header.json"].replace(b'"notes": {}', b'"notes": {"a": [' + filling * n + b"0]}")
+    content = zipped({**parts, "header.json": header})
+    peak, _ = cost_of_refusing(content)
+    assert peak < 20 * len(content)
+
+
+def test_what_cannot_be_read_is_not_written():
+    forest, notes = detector_of().snapshot()
+    from imondrian import storage  # noqa: PLC0415
+
+    for filling in ([[]] * 2**17, "A" * 2**24):
+        with pytest.raises(InvalidInputError, match="The header of a model file can have"):
+            storage.write(forest, io.BytesIO(), {"StreamDetector": notes, "beside": {"a": filling}})
+
+
+def test_a_long_shingle_can_be_read_again():
+    detector = StreamDetector(1, shingle=200_000, window=2, n_estimators=1)
+    detector.process_many(X.ravel()[:300])
+    assert from_bytes(to_bytes(detector)).n_seen == 300
+
+
+def test_messages_are_one_short_line():
+    parts = members(to_bytes(MondrianForest(1).build(X)))
+    header = json.loads(parts["header.json"])
+    for change in (
+        {"format": "A" * 10**6},
+        {"version": "A\n" * 10**6},
+        {"A\n" * 10**6: 1},
+        {"parameters": {"A" * 10**6: 1}},
+    ):
+        _, message = cost_of_refusing(zipped({**parts, "header.json": json.dumps({**header, **change})}))
+        assert len(message) < 600
+        assert "\n" not in message
+
+
+def test_the_header_alone_costs_little():
+    content = to_bytes(detector_of())
+    assert read_header(io.BytesIO(content), "file")["parameters"]["n_trees"] == 3
+    with pytest.raises(DamagedFileError, match="file: this is not a model file"):
+        read_header(io.BytesIO(b"x" * 1000), "file")
+
+
+# -- counters ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("count", [2**61, 2**61 - 5, MAX_SHOWN + 1, -1, 1.5, True, "1", None])
+def test_counts_of_a_detector_that_later_saves_could_not_hold_are_refused(place, count):
+    def change(notes):
+        notes["counts"][place] = count
+
+    cost_of_refusing(with_notes(detector_of(), change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda notes: notes["counts"].__setitem__(1, 50),  # more skipped and scored than seen
+        lambda notes: notes["monitor"]["began"].__setitem__(1, 2**61),
+        lambda notes: notes["drifts"].append([2**61, 0, "scores", 0.5, 0.5]),
+        lambda notes: notes["counts"].append(0),
+    ],
+)
+def test_counts_that_contradict_each_other_are_refused(change):
+    cost_of_refusing(with_notes(detector_of(), change))
+
+
+@pytest.mark.parametrize("name", ["n_points", "n_owed"])
+@pytest.mark.parametrize("value", [2**61, MAX_SHOWN + 1, 2**62])
+def test_counts_of_a_sample_that_later_saves_could_not_hold_are_refused(name, value):
+    content = to_bytes(MondrianForest(2, 4).extend(X[:50]))
+    changed = {f"heads__{name}": np.full(2, value), "heads__next_kept": np.full(2, 2**62)}
+    cost_of_refusing(with_arrays(content, **changed))
+
+
+def test_the_largest_counts_go_on_to_be_readable():
+    """What is read can be shown points and saved; what could not be saved is refused, and changes nothing."""
+    content = to_bytes(MondrianForest(2, 4).extend(X[:50]))
+    almost = np.full(2, MAX_SHOWN - 10)
+    forest = from_bytes(with_arrays(content, heads__n_points=almost, heads__next_kept=np.full(2, 2**62)))
+    forest.extend(X[:9]).forget(forest.points()[:1]).extend(X[:1]).extend(X[:1])
+    assert from_bytes(to_bytes(forest)).n_points == MAX_SHOWN
+    with pytest.raises(InvalidInputError, match="can count"):
+        forest.extend(X[:1])
+    assert from_bytes(to_bytes(forest)).n_points == MAX_SHOWN
+
+    window = to_bytes(MondrianForest(2, window=8).extend(X[:8]))
+    for number, is_read in ((MAX_SHOWN, True), (MAX_SHOWN + 8, False)):  # multiples of 8: points keep their places
+        clock, next_number = np.array([number, number + 1, 0]), np.full(2, number)
+        content = with_arrays(window, clock=clock, heads__next_number=next_number)
+        if is_read:
+            with pytest.raises(InvalidInputError, match="can count"):
+                from_bytes(content).extend(X[:1])
+        else:
+            assert "more than" in cost_of_refusing(content)[1]
+
+
+def test_a_detector_that_cannot_count_more_rows_says_so_and_is_readable():
+    def change(notes):
+        notes["counts"][:] = [MAX_SHOWN - 5, MAX_SHOWN - 105, 100, 0]
+
+    detector = from_bytes(with_notes(detector_of(), change))
+    detector.skip(3)
+    detector.process(X[0])
+    for call in (lambda: detector.process_many(X[:2]), lambda: detector.skip(2)):
+        with pytest.raises(InvalidInputError, match="can count"):
+            call()
+    detector.process(X[1])
+    assert from_bytes(to_bytes(detector)).n_seen == MAX_SHOWN
+    with pytest.raises(InvalidInputError, match="can count"):
+        detector.process(X[2])
