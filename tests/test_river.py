@@ -90,7 +90,7 @@ def test_many_equals_one_by_one(frame, score):
 def test_a_pandas_index_is_kept():
     model = IsolationMondrianForest(n_trees=2, seed=0)
     table = pd.DataFrame({"a": [1.0, 2.0]}, index=["x", "y"])
-    assert model.score_many(table).to_dict() == {"x": 0.5, "y": 0.5}
+    assert model.score_many(table).to_dict() == {"x": 0.0, "y": 0.0}
     model.learn_many(table)
     assert model.score_many(table).index.tolist() == ["x", "y"]
 
@@ -116,7 +116,7 @@ def test_names_of_any_kind():
 
 def test_explanations_sum_to_the_score():
     model = IsolationMondrianForest(n_trees=20, score="size", seed=0)
-    assert sum(model.explain_one({"a": 1.0, "b": 2.0}).values()) == 0.5
+    assert sum(model.explain_one({"a": 1.0, "b": 2.0}).values()) == 0.0
     for values in RNG.normal(size=(200, 3)):
         model.learn_one(row(values))
     odd = row([0.0, -9.0, 0.0])
@@ -167,7 +167,7 @@ def test_a_bad_frame_leaves_the_model_as_it_was(frame):
     model = IsolationMondrianForest(n_trees=2, seed=0)
     with pytest.raises(InvalidInputError):
         model.learn_many(frame)
-    assert model.score_one({"a": 2.0}) == 0.5
+    assert model.score_one({"a": 2.0}) == 0.0
     assert len(model.score_many(frame[:0])) == 0
 
 
@@ -180,7 +180,7 @@ def test_a_bad_point_leaves_the_model_as_it_was(bad):
     model.learn_one({"a": 1.0})
     with pytest.raises(InvalidInputError):
         model.learn_one(bad)
-    assert model.score_one({"a": 2.0}) == 0.5
+    assert model.score_one({"a": 2.0}) == 0.0
     assert list(model.explain_one({"a": 2.0})) == ["a"]
 
 
