@@ -212,12 +212,12 @@ def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():
     finally:
         module.threading.Condition = original
     assert done == []
-    for crew in threads._crews:
+    for crew in threads.crews:
         crew._changed.__class__ = threading.Condition
     threading.Thread(target=lambda: (time.sleep(0.05), may_end.set())).start()
     threads.wait_for_strays()
     assert done in ([1], [1, 1])
-    assert threads._crews == []
+    assert threads.crews == []
 
 
 def test_an_interrupted_save_leaves_the_old_file(tmp_path):

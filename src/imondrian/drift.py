@@ -7,12 +7,12 @@ its mean over at least eight blocks. One odd block may be a burst; two in a row 
 gathered anew. No point and no score is kept.
 """
 
-import copy
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from imondrian.copying import shallow_copy
 from imondrian.engine.jit import Array, kernel
 from imondrian.inputs import as_count
 
@@ -76,7 +76,7 @@ class DriftMonitor:
 
     def copy(self) -> "DriftMonitor":
         """Return another that goes on without this one."""
-        other = copy.copy(self)
+        other = shallow_copy(self)
         other.present, other.before, other.moments = self.present.copy(), self.before.copy(), self.moments.copy()
         return other
 

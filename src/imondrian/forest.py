@@ -475,12 +475,14 @@ class MondrianForest:
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
-        return self._memory.is_settled()
+        return self._memory.changes.pending is None
 
     def _settle(self) -> None:
         """Finish what an interrupted call has left: tasks that still run, and a block that some trees have seen."""
-        self._threads.wait_for_strays()
-        self._memory.settle()
+        if self._threads.crews:
+            self._threads.wait_for_strays()
+        if self._memory.changes.pending is not None:
+            self._memory.changes.settle()
 
     def _restore(self, trees: Trees, arrays: dict[str, Array]) -> None:
         """Take over arrays, or copies of them in the one layout that kernels take."""

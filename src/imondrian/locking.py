@@ -10,7 +10,7 @@ from functools import wraps
 from threading import RLock, get_ident
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-N_STRIPES = 4
+_LAST_STRIPE = 3
 _PAGE_BITS = 12  # a thread's identity is an address: its lowest bits are the same for all threads
 
 Locks = tuple[Any, Any, Any, Any]
@@ -43,7 +43,7 @@ def reads(method: Callable[Concatenate[Self, Arguments], Answer]) -> Callable[Co
 
     @wraps(method)
     def shared(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        with self._locks[(get_ident() >> _PAGE_BITS) % N_STRIPES]:
+        with self._locks[get_ident() >> _PAGE_BITS & _LAST_STRIPE]:
             if self._is_settled():
                 return method(self, *args, **kwargs)
         return alone(self, *args, **kwargs)

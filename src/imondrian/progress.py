@@ -1,10 +1,10 @@
 """How far a stream detector has come: all that it counts and keeps beside its forest."""
 
-import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from imondrian.copying import shallow_copy
 from imondrian.drift import Drift, DriftMonitor, count_in_bin
 from imondrian.engine.jit import Array, direct, kernel
 from imondrian.engine.nodes import MAX_SHOWN
@@ -46,30 +46,36 @@ class Progress:
 
     def copy(self) -> "Progress":
         """Return another that goes on without this one."""
-        other = copy.copy(self)
+        other = shallow_copy(self)
         other.shingle, other.threshold = self.shingle.copy(), self.threshold.copy()
         other.monitor, other.counts = self.monitor.copy(), self.counts.copy()
         return other
 
+    def prepared(self, rows: Array, names: list[Any] | None) -> "tuple[Progress, Array]":
+        """Return another that has taken in rows but has not counted them yet, and the points that they complete."""
+        other = shallow_copy(self)
+        other.shingle, other.names = self.shingle.copy(), names
+        return other, other.shingle.points(rows)
+
     @property
     def n_seen(self) -> int:
         """Number of rows so far."""
-        return int(self.counts[N_SEEN])
+        return self.counts.item(N_SEEN)
 
     @property
     def n_scored(self) -> int:
         """Number of points scored so far."""
-        return int(self.counts[N_SCORED])
+        return self.counts.item(N_SCORED)
 
     @property
     def is_warm(self) -> bool:
         """Whether the warm-up is over, so that the next point can be called an anomaly."""
-        return bool(self.counts[N_SCORED] >= self._warm_up)
+        return self.n_scored >= self._warm_up
 
     @property
     def is_counting(self) -> bool:
         """Whether the next score counts for the threshold: those of the first half of the warm-up do not."""
-        return bool(self.counts[N_SCORED] >= self._warm_up // 2)
+        return self.n_scored >= self._warm_up // 2
 
     @property
     def n_alike(self) -> int:
@@ -83,10 +89,12 @@ class Progress:
         arrays = (self.threshold.histogram, self.monitor.present, self.monitor.before, self.monitor.moments)
         return sum(array.nbytes for array in arrays) + (self.shingle.size - 1) * self.shingle.n_features * 8
 
-    def check_growth(self, n_rows: int) -> None:
-        """Raise if so many rows more cannot be counted."""
-        if self.n_seen + n_rows > MAX_SHOWN:
-            raise InvalidInputError(f"The detector has seen {self.n_seen} rows, and can count {MAX_SHOWN} at most.")
+    def check_growth(self, n_rows: int) -> int:
+        """Return the number of rows so far, or raise if so many more cannot be counted."""
+        n_seen = self.n_seen
+        if n_seen + n_rows > MAX_SHOWN:
+            raise InvalidInputError(f"The detector has seen {n_seen} rows, and can count {MAX_SHOWN} at most.")
+        return n_seen
 
     def skip(self, n_rows: int) -> None:
         """Count rows that cannot be used."""
@@ -100,7 +108,8 @@ class Progress:
         else:
             threshold = np.full(scores.size, self.threshold.threshold)
         self._watch(scores, steps)
-        self.counts += np.array([1, 0, 1, 0, 0]) * scores.size
+        self.counts[N_SEEN] += scores.size
+        self.counts[N_SCORED] += scores.size
         return Judged(scores, (scores > threshold) & is_warm, threshold)
 
     def count_row(self, score: float) -> None:

@@ -1,9 +1,8 @@
 """Shingling: the last few rows of a time series as one point, so that its shape counts and not its values alone."""
 
-import copy
-
 import numpy as np
 
+from imondrian.copying import shallow_copy
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.inputs import as_count
@@ -37,7 +36,7 @@ class Shingle:
 
     def copy(self) -> "Shingle":
         """Return another that goes on without this one."""
-        other = copy.copy(self)
+        other = shallow_copy(self)
         other.last = self.last.copy()
         return other
 

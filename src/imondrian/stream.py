@@ -22,6 +22,8 @@ from imondrian.scores import scoring_of
 from imondrian.shingles import Shingle
 from imondrian.thresholds import THRESHOLDS, StreamingThreshold
 
+_score_and_slide = MondrianForest.score_and_slide.__wrapped__  # type: ignore[attr-defined]  # the lock is held
+_score_and_slide_one = MondrianForest.score_and_slide_one.__wrapped__  # type: ignore[attr-defined]
 _UNKNOWN = 0.5  # the score of a point of which nothing can be said
 
 
@@ -244,15 +246,14 @@ class StreamDetector:
         x : array of shape (n_features,), dictionary, or a number where there is one feature
         """
         records, progress = self._records(), self._progress
+        index = progress.check_growth(1)
         try:
             row = records.point(x)
         except InvalidInputError:
             if self._parameters["on_error"] == "raise":
                 raise
-            self.skip()
-            return Result(float("nan"), False, progress.threshold.threshold, progress.n_seen - 1)
-        progress.check_growth(1)
-        index = progress.n_seen
+            progress.skip(1)
+            return Result(float("nan"), False, progress.threshold.threshold, index)
         if progress.shingle.size > 1 or records.names is not progress.names or self._judges_first(progress):
             score, is_anomaly, threshold = (column[0].item() for column in self._process(row, records.names))
             return Result(score, is_anomaly, threshold, index)
@@ -275,15 +276,13 @@ class StreamDetector:
             X = list(X)
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
             raise InvalidInputError(f"X must be a table or rows one after the other, but is {X!r}.")
-        records, first = self._records(), self._progress.n_seen
-        self._progress.check_growth(len(X))
+        records, first = self._records(), self._progress.check_growth(len(X))
         index = np.arange(first, first + len(X))
         if len(X) == 0:
             return Results(np.empty(0), np.empty(0, np.bool_), np.empty(0), index)
         if self._parameters["on_error"] == "raise":
-            rows, is_usable = records.points(X), np.ones(len(X), np.bool_)
-        else:
-            rows, is_usable = records.usable(X)
+            return Results(*self._process(records.points(X), records.names), index)
+        rows, is_usable = records.usable(X)
         return Results(*self._process_usable(rows, is_usable, records.names), index)
 
     @changes
@@ -412,19 +411,18 @@ class StreamDetector:
 
     def _is_settled(self) -> bool:
         window = self.forest.sliding
-        return window.is_settled() and window.number == self._progress.counts[N_SHOWN]
+        return window.changes.pending is None and window.number == self._progress.counts.item(N_SHOWN)
 
     def _settle(self) -> None:
         """Finish what an interrupted call has left: rows that the forest has been shown are counted here too."""
         self.forest._settle()  # noqa: SLF001 (the locks are held)
-        window, n_shown = self.forest.sliding, int(self._progress.counts[N_SHOWN])
-        if window.number == n_shown:
-            return
-        scored = window.scored
-        if scored is not None and (scored.first, scored.end) == (n_shown, window.number):
-            self._account(*scored.read())
-        else:
-            self._progress.counts[N_SHOWN] = window.number  # somebody has extended the forest itself
+        window, n_shown = self.forest.sliding, self._progress.counts.item(N_SHOWN)
+        if window.number != n_shown:
+            scored = window.scored
+            if scored is not None and (scored.first, scored.end) == (n_shown, window.number):
+                self._account(*scored.read())
+            else:
+                self._progress.counts[N_SHOWN] = window.number  # somebody has extended the forest itself
 
     def _records(self) -> Records:
         """Return what turns rows into points; names that it learns count when the first of its rows is processed."""
@@ -473,7 +471,7 @@ class StreamDetector:
     def _process_point(self, point: Array) -> tuple[float, bool, float]:
         """Like `_process_block` for one point, without the copies that only many are worth."""
         progress = self._prepared = self._progress
-        score, steps = self.forest.score_and_slide_one(point, self.kind)
+        score, steps = _score_and_slide_one(self.forest, point, self.kind)
         if steps or not progress.is_counting:
             judged = self._account(np.array([score]), steps)
             return score, bool(judged.is_anomaly[0]), float(judged.threshold[0])
@@ -483,11 +481,10 @@ class StreamDetector:
 
     def _process_block(self, rows: Array, names: list[Any] | None) -> Judged:
         """Score, judge and learn a block of rows, each of which completes a point."""
-        progress = self._progress.copy()
-        progress.names, points = names, progress.shingle.points(rows)
+        progress, points = self._progress.prepared(rows, names)
         self._prepared = progress
         if not self._judges_first(progress):
-            return self._account(*self.forest.score_and_slide(points, self.kind))
+            return self._account(*_score_and_slide(self.forest, points, self.kind))
         score = self.forest.score_next(points, self.kind)
         if not score[0] > progress.threshold.threshold:
             self.forest.slide_scored(points[0], float(score[0]))
@@ -495,9 +492,7 @@ class StreamDetector:
 
     def _process_waiting(self, rows: Array, names: list[Any] | None) -> Judged:
         """Keep rows that do not complete a point yet."""
-        progress = self._progress.copy()
-        progress.shingle.points(rows)
-        progress.names = names
+        progress = self._progress.prepared(rows, names)[0].copy()
         progress.counts[N_SEEN] += len(rows)
         self._progress = progress
         threshold = np.full(len(rows), progress.threshold.threshold)

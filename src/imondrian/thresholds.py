@@ -1,11 +1,11 @@
 """Thresholds above which a score is an anomaly: fixed, by two clusters, or by a share; for batches and streams."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from imondrian.copying import shallow_copy
 from imondrian.engine.jit import Array, direct, helper, kernel, summing_helper
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
@@ -94,7 +94,7 @@ class StreamingThreshold:
 
     def copy(self) -> "StreamingThreshold":
         """Return another that goes on without this one."""
-        other = copy.copy(self)
+        other = shallow_copy(self)
         other.histogram, other.clock = self.histogram.copy(), self.clock.copy()
         return other
 

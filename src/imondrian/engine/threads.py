@@ -20,7 +20,7 @@ class Threads:
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs = n_jobs
-        self._crews: list[_Crew] = []
+        self.crews: list[_Crew] = []  # at work
 
     @property
     def n(self) -> int:
@@ -40,14 +40,14 @@ class Threads:
                 task()
             return
         crew = _Crew(tasks)
-        self._crews.append(crew)
+        self.crews.append(crew)
         try:
             for _ in range(n_workers):
                 threading.Thread(target=crew.work).start()
             crew.wait()
         finally:
             crew.stop()
-            self._crews.remove(crew)
+            self.crews.remove(crew)
         if crew.failure is not None:
             raise crew.failure
 
@@ -56,9 +56,9 @@ class Threads:
 
         To be called when nobody else can be inside `run`.
         """
-        while self._crews:
-            self._crews[-1].stop()
-            self._crews.pop()
+        while self.crews:
+            self.crews[-1].stop()
+            self.crews.pop()
 
 
 class _Crew:

@@ -28,26 +28,22 @@ class Changes:
     """Changes of trees, one at a time; each happens to all trees or to none, also when it is interrupted."""
 
     def __init__(self) -> None:
-        self._pending: Change | None = None
+        self.pending: Change | None = None  # begun, and not finished
 
     def make(self, change: Change, on_trees: OnTrees) -> None:
         """Change all trees; an interruption is passed on once the change is complete or undone."""
-        self._pending = change
+        self.pending = change
         try:
             on_trees(change.make)
         except BaseException:
             self.settle()
             raise
         change.finish()
-        self._pending = None
-
-    def is_settled(self) -> bool:
-        """Return True unless an interrupted change is still to be finished."""
-        return self._pending is None
+        self.pending = None
 
     def settle(self) -> None:
         """Finish the change that was interrupted; one that no tree has is dropped."""
-        change = self._pending
+        change = self.pending
         if change is None:
             return
         is_made = change.is_made()
@@ -55,13 +51,14 @@ class Changes:
             for t in np.flatnonzero(~is_made):
                 change.make(slice(t, t + 1))
             change.finish()
-        self._pending = None
+        self.pending = None
 
 
 class Memory(Protocol):
     """Which of the points it is shown each tree holds."""
 
     limit: int  # leaves that a tree can have
+    changes: Changes
 
     def n_points(self, trees: Trees) -> int:
         """Count the points shown and not forgotten (nor, in a window, passed by)."""
@@ -89,12 +86,6 @@ class Memory(Protocol):
 
     def points(self, trees: Trees) -> Array:
         """List the points remembered, each as often as it is."""
-
-    def is_settled(self) -> bool:
-        """Return True unless an interrupted change is still to be finished."""
-
-    def settle(self) -> None:
-        """Finish a change that was interrupted; one that no tree has been part of is dropped."""
 
     def widened(self, n_features: int) -> Self:
         """Return a memory like this one with more features, which are 0 in all points."""

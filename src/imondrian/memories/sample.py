@@ -20,7 +20,7 @@ class Sample:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._changes = Changes()
+        self.changes = Changes()
 
     def n_points(self, trees: Trees) -> int:
         """Count the points shown and not forgotten, by the tree that was shown most."""
@@ -57,7 +57,7 @@ class Sample:
             is_made=lambda: trees.heads["n_points"] == n_after,
             finish=lambda: scale.restore(ahead.moments),
         )
-        self._changes.make(change, on_trees)
+        self.changes.make(change, on_trees)
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Forget the rows of X; one that a tree did not take only lowers the number its sample stands for."""
@@ -73,19 +73,11 @@ class Sample:
             is_made=lambda: trees.heads["n_points"] == n_after,
             finish=follow,
         )
-        self._changes.make(change, on_trees)
+        self.changes.make(change, on_trees)
 
     def points(self, trees: Trees) -> Array:
         """List the points in the trees: of one, where all hold the same."""
         return held_points(witnesses(trees))
-
-    def is_settled(self) -> bool:
-        """Return True unless an interrupted change is still to be finished."""
-        return self._changes.is_settled()
-
-    def settle(self) -> None:
-        """Finish a change that was interrupted: all trees have been shown the same rows."""
-        self._changes.settle()
 
     def widened(self, n_features: int) -> Self:
         """Return this memory: all is in the trees."""

@@ -65,7 +65,7 @@ class Window:
         self.next_step = 1  # the number at which weights and levels move on
         self.keeps_levels = False  # from the first score by size on
         self.scored: Scored | None = None  # the last rows that were scored and shown
-        self._changes = Changes()
+        self.changes = Changes()
         self._plan: tuple[Array, Steps] | None = None  # for rows among which there is no step, and its weights
 
     def n_points(self, trees: Trees) -> int:
@@ -175,14 +175,6 @@ class Window:
         self._show(trees, 1, show, partial(self._write, X, number), on_trees)
         return score, []
 
-    def is_settled(self) -> bool:
-        """Return True unless an interrupted change is still to be finished."""
-        return self._changes.is_settled()
-
-    def settle(self) -> None:
-        """Finish a change that was interrupted: a block that some trees have been shown, all are shown."""
-        self._changes.settle()
-
     def score(self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees) -> Array:
         """Score the rows of X as `score_and_extend` would if they came next: as points that no tree chooses."""
         if kind == "size" and not self.keeps_levels:
@@ -205,7 +197,7 @@ class Window:
             is_made=lambda: np.isnan(self.ring[places[:1], 0]),
             finish=follow,
         )
-        self._changes.make(change, _on_all)
+        self.changes.make(change, _on_all)
 
     def points(self, trees: Trees) -> Array:
         """List the points in the window, the oldest first."""
@@ -274,7 +266,7 @@ class Window:
         """Show a block to all trees and move on; one row is too little for threads."""
         after = self.number + n_rows
         change = Change(show, lambda: trees.heads["next_number"] == after, move_on)
-        self._changes.make(change, _on_all if n_rows == 1 else on_trees)
+        self.changes.make(change, _on_all if n_rows == 1 else on_trees)
 
     def _planned(self, trees: Trees, X: Array, scale: Scale) -> tuple[Steps, int, Array]:
         """Find the steps that fall among the coming rows; give also the next step after them, and the moments then."""
