@@ -6,6 +6,7 @@ from starlette.concurrency import run_in_threadpool
 
 from imondrian.errors import InvalidInputError
 from imondrian.service.asking import described
+from imondrian.service.bodies import refuse_duplicate_keys
 from imondrian.service.routes.common import JSON, Name, known_of, problems, registry_of
 from imondrian.service.schemas import Configuration, Description
 from imondrian.service.telling import in_one_line
@@ -47,6 +48,7 @@ async def remove(request: Request, name: Name) -> None:
 
 def _configuration(body: bytes) -> Configuration:
     """Read a configuration, whatever the body is said to be."""
+    refuse_duplicate_keys(body)
     try:
         return Configuration.model_validate_json(body)
     except ValidationError as error:

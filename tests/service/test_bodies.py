@@ -1,0 +1,101 @@
+"""Bodies made points: whatever is JSON is read, however it is written, and what is not takes little to refuse."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from imondrian.errors import InvalidInputError
+from imondrian.service.bodies import points_of, refuse_duplicate_keys
+
+JSON, LINES = "application/json", "application/x-ndjson"
+NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(-1e100, 1e100))
+NAMES = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, unique=True)
+
+
+@st.composite
+def tables(draw):
+    names = draw(NAMES)
+    rows = draw(st.lists(st.lists(NUMBERS, min_size=len(names), max_size=len(names)), min_size=1, max_size=5))
+    return names, rows
+
+
+@given(tables(), st.sampled_from([None, 0, 3]), st.booleans())
+@example((['"},[{"', "]}", "\\"], [[1, 2, 3]] * 3), None, True)
+def test_tables_are_read_however_they_are_written(table, indent, is_ascii):
+    names, rows = table
+    expected = np.array(rows, float)
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    for points in (rows, records):
+        body = json.dumps({"points": points}, indent=indent, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+        if b"\xed" not in body:  # a lone surrogate is not text
+            assert np.array_equal(points_of(body, JSON, names, 5), expected)
+        lines = "\n".join(json.dumps(point) for point in points).encode()
+        assert np.array_equal(points_of(lines, LINES, names, 5), expected)
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 1000])
+def test_many_rows_are_those_of_numpy(n_features):
+    X = np.random.default_rng(0).normal(size=(60_000 // n_features, n_features))
+    names = [f"x{j}" for j in range(n_features)]
+    assert np.array_equal(points_of(json.dumps({"points": X.tolist()}).encode(), JSON, names, 60_000), X)
+    lines = "\r\n".join(map(json.dumps, X.tolist())).encode()
+    assert np.array_equal(points_of(lines, LINES, names, 60_000), X)
+
+
+def test_values_that_are_wrong_are_named_by_their_row_in_the_whole_body():
+    body = json.dumps({"points": [[1.0, 2.0]] * 30_000 + [[1.0, 1e300]]}).encode()
+    with pytest.raises(InvalidInputError, match=r"X\[30000, 1\]"):
+        points_of(body, JSON, ["x", "y"], 100_000)
+    body = json.dumps({"points": [[1.0, 2.0]] * 30_000 + [[1.0]]}).encode()
+    with pytest.raises(InvalidInputError, match="Point 30000 must be a list of 2 numbers"):
+        points_of(body, JSON, ["x", "y"], 100_000)
+
+
+WASTEFUL = {
+    "empty lists": b'{"points": [' + b"[]," * 10**6 + b"[]]}",
+    "empty objects": b'{"points": [' + b"{}," * 10**6 + b"{}]}",
+    "small lists": b'{"points": [' + b"[1]," * 10**6 + b"[1]]}",
+    "one long list": b'{"points": [[' + b"1," * 10**6 + b"1]]}",
+    "one long object": b'{"points": [{' + b'"":1,' * 10**6 + b'"":1}]}',
+    "one long key": b'{"points": [{"' + b"a" * 10**6 + b'":1}]}',
+    "deep lists": b'{"points": [' + b"[" * 10**6,
+    "another key": b'{"points": [[1]], "more": [' + b"[]," * 10**6 + b"[]]}",
+    "before the key": b'{"more": [' + b"[]," * 10**6 + b"[]]}",
+    "space": b'{"points": [[1]' + b" " * 10**6 + b"]}",
+}
+
+
+@pytest.mark.parametrize("name", WASTEFUL)
+def test_what_is_refused_takes_little_memory(name):
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInputError):
+            points_of(WASTEFUL[name], JSON, ["x"], 1000)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"points": [[1, 2]], "points": [[3, 4]]}', "points"),
+        (b'{"points": [[1, 2]], "p\\u006fints": 3}', "points"),
+        (b'{"points": [{"x": 1, "y": 2, "x": 1}]}', "x"),
+        (b'{"points": [{"x": 1, "y": 2}, {"y": 1, "x": 1, "\\u0079": 1}]}', "y"),
+    ],
+)
+def test_a_key_may_not_appear_twice(body, name):
+    with pytest.raises(InvalidInputError, match=f"'{name}' more than once"):
+        points_of(body, JSON, ["x", "y"], 5)
+
+
+def test_a_key_may_not_appear_twice_at_any_depth():
+    with pytest.raises(InvalidInputError, match="'b' more than once"):
+        refuse_duplicate_keys(b'[{"a": [{"b": 1, "c": 2, "b": 3}]}]')
+    for fine in (b'{"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]}', b"", b"{", b"\xff", b"[" * 10**5):
+        refuse_duplicate_keys(fine)
