@@ -360,7 +360,7 @@ def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path):
 
 
 def test_one_folder_serves_one_service(registry, tmp_path):
-    with pytest.raises(StorageError, match="locked"):
+    with pytest.raises(StorageError, match="in use by another service"):
         Registry(tmp_path / "data")
 
 

@@ -1,8 +1,12 @@
 """The file of SQLite: how it is opened, what tables it has, and what can be read of a damaged one."""
 
+import errno
+import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
+
+from imondrian.service.privacy import make_private_file
 
 _SETTINGS = """
 PRAGMA journal_mode = WAL;
@@ -45,7 +49,21 @@ _ORDERS = {  # by which the rows of a table are read, from both ends
 
 def opened(path: Path) -> tuple[sqlite3.Connection, int | None]:
     """Open the file for one service alone; tell also how many frames of its log could be read, if that can be told."""
+    make_private_file(path)
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        raise OSError(errno.EROFS, "the service must be able to write to it and its folder, but may only read")
     base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    try:
+        return base, _prepared(base)
+    except sqlite3.OperationalError as error:
+        base.close()
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        raise OSError(errno.EBUSY, f"its folder is in use by another service{_holder(path)}") from None
+
+
+def _prepared(base: sqlite3.Connection) -> int | None:
+    """Lock the file, make what it lacks, and return how many frames of its log could be read, if that can be told."""
     base.execute("PRAGMA locking_mode = EXCLUSIVE")
     if base.execute("PRAGMA auto_vacuum").fetchone() != _INCREMENTAL:  # it is new; a full disk need not be written to
         base.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -54,7 +72,18 @@ def opened(path: Path) -> tuple[sqlite3.Connection, int | None]:
     with suppress(sqlite3.OperationalError):  # the disk may be full
         n_read = int(base.execute("PRAGMA wal_checkpoint").fetchone()[1])
     base.executescript(_TABLES)
-    return base, n_read
+    return n_read
+
+
+def _holder(path: Path) -> str:
+    """Name the process that has the file locked, where the system tells it."""
+    with suppress(OSError, ValueError):
+        inode = f":{path.stat().st_ino}"
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, _, _, _, process, file, *_ = line.split()
+            if file.endswith(inode):
+                return f" (process {process})"
+    return ""
 
 
 def is_whole(base: sqlite3.Connection) -> bool:

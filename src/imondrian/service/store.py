@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from imondrian.errors import ImondrianError
 from imondrian.service.base import is_rescue_completed, is_whole, opened, rescued
 from imondrian.service.entries import Answer, Entry, Given, digest_of
+from imondrian.service.privacy import make_private_folder
 from imondrian.service.versions import Versions, present_versions
 from imondrian.service.wal import Log
 
@@ -54,7 +55,7 @@ class Store:
         self._noted: set[int] = set()  # detectors of which that is written
         path = folder / FILE
         with _storage_errors(path):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
             if is_rescue_completed(path):
                 self.complaints.append(_rescued(path))
             log = Log(path.with_name(f"{FILE}-wal"))
