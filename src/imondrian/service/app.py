@@ -8,17 +8,23 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 import imondrian
+from imondrian.service.memory import Memory
 from imondrian.service.posting import Posting
 from imondrian.service.registry import Registry
 from imondrian.service.routes import detectors, history, models, points, status
 from imondrian.service.safety import Guard
 from imondrian.service.telling import TOLD
+from imondrian.service.turns import Turns
 from imondrian.service.waiting import Waiting
 
 
 def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
     """Make the application, with its guard."""
-    return Guard(Posting(create_api(registry)), token, registry.limits)
+    api, limits = create_api(registry), registry.limits
+    api.state.memory = Memory(limits.memory_bytes)
+    api.state.parsing = Turns(limits.parsed_at_once, limits.waiting_turns)
+    api.state.copying = Turns(limits.copies_at_once, limits.waiting_turns)
+    return Guard(Posting(api), token, limits, api.state.memory)
 
 
 def create_api(registry: Registry) -> FastAPI:
@@ -30,7 +36,14 @@ def create_api(registry: Registry) -> FastAPI:
         yield
         await run_in_threadpool(registry.close)
 
-    api = FastAPI(title="imondrian", version=imondrian.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    api = FastAPI(
+        title="imondrian",
+        version=imondrian.__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # it would send clients to whatever host they name
+    )
     api.state.registry = registry
     for module in (detectors, points, history, models, status):
         api.include_router(module.router)

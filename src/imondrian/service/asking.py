@@ -12,7 +12,7 @@ from imondrian.service.registry import Known, UnknownError
 from imondrian.stream import StreamDetector
 
 _USUAL = (1, 99)  # percentiles
-_FEW = 100  # points, worth less than a copy
+FEW = 100  # points, worth less than a copy
 
 
 def described(known: Known) -> schemas.Description:
@@ -83,7 +83,7 @@ def explained_row(known: Known, number: int) -> schemas.ExplainedRow:
 @contextmanager
 def _asked(known: Known, n_points: int) -> Iterator[StreamDetector]:
     """Ask the copy, or for many points one of one's own, so that others need not wait meanwhile."""
-    if n_points > _FEW:
+    if n_points > FEW:
         yield known.live.copies.own()
     else:
         with known.live.copies.asking() as detector:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from imondrian.errors import ImondrianError
 from imondrian.service.configuration import NAME
 from imondrian.service.routes.points import learn
-from imondrian.service.telling import told, told_nothing
+from imondrian.service.telling import told, told_nobody, told_nothing
 
 _PATH = re.compile(f"/detectors/({NAME})/points")
 
@@ -36,8 +36,8 @@ class Posting:
             response = await learn(request, match[1])
         except ImondrianError as error:
             response = await told(request, error)
-        except ClientDisconnect:  # in the middle of the body: nothing has been done, and nobody waits
-            return
+        except ClientDisconnect as error:
+            response = await told_nobody(request, error)
         except Exception as error:  # noqa: BLE001 (as the last of the handlers does)
             response = await told_nothing(request, error)
         await response(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Who may come in, how much they may bring, and what every answer tells a browser."""
+"""Who may come in, how much they may bring and take, and what every answer tells a browser."""
 
 import hmac
 import ipaddress
@@ -10,12 +10,16 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from imondrian.errors import ImondrianError
-from imondrian.service.settings import Limits
+from imondrian.service.memory import Account, FullError, Memory
+from imondrian.service.settings import MIB, Limits
 
 _OPEN = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
-_HEADERS = tuple(
+_PER_BYTE_OF_POINTS, _PER_BYTE_OF_MODELS = 8, 3  # bytes of memory while a body is read, checked and done
+_LARGE = MIB  # bytes of an answer that is counted
+_PIECE = 2**18  # bytes of an answer that wait to be sent
+HEADERS = tuple(
     {
         b"x-content-type-options": b"nosniff",
         b"x-frame-options": b"DENY",
@@ -42,8 +46,8 @@ class Guard:
     always its origin, if a browser tells one, must be the service's own page.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, limits: Limits) -> None:
-        self._app, self._limits = app, limits
+    def __init__(self, app: ASGIApp, token: str | None, limits: Limits, memory: Memory) -> None:
+        self._app, self._limits, self._memory = app, limits, memory
         self._token = None if token is None else b"Bearer " + token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,19 +55,28 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        n_most = self._most_bytes(scope["path"])
-        refusal = self._refusal(scope, dict(scope["headers"]), n_most)
-        if refusal is None:
-            await self._app(scope, _bounded(receive, n_most), _safely(send))
-        else:
-            await refusal(scope, receive, _safely(send))
+        headers = dict(scope["headers"])
+        n_most, per_byte = self._most_bytes(scope["path"])
+        refusal = self._refusal(scope, headers, n_most)
+        if refusal is not None:
+            await refusal(scope, receive, _Answer(send, Account(self._memory)))
+            return
+        account, n_told = Account(self._memory), int(headers.get(b"content-length", b"0"))
+        try:
+            account.add(per_byte * n_told)
+            await self._app(scope, _bounded(receive, n_most, n_told, per_byte, account), _Answer(send, account))
+        except FullError as error:
+            await _full(error)(scope, receive, _Answer(send, account))
+        finally:
+            account.close()
 
-    def _most_bytes(self, path: str) -> int:
-        """Tell how long a body may be."""
+    def _most_bytes(self, path: str) -> tuple[int, int]:
+        """Return how long a body may be, and how much memory each of its bytes takes."""
         last = path.rpartition("/")[2]
-        if last in _WITH_POINTS:
-            return self._limits.body_bytes
-        return self._limits.model_bytes if last == "model" else self._limits.configuration_bytes
+        if last == "model":
+            return self._limits.model_bytes, _PER_BYTE_OF_MODELS
+        n_most = self._limits.body_bytes if last in _WITH_POINTS else self._limits.configuration_bytes
+        return n_most, _PER_BYTE_OF_POINTS
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], n_most: int) -> JSONResponse | None:
         """Answer a request that must not come in."""
@@ -102,28 +115,63 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _bounded(receive: Receive, n_most: int) -> Receive:
-    """Read no more of a body than allowed, also of one that does not tell its length."""
-    n_read = 0
+def _full(error: FullError) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "1"})
+
+
+def _bounded(receive: Receive, n_most: int, n_told: int, per_byte: int, account: Account) -> Receive:
+    """Read no more of a body than allowed, and count what it takes, also of one that does not tell its length."""
+    n_read, n_counted = 0, n_told
 
     async def bounded() -> Message:
-        nonlocal n_read
+        nonlocal n_read, n_counted
         message = await receive()
         n_read += len(message.get("body", b""))
         if n_read > n_most:
             raise TooLongError(f"The body is longer than {n_most} bytes.")
+        if n_read > n_counted:
+            account.add(per_byte * (n_read - n_counted))
+            n_counted = n_read
         return message
 
     return bounded
 
 
-def _safely(send: Send) -> Send:
-    """Add headers to every answer."""
+class _Answer:
+    """Sends an answer with the headers that keep browsers safe, a large one in pieces while the client reads them.
 
-    async def safe(message: Any) -> None:
+    A large answer is counted as memory in use until the client has read it; if there is no room, it is answered 503.
+    """
+
+    def __init__(self, send: Send, account: Account) -> None:
+        self._send, self._account, self._is_replaced = send, account, False
+
+    async def __call__(self, message: Any) -> None:
+        """Send a part of an answer."""
         if message["type"] == "http.response.start":
-            present = {name for name, _ in message["headers"]}
-            message["headers"] = [*message["headers"], *(each for each in _HEADERS if each[0] not in present)]
-        await send(message)
+            await self._start(message)
+        elif not self._is_replaced:
+            await self._go_on(message)
 
-    return safe
+    async def _start(self, message: Any) -> None:
+        present = dict(message["headers"])
+        n_bytes = int(present.get(b"content-length", b"0"))
+        try:
+            self._account.add(n_bytes if n_bytes > _LARGE else 0)
+        except FullError as error:
+            self._is_replaced = True
+            await _full(error)({"type": "http"}, _nothing, _Answer(self._send, self._account))
+            return
+        message["headers"] = [*message["headers"], *(each for each in HEADERS if each[0] not in present)]
+        await self._send(message)
+
+    async def _go_on(self, message: Any) -> None:
+        body = message.get("body", b"")
+        for start in range(0, len(body) - _PIECE, _PIECE):
+            await self._send({**message, "body": body[start : start + _PIECE], "more_body": True})
+        rest = (len(body) - 1) // _PIECE * _PIECE if len(body) > _PIECE else 0
+        await self._send({**message, "body": body[rest:]} if rest else message)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-MIB = 2**20
+KIB, MIB = 2**10, 2**20
 
 
 class Limits(NamedTuple):
@@ -26,6 +26,28 @@ class Limits(NamedTuple):
     waiting_requests: int = 1_000
     waiting_bytes: int = 512 * MIB
     request_id_length: int = 128
+    memory_bytes: int = 1024 * MIB  # of bodies, large answers and copies of detectors, together
+    parsed_at_once: int = 1  # large bodies: parsing holds Python's lock for most of its time
+    copies_at_once: int = 2  # of detectors, for questions that need a copy of their own
+    waiting_turns: int = 100  # requests that wait to parse, or to copy
+
+
+class Bounds(NamedTuple):
+    """Bounds of connections, which hold before anybody has shown a token."""
+
+    connections: int = 1_000
+    backlog: int = 128  # connections that the system keeps until they are accepted, and that are accepted together
+    url_bytes: int = 16 * KIB
+    head_bytes: int = 32 * KIB  # of the request line and all headers
+    headers: int = 100
+    pipelined: int = 8  # requests that wait for the answer to one before them on the same connection
+    first_seconds: float = 15.0  # until the first request of a connection begins
+    idle_seconds: float = 60.0  # until the next one begins
+    head_seconds: float = 10.0  # from the first byte of a head to its last
+    body_seconds: float = 30.0  # without a byte of a body
+    body_rate: int = 16 * KIB  # bytes a second, on average, of a body that takes longer than that
+    answer_seconds: float = 30.0  # without a byte of an answer being read
+    grace_seconds: int = 10  # from the signal to end until what still runs is cancelled
 
 
 class Keeping(NamedTuple):

@@ -9,9 +9,11 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
 from imondrian.service.live import BusyError, FailedError, GoneError
+from imondrian.service.memory import FullError
 from imondrian.service.registry import AsideError, ConflictError, UnknownError
 from imondrian.service.safety import TooLongError
 from imondrian.service.store import StorageError
@@ -27,6 +29,7 @@ _STATUS = {
     FailedError: 500,
     GoneError: 503,
     AsideError: 503,
+    FullError: 503,
     StorageError: 507,
 }
 _RETRY = {429, 503}
@@ -64,6 +67,11 @@ def _methods_of(request: Request) -> list[str]:
     return ["GET"]  # of the page
 
 
+async def told_nobody(_request: Request, _error: Exception) -> Response:
+    """Answer a client that left in the middle of a body: nothing was done, and nobody reads it."""
+    return Response(status_code=400)
+
+
 async def told_nothing(_request: Request, error: Exception) -> Response:
     """Answer that it is our fault; the log has the rest."""
     _LOG.error("A request failed.", exc_info=error)
@@ -74,5 +82,6 @@ TOLD = {
     ImondrianError: told,
     HTTPException: told_refused,
     RequestValidationError: told_invalid,
+    ClientDisconnect: told_nobody,
     Exception: told_nothing,
 }

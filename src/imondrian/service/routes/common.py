@@ -1,5 +1,7 @@
 """What the routes share: the detectors, the one that a path names, and the errors that OpenAPI tells."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import Path, Request
@@ -26,3 +28,11 @@ def registry_of(request: Request) -> Registry:
 def known_of(request: Request, name: str) -> Known:
     """Find the detector."""
     return registry_of(request).get(name)
+
+
+@asynccontextmanager
+async def copying(request: Request, known: Known) -> AsyncIterator[None]:
+    """Wait for the turn to have a copy of a detector, and count its memory meanwhile."""
+    async with request.app.state.copying.turn():
+        with request.app.state.memory.holding(known.live.figures.n_bytes):
+            yield

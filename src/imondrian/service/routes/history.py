@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from imondrian.service import schemas
 from imondrian.service.asking import explained_row, history_of
-from imondrian.service.routes.common import Name, known_of, problems
+from imondrian.service.routes.common import Name, copying, known_of, problems
 from imondrian.service.settings import Keeping
 
 router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
@@ -29,4 +29,6 @@ async def history(
 @router.get("/{index}", responses=problems(404, 422, 503))
 async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_LAST)]) -> schemas.ExplainedRow:
     """Tell why one of the latest rows has its score."""
-    return await run_in_threadpool(explained_row, known_of(request, name), index)
+    known = known_of(request, name)
+    async with copying(request, known):
+        return await run_in_threadpool(explained_row, known, index)

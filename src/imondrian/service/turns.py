@@ -1,0 +1,29 @@
+"""Turns: of what takes much memory or time, only a few run at once, and only so many wait."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from imondrian.service.memory import FullError
+
+
+class Turns:
+    """Lets requests have their turn in the order in which they come; used from one event loop."""
+
+    def __init__(self, n_at_once: int, n_waiting: int) -> None:
+        self._free, self._n_most, self._n_waiting = asyncio.Semaphore(n_at_once), n_waiting, 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, or raise a FullError if too many wait already."""
+        if self._n_waiting >= self._n_most:
+            raise FullError(f"{self._n_waiting} requests of this kind wait already.")
+        self._n_waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._n_waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
