@@ -13,6 +13,8 @@ from pathlib import Path
 import uvicorn
 
 from imondrian.service.client import Client
+from imondrian.service.running import uvicorn_config
+from imondrian.service.settings import Bounds
 
 SMALL = {"window": 128, "max_samples": 32, "n_estimators": 10, "warm_up": 50, "threshold": 0.02}
 TRIES = 600  # of a tenth of a second
@@ -57,6 +59,9 @@ class Answering:
                 return self
         raise AssertionError("the service does not answer")
 
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
     def check(self):
         """Raise if it has ended."""
 
@@ -66,7 +71,7 @@ class Service(Answering):
 
     def __init__(self, folder, *options, token=None):
         self.folder, self.token, self.port = Path(folder), token, free_port()
-        self._options, self.process = options, None
+        self._options, self.process, self.said = options, None, ""
 
     def __enter__(self):
         return self.start()
@@ -75,17 +80,20 @@ class Service(Answering):
         self.stop()
 
     def start(self):
-        command = [sys.executable, "-m", "imondrian", "serve", "--data", str(self.folder), "--port", str(self.port)]
         environment = {name: value for name, value in os.environ.items() if name != "IMONDRIAN_TOKEN"}
         environment |= {} if self.token is None else {"IMONDRIAN_TOKEN": self.token}
         self.process = subprocess.Popen(
-            [*command, *self._options], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            self.command(), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         return self.wait_for_it()
 
+    def command(self):
+        command = [sys.executable, "-m", "imondrian", "serve", "--data", str(self.folder), "--port", str(self.port)]
+        return [*command, *self._options]
+
     def stop(self):
         self.process.terminate()
-        self.process.communicate(timeout=60)
+        self.said = self.process.communicate(timeout=60)[0]
 
     def client(self, **settings):
         return super().client(token=self.token, **settings)
@@ -97,9 +105,9 @@ class Service(Answering):
 class Here(Answering):
     """An application served by a thread of this process, so that a test can reach inside."""
 
-    def __init__(self, app):
+    def __init__(self, app, bounds=None):
         self.port = free_port()
-        self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="critical", access_log=False))
+        self._server = uvicorn.Server(uvicorn_config(app, bounds or Bounds(), port=self.port, log_level="critical"))
         self._thread = threading.Thread(target=self._server.run)
 
     def __enter__(self):

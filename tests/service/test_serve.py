@@ -1,6 +1,8 @@
 """`imondrian serve`: where it listens, whom it asks for a token, and what it says when it cannot start."""
 
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -9,8 +11,13 @@ import sys
 import pytest
 
 from imondrian.errors import InvalidInputError
+from imondrian.service import descriptors
+from imondrian.service.descriptors import within_descriptors
+from imondrian.service.registry import Registry
 from imondrian.service.running import _listening, read_token
 from imondrian.service.safety import is_loopback
+from imondrian.service.settings import Bounds
+from imondrian.service.store import StorageError
 from tests.service.serving import Service, free_port
 
 
@@ -44,7 +51,7 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
 
 def test_answers_do_not_wait_for_those_who_read_them():
     """An answer is two pieces; without this the second waits for the first to be acknowledged, 40 ms or so."""
-    with _listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with _listening("127.0.0.1", 0, 16) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -77,7 +84,7 @@ def test_a_folder_in_use_or_unusable_is_told_in_one_line(tmp_path):
     assert "file" in told("--data", str(tmp_path / "file"), "--port", str(free_port()))
     with Service(tmp_path / "data"):
         said = told("--data", str(tmp_path / "data"), "--port", str(free_port()))
-    assert "locked" in said
+    assert "in use by another service (process" in said
     assert len(said.strip().splitlines()) == 1
 
 
@@ -98,3 +105,130 @@ def test_it_says_where_it_is_and_ends_in_order(tmp_path, how):
     assert "Traceback" not in said
     assert service.process.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["imondrian.db"]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET / HTT", b"POST /detectors/a/points HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n12"]
+)
+def test_half_a_request_does_not_keep_it_from_ending_in_order(tmp_path, sent):
+    with Service(tmp_path) as service, service.connect() as connection:
+        connection.sendall(sent)
+        assert service.ask("GET", "/health")[0] == 200
+        service.process.terminate()
+        said, _ = service.process.communicate(timeout=60)
+    assert service.process.returncode == 0
+    assert len(said.splitlines()) == 1, said
+
+
+# -- file descriptors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "n_connections"),
+    [
+        (100_000, 100_000, 100_000, 1000),
+        (1024, 100_000, 1576, 1000),
+        (1024, resource.RLIM_INFINITY, 1576, 1000),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1000),
+        (256, 1024, 1024, 448),
+    ],
+)
+def test_the_limit_of_descriptors_is_raised_or_there_are_fewer_connections(
+    monkeypatch, soft, hard, raised, n_connections
+):
+    limits = [soft, hard]
+    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda _, given: limits.__setitem__(slice(None), given))
+    assert within_descriptors(Bounds()).connections == n_connections
+    assert limits == [raised, hard]
+
+
+def test_too_few_descriptors_are_told(monkeypatch):
+    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: (256, 256))
+    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda *_: None)
+    with pytest.raises(InvalidInputError, match=r"at least 592 file descriptors, .* is 256"):
+        within_descriptors(Bounds())
+
+
+class Limited(Service):
+    """A service with few file descriptors."""
+
+    def command(self):
+        return ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", *super().command()]
+
+
+def test_more_connections_than_descriptors_do_not_deafen_it(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("this process may not open so many connections")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    with Limited(tmp_path) as service, contextlib.ExitStack() as stack:
+        for _ in range(1100):
+            stack.enter_context(service.connect())
+        for _ in range(3):
+            assert service.ask("GET", "/health")[0] == 200
+    first, second = service.said.splitlines()
+    assert "at most 448 connections instead of 1000" in first
+    assert "serving" in second
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_nobody_else_can_read_what_is_kept(tmp_path):
+    folder = tmp_path / "deep" / "data"
+    registry = Registry(folder)
+    registry.create("a", {"features": ["x"]})
+    assert mode(folder) == 0o700
+    assert {path.name: mode(path) for path in folder.iterdir()} == {"imondrian.db": 0o600, "imondrian.db-wal": 0o600}
+    registry.close()
+    (folder / "imondrian.db").chmod(0o644)
+    registry = Registry(folder)
+    assert [known.kept.name for known in registry.all()] == ["a"]
+    assert mode(folder / "imondrian.db") == 0o600
+    registry.close()
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_what_was_damaged_cannot_be_read_by_others_either(tmp_path):
+    registry = Registry(tmp_path)
+    for i in range(50):
+        registry.create(f"a{i}", {"features": ["x"]})
+    registry.close()
+    path = tmp_path / "imondrian.db"
+    content = bytearray(path.read_bytes())
+    content[2 * 4096 : 3 * 4096] = bytes(4096)
+    path.write_bytes(content)
+    Registry(tmp_path).close()
+    modes = {each.name: mode(each) for each in tmp_path.iterdir()}
+    assert modes == {"imondrian.db": 0o600, "imondrian.db.damaged": 0o600}
+
+
+def test_a_token_file_that_others_can_read_is_told_with_its_mode(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-token-of-more-than-sixteen")
+    for given, n_lines in ((0o644, 2), (0o600, 1)):
+        token.chmod(given)
+        with Service(tmp_path / "data", "--token-file", str(token)) as service:
+            pass
+        assert len(service.said.splitlines()) == n_lines, service.said
+        assert ("0644" in service.said) == (n_lines == 2)
+
+
+def test_a_folder_that_may_only_be_read_is_told_in_one_line(tmp_path, monkeypatch):
+    Registry(tmp_path).close()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as on a disk that is read-only, also for root
+    with pytest.raises(StorageError, match="must be able to write to it and its folder"):
+        Registry(tmp_path)

@@ -1,22 +1,29 @@
 """Starting the service: where it listens, and who may come in."""
 
+import math
 import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from imondrian.errors import InvalidInputError
 from imondrian.service.app import create_app
+from imondrian.service.connections import Connections
+from imondrian.service.descriptors import within_descriptors
+from imondrian.service.logs import count_repeats
+from imondrian.service.privacy import is_open_to_others, mode_of
 from imondrian.service.registry import Registry
 from imondrian.service.safety import is_loopback
+from imondrian.service.settings import Bounds
 
 TOKEN = "IMONDRIAN_TOKEN"  # noqa: S105 (the name of a variable)
 _SHORTEST = 16
-_MOST_CONNECTIONS = 1_000
-_BACKLOG = 512
 
 
 def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
@@ -26,16 +33,17 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
         raise InvalidInputError(
             f"On {host} others could come in: put a token into a file (--token-file) or into the variable {TOKEN}."
         )
-    with _listening(host, port) as listener:
+    bounds = within_descriptors(Bounds())
+    with _listening(host, port, bounds.backlog) as listener:
         registry = Registry(folder)
-        for complaint in (*registry.damages, *registry.complaints()):
-            sys.stderr.write(f"imondrian: {complaint}\n")
+        for warning in [*_warnings(token_file, bounds), *registry.damages, *registry.complaints()]:
+            _tell(warning)
         address = f"[{host}]" if ":" in host else host
-        sys.stderr.write(
-            f"imondrian: serving {len(registry.all())} detectors, kept in {folder}, at"
-            f" http://{address}:{listener.getsockname()[1]} (Ctrl+C ends it)\n"
+        _tell(
+            f"serving {len(registry.all())} detectors, kept in {folder}, at"
+            f" http://{address}:{listener.getsockname()[1]} (Ctrl+C ends it)"
         )
-        _run(registry, token, listener)
+        _run(registry, token, listener, bounds)
 
 
 def read_token(path: Path | None) -> str | None:
@@ -60,26 +68,52 @@ def _text_of(path: Path) -> str:
         raise InvalidInputError(f"The token file {path} is no text.") from None
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _warnings(token_file: Path | None, bounds: Bounds) -> Iterator[str]:
+    """Tell what does not keep the service from starting, but should be known."""
+    if token_file is not None and is_open_to_others(token_file):
+        yield f"others can read the token file {token_file} (its mode is {mode_of(token_file)}): use chmod 600."
+    if bounds.connections < Bounds().connections:
+        yield (
+            f"at most {bounds.connections} connections instead of {Bounds().connections},"
+            " since the hard limit of file descriptors (ulimit -Hn) is too low for more."
+        )
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"imondrian: {line}\n")
+
+
+def _listening(host: str, port: int, backlog: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=backlog)
     except OSError as error:
         raise InvalidInputError(f"{host}:{port} cannot be listened at: {error.strerror}.") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # an answer is written in two pieces
     return listener
 
 
-def _run(registry: Registry, token: str | None, listener: socket.socket) -> None:
-    config = uvicorn.Config(
-        create_app(registry, token),
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_graceful_shutdown=10,
-    )
+def _run(registry: Registry, token: str | None, listener: socket.socket, bounds: Bounds) -> None:
+    config = uvicorn_config(create_app(registry, token), bounds, log_level="warning")
+    repeats = count_repeats()
     for number in (signal.SIGINT, signal.SIGTERM):  # by which a service is told to end: nothing is interrupted
         signal.signal(number, signal.SIG_IGN)
     uvicorn.Server(config).run([listener])
+    for line in repeats.kept_back():
+        _tell(line)
+
+
+def uvicorn_config(app: ASGIApp, bounds: Bounds, **settings: Any) -> uvicorn.Config:
+    """Return how uvicorn serves an application, with bounded connections."""
+    return uvicorn.Config(
+        app,
+        http=cast("Any", Connections(bounds).protocol),
+        ws="none",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=bounds.backlog,
+        timeout_keep_alive=math.ceil(bounds.idle_seconds),
+        timeout_graceful_shutdown=bounds.grace_seconds,
+        **settings,
+    )

@@ -1,0 +1,292 @@
+"""Connections: too many, too slow, too long before their body; all of it before the application sees a request."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from imondrian.service import connections
+from imondrian.service.settings import Bounds
+from tests.service.serving import Here
+
+PATIENCE = 20.0  # seconds for what takes a moment
+REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class Echo:
+    """An application that answers with the length of the body, and the path; those of /held only when let go."""
+
+    def __init__(self):
+        self.paths, self.ended, self.free = [], [], threading.Event()
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return
+        self.paths.append(scope["path"])
+        message, n_bytes = {"more_body": True}, 0
+        while message.get("more_body"):
+            message = await receive()
+            n_bytes += len(message.get("body", b""))
+        self.ended.append(message["type"])
+        while scope["path"].startswith("/held") and not self.free.is_set():
+            await connections.asyncio.sleep(0.01)
+        body = bytes(10**8) if scope["path"] == "/large" else f"{n_bytes} {scope['path']}".encode()
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def echo():
+    return Echo()
+
+
+@pytest.fixture
+def serve(echo, monkeypatch):
+    """Serve with bounds, and look after connections often."""
+    monkeypatch.setattr(connections, "_BETWEEN_LOOKS", 0.05)
+    with contextlib.ExitStack() as stack:
+        stack.callback(echo.free.set)
+        yield lambda **bounds: stack.enter_context(Here(echo, Bounds(**bounds)))
+
+
+def received(connection, until=b""):
+    """Read until a text has come, or all until the other side closes."""
+    connection.settimeout(PATIENCE)
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while (until == b"" or until not in data) and (more := connection.recv(2**16)):
+            data += more
+    return data
+
+
+def is_closed(connection):
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except BlockingIOError:
+        return False
+
+
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.01)
+
+
+# -- many -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", REQUEST])
+def test_connections_that_only_wait_shut_nobody_out(serve, sent):
+    here = serve(connections=10)
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(here.connect()) for _ in range(40)]
+        for connection in idle:
+            with contextlib.suppress(OSError):
+                connection.sendall(sent)
+        wait_until(lambda: sum(map(is_closed, idle)) >= 30 or sent == REQUEST)
+        assert here.ask("GET", "/")[0] == 200
+    assert here.ask("GET", "/")[0] == 200
+
+
+def test_the_one_that_waits_longest_makes_room(serve):
+    here = serve(connections=3)
+    with here.connect() as first, here.connect() as second:
+        for connection in (second, first):  # so that the second has waited longer
+            connection.sendall(REQUEST)
+            received(connection, b"0 /")
+        with here.connect() as third, here.connect() as fourth:
+            fourth.sendall(REQUEST)
+            assert b"200 OK" in received(fourth, b"0 /")
+            wait_until(lambda: is_closed(second))
+            assert not is_closed(first)
+            assert not is_closed(third)
+
+
+def test_if_all_are_at_work_a_new_one_is_answered_503(serve, echo):
+    here = serve(connections=3)
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(here.connect()) for _ in range(3)]
+        for connection in held:
+            connection.sendall(REQUEST.replace(b"/", b"/held", 1))
+        wait_until(lambda: echo.paths.count("/held") == 3)
+        with here.connect() as surplus:
+            answer = received(surplus)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1\r\n" in answer
+        assert b"x-content-type-options: nosniff" in answer
+        echo.free.set()
+        for connection in held:
+            assert b"200 OK" in received(connection, b"/held")
+    assert here.ask("GET", "/")[0] == 200
+
+
+# -- slow -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "told", "bounds"),
+    [
+        (b"", b"", {"first_seconds": 0.2}),
+        (b"\r\n", b"", {"first_seconds": 0.2}),
+        (b"G", b"HTTP/1.1 408 ", {"head_seconds": 0.2}),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n", b"HTTP/1.1 408 ", {"head_seconds": 0.2}),
+        (REQUEST, b"HTTP/1.1 200 ", {"idle_seconds": 0.2}),
+        (REQUEST + b"GET /", b"HTTP/1.1 200 ", {"head_seconds": 0.2}),
+        (b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n1234", b"HTTP/1.1 408 ", {"body_seconds": 0.2}),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n12", b"HTTP/1.1 408 ", {"body_seconds": 0.2}),
+    ],
+)
+def test_who_sends_no_more_is_not_waited_for(serve, sent, told, bounds):
+    here = serve(**bounds)
+    with here.connect() as connection:
+        connection.sendall(sent)
+        answer = received(connection)  # until it is closed
+    assert answer.startswith(told)
+    assert bool(answer) == bool(told)
+
+
+def test_a_body_that_trickles_is_not_waited_for(serve, echo):
+    here = serve(body_seconds=0.5, body_rate=1000)
+    with here.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                connection.sendall(b"1")
+                time.sleep(0.05)
+                if "http.disconnect" in echo.ended:
+                    break
+        assert received(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_takes_long_but_goes_on_is_waited_for(serve):
+    here = serve(body_seconds=0.4, body_rate=10)
+    with here.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n")
+        for _ in range(20):
+            connection.sendall(bytes(100))
+            time.sleep(0.05)
+        assert b"2000 /" in received(connection, b"2000 /")
+
+
+def test_an_answer_that_nobody_reads_is_not_kept(serve):
+    here = serve(answer_seconds=0.3)
+    with here.connect() as connection:
+        connection.sendall(REQUEST.replace(b"/", b"/large", 1))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+        wait_until(lambda: not here._server.server_state.connections)
+        assert len(received(connection)) < 10**8
+
+
+# -- long -----------------------------------------------------------------------------------------------------------
+
+
+def head(url=b"/", headers=b""):
+    return b"GET " + url + b" HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n"
+
+
+MANY = b"".join(b"a%d: b\r\n" % i for i in range(99))
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (head(b"/" + b"a" * (2**14 - 1)), b"200 OK"),
+        (head(b"/" + b"a" * 2**14), b"414 "),
+        (head(b"/?" + b"a" * 2**24), b"414 "),
+        (head(headers=b"a: " + b"b" * (2**15 - 100) + b"\r\n"), b"200 OK"),
+        (head(headers=b"a: " + b"b" * 2**15 + b"\r\n"), b"431 "),
+        (head(headers=b"a: " + b"b" * 2**24 + b"\r\n"), b"431 "),
+        (head(headers=b"a" * 2**24 + b": b\r\n"), b"431 "),
+        (head(headers=MANY), b"200 OK"),
+        (head(headers=MANY + b"more: b\r\n"), b"431 "),
+        (head(headers=b"a: b\r\n" * 10**6), b"431 "),
+        (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 10**6, b"431 "),
+        (b"nonsense\r\n\r\n", b"400 Bad Request"),
+    ],
+    ids=range(12),
+)
+def test_heads_are_bounded(serve, sent, told):
+    here = serve(head_seconds=60.0)
+    with here.connect() as connection:
+        sender = threading.Thread(target=sent_as_far_as_possible, args=(connection, sent))
+        sender.start()
+        answer = received(connection, b"}" if told[:3] != b"200" else b"0 /")
+        sender.join(PATIENCE)
+    assert answer.startswith(b"HTTP/1.1 " + told)
+
+
+def sent_as_far_as_possible(connection, data):
+    with contextlib.suppress(OSError):
+        connection.sendall(data)
+
+
+def test_a_head_beyond_the_bounds_never_reaches_the_application(serve, echo):
+    here = serve()
+    paths = list(echo.paths)
+    with here.connect() as connection:
+        sent_as_far_as_possible(connection, head(b"/far", b"a: " + b"b" * 2**20 + b"\r\n"))
+        received(connection)
+    assert echo.paths == paths
+
+
+# -- one behind the other -------------------------------------------------------------------------------------------
+
+
+def test_requests_sent_together_are_answered_in_order(serve):
+    here = serve()
+    with here.connect() as connection:
+        connection.sendall(b"".join(head(b"/%d" % i) for i in range(8)))
+        answer = received(connection, b"0 /7")
+    assert [part[:1] for part in answer.split(b"0 /")[1:]] == [b"%d" % i for i in range(8)]
+
+
+def test_only_so_many_requests_wait_behind_another(serve, echo):
+    here = serve(pipelined=4)
+    with here.connect() as connection:
+        connection.sendall(head(b"/held") + b"".join(head(b"/%d" % i) for i in range(10_000)))
+        wait_until(lambda: "/held" in echo.paths)
+        for _ in range(100):  # more, for as long as it is read
+            sent_as_far_as_possible(connection, head(b"/more"))
+        echo.free.set()
+        answer = received(connection)
+    assert answer.count(b"HTTP/1.1 200 ") == answer.count(b"HTTP/1.1") == 5
+    assert answer.count(b"connection: close") == 1
+    assert [path for path in echo.paths if path != "/health"] == ["/held", "/0", "/1", "/2", "/3"]
+
+
+def test_nonsense_behind_a_request_does_not_cost_its_answer(serve, echo):
+    here = serve()
+    with here.connect() as connection:
+        connection.sendall(head(b"/held") + b"nonsense\r\n\r\n")
+        wait_until(lambda: "/held" in echo.paths)
+        echo.free.set()
+        answer = received(connection)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in answer
+    assert answer.endswith(b"0 /held")
+
+
+def test_a_body_that_breaks_off_in_nonsense_is_answered_400(serve, echo):
+    here = serve()
+    with here.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n\r\n")
+        assert received(connection).startswith(b"HTTP/1.1 400 ")
+    wait_until(lambda: echo.ended[-1] == "http.disconnect")
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n12"])
+def test_half_a_request_does_not_keep_the_service_from_ending(echo, sent):
+    with Here(echo, Bounds(grace_seconds=600)) as here, here.connect() as connection:
+        connection.sendall(sent)
+        wait_until(lambda: len(here._server.server_state.connections) >= 1)
+        here._server.should_exit = True
+        here._thread.join(PATIENCE)
+        assert not here._thread.is_alive()
+        connection.shutdown(socket.SHUT_WR)

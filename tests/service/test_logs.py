@@ -1,0 +1,53 @@
+"""Log lines that repeat are counted."""
+
+import logging
+
+import pytest
+
+from imondrian.service.logs import Repeats
+
+
+@pytest.fixture
+def log(caplog):
+    logger, repeats = logging.getLogger("imondrian.test.repeats"), Repeats(seconds=60.0)
+    logger.addFilter(repeats)
+    now = [1000.0]
+
+    def write(message, *values, error=None, after=0.0):
+        now[0] += after
+        record = logger.makeRecord(
+            logger.name, logging.ERROR, "", 0, message, values, error and (type(error), error, None)
+        )
+        record.created = now[0]
+        logger.handle(record)
+        return caplog.messages
+
+    yield write, repeats
+    logger.removeFilter(repeats)
+
+
+def test_a_line_is_written_once_a_minute_with_how_often_it_was_not(log):
+    write, repeats = log
+    for _ in range(1000):
+        assert write("Failed %s.", "a") == ["Failed a."]
+    assert write("Failed %s.", "b") == ["Failed a.", "Failed b."]
+    assert repeats.kept_back() == ["Failed a. ... repeated 999 times"]
+    assert write("Failed %s.", "a", after=61.0)[-1] == "Failed a. ... repeated 999 times"
+    assert repeats.kept_back() == []
+    write("Failed %s.", "a")
+    assert write("Failed %s.", "a", after=61.0)[-1] == "Failed a. ... repeated 1 times"
+
+
+def test_lines_with_other_errors_are_other_lines(log):
+    write, _ = log
+    for error in (ValueError("a"), ValueError("b"), KeyError("a"), ValueError("a")):
+        messages = write("Failed.", error=error)
+    assert messages == ["Failed."] * 3
+
+
+def test_only_so_many_lines_are_remembered(log):
+    write, repeats = log
+    for i in range(1500):
+        write(str(i))
+    assert len(repeats._lines) <= 1000
+    assert write("0")[-1] == "0"
