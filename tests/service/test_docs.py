@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from imondrian.service.settings import Keeping, Limits
+from imondrian.service.settings import KIB, MIB, Bounds, Keeping, Limits
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs", "service.md").read_text()
 ADDRESS = "http://127.0.0.1:8765"
@@ -35,16 +35,30 @@ def test_every_route_is_in_the_table(service):
 
 
 def test_limits_are_those_of_the_code():
-    limits, keeping = Limits(), Keeping()
+    limits, keeping, bounds = Limits(), Keeping(), Bounds()
     for figure in (
-        f"{limits.body_bytes // 2**20} MiB a body",
-        f"{limits.points_per_request:,} points a request ({limits.explained_points:,} to explain,",
-        f"{limits.name_length} characters a name",
-        f"{limits.features:,} features, {limits.detectors}",
+        f"| body | {limits.body_bytes // MIB} MiB; a model {limits.model_bytes // MIB} MiB; a configuration"
+        f" {limits.configuration_bytes // MIB} MiB |",
+        f"| points | {limits.points_per_request:,}; {limits.explained_points:,} to explain,"
+        f" with {limits.explained_values:,} values |",
+        f"| name | {limits.name_length} characters",
+        f"| features | {limits.features:,}, with names of {limits.feature_length} characters |",
+        f"| detectors | {limits.detectors}, of {limits.detector_bytes // MIB} MiB each,"
+        f" {limits.total_bytes // 2**30} GiB together |",
+        f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",
+        f"| {limits.parsed_at_once}; {limits.copies_at_once} ({limits.waiting_turns} more of each may wait",
+        f"| connections | {bounds.connections:,} |",
+        f"| URL | {bounds.url_bytes // KIB} KiB | 414 |",
+        f"| {bounds.head_bytes // KIB} KiB, {bounds.headers} headers | 431 |",
+        f"on the same connection | {bounds.pipelined} |",
+        f"| {bounds.first_seconds:.0f} s; {bounds.idle_seconds:.0f} s | closed |",
+        f"to its last | {bounds.head_seconds:.0f} s | 408 |",
+        f"| {bounds.body_seconds:.0f} s; {bounds.body_rate // KIB} KiB a second | 408 |",
+        f"no byte is read | {bounds.answer_seconds:.0f} s |",
+        f"to the end | {bounds.grace_seconds} s",
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
         f"latest {keeping.history:,} rows",
         f"last {keeping.answers:,} answers",
         f"after {keeping.points_between_snapshots:,} points or {keeping.bytes_between_snapshots // 2**20} MB",
-        f"({limits.model_bytes // 2**20} MiB a model)",
     ):
         assert figure in " ".join(DOCUMENT.split()), figure

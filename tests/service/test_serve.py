@@ -112,6 +112,7 @@ def test_it_says_where_it_is_and_ends_in_order(tmp_path, how):
 )
 def test_half_a_request_does_not_keep_it_from_ending_in_order(tmp_path, sent):
     with Service(tmp_path) as service, service.connect() as connection:
+        assert service.ask("PUT", "/detectors/a", {"features": ["x"]})[0] == 201
         connection.sendall(sent)
         assert service.ask("GET", "/health")[0] == 200
         service.process.terminate()

@@ -59,7 +59,7 @@ def refuse_duplicate_keys(body: bytes) -> None:
 def _table(body: bytes, longest: int) -> Iterator[list[Any]]:
     """Read the rows of {"points": [...]}, some at a time."""
     start = _START.match(body)
-    if start is None or _string(start[1]) != "points":
+    if start is None or (start[1] != b'"points"' and _string(start[1]) != "points"):
         raise InvalidInputError(f'The body is not JSON of the form {{"points": [...]}}, but {body[:80]!r}.')
     end = _NOTHING.match(body, start.end())
     position, n_points = start.end() if end is None else end.end(), 0

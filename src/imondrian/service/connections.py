@@ -78,7 +78,10 @@ class Connections:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection whose heads, pipeline and pauses are bounded; all else is as uvicorn has it."""
+    """A connection whose heads, pipeline and pauses are bounded; all else is as uvicorn has it.
+
+    What runs for every request calls its base by name, which takes half the time of `super()`.
+    """
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class Connection(HttpToolsProtocol):
         self._others, self._bounds = connections, connections.bounds
         self._idle_since = self._body_since = self._heard = self._read = self.loop.time()
         self._head_since: float | None = None  # while a head arrives
-        self._n_held = 0  # bytes given to the parser since it last gave something back: what it may hold
+        self._n_held = self._n_piece = 0  # bytes that the parser may hold; those of the piece it got last
         self._n_body = self._n_unread = 0
         self._is_deaf = False  # nothing more is read, and it closes with the last answer
         self._problem: tuple[HTTPStatus, str] | None = None  # for which the parser was stopped
@@ -111,16 +114,17 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Give data to the parser in pieces, so that it never holds more than a head and a piece."""
+        """Give data to the parser in pieces, so that it never holds more than a head and two pieces."""
         self._heard = self.loop.time()
         self._n_body += len(data)
         for start in range(0, len(data), _PIECE):
             if self._is_deaf or self.transport.is_closing():
                 return
             piece = data if len(data) <= _PIECE else data[start : start + _PIECE]
-            self._n_held += len(piece)
-            super().data_received(piece)
-            if self._n_held > self._bounds.head_bytes:
+            self._n_piece = len(piece)
+            self._n_held += self._n_piece
+            HttpToolsProtocol.data_received(self, piece)
+            if self._n_held > self._bounds.head_bytes + _PIECE:
                 self._problem = self._head_problem()
                 self.send_400_response("")
 
@@ -130,14 +134,14 @@ class Connection(HttpToolsProtocol):
         """Begin a head, unless too many requests wait already: those are answered, and the connection closes."""
         if len(self.pipeline) >= self._bounds.pipelined:
             self._stop(HTTPStatus.TOO_MANY_REQUESTS, f"More than {self._bounds.pipelined} requests wait.")
-        self._head_since = self._heard
-        super().on_message_begin()
+        self._head_since, self._n_held = self._heard, self._n_piece
+        HttpToolsProtocol.on_message_begin(self)
 
     def on_url(self, url: bytes) -> None:
         """Take in a URL, or a part of one."""
         if len(self.url) + len(url) > self._bounds.url_bytes:
             self._stop(HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is longer than {self._bounds.url_bytes} bytes.")
-        super().on_url(url)
+        HttpToolsProtocol.on_url(self, url)
 
     def on_headers_complete(self) -> None:
         """Pass the request on, unless its head is too large."""
@@ -147,28 +151,26 @@ class Connection(HttpToolsProtocol):
             self._stop(*self._head_problem())
         self._head_since, self._body_since, self._n_body = None, self._heard, 0
         self._others.work(self)
-        super().on_headers_complete()
+        HttpToolsProtocol.on_headers_complete(self)
 
     def on_body(self, body: bytes) -> None:
         """Pass a part of a body on."""
         self._n_held = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """End a request."""
-        self._n_held = 0
-        super().on_message_complete()
+        HttpToolsProtocol.on_body(self, body)
 
     # -- what uvicorn calls -------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or wait for one."""
-        super().on_response_complete()
-        if not self._is_at_work:
-            self._idle_since = self.loop.time()
-            if self._head_since is not None:
-                self._head_since = self._idle_since
-            self._others.wait(self)
+        """Go on with the next request, or wait for one, without a timer of its own: all are looked at together."""
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._idle_since = self.loop.time()
+        if self._head_since is not None:
+            self._head_since = self._idle_since
+        self._others.wait(self)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request, or one that goes beyond the bounds."""

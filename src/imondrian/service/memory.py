@@ -55,5 +55,6 @@ class Account:
 
     def close(self) -> None:
         """Give all bytes back."""
-        self._memory.give_back(self._n_taken)
-        self._n_taken = 0
+        if self._n_taken:
+            self._memory.give_back(self._n_taken)
+            self._n_taken = 0

@@ -1,6 +1,5 @@
 """Starting the service: where it listens, and who may come in."""
 
-import math
 import os
 import signal
 import socket
@@ -113,7 +112,6 @@ def uvicorn_config(app: ASGIApp, bounds: Bounds, **settings: Any) -> uvicorn.Con
         proxy_headers=False,
         server_header=False,
         backlog=bounds.backlog,
-        timeout_keep_alive=math.ceil(bounds.idle_seconds),
         timeout_graceful_shutdown=bounds.grace_seconds,
         **settings,
     )

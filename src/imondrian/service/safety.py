@@ -2,6 +2,7 @@
 
 import hmac
 import ipaddress
+from collections.abc import Awaitable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,13 +12,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from imondrian.errors import ImondrianError
 from imondrian.service.memory import Account, FullError, Memory
-from imondrian.service.settings import MIB, Limits
+from imondrian.service.settings import KIB, MIB, Limits
 
 _OPEN = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
 _PER_BYTE_OF_POINTS, _PER_BYTE_OF_MODELS = 8, 3  # bytes of memory while a body is read, checked and done
-_LARGE = MIB  # bytes of an answer that is counted
+_SMALL, _LARGE = 16 * KIB, MIB  # bytes of a body that is not counted, and of an answer that is
 _PIECE = 2**18  # bytes of an answer that wait to be sent
 HEADERS = tuple(
     {
@@ -63,7 +64,8 @@ class Guard:
             return
         account, n_told = Account(self._memory), int(headers.get(b"content-length", b"0"))
         try:
-            account.add(per_byte * n_told)
+            if n_told > _SMALL:
+                account.add(per_byte * n_told)
             await self._app(scope, _bounded(receive, n_most, n_told, per_byte, account), _Answer(send, account))
         except FullError as error:
             await _full(error)(scope, receive, _Answer(send, account))
@@ -129,7 +131,7 @@ def _bounded(receive: Receive, n_most: int, n_told: int, per_byte: int, account:
         n_read += len(message.get("body", b""))
         if n_read > n_most:
             raise TooLongError(f"The body is longer than {n_most} bytes.")
-        if n_read > n_counted:
+        if n_read > n_counted and n_read > _SMALL:
             account.add(per_byte * (n_read - n_counted))
             n_counted = n_read
         return message
@@ -146,32 +148,38 @@ class _Answer:
     def __init__(self, send: Send, account: Account) -> None:
         self._send, self._account, self._is_replaced = send, account, False
 
-    async def __call__(self, message: Any) -> None:
+    def __call__(self, message: Any) -> Awaitable[None]:
         """Send a part of an answer."""
         if message["type"] == "http.response.start":
-            await self._start(message)
-        elif not self._is_replaced:
-            await self._go_on(message)
+            return self._start(message)
+        if self._is_replaced:
+            return _nothing()
+        return self._send(message) if len(message.get("body", b"")) <= _PIECE else self._in_pieces(message)
 
     async def _start(self, message: Any) -> None:
         present = dict(message["headers"])
         n_bytes = int(present.get(b"content-length", b"0"))
-        try:
-            self._account.add(n_bytes if n_bytes > _LARGE else 0)
-        except FullError as error:
-            self._is_replaced = True
-            await _full(error)({"type": "http"}, _nothing, _Answer(self._send, self._account))
-            return
+        if n_bytes > _LARGE:
+            try:
+                self._account.add(n_bytes)
+            except FullError as error:
+                await _full(error)({"type": "http"}, _unread, _Answer(self._send, self._account))
+                self._is_replaced = True
+                return
         message["headers"] = [*message["headers"], *(each for each in HEADERS if each[0] not in present)]
         await self._send(message)
 
-    async def _go_on(self, message: Any) -> None:
-        body = message.get("body", b"")
-        for start in range(0, len(body) - _PIECE, _PIECE):
-            await self._send({**message, "body": body[start : start + _PIECE], "more_body": True})
-        rest = (len(body) - 1) // _PIECE * _PIECE if len(body) > _PIECE else 0
-        await self._send({**message, "body": body[rest:]} if rest else message)
+    async def _in_pieces(self, message: Any) -> None:
+        body = message["body"]
+        for start in range(0, len(body), _PIECE):
+            is_last = start + _PIECE >= len(body)
+            piece = {"body": body[start : start + _PIECE], "more_body": not is_last or message.get("more_body", False)}
+            await self._send({**message, **piece})
 
 
-async def _nothing() -> Message:
+async def _nothing() -> None:
+    """Send nothing."""
+
+
+async def _unread() -> Message:
     return {"type": "http.disconnect"}

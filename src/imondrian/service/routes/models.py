@@ -8,7 +8,7 @@ from imondrian.service import schemas
 from imondrian.service.answers import answer_to
 from imondrian.service.entries import MODEL, Answer
 from imondrian.service.registry import Known
-from imondrian.service.routes.common import JSON, Name, known_of, problems, registry_of
+from imondrian.service.routes.common import JSON, Name, copying, known_of, problems, registry_of
 from imondrian.service.uploads import check_model
 from imondrian.stream import StreamDetector
 
@@ -20,7 +20,9 @@ _FILE = {_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 @router.get("", response_class=Response, responses={200: {"content": _FILE}, **problems(404, 422, 503)})
 async def model(request: Request, name: Name) -> Response:
     """Return the detector as a model file (.imf), from which it can be restored."""
-    content = await run_in_threadpool(_file_of, known_of(request, name))
+    known = known_of(request, name)
+    async with copying(request, known):
+        content = await run_in_threadpool(_file_of, known)
     return Response(content, media_type=_TYPE, headers={"Content-Disposition": f'attachment; filename="{name}.imf"'})
 
 
