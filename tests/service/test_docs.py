@@ -37,14 +37,20 @@ def test_every_route_is_in_the_table(service):
 def test_limits_are_those_of_the_code():
     limits, keeping, bounds = Limits(), Keeping(), Bounds()
     for figure in (
-        f"| body | {limits.body_bytes // MIB} MiB; a model {limits.model_bytes // MIB} MiB; a configuration"
-        f" {limits.configuration_bytes // MIB} MiB |",
-        f"| points | {limits.points_per_request:,}; {limits.explained_points:,} to explain,"
-        f" with {limits.explained_values:,} values |",
+        (
+            f"| body | {limits.body_bytes // MIB} MiB; a model {limits.model_bytes // MIB} MiB; a configuration"
+            f" {limits.configuration_bytes // MIB} MiB |"
+        ),
+        (
+            f"| points | {limits.points_per_request:,}; {limits.explained_points:,} to explain,"
+            f" with {limits.explained_values:,} values |"
+        ),
         f"| name | {limits.name_length} characters",
         f"| features | {limits.features:,}, with names of {limits.feature_length} characters |",
-        f"| detectors | {limits.detectors}, of {limits.detector_bytes // MIB} MiB each,"
-        f" {limits.total_bytes // 2**30} GiB together |",
+        (
+            f"| detectors | {limits.detectors}, of {limits.detector_bytes // MIB} MiB each,"
+            f" {limits.total_bytes // 2**30} GiB together |"
+        ),
         f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",
         f"| {limits.parsed_at_once}; {limits.copies_at_once} ({limits.waiting_turns} more of each may wait",
         f"| connections | {bounds.connections:,} |",
