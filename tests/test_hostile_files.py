@@ -138,9 +138,9 @@ def test_a_long_directory_is_not_read():
     content = sealed(long_directory(70_000))  # of the longer kind, since there are more than 65,535
     peak, message = cost_of_refusing(content)
     assert peak < len(content)
-    assert "more than 64 members" in message
+    assert "may have 64 at most" in message
     short = sealed(long_directory(100))
-    assert "more than 64 members" in cost_of_refusing(short)[1]
+    assert "may have 64 at most" in cost_of_refusing(short)[1]
 
 
 def test_a_last_record_that_hides_another_is_refused():
@@ -149,7 +149,7 @@ def test_a_last_record_that_hides_another_is_refused():
     end = len(content) - 64 - 22
     long_record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 10**6, 10**6, 2**30, 0)
     locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1)
-    assert "more than 64 members" in cost_of_refusing(sealed(content[:end] + long_record + locator + content[end:]))[1]
+    assert "may have 64 at most" in cost_of_refusing(sealed(content[:end] + long_record + locator + content[end:]))[1]
     hidden = content[: end + 12] + b"PK\x05\x06" + content[end + 16 :]
     assert "does not end as a model file" in cost_of_refusing(sealed(hidden))[1]
 

@@ -80,9 +80,11 @@ def _check_directory(file: IO[bytes]) -> None:
     if end < 0 or _read_at(file, end, _END.size + _DIGEST_LENGTH).rfind(_END_MARK) != 0:
         raise ValueError("the file is cut or altered: it does not end as a model file does.")
     *_, n_members, n_bytes, _, _ = _END.unpack(_read_at(file, end, _END.size))
-    sizes = [(n_members, n_bytes), *_sizes_in_end64(file, end - _LOCATOR64_SIZE)]
-    if any(n_members > _MAX_MEMBERS or n_bytes > _MAX_DIRECTORY for n_members, n_bytes in sizes):
-        raise ValueError(f"the file has more than {_MAX_MEMBERS} members.")
+    for n, length in [(n_members, n_bytes), *_sizes_in_end64(file, end - _LOCATOR64_SIZE)]:
+        if n > _MAX_MEMBERS or length > _MAX_DIRECTORY:
+            raise ValueError(
+                f"the file has {n} members, listed in {length} bytes, but may have {_MAX_MEMBERS} at most."
+            )
     file.seek(end + _END.size)
 
 

@@ -400,7 +400,9 @@ def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
         with known.live.copies._changing:  # nothing is done meanwhile
             threads = [threading.Thread(target=post) for _ in range(8)]
             threads[0].start()
-            wait_until(lambda: known.live._number == 0 and known.live._n_written == 1 and not known.live.n_waiting)
+            wait_until(
+                lambda: known.live._state.number == 0 and known.live._n_written == 1 and not known.live.n_waiting
+            )
             for thread in threads[1:]:
                 thread.start()
             wait_until(lambda: len(statuses) >= 5)  # one is at work, and two wait

@@ -9,7 +9,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from imondrian.service.headers import header_of
 
 from imondrian import MondrianForest, StreamDetector, storage
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
@@ -21,6 +20,7 @@ from imondrian.service.registry import ConflictError, Registry
 from imondrian.service.settings import Limits
 from imondrian.service.sizes import Sizes, bytes_of
 from imondrian.service.uploads import check_model, configuration_in
+from imondrian.storage import read_header
 from tests.service.serving import SMALL, Here
 from tests.service.test_live import expected, learned, n_rows
 
@@ -137,7 +137,7 @@ def test_a_zip_of_very_many_members_is_refused_at_once():
         for i in range(2_000):
             archive.writestr(str(i), b"")
     with pytest.raises(DamagedFileError, match="2000 members"):
-        header_of(file.getvalue())
+        read_header(file, "The model")
 
 
 @pytest.mark.parametrize("header", [b"[]", b"{}", b'{"notes": {}}', b"{", b'{"notes": {"StreamDetector": 3}}', b"\xff"])
@@ -154,7 +154,7 @@ def test_a_second_end_inside_of_the_comment_is_not_believed():
     end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 100, 0, 0)
     content = to_bytes(new_detector(WIDE))
     with pytest.raises(DamagedFileError, match="cut or altered"):
-        header_of(content[: -len(end)] + end)
+        read_header(io.BytesIO(content[: -len(end)] + end), "The model")
 
 
 def test_a_detector_is_restored_from_its_file_in_one_request(registry, here, stream):

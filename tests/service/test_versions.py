@@ -1,17 +1,18 @@
 """A journal that was written under other versions is done again, told, and ended by a snapshot at once."""
 
+import io
 import lzma
 import shutil
 import sqlite3
 
 import pytest
-from imondrian.service.headers import header_of
 
 from imondrian.models import from_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.registry import Registry
 from imondrian.service.store import FILE, StorageError, Store
 from imondrian.service.versions import difference, present_versions
+from imondrian.storage import read_header
 from tests.service.test_figures import BEFORE
 from tests.service.test_live import expected, learned, n_rows
 from tests.service.test_recovery import OFTEN, XY, assert_goes_on, assert_goes_on_quietly, killed_after, spoil, used  # noqa: F401
@@ -45,7 +46,7 @@ def test_a_journal_of_other_versions_is_done_again_told_and_kept_as_a_snapshot_a
     snapshot = next(registry._store.snapshots(1))
     assert snapshot.number == 33
     assert from_bytes(snapshot.content).n_seen == 330
-    assert header_of(snapshot.content)["notes"]["beside"]["versions"] == present_versions()
+    assert read_header(io.BytesIO(snapshot.content), "The model")["notes"]["beside"]["versions"] == present_versions()
     shutil.copytree(used, used.with_name("again"))  # killed before anything else came
     registry.close()
     assert_goes_on_quietly(used.with_name("again"))
