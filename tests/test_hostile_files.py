@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from imondrian import DamagedFileError, InvalidInputError, MondrianForest, StreamDetector
+from imondrian import DamagedFileError, InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.models import from_bytes, to_bytes
 from imondrian.storage import read_header
@@ -223,6 +223,64 @@ def test_counts_of_a_detector_that_later_saves_could_not_hold_are_refused(place,
 )
 def test_counts_that_contradict_each_other_are_refused(change):
     cost_of_refusing(with_notes(detector_of(), change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda monitor: monitor["before"].__setitem__(0, 1.7e308),
+        lambda monitor: monitor["present"].__setitem__(0, 1e307),
+        lambda monitor: monitor["moments"][0].__setitem__(1, 1e200),
+        lambda monitor: monitor["moments"][1].__setitem__(2, 1e308),
+        lambda monitor: monitor["counts"].__setitem__(0, 2**62),
+    ],
+)
+def test_sums_of_a_drift_monitor_that_would_overflow_are_refused(change):
+    cost_of_refusing(with_notes(detector_of(), lambda notes: change(notes["monitor"])))
+
+
+def test_the_largest_sums_of_a_drift_monitor_go_on_to_be_readable():
+    def change(notes):
+        notes["monitor"]["before"] = notes["monitor"]["present"] = [float(MAX_SHOWN)] * 64
+        notes["monitor"]["moments"] = [[float(MAX_SHOWN), 1.0, float(MAX_SHOWN)]] * 2
+        notes["counts"][3] = MAX_SHOWN
+
+    detector = from_bytes(with_notes(detector_of(), change))
+    for _ in range(20):
+        detector.process_many(X * 9.0)
+        detector = from_bytes(to_bytes(detector))
+
+
+def test_trees_that_have_taken_more_than_can_be_summed_are_refused():
+    content = to_bytes(MondrianForest(600, 4, window=8).extend(X[:8]))
+    number = MAX_SHOWN - 8
+    arrays = {"clock": np.array([number, number + 1, 0]), "heads__next_number": np.full(600, number)}
+    cost_of_refusing(with_arrays(content, **arrays, heads__n_taken=np.full(600, number)))
+
+
+def test_a_forest_that_is_built_again_under_its_detector_can_be_saved():
+    detector = detector_of()
+    detector.process_many(X)
+    detector.forest.build(X[:50])
+    for _ in range(20):
+        detector.process_many(X)
+    assert from_bytes(to_bytes(detector)).n_seen == detector.n_seen
+
+
+@pytest.mark.parametrize("scale", [[None, None], ["a", "b"], [1.0, -1.0], [], [[1.0]], {"a": 1}])
+def test_weights_of_an_estimator_are_checked(scale):
+    parts = members(to_bytes(IsolationMondrianForest(n_estimators=2).fit(X)))
+    header = json.loads(parts["header.json"])
+    header["notes"]["IsolationMondrianForest"]["parameters"]["scale"] = scale
+    cost_of_refusing(zipped({**parts, "header.json": json.dumps(header)}))
+
+
+def test_joining_forests_that_have_counted_all_they_can_stays_readable():
+    content = to_bytes(MondrianForest(2, 4, scale="std").extend(X[:50]))
+    moments = as_array(members(content)["moments.npy"]).copy()
+    moments[0] = MAX_SHOWN
+    forest = from_bytes(with_arrays(content, moments=moments))
+    assert from_bytes(to_bytes(forest.join(forest))).n_trees == 4
 
 
 @pytest.mark.parametrize("name", ["n_points", "n_owed"])

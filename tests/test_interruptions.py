@@ -10,12 +10,24 @@ import numpy as np
 import pytest
 
 import imondrian
-from imondrian import MondrianForest, StreamDetector
+from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.threads import Threads
+from imondrian.errors import BusyError
+from imondrian.fitted import threshold_of_held
 from imondrian.models import from_bytes, to_bytes
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
-FILES = ("stream.py", "progress.py", "forest.py", "sample.py", "window.py", "memory.py", "thresholds.py", "drift.py")
+FILES = (
+    "stream.py",
+    "progress.py",
+    "forest.py",
+    "estimator.py",
+    "sample.py",
+    "window.py",
+    "memory.py",
+    "thresholds.py",
+    "drift.py",
+)
 
 
 class InterruptError(BaseException):
@@ -186,6 +198,77 @@ def test_signals_at_random_moments_lose_nothing(make, n_jobs):
     finally:
         signal.signal(signal.SIGALRM, before)
     assert n_interrupted > 0
+
+
+def test_an_interrupted_wait_for_threads_leaves_no_tree_changed_twice():
+    """Blocks long enough that the second interruption comes while tasks of the first call still run."""
+
+    def interrupt(_number, frame):
+        if "/src/imondrian/" in frame.f_code.co_filename or frame.f_code.co_filename.endswith("threading.py"):
+            raise KeyboardInterrupt
+
+    X = np.random.default_rng(0).normal(size=(12_000, 4))
+    MondrianForest(16, n_jobs=2).extend(X)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    n_interrupted = 0
+    try:
+        for i in range(6):
+            forest = MondrianForest(16, seed=1, n_jobs=2).build(X[:500])
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.01 + 0.004 * i, 0.001)
+                forest.extend(X)
+            except KeyboardInterrupt:
+                n_interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+            n_known = forest.n_points - 500
+            never = MondrianForest(16, seed=1).build(X[:500]).extend(X[: max(n_known, 1)])
+            if n_known:
+                assert set(forest.state()[0].heads["n_points"].tolist()) == {forest.n_points}
+                np.testing.assert_array_equal(forest.score(X[:200]), never.score(X[:200]))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupted > 0
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_signal_handler_may_ask_for_counts_and_gets_an_error_for_more(n_jobs):
+    X = np.random.default_rng(0).normal(size=(20_000, 3))
+    detector, never = (StreamDetector(3, n_estimators=20, n_jobs=n_jobs) for _ in range(2))
+    detector.process_many(X[:500])
+    seen, errors = [], []
+
+    def ask(*_):
+        seen.append((detector.n_seen, detector.threshold, detector.is_warm))
+        try:
+            detector.process(X[0])
+        except BusyError as error:
+            errors.append(error)
+
+    before = signal.signal(signal.SIGALRM, ask)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        results = detector.process_many(X[500:])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen
+    assert len(errors) == len(seen)
+    assert detector.n_seen == 20_000
+    np.testing.assert_array_equal(results.score, never.process_many(X).score[500:])
+
+
+def test_an_estimator_that_was_interrupted_has_the_offset_of_its_points():
+    X = np.random.default_rng(0).normal(size=(600, 3))
+
+    def new():
+        return IsolationMondrianForest(n_estimators=10, contamination="kmeans", random_state=0).fit(X[:300])
+
+    for verb, rows in (("partial_fit", X[300:]), ("forget", X[:20])):
+        for model in interrupted(new, lambda model, verb=verb, rows=rows: getattr(model, verb)(rows)):
+            fitted = model.forest_.n_changes == 1
+            held = threshold_of_held(model.forest_, model.get_params())
+            assert model.offset_ == (new().offset_ if fitted else -held)
 
 
 def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():

@@ -1,19 +1,22 @@
 """Threads on one object: no mix of calls corrupts it, and nothing is lost or done twice."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
-import imondrian
-from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import NO_LIMIT
+from imondrian.errors import BusyError
 from imondrian.locking import changes, new_locks, reads
+from imondrian.models import from_bytes, to_bytes
 from tests.strategies import assert_sound
 
 X = np.random.default_rng(0).normal(size=(4_000, 3))
@@ -96,10 +99,12 @@ def test_a_writer_is_alone():
     assert len(counter.seen) == 2_500
 
 
-def test_a_method_may_call_others_of_the_object():
+def test_code_of_others_may_read_in_the_middle_of_a_call_but_not_change():
     counter = Counter()
-    counter.change(lambda: counter.read(lambda: counter.change(lambda: None)))
-    assert counter.seen[-1] == ("writer", "reader", "writer")
+    counter.change(lambda: counter.read(lambda: None))
+    assert counter.seen[-1] == ("writer", "reader")
+    with pytest.raises(BusyError, match="in the middle of another call of the same Counter"):
+        counter.change(lambda: counter.change(lambda: None))
 
 
 # -- forests and detectors --------------------------------------------------------------------------------------------
@@ -117,8 +122,8 @@ def test_two_threads_on_one_detector_lose_no_row_and_corrupt_nothing():
     )
     assert detector.n_seen == detector.n_scored == 5_510
     assert detector.forest.n_points == 300
-    content = imondrian.models.to_bytes(detector)
-    resumed = imondrian.models.from_bytes(content)
+    content = to_bytes(detector)
+    resumed = from_bytes(content)
     np.testing.assert_array_equal(resumed.process_many(X).score, detector.process_many(X).score)
 
 
@@ -129,7 +134,7 @@ def test_any_mix_of_calls_leaves_a_sound_forest(settings, n_jobs):
     in_threads(
         repeated(forest.extend, X[500:1_500], 100),
         lambda: [forest.extend_one(row) for row in X[1_500:2_000]],
-        lambda: [forest.forget(forest.points()[:1]) for _ in range(40)],
+        lambda: [forget_one(forest) for _ in range(40)],
         lambda: [forest.score(X[:200], kind) for _ in range(20) for kind in ("depth", "expected", "size")],
         lambda: [(forest.score_one(X[0], "size"), forest.explain(X[:9]), forest.rescore()) for _ in range(20)],
         lambda: [(pickle.dumps(forest), copy.deepcopy(forest), list(forest.trees())) for _ in range(5)],
@@ -137,7 +142,12 @@ def test_any_mix_of_calls_leaves_a_sound_forest(settings, n_jobs):
     if "window" not in settings:
         assert forest.n_points == 2_000 - 40
         assert_sound(forest.state()[0], max_samples=settings.get("max_samples", NO_LIMIT))
-    assert imondrian.models.from_bytes(imondrian.models.to_bytes(forest)).n_points == forest.n_points
+    assert from_bytes(to_bytes(forest)).n_points == forest.n_points
+
+
+def forget_one(forest):
+    with suppress(InvalidInputError):  # it may have left a window meanwhile
+        forest.forget(forest.points()[-1:])
 
 
 def test_two_forests_may_join_each_other_at_the_same_time():
@@ -163,6 +173,84 @@ def test_a_river_model_can_be_used_from_threads():
         lambda: [model.explain_one(row) for row in rows],
     )
     assert model._forest.n_points == 1_800
+
+
+def test_rows_that_two_threads_bring_first_are_both_learned():
+    for _ in range(10):
+        model = IsolationMondrianForest(n_estimators=2, random_state=0)
+        in_threads(lambda m=model: m.partial_fit(X[:500]), lambda m=model: m.partial_fit(X[500:1_000]))
+        assert model.forest_.n_points == 1_000
+
+
+def test_two_fits_at_once_leave_what_one_of_them_made():
+    pyod = pytest.importorskip("imondrian.pyod")
+    for _ in range(5):
+        model = pyod.IMForest(n_estimators=5, random_state=0)
+        in_threads(lambda m=model: m.fit(X[:300]), lambda m=model: m.fit(X[300:900] * 5.0))
+        assert len(model.decision_scores_) == model.forest_.n_points
+
+
+def test_a_forest_that_is_extended_past_its_detector_is_not_counted():
+    for process in ("process_many", "process"):
+        detector = StreamDetector(3, window=64, n_estimators=10)
+        detector.process_many(X[:500])
+        if process == "process":
+            for row in X[500:550]:
+                detector.process(row)
+        n_seen, threshold = detector.n_seen, detector.threshold
+        detector.forest.score_and_extend(X[500:501])
+        assert (detector.n_seen, detector.n_scored, detector.threshold) == (n_seen, n_seen, threshold)
+
+
+def test_nobody_waits_for_rows_that_somebody_else_waits_for():
+    detector, asked = StreamDetector(3, n_estimators=5), threading.Event()
+
+    def rows():
+        yield X[0]
+        assert asked.wait(10)
+        yield X[1]
+
+    def ask():
+        detector.n_seen  # noqa: B018 (it must not wait for the rows)
+        detector.score(X[:2])
+        asked.set()
+
+    in_threads(lambda: detector.process_many(rows()), ask)
+    assert detector.n_seen == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_process_may_fork_while_another_thread_changes_a_detector():
+    code = """
+        import os, signal, threading, time
+        import numpy as np
+        from imondrian import StreamDetector
+
+        X = np.random.default_rng(0).normal(size=(3_000, 3))
+        detector, is_over = StreamDetector(3, n_estimators=20), threading.Event()
+        detector.process_many(X)
+
+        def work():
+            while not is_over.is_set():
+                detector.process_many(X)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(5):
+            time.sleep(0.02)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                detector.score(X[:2])
+                detector.process(X[0])
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        is_over.set()
+        thread.join()
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-500:]
 
 
 CRASH = """

@@ -14,6 +14,7 @@ import numpy as np
 
 from imondrian.copying import shallow_copy
 from imondrian.engine.jit import Array, kernel
+from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.inputs import as_count
 
 _N_BINS = 64
@@ -97,7 +98,8 @@ class DriftMonitor:
         return drift
 
     def _judged(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
-        figures = {OUTSIDE: n_outside / max(n_taken, 1), SCORES: self._distance()}
+        share = min(max(n_outside / max(n_taken, 1), 0.0), 1.0)  # counts go back if the forest is built again
+        figures = {OUTSIDE: share, SCORES: self._distance()}
         odd = next((what for what, value in figures.items() if self._is_odd(what, value)), None)
         if odd is None:
             self._learn(figures)
@@ -117,9 +119,11 @@ class DriftMonitor:
         """Take over what `state` gave, or raise a ValueError."""
         for name in ("present", "before", "moments"):
             array = np.array(state[name], dtype=np.float64)
-            if array.shape != getattr(self, name).shape or not (array >= 0.0).all() or not np.isfinite(array).all():
+            if array.shape != getattr(self, name).shape or not ((array >= 0.0) & (array <= MAX_SHOWN)).all():
                 raise ValueError(f"the state of the drift monitor is damaged: {name}.")
             setattr(self, name, array)
+        if (self.moments[:, _MEAN] > 1.0).any():
+            raise ValueError("the state of the drift monitor is damaged: the mean of a share is above 1.")
         if not isinstance(state["was_odd"], bool):
             raise ValueError("the state of the drift monitor is damaged: was_odd.")  # noqa: TRY004
         self.counts = [as_count(count, "a count of the drift monitor", 0, 2**62) for count in state["counts"]]
@@ -162,4 +166,4 @@ class DriftMonitor:
                 deviation = value - moments[_MEAN]
                 moments[_MEAN] += deviation / moments[_COUNT]
                 moments[_SQUARES] += deviation * (value - moments[_MEAN])
-        self.before += self.present
+        np.minimum(self.before + self.present, MAX_SHOWN, out=self.before)

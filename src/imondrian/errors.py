@@ -15,3 +15,7 @@ class EmptyForestError(ImondrianError, ValueError):
 
 class DamagedFileError(ImondrianError, ValueError):
     """A file of a model, of data or of results is cut, altered or no such file; nothing was loaded."""
+
+
+class BusyError(ImondrianError, RuntimeError):
+    """An object was called in the middle of another of its calls, by the same thread; nothing was changed."""

@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from imondrian.engine.jit import Array
 from imondrian.fitted import Fitted, fit, new_forest, seed_from, threshold_of_held
+from imondrian.forest import MondrianForest
+from imondrian.locking import lock_of
 from imondrian.scores import SCORES
 from imondrian.thresholds import THRESHOLDS
 
@@ -134,26 +136,30 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
-        points = validate_data(self, X, dtype=np.float64)
-        fitted = fit(points, self.get_params(), self._seed())
-        self.forest_, self._offset = fitted.forest, _Offset(fitted.threshold, self._offset_key())
+        with lock_of(self):
+            points = validate_data(self, X, dtype=np.float64)
+            fitted = fit(points, self.get_params(), self._seed())
+            offset = _Offset(fitted.threshold, self._offset_key(fitted.forest))
+            self.forest_, self._offset = fitted.forest, offset
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Show the rows of X to the forest, one after the other; the first call needs no `fit` before it."""
-        is_first = not hasattr(self, "forest_")
-        points = validate_data(self, X, dtype=np.float64, reset=is_first)
-        forest = new_forest(self.get_params(), points.shape[0], self._seed()) if is_first else self.forest_
-        self.forest_ = forest.extend(points)
-        self._offset = _Offset()
+        with lock_of(self):  # two threads may both bring the first rows
+            is_first = not hasattr(self, "forest_")
+            points = validate_data(self, X, dtype=np.float64, reset=is_first)
+            if is_first:
+                forest = new_forest(self.get_params(), points.shape[0], self._seed()).extend(points)
+                self.forest_, self._offset = forest, _Offset()
+                return self
+        self.forest_.extend(points)
         return self
 
     def forget(self, X: Any) -> Self:
         """Forget the rows of X exactly: the forest is distributed as if it had never been shown them."""
         points = self._checked(X)
         self.forest_.forget(points)
-        self._offset = _Offset()
         return self
 
     def score_samples(self, X: Any) -> Array:
@@ -190,10 +196,11 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def offset_(self) -> float:
         """The `score_samples` below which a row is an anomaly."""
         check_is_fitted(self)
-        if self._offset.threshold is None or self._offset.key != self._offset_key():
-            self._offset.threshold = threshold_of_held(self.forest_, self.get_params())
-            self._offset.key = self._offset_key()
-        return -self._offset.threshold
+        offset, key = self._offset, self._offset_key(self.forest_)
+        if offset.threshold is None or offset.key != key:
+            offset = _Offset(threshold_of_held(self.forest_, self.get_params()), key)
+            vars(self._offset).update(vars(offset))
+        return -float(offset.threshold)  # type: ignore[arg-type]
 
     @property
     def _kind(self) -> str:
@@ -206,7 +213,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self._validate_params()
         names = getattr(self, "feature_names_in_", None)
-        threshold = self._offset.threshold if self._offset.key == self._offset_key() else None
+        threshold = self._offset.threshold if self._offset.key == self._offset_key(self.forest_) else None
         return Fitted(
             self.forest_, self.get_params(), threshold, None if names is None else [str(name) for name in names]
         )
@@ -220,14 +227,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         estimator.n_features_in_ = fitted.forest.n_features
         if fitted.feature_names is not None:
             estimator.feature_names_in_ = np.array(fitted.feature_names, dtype=object)
-        estimator._offset = _Offset(fitted.threshold, estimator._offset_key())
+        estimator._offset = _Offset(fitted.threshold, estimator._offset_key(fitted.forest))
         return estimator
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _offset_key(self) -> tuple[Any, ...]:
-        """Give the parameters that an offset belongs to: after `set_params` it is another."""
-        return self._kind, self.contamination
+    def _offset_key(self, forest: MondrianForest) -> tuple[Any, ...]:
+        """Return what an offset belongs to: after `set_params`, or when the forest has changed, it is another."""
+        return self._kind, self.contamination, forest.n_changes
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)

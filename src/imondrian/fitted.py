@@ -6,7 +6,7 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
-from imondrian.inputs import sample_size
+from imondrian.inputs import as_weights, sample_size
 from imondrian.scores import SCORES
 from imondrian.thresholds import rule_of
 
@@ -64,6 +64,8 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
     if parameters["score"] not in SCORES:
         raise ValueError(f"the score is {parameters['score']!r}.")
     rule_of(parameters["contamination"])  # for its check
+    if isinstance(parameters["scale"], list):
+        as_weights(parameters["scale"], None)
     for name, value in parameters.items():
         numbers = value if isinstance(value, list) else [value]
         if not all(number is None or isinstance(number, str) or abs(number) < np.inf for number in numbers):

@@ -108,6 +108,7 @@ class MondrianForest:
         self._trees: Trees | None = None
         self._scale: Scale | None = None
         self._reading: Reading | None = None
+        self._n_changes = self._n_spare = 0
 
     def __repr__(self) -> str:
         return f"MondrianForest({', '.join(f'{name}={value!r}' for name, value in self.parameters().items())})"
@@ -163,6 +164,11 @@ class MondrianForest:
         return 0 if self._trees is None else self._memory.n_points(self._trees)
 
     @property
+    def n_changes(self) -> int:
+        """Number of changes so far: if it is the same, so are the trees."""
+        return self._n_changes
+
+    @property
     @reads
     def can_score(self) -> bool:
         """Whether any tree holds two different points; until then every score is 0.5."""
@@ -215,7 +221,9 @@ class MondrianForest:
         n_slots = max(memory.reserve(points.shape[1]), min(points.shape[0], memory.limit))
         trees, scale = self._new_state(points.shape[1], n_slots)
         memory.build(trees, points, scale, self._on_trees)
-        self._trees, self._scale, self._memory, self._reading = trees, scale, memory, None
+        self._touch()
+        self._n_spare = 0
+        self._trees, self._scale, self._memory = trees, scale, memory
         return self
 
     @changes
@@ -239,7 +247,7 @@ class MondrianForest:
         """
         points = as_points(X, self._known_features()) + 0.0  # -0.0 becomes 0.0
         trees, scale = self._state()
-        self._reading = None
+        self._touch()
         self._memory.forget(trees, points, scale, self._on_trees)
         return self
 
@@ -272,7 +280,7 @@ class MondrianForest:
         """
         self._check_growth(points.shape[0])
         trees, scale = self._state()
-        self._reading = None
+        self._touch()
         return self.sliding.score_and_extend(trees, points, kind, scale, self._on_trees)
 
     @changes
@@ -280,7 +288,7 @@ class MondrianForest:
         """Like `score_and_slide` for one point."""
         self._check_growth(1)
         trees, scale = self._state()
-        self._reading = None
+        self._touch()
         return self.sliding.score_and_extend_one(trees, point, kind, scale, self._on_trees)
 
     @changes
@@ -288,7 +296,7 @@ class MondrianForest:
         """Show one point that `score_next` has scored to a reserved window."""
         self._check_growth(1)
         trees, scale = self._state()
-        self._reading = None
+        self._touch()
         self.sliding.extend_scored(trees, point, score, scale, self._on_trees)
 
     @property
@@ -336,7 +344,9 @@ class MondrianForest:
         both, n_trees = joined([trees, theirs.trees]), self._n_trees + theirs.trees.heads.size
         if self.window is None:
             scale.join(theirs.arrays["moments"])
-        self._trees, self._n_trees, self._reading = both, n_trees, None
+        self._touch()
+        self._n_spare = 0
+        self._trees, self._n_trees = both, n_trees
         if isinstance(self._memory, Window):
             self._memory.refresh_levels(self._trees, scale)
         return self
@@ -415,7 +425,8 @@ class MondrianForest:
         moments[0] = old.moments[0, 0]
         scale.restore(moments)
         memory = self._memory.widened(n_features)
-        self._trees, self._scale, self._memory, self._reading = wider, scale, memory, None
+        self._touch()
+        self._trees, self._scale, self._memory = wider, scale, memory
         return self
 
     @reads
@@ -454,8 +465,10 @@ class MondrianForest:
         forest._restore(trees, arrays)
         return forest
 
+    @reads
     def __getstate__(self) -> dict[str, Any]:
-        return {"parameters": self.parameters()} if self._trees is None else self.snapshot()._asdict()
+        state = {"parameters": self.parameters()} if self._trees is None else self.snapshot()._asdict()
+        return {**state, "n_changes": self._n_changes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "parameters" not in state:
@@ -463,6 +476,7 @@ class MondrianForest:
         self.__init__(**state["parameters"])  # type: ignore[misc]
         if "trees" in state:
             self._restore(state["trees"], state["arrays"])
+        self._n_changes = state["n_changes"]
 
     @reads
     def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
@@ -470,7 +484,9 @@ class MondrianForest:
             return type(self)(**self.parameters())
         trees, arrays = self.state()
         copied = {name: array.copy() for name, array in arrays.items()}
-        return self.from_state(self.parameters(), Trees(*(array.copy() for array in trees)), copied)
+        other = self.from_state(self.parameters(), Trees(*(array.copy() for array in trees)), copied)
+        other._n_changes = self._n_changes  # noqa: SLF001
+        return other
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -493,7 +509,7 @@ class MondrianForest:
         memory.restore({name: as_own(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
         if self.window is not None and own.cuts.shape[1] < memory.limit:
             own = resized(own, memory.limit)
-        self._trees, self._scale, self._memory, self._reading = own, scale, memory, None
+        self._trees, self._scale, self._memory = own, scale, memory
 
     def _new_state(self, n_features: int, n_slots: int) -> tuple[Trees, Scale]:
         trees = empty_trees(self.n_trees, n_slots, n_features)
@@ -527,7 +543,7 @@ class MondrianForest:
     def _extend_block(self, points: Array) -> None:
         """Show a block to the trees; apart, so that nobody holds on to their tables while room is made for the next."""
         trees, scale = self._state()
-        self._reading = None
+        self._touch()
         self._memory.extend(trees, points, scale, self._on_trees)
 
     def _scored_blocks(self, n_rows: int, kind: str) -> Iterator[slice]:
@@ -560,7 +576,7 @@ class MondrianForest:
         come last: if this is interrupted, their length still says how many slots all arrays have.
         """
         for name in reversed(FIELDS):
-            self._reading = None
+            self._touch()
             self._trees = with_room(self._state()[0], name, n_slots)
 
     def _on_trees(self, change: Callable[[slice], None]) -> None:
@@ -572,13 +588,22 @@ class MondrianForest:
 
     def _check_growth(self, n_rows: int) -> None:
         """Raise if the trees cannot take, or cannot count, so many more points."""
-        if self._trees is None:
+        self._n_spare -= n_rows  # what can certainly be shown; counting again takes longer than a small change
+        if self._n_spare >= 0 or self._trees is None:
             return
-        if self._memory.limit == NO_LIMIT and self._memory.n_points(self._trees) + n_rows > MAX_POINTS:
-            raise _too_many(self._memory.n_points(self._trees) + n_rows)
-        n_shown = self._memory.n_shown(self._trees)
+        n_points, n_shown = self._memory.n_points(self._trees), self._memory.n_shown(self._trees)
+        self._n_spare = -1
+        if self._memory.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
+            raise _too_many(n_points + n_rows)
         if n_shown + n_rows > MAX_SHOWN:
             raise InvalidInputError(f"The forest has been shown {n_shown} points, and can count {MAX_SHOWN} at most.")
+        most = MAX_SHOWN - n_shown
+        self._n_spare = min(most, MAX_POINTS - n_points) - n_rows if self._memory.limit == NO_LIMIT else most - n_rows
+
+    def _touch(self) -> None:
+        """Note that the trees are about to change: nothing that was derived from them holds any more."""
+        self._n_changes += 1
+        self._reading = None
 
 
 def _blocks(n_rows: int, length: Callable[[int], int]) -> Iterator[slice]:

@@ -10,6 +10,7 @@ from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest, Snapshot
 from imondrian.stream import StreamDetector
 
+_TRIES = 10
 _ESTIMATOR, _DETECTOR, _BESIDE = "IsolationMondrianForest", "StreamDetector", "beside"
 
 
@@ -50,9 +51,19 @@ def _parts(model: Any, beside: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]
         forest, notes = model.snapshot()
         return forest, {_DETECTOR: notes, _BESIDE: beside}
     if isinstance(model, Fitted) or hasattr(model, "fitted"):
-        fitted = model if isinstance(model, Fitted) else model.fitted()
-        return fitted.forest.snapshot(), {_ESTIMATOR: fitted.notes()}
+        return _parts_of_fitted(model)
     raise InvalidInputError(f"A forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
+
+
+def _parts_of_fitted(model: Any) -> tuple[Snapshot, dict[str, Any]]:
+    """Copy forest and notes of one moment; if another thread keeps changing the forest, without the threshold."""
+    for _ in range(_TRIES):
+        fitted = model if isinstance(model, Fitted) else model.fitted()
+        n_changes, snapshot = fitted.forest.n_changes, fitted.forest.snapshot()
+        is_same = isinstance(model, Fitted) or model.fitted().threshold == fitted.threshold
+        if is_same and fitted.forest.n_changes == n_changes:
+            return snapshot, {_ESTIMATOR: fitted.notes()}
+    return snapshot, {_ESTIMATOR: fitted._replace(threshold=None).notes()}
 
 
 def _put_together(

@@ -14,7 +14,7 @@ from imondrian.shingles import Shingle
 from imondrian.thresholds import StreamingThreshold, count_score
 
 N_SEEN, N_SKIPPED, N_SCORED, N_DRIFTS, N_SHOWN = range(5)
-_N_DRIFTS_KEPT = 16
+N_DRIFTS_KEPT = 16
 
 
 class Judged(NamedTuple):
@@ -133,8 +133,8 @@ class Progress:
 
     def _report(self, drift: Drift | None) -> None:
         if drift is not None:
-            self.drifts = (*self.drifts, drift)[-_N_DRIFTS_KEPT:]
-            self.counts[N_DRIFTS] += 1
+            self.drifts = (*self.drifts, drift)[-N_DRIFTS_KEPT:]
+            self.counts[N_DRIFTS] = min(self.counts[N_DRIFTS] + 1, MAX_SHOWN)
 
 
 @kernel

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import sample_size
+from imondrian.locking import lock_of
 from imondrian.scores import scoring_of
 
 
@@ -71,6 +72,10 @@ class IMForest(BaseDetector):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
+        with lock_of(self):
+            return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> Self:
         scoring_of(self.score)  # for its check, before work is done
         points = check_array(X, dtype=float)
         self._set_n_classes(y)

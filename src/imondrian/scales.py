@@ -120,7 +120,7 @@ class StandardScale:
             squares = ours[SQUARES] + theirs[SQUARES] + apart * apart * ours[COUNT] * share
         ours[SQUARES] = np.minimum(squares, LARGEST)
         ours[MEAN] += apart * share
-        ours[COUNT] = count
+        ours[COUNT] = np.minimum(count, MAX_SHOWN)
 
 
 def unit_scale(n_features: int) -> Scale:

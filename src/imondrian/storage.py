@@ -72,9 +72,12 @@ def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest,
         return _unpacked(archive, file.seek(0, os.SEEK_END))
 
 
-def read_header(file: IO[bytes], name: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the header alone, without the arrays and without checking the digest."""
+def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = _MAX_HEADER_BYTES) -> dict[str, Any]:
+    """Read the header alone, if it is not longer than that, without the arrays and without checking the digest."""
     with complaints_about(name), sealed_zip.reading_unsealed(file) as archive:
+        n_bytes = archive.getinfo(_HEADER).file_size
+        if n_bytes > max_bytes:
+            raise ValueError(f"the header has {n_bytes} bytes, but may have {max_bytes} at most.")
         return _read_header(archive)
 
 
@@ -170,8 +173,10 @@ def _check_header_length(text: bytes) -> None:
     """Refuse a header that takes much memory when it is read: what is written is held to the same bounds."""
     if len(text) > _MAX_HEADER_BYTES:
         raise InvalidInputError(f"The header of a model file can have {_MAX_HEADER_BYTES} bytes at most.")
-    if text.count(b"[") + text.count(b"{") > _MAX_CONTAINERS:
-        raise InvalidInputError(f"The header of a model file can have {_MAX_CONTAINERS} lists and objects at most.")
+    if text.count(b"[") + text.count(b"{") > _MAX_CONTAINERS or text.count(b'":') > _MAX_CONTAINERS:
+        raise InvalidInputError(
+            f"The header of a model file can have {_MAX_CONTAINERS} lists, objects or keys at most."
+        )
 
 
 def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:

@@ -13,10 +13,10 @@ from imondrian.engine.nodes import MAX_POINTS, MAX_SHOWN
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MAX_SEED, MondrianForest, Snapshot
 from imondrian.inputs import as_count, as_number
-from imondrian.locking import changes, reads
+from imondrian.locking import changes, is_inside, reads
 from imondrian.memories import Step
 from imondrian.presets import preset_of
-from imondrian.progress import N_DRIFTS, N_SEEN, N_SHOWN, N_SKIPPED, Judged, Progress
+from imondrian.progress import N_DRIFTS, N_DRIFTS_KEPT, N_SEEN, N_SHOWN, N_SKIPPED, Judged, Progress
 from imondrian.records import Records
 from imondrian.scores import scoring_of
 from imondrian.shingles import Shingle
@@ -24,6 +24,7 @@ from imondrian.thresholds import THRESHOLDS, StreamingThreshold
 
 _score_and_slide = MondrianForest.score_and_slide.__wrapped__  # type: ignore[attr-defined]  # the lock is held
 _score_and_slide_one = MondrianForest.score_and_slide_one.__wrapped__  # type: ignore[attr-defined]
+_NOTHING = -1
 _UNKNOWN = 0.5  # the score of a point of which nothing can be said
 
 
@@ -172,6 +173,7 @@ class StreamDetector:
         shingle = Shingle(self._parameters["shingle"], n_features)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
         self._progress = self._prepared = Progress(shingle, threshold, window, self._parameters["warm_up"])
+        self._awaited = _NOTHING  # number of the first point that the forest is being shown by this detector
 
     def __repr__(self) -> str:
         return f"StreamDetector({', '.join(f'{name}={value!r}' for name, value in self._parameters.items())})"
@@ -182,52 +184,45 @@ class StreamDetector:
         return dict(self._parameters)
 
     @property
-    @reads
     def n_seen(self) -> int:
         """Number of rows so far, those skipped included."""
-        return self._progress.n_seen
+        return self._committed().n_seen
 
     @property
-    @reads
     def n_skipped(self) -> int:
         """Number of rows skipped."""
-        return int(self._progress.counts[N_SKIPPED])
+        return int(self._committed().counts[N_SKIPPED])
 
     @property
-    @reads
     def n_scored(self) -> int:
         """Number of points scored."""
-        return self._progress.n_scored
+        return self._committed().n_scored
 
     @property
-    @reads
     def n_drifts(self) -> int:
         """Number of reports that the stream has moved for good."""
-        return int(self._progress.counts[N_DRIFTS])
+        return int(self._committed().counts[N_DRIFTS])
 
     @property
-    @reads
     def feature_names(self) -> list[Any] | None:
         """The names of the features, once a dictionary or a frame has named them."""
-        return None if self._progress.names is None else list(self._progress.names)
+        names = self._committed().names
+        return None if names is None else list(names)
 
     @property
-    @reads
     def threshold(self) -> float:
         """The score above which the next point would be an anomaly, were it not for the warm-up."""
-        return self._progress.threshold.threshold
+        return self._committed().threshold.threshold
 
     @property
-    @reads
     def is_warm(self) -> bool:
         """Whether the warm-up is over, so that the next point can be called an anomaly."""
-        return self._progress.is_warm
+        return self._committed().is_warm
 
     @property
-    @reads
     def drifts(self) -> tuple[Drift, ...]:
         """The last reports that the stream has moved for good."""
-        return self._progress.drifts
+        return self._committed().drifts
 
     @property
     @reads
@@ -259,7 +254,6 @@ class StreamDetector:
             return Result(score, is_anomaly, threshold, index)
         return Result(*self._process_point(row[0]), index)
 
-    @changes
     def process_many(self, X: Any) -> Results:
         """Like `process` for one row after the other, and the same to the last bit; several times as fast.
 
@@ -276,6 +270,11 @@ class StreamDetector:
             X = list(X)
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
             raise InvalidInputError(f"X must be a table or rows one after the other, but is {X!r}.")
+        return self._process_many(X)
+
+    @changes
+    def _process_many(self, X: Any) -> Results:
+        """Process rows that are all there: nobody waits for the lock while they are waited for."""
         records, first = self._records(), self._progress.check_growth(len(X))
         index = np.arange(first, first + len(X))
         if len(X) == 0:
@@ -402,12 +401,22 @@ class StreamDetector:
         progress.shingle.restore(notes["shingle"])
         progress.threshold.restore(notes["threshold"])
         progress.monitor.restore(notes["monitor"])
+        if len(notes["drifts"]) > N_DRIFTS_KEPT:
+            raise ValueError(f"there are {len(notes['drifts'])} drifts, but at most {N_DRIFTS_KEPT} are kept.")
         progress.drifts = tuple(_checked_drift(*values) for values in notes["drifts"])
         if any(ours > theirs for ours, theirs in zip(progress.monitor.counts, forest.n_taken, strict=True)):
             raise ValueError("the drift monitor has counted points that the forest has not taken.")
         counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
         progress.counts[:] = [*counts, forest.sliding.number]
         _check_counts(progress)
+
+    def _committed(self) -> Progress:
+        """Return what has been committed; in the middle of a call, which only a signal handler can see, as it was."""
+        return self._progress if is_inside(self) else self._settled()
+
+    @reads
+    def _settled(self) -> Progress:
+        return self._progress
 
     def _is_settled(self) -> bool:
         window = self.forest.sliding
@@ -419,7 +428,7 @@ class StreamDetector:
         window, n_shown = self.forest.sliding, self._progress.counts.item(N_SHOWN)
         if window.number != n_shown:
             scored = window.scored
-            if scored is not None and (scored.first, scored.end) == (n_shown, window.number):
+            if scored is not None and (self._awaited, scored.first, scored.end) == (n_shown, n_shown, window.number):
                 self._account(*scored.read())
             else:
                 self._progress.counts[N_SHOWN] = window.number  # somebody has extended the forest itself
@@ -471,6 +480,7 @@ class StreamDetector:
     def _process_point(self, point: Array) -> tuple[float, bool, float]:
         """Like `_process_block` for one point, without the copies that only many are worth."""
         progress = self._prepared = self._progress
+        self._awaited = progress.counts.item(N_SHOWN)
         score, steps = _score_and_slide_one(self.forest, point, self.kind)
         if steps or not progress.is_counting:
             judged = self._account(np.array([score]), steps)
@@ -482,7 +492,7 @@ class StreamDetector:
     def _process_block(self, rows: Array, names: list[Any] | None) -> Judged:
         """Score, judge and learn a block of rows, each of which completes a point."""
         progress, points = self._progress.prepared(rows, names)
-        self._prepared = progress
+        self._prepared, self._awaited = progress, progress.counts.item(N_SHOWN)
         if not self._judges_first(progress):
             return self._account(*_score_and_slide(self.forest, points, self.kind))
         score = self.forest.score_next(points, self.kind)
@@ -505,7 +515,7 @@ class StreamDetector:
             steps = self._own_step(progress)
         judged = progress.observe(scores, steps)
         progress.counts[N_SHOWN] = self.forest.sliding.number
-        self._progress = progress
+        self._progress, self._awaited = progress, _NOTHING
         return judged
 
     def _own_step(self, progress: Progress) -> list[Step]:
@@ -588,7 +598,10 @@ def _checked_drift(index: int, since: int, what: str, value: float, usual: float
     if what not in (OUTSIDE, SCORES):
         raise ValueError(f"a drift is of {what!r}.")
     index, since = (as_count(row, "a row of a drift", 0, MAX_SHOWN) for row in (index, since))
-    return Drift(index, since, what, as_number(value, "value"), as_number(usual, "usual"))
+    figures = [as_number(figure, "a figure of a drift") for figure in (value, usual)]
+    if not np.isfinite(figures).all():
+        raise ValueError(f"the figures of a drift are {figures}.")
+    return Drift(index, since, what, *figures)
 
 
 def _checked_threshold(threshold: Any) -> Any:

@@ -31,13 +31,9 @@ class Changes:
         self.pending: Change | None = None  # begun, and not finished
 
     def make(self, change: Change, on_trees: OnTrees) -> None:
-        """Change all trees; an interruption is passed on once the change is complete or undone."""
+        """Change all trees; what an interruption leaves is finished by `settle`, once no thread is at work any more."""
         self.pending = change
-        try:
-            on_trees(change.make)
-        except BaseException:
-            self.settle()
-            raise
+        on_trees(change.make)
         change.finish()
         self.pending = None
 

@@ -29,6 +29,7 @@ from imondrian.scores import SCORES, Reading
 _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
 _LOOKS_PER_POINT = 256  # when a file is checked; only where most rows of a window are alike are there more
+_MAX_TAKEN = 2.0**60  # points by all trees in a file: the sum stays far below 64 bits
 _UNLIKELY = 60.0  # minus the log of the chance that a tree ever wants more room than it has
 
 
@@ -332,6 +333,7 @@ class Window:
         yield "a sample is spoken of where there is a window", np.any(of_sample, axis=0)
         n_taken, n_outside = heads["n_taken"], heads["n_outside"]
         yield "a counter is impossible", ~((n_outside >= 0) & (n_outside <= n_taken) & (n_taken <= self.number))
+        yield "the trees have taken too many points", np.full(heads.size, n_taken.astype(float).sum() > _MAX_TAKEN)
         yield "the level is not finite", np.isinf(heads["level"])
         strange, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
         most_looks = _LOOKS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))

@@ -1,10 +1,11 @@
 """The service over HTTP: all routes behind the guard; detectors are kept when it ends."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 import imondrian
@@ -24,6 +25,7 @@ def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
     api.state.memory = Memory(limits.memory_bytes)
     api.state.parsing = Turns(limits.parsed_at_once, limits.waiting_turns)
     api.state.copying = Turns(limits.copies_at_once, limits.waiting_turns)
+    api.state.answering = Turns(limits.large_answers_at_once, limits.waiting_turns)
     return Guard(Posting(api), token, limits, api.state.memory)
 
 
@@ -34,7 +36,8 @@ def create_api(registry: Registry) -> FastAPI:
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         api.state.waiting = Waiting()
         yield
-        await run_in_threadpool(registry.close)
+        with ThreadPoolExecutor(1) as apart:  # from the threads that may still be at work for requests
+            await asyncio.get_running_loop().run_in_executor(apart, registry.close, registry.keeping.seconds_to_end)
 
     api = FastAPI(
         title="imondrian",

@@ -6,8 +6,8 @@ threads waiting for long, however it is written.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -52,8 +52,12 @@ def points_of(body: bytes, content_type: str, features: list[str], n_most: int) 
 
 def refuse_duplicate_keys(body: bytes) -> None:
     """Refuse a body with an object that has a key twice; whatever else is wrong with it is left to others."""
-    with suppress(UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+    try:
         _KEY_DECODER.decode(body.decode())
+    except InvalidInputError:
+        raise
+    except (ValueError, RecursionError):
+        return
 
 
 def _table(body: bytes, longest: int) -> Iterator[list[Any]]:
@@ -111,8 +115,10 @@ def _decoded(i: int, text: bytes) -> Any:
     try:
         letters = text.decode()
         value, end = _DECODER.raw_decode(letters)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInputError(f"The body is not JSON from point {i} on: {error}.") from None
+    except InvalidInputError:
+        raise
+    except (ValueError, RecursionError) as error:  # an integer of more than 4,300 digits, too
+        raise InvalidInputError(f"The body cannot be read from point {i} on: {error}.") from None
     if end != len(letters):
         raise InvalidInputError(f"The body is not JSON from point {i} on: there is {letters[end : end + 80]!r}.")
     return value
@@ -165,8 +171,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object of JSON, in which no key may appear twice."""
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        _refuse_duplicate(next(name for i, name in enumerate(names) if name in names[:i]))
+        counts = Counter(name for name, _ in pairs)
+        _refuse_duplicate(next(name for name, count in counts.items() if count > 1))
     return made
 
 

@@ -133,12 +133,16 @@ class Live:
         removal.result()
 
     def end(self) -> None:
-        """Do what waits, keep a snapshot, and end."""
+        """Take nothing more, do what waits, keep a snapshot, and end; `wait_for_end` waits for that."""
         with self._turn:
             self._refusal = self._refusal or GoneError(_ENDS)
             self._is_ending = True
             self._turn.notify()
-        self._thread.join()
+
+    def wait_for_end(self, seconds: float | None = None) -> bool:
+        """Wait until all is done, or so long; return True if it is. What is not will be done after the next start."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _check_room(self, n_points: int, n_bytes: int) -> None:
         """Refuse what would make too much wait; something may always wait."""

@@ -120,11 +120,22 @@ class Registry:
         failing = [f"{each.kept.name}: {told}" for each in self.all() for told in each.live.complaints.copy().values()]
         return [*(f"{name}: {aside.reason}" for name, aside in self._aside.copy().items()), *failing]
 
-    def close(self) -> None:
-        """Do what waits, keep snapshots, and let go of the folder."""
+    def close(self, seconds: float | None = None) -> None:
+        """Do what waits, keep snapshots, and let go of the folder.
+
+        If that takes longer than so many seconds, the rest is done after the next start: it is in the journal.
+        """
+        last = None if seconds is None else time.monotonic() + seconds
         with self._lock:
             for known in self.all():
                 known.live.end()
+            left = [
+                known.kept.name
+                for known in self.all()
+                if not known.live.wait_for_end(None if last is None else max(last - time.monotonic(), 0.0))
+            ]
+            if left:
+                _LOG.warning("What waits for %s is done after the next start.", ", ".join(left))
             self.writer.close()
             self._store.close()
 

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -100,6 +101,9 @@ def _run(registry: Registry, token: str | None, listener: socket.socket, bounds:
     uvicorn.Server(config).run([listener])
     for line in repeats.kept_back():
         _tell(line)
+    if threading.active_count() > 1:  # threads that work for clients who are gone: all that must be kept is
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def uvicorn_config(app: ASGIApp, bounds: Bounds, **settings: Any) -> uvicorn.Config:

@@ -1,5 +1,6 @@
 """Who may come in, how much they may bring and take, and what every answer tells a browser."""
 
+import asyncio
 import hmac
 import ipaddress
 from collections.abc import Awaitable
@@ -19,6 +20,7 @@ _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
 _PER_BYTE_OF_POINTS, _PER_BYTE_OF_MODELS = 8, 3  # bytes of memory while a body is read, checked and done
 _SMALL, _LARGE = 16 * KIB, MIB  # bytes of a body that is not counted, and of an answer that is
+_MAX_DIGITS = 18  # of a length
 _PIECE = 2**18  # bytes of an answer that wait to be sent
 HEADERS = tuple(
     {
@@ -63,12 +65,16 @@ class Guard:
             await refusal(scope, receive, _Answer(send, Account(self._memory)))
             return
         account, n_told = Account(self._memory), int(headers.get(b"content-length", b"0"))
+        answer = _Answer(send, account)
         try:
             if n_told > _SMALL:
                 account.add(per_byte * n_told)
-            await self._app(scope, _bounded(receive, n_most, n_told, per_byte, account), _Answer(send, account))
+            await self._app(scope, _bounded(receive, n_most, n_told, per_byte, account), answer)
         except FullError as error:
             await _full(error)(scope, receive, _Answer(send, account))
+        except asyncio.CancelledError:  # the service ends, and its patience too
+            if not answer.is_begun:
+                await _ending()(scope, receive, answer)
         finally:
             account.close()
 
@@ -93,7 +99,7 @@ class Guard:
         if not is_trusted and scope["path"] not in _OPEN and not scope["path"].startswith(_STATIC):
             return JSONResponse({"detail": "A token is needed."}, 401, {"WWW-Authenticate": "Bearer"})
         n_bytes = headers.get(b"content-length", b"0")
-        if not n_bytes.isdigit() or int(n_bytes) > n_most:
+        if not n_bytes.isdigit() or len(n_bytes) > _MAX_DIGITS or int(n_bytes) > n_most:
             return JSONResponse({"detail": f"The body is longer than {n_most} bytes."}, 413)
         return None
 
@@ -115,6 +121,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _ending() -> JSONResponse:
+    return JSONResponse({"detail": "The service ends before the request is done."}, 503, {"Retry-After": "1"})
 
 
 def _full(error: FullError) -> JSONResponse:
@@ -147,10 +157,12 @@ class _Answer:
 
     def __init__(self, send: Send, account: Account) -> None:
         self._send, self._account, self._is_replaced = send, account, False
+        self.is_begun = False
 
     def __call__(self, message: Any) -> Awaitable[None]:
         """Send a part of an answer."""
         if message["type"] == "http.response.start":
+            self.is_begun = True
             return self._start(message)
         if self._is_replaced:
             return _nothing()

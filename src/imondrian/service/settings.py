@@ -29,7 +29,8 @@ class Limits(NamedTuple):
     memory_bytes: int = 1024 * MIB  # of bodies, large answers and copies of detectors, together
     parsed_at_once: int = 1  # large bodies: parsing holds Python's lock for most of its time
     copies_at_once: int = 2  # of detectors, for questions that need a copy of their own
-    waiting_turns: int = 100  # requests that wait to parse, or to copy
+    large_answers_at_once: int = 2  # histories, lists and explanations: writing JSON holds Python's lock as well
+    waiting_turns: int = 100  # requests that wait to parse, to copy or for a large answer
 
 
 class Bounds(NamedTuple):
@@ -46,7 +47,7 @@ class Bounds(NamedTuple):
     head_seconds: float = 10.0  # from the first byte of a head to its last
     body_seconds: float = 30.0  # without a byte of a body
     body_rate: int = 16 * KIB  # bytes a second, on average, of a body that takes longer than that
-    answer_seconds: float = 30.0  # without a byte of an answer being read
+    answer_seconds: float = 30.0  # in which no byte of an answer can be handed to the system
     grace_seconds: int = 10  # from the signal to end until what still runs is cancelled
 
 
@@ -60,3 +61,4 @@ class Keeping(NamedTuple):
     history: int = 2_000  # rows for the page, in memory
     history_values: int = 200_000  # in them
     seconds_a_copy_lasts: float = 0.5  # for those who only ask, while others are learned
+    seconds_to_end: float = 20.0  # for what waits when the service ends; what is left is done after the next start

@@ -14,6 +14,8 @@ from imondrian.storage import complaints_about, read_header
 from imondrian.stream import StreamDetector
 
 _KIND = "StreamDetector"
+_MAX_HEADER_BYTES = 2**22  # the longest names of as many features as may be take 3 MB
+_MAX_SEEN = 2**52  # rows of a detector, so that it can count whatever it is sent later
 
 
 def check_model(content: bytes, configuration: dict[str, Any], limits: Limits) -> None:
@@ -38,7 +40,7 @@ def configuration_in(content: bytes, limits: Limits) -> dict[str, Any]:
 
 def sizes_in(content: bytes) -> Sizes:
     """Return the sizes of the detector in a file by its header, in which the forest must agree with the detector."""
-    header = read_header(io.BytesIO(content), "The model")
+    header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
     with complaints_about("The model"):
         if _KIND not in header["notes"]:
             raise ValueError("it is not that of a StreamDetector.")
@@ -69,6 +71,10 @@ def _read(content: bytes) -> StreamDetector:
 def _compare(detector: StreamDetector, configuration: dict[str, Any]) -> None:
     """Refuse a detector that is not one of this configuration."""
     features = configuration["features"]
+    if detector.n_seen > _MAX_SEEN:
+        raise InvalidInputError(
+            f"The model file has seen {detector.n_seen} rows, but may have seen {_MAX_SEEN} at most."
+        )
     theirs = {**detector.parameters, "features": _names(detector) or features}
     _refuse_others(theirs, {**parameters_of(configuration), "features": features})
 

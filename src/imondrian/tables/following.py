@@ -66,7 +66,7 @@ class FollowedFile:
         return os.pread(self._descriptor, n_known, position - n_known) != self._before
 
     def _look_for_successor(self) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):  # not there, links in a circle or not to be read: at this moment
             there = self._path.stat()
             latest = os.fstat(self._successors[-1] if self._successors else self._descriptor)
             if stat.S_ISREG(there.st_mode) and there.st_size > 0 and not os.path.samestat(there, latest):

@@ -1,10 +1,13 @@
 """What the routes share: the detectors, the one that a path names, and the errors that OpenAPI tells."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Path, Request
+from fastapi import Path, Request, Response
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from imondrian.service.configuration import NAME
 from imondrian.service.registry import Known, Registry
@@ -28,6 +31,18 @@ def registry_of(request: Request) -> Registry:
 def known_of(request: Request, name: str) -> Known:
     """Find the detector."""
     return registry_of(request).get(name)
+
+
+async def large_answer(request: Request, make: Callable[[], BaseModel]) -> Response:
+    """Answer with what is made in another thread, in its turn, unless the client has left meanwhile.
+
+    The event loop only sends it: writing much JSON there would keep all others waiting.
+    """
+    async with request.app.state.answering.turn():
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        content = await run_in_threadpool(lambda: make().model_dump_json().encode())
+    return Response(content, media_type=JSON)
 
 
 @asynccontextmanager

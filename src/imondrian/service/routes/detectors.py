@@ -1,17 +1,18 @@
 """Detectors: made, listed, described, removed."""
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
+from pydantic import RootModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from imondrian.errors import InvalidInputError
 from imondrian.service.asking import described
 from imondrian.service.bodies import refuse_duplicate_keys
-from imondrian.service.routes.common import JSON, Name, known_of, problems, registry_of
+from imondrian.service.routes.common import JSON, Name, known_of, large_answer, problems, registry_of
 from imondrian.service.schemas import Configuration, Description
 from imondrian.service.telling import in_one_line
 
 router = APIRouter(prefix="/detectors", tags=["detectors"])
+Descriptions = RootModel[list[Description]]
 
 
 @router.put(
@@ -22,16 +23,16 @@ router = APIRouter(prefix="/detectors", tags=["detectors"])
 )
 async def create(request: Request, response: Response, name: Name) -> Description:
     """Make a detector; if there is one with the same configuration already, nothing changes."""
-    registry, configuration = registry_of(request), _configuration(await request.body())
+    registry, configuration = registry_of(request), await run_in_threadpool(_configuration, await request.body())
     known, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
     response.status_code = 201 if is_new else 200
     return described(known)
 
 
-@router.get("", responses=problems())
-async def listed(request: Request) -> list[Description]:
+@router.get("", response_model=list[Description], responses=problems(503))
+async def listed(request: Request) -> Response:
     """List the detectors."""
-    return [described(known) for known in registry_of(request).all()]
+    return await large_answer(request, lambda: Descriptions([described(known) for known in registry_of(request).all()]))
 
 
 @router.get("/{name}", responses=problems(404, 422, 503))

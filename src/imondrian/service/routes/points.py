@@ -1,9 +1,7 @@
 """Points: learned, forgotten, scored, explained."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -14,10 +12,9 @@ from imondrian.service.asking import FEW, explained, scored
 from imondrian.service.bodies import points_of
 from imondrian.service.entries import FORGET, POINTS, Answer
 from imondrian.service.registry import Known
-from imondrian.service.routes.common import JSON, Name, copying, known_of, problems, registry_of
+from imondrian.service.routes.common import JSON, Name, copying, known_of, large_answer, problems, registry_of
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
-_T = TypeVar("_T")
 _SMALL = 2**14  # bytes of a body that is read at once, without asking another thread
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
@@ -40,12 +37,6 @@ async def _points(request: Request, known: Known, n_most: int) -> Array:
         return read()
     async with request.app.state.parsing.turn():
         return await run_in_threadpool(read)
-
-
-async def _asked(request: Request, known: Known, question: Callable[[Known, Array], _T], points: Array) -> _T:
-    """Ask a detector about points; of many, a copy of its own, which has to wait for its turn."""
-    async with copying(request, known) if len(points) > FEW else nullcontext():
-        return await run_in_threadpool(question, known, points)
 
 
 @router.post(
@@ -78,14 +69,21 @@ async def score(request: Request, name: Name) -> schemas.Scores:
     """Score points without learning them; does not wait for those that are being learned."""
     known = known_of(request, name)
     points = await _points(request, known, registry_of(request).limits.points_per_request)
-    return await _asked(request, known, scored, points)
+    async with copying(request, known) if len(points) > FEW else nullcontext():
+        return await run_in_threadpool(scored, known, points)
 
 
-@router.post("/explanations", openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
-async def explain(request: Request, name: Name) -> schemas.Explanations:
+@router.post(
+    "/explanations",
+    response_model=schemas.Explanations,
+    openapi_extra=_BODY,
+    responses=problems(404, 413, 422, 503),
+)
+async def explain(request: Request, name: Name) -> Response:
     """Divide the scores of points among the features; nothing is learned."""
     known = known_of(request, name)
     limits = registry_of(request).limits
     n_most = min(limits.explained_points, limits.explained_values // len(known.kept.configuration["features"]))
     points = await _points(request, known, n_most)
-    return await _asked(request, known, explained, points)
+    async with copying(request, known) if len(points) > FEW else nullcontext():
+        return await large_answer(request, partial(explained, known, points))
