@@ -1,0 +1,133 @@
+"""Requests that an attacker thought of: each is answered soon, keeps nobody waiting, and breaks nothing."""
+
+import http.client
+import json
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from imondrian import StreamDetector
+from imondrian.models import to_bytes
+from imondrian.service.app import create_app
+from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.registry import Registry
+from tests.service.serving import SMALL, Here, Service
+from tests.test_hostile_files import with_notes
+
+CONFIGURATION = {"features": ["x", "y"], **SMALL}
+X = np.random.default_rng(0).normal(size=(300, 2))
+
+
+@pytest.fixture
+def here(registry):
+    registry.create("a", CONFIGURATION)
+    with Here(create_app(registry)) as answering:
+        yield answering
+
+
+def upload(change):
+    """Return the file of a detector like `a` whose notes were changed."""
+    detector = new_detector({**DEFAULTS, **CONFIGURATION})
+    detector.process_many(X)
+    return with_notes(detector, change)
+
+
+def test_an_object_with_a_key_twice_is_refused_in_linear_time(here):
+    keys = ",".join(f'"{i:05x}":0' for i in range(60_000))
+    began = time.monotonic()
+    status, _, content = here.ask("PUT", "/detectors/b", f'{{{keys},"0ea5f":0}}'.encode())
+    assert (status, b"0ea5f" in content) == (422, True)
+    assert time.monotonic() - began < 10.0
+
+
+@pytest.mark.parametrize("body", ['{"points": [[%s, 1]]}', '{"points": [{"x": %s, "y": 1}]}'])
+def test_an_integer_of_thousands_of_digits_is_refused(here, body):
+    status, _, content = here.ask("POST", "/detectors/a/points", (body % ("1" * 5_000)).encode())
+    assert status == 422, content
+    status, _, content = here.ask("PUT", "/detectors/b", f'{{"features": ["x"], "window": {"1" * 5_000}}}'.encode())
+    assert status == 422, content
+
+
+def test_a_length_of_thousands_of_digits_is_refused(here):
+    with socket.create_connection(("127.0.0.1", here.port), 10) as connection:
+        connection.sendall(b"POST /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n")
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 4")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda notes: notes["drifts"].extend([[0, 0, "scores", 1, 1]] * 17),
+        lambda notes: notes["drifts"].append([0, 0, "scores", float("nan"), 1]),
+        lambda notes: notes["monitor"]["before"].__setitem__(0, 1.7e308),
+        lambda notes: notes["counts"].__setitem__(0, 2**53 - 5),
+        lambda notes: notes.update(more={f"{i:06x}": 1 for i in range(200_000)}),
+    ],
+)
+def test_a_model_that_would_harm_the_service_later_is_refused(here, change):
+    status, _, content = here.ask("PUT", "/detectors/a/model", upload(change))
+    assert status == 422, content
+    assert here.ask("POST", "/detectors/a/points", {"points": X.tolist()})[0] == 200
+
+
+def test_explanations_for_clients_who_have_left_are_not_made(registry, monkeypatch):
+    features = [f"f{j}" for j in range(200)]
+    registry.create("wide", {"features": features, **SMALL})
+    registry.get("wide").live.submit("points", np.random.default_rng(0).normal(size=(100, 200)).tobytes(), 100).result()
+    n_made = []
+    original = StreamDetector.explain
+    monkeypatch.setattr(StreamDetector, "explain", lambda self, x: (n_made.append(1), original(self, x))[1])
+    body = json.dumps({"points": np.zeros((90, 200)).tolist()})
+    with Here(create_app(registry)) as here:
+        connections = [http.client.HTTPConnection("127.0.0.1", here.port, timeout=30) for _ in range(20)]
+        for connection in connections:
+            connection.request("POST", "/detectors/wide/explanations", body)
+        for connection in connections:
+            connection.close()
+        status, _, _ = here.ask("POST", "/detectors/wide/scores", {"points": [[0.0] * 200]})
+    assert status == 200
+    assert len(n_made) < 20 * 90
+
+
+def test_what_takes_too_long_to_do_when_the_service_ends_is_done_after_the_next_start(tmp_path):
+    registry = Registry(tmp_path / "data")
+    registry.create("a", CONFIGURATION)
+    live = registry.get("a").live
+    never = new_detector({**DEFAULTS, **CONFIGURATION})
+    never.process_many(X)
+    with live.copies._changing:  # nothing is done meanwhile
+        done = live.submit("points", X.tobytes(), len(X))
+        while live.n_waiting:
+            time.sleep(0.01)
+        registry.close(0.2)
+        assert not done.done()
+    again = Registry(tmp_path / "data")
+    try:
+        assert again.get("a").live.figures.n_seen == len(X)
+        with again.get("a").live.copies.asking() as detector:
+            assert to_bytes(detector) == to_bytes(never)
+    finally:
+        again.close()
+
+
+def test_requests_at_work_do_not_keep_the_service_from_ending(tmp_path):
+    features = [f"f{j}" for j in range(300)]
+    service = Service(tmp_path / "data").start()
+    try:
+        with service.client() as client:
+            client.create("wide", features, **{**SMALL, "n_estimators": 300})
+            client.process("wide", np.random.default_rng(0).normal(size=(120, 300)).tolist())
+        body = json.dumps({"points": np.random.default_rng(1).normal(size=(300, 300)).tolist()})
+        connections = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=60) for _ in range(30)]
+        for connection in connections:
+            connection.request("POST", "/detectors/wide/explanations", body)
+        service.process.terminate()
+        output, _ = service.process.communicate(timeout=60)
+        for connection in connections:
+            connection.close()
+    finally:
+        service.process.kill()
+    assert service.process.returncode == 0
+    assert "Traceback" not in output, output
