@@ -534,7 +534,8 @@ class MondrianForest:
 
     def _extend(self, points: Array) -> Self:
         self._check_growth(points.shape[0])
-        self.reserve(points.shape[1])
+        if self._trees is None:
+            self.reserve(points.shape[1])
         for rows in _blocks(points.shape[0], self._memory.block):
             self._make_room(rows.stop - rows.start, points.shape[0] - rows.start)
             self._extend_block(points[rows])
