@@ -1,6 +1,7 @@
 """JSON decoded with care: keys of an object must differ, and integers may have any number of digits."""
 
 import json
+from collections import Counter
 from typing import Any
 
 from imondrian.errors import InvalidInputError
@@ -23,8 +24,8 @@ def _with_different_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a JSON object a dictionary; of a key that appears twice nobody knows which value is meant."""
     values = dict(members)
     if len(values) < len(members):
-        keys = [key for key, _ in members]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in members)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise InvalidInputError(f"the key {twice!r:.60} appears more than once in a JSON object.")
     return values
 
