@@ -1,12 +1,16 @@
 """Settings of all tests."""
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from numba import config
+
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, in the commands under test too
 
 settings.register_profile(
     "imondrian",

@@ -164,7 +164,7 @@ def test_all_trees_of_an_interrupted_forest_have_seen_the_same(settings, n_jobs,
     [
         lambda n_jobs: StreamDetector(3, n_estimators=20, n_jobs=n_jobs),
         lambda n_jobs: MondrianForest(20, n_jobs=n_jobs),
-        lambda n_jobs: MondrianForest(20, 64, n_jobs=n_jobs),
+        lambda n_jobs: MondrianForest(20, 4_000, n_jobs=n_jobs),
     ],
 )
 def test_signals_at_random_moments_lose_nothing(make, n_jobs):

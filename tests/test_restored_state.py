@@ -6,6 +6,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import CUT
@@ -108,6 +109,7 @@ def one_more(detector):
 def test_joblib_may_send_a_large_detector_to_other_processes():
     expected = one_more(detector())
     sent = joblib.Parallel(n_jobs=2, max_nbytes="10K")(joblib.delayed(one_more)(detector()) for _ in range(2))
+    get_reusable_executor().shutdown(wait=True)  # else its processes stay
     for scores in sent:
         np.testing.assert_array_equal(scores, expected)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from imondrian import MondrianForest
+from imondrian.engine.threads import Threads
 from imondrian.scores import SCORES, Reading
 
 RNG = np.random.default_rng(1)
@@ -96,7 +97,7 @@ def test_few_rows_in_large_trees_are_scored_alike_on_one_thread_and_on_two(kind)
 
 def test_a_compact_copy_is_made_for_many_rows_only():
     trees, _ = MondrianForest(n_trees=4).build(CROWD).state()
-    reading = Reading(trees, np.ones(3), 1)
+    reading = Reading(trees, np.ones(3), Threads(1))
     SCORES["depth"].of(reading, CROWD[:10])
     assert "frozen" not in vars(reading)
     SCORES["depth"].of(reading, CROWD)
