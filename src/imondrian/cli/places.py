@@ -12,7 +12,7 @@ class Place(NamedTuple):
     """How far a file has been read."""
 
     position: int
-    digest: str  # of the bytes just before, which tells whether it is still that file
+    digest: str  # of the bytes just before it: shows whether it is still the same file
     header: str | None = None  # the line with the names of the columns, which a later file may lack
 
 

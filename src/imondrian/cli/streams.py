@@ -62,7 +62,7 @@ class Stream:
                 yield
 
     def batches(self) -> Iterator[Some]:
-        """Give the rows as they come, in batches."""
+        """Yield the rows as they come, in batches."""
         for batch in () if self._lines is None else self._lines.batches():
             if batch.restart is not None:
                 self._begin_file(batch.restart)
@@ -138,7 +138,7 @@ class Stream:
         return [line for line in rows if without_mark(line) != self._header]
 
     def _is_header(self, line: bytes) -> bool:
-        """Tell whether the first line of another file is a header, perhaps with other columns or in another order."""
+        """Return True if the first line of another file is a header, perhaps with other columns or in another order."""
         return self._header is not None and isinstance(self._parser, CsvParser) and self._parser.is_header(line)
 
     def _learn(self, first: bytes) -> None:

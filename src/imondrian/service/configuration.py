@@ -85,7 +85,7 @@ def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def are_alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Tell whether two configurations make the same detector, even if only one of them states the warm-up."""
+    """Return True if two configurations make the same detector, even if only one of them states the warm-up."""
     return one["features"] == other["features"] and parameters_of(one) == parameters_of(other)
 
 

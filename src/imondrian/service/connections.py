@@ -40,7 +40,7 @@ class Connections:
         return Connection(self, config, server_state, app_state, _loop)
 
     def is_admitted(self, connection: "Connection") -> bool:
-        """Take a new connection in, if need be in place of another, and tell whether there was room."""
+        """Accept a new connection, if need be in place of another; return True if there was room."""
         if len(self._all) >= self.bounds.connections:
             if not self._waiting:
                 return False

@@ -21,7 +21,7 @@ class Repeats(logging.Filter):
         self._lines: dict[tuple[str, ...], tuple[float, int]] = {}  # when each was written, and how often not since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a line is to be written."""
+        """Return True if a line is to be written."""
         line = _line_of(record)
         with self._lock:
             written, n_kept_back = self._lines.get(line, (None, 0))
