@@ -25,6 +25,15 @@ def free_port():
         return found.getsockname()[1]
 
 
+def wait_until(condition):
+    """Wait for up to ten seconds until a condition holds."""
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
 class Answering:
     """Something that answers on a port of loopback."""
 

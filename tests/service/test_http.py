@@ -18,7 +18,7 @@ from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.registry import Registry
 from imondrian.service.settings import Limits
-from tests.service.serving import SMALL, Here, Service
+from tests.service.serving import SMALL, Here, Service, wait_until
 from tests.service.test_live import expected
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -410,14 +410,6 @@ def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
         for thread in threads:
             thread.join()
     assert statuses[5:] == 3 * [(200, None)]
-
-
-def wait_until(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come to that")
 
 
 def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):

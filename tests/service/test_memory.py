@@ -15,7 +15,7 @@ from imondrian.service.registry import Registry
 from imondrian.service.safety import Guard
 from imondrian.service.settings import MIB, Limits
 from imondrian.service.turns import Turns
-from tests.service.serving import SMALL, Here, Service
+from tests.service.serving import SMALL, Here, Service, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
 EMPTY_LISTS = b'{"points": [' + b"[]," * 11_000_000 + b"[]]}"
@@ -88,14 +88,6 @@ def test_bodies_that_are_half_sent_have_a_common_bound(here, method, path, n, he
 
 def asked_in_full(here, n_bytes):
     return here.ask("POST", "/detectors/a/scores", json.dumps({"points": [[1, 2]]}).encode().ljust(n_bytes))
-
-
-def wait_until(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come to that")
 
 
 def test_a_body_without_a_length_that_becomes_too_much_is_answered_503(here):
