@@ -51,26 +51,39 @@ def test_a_file_that_grows_is_followed_and_one_that_is_cut_read_anew(tmp_path):
 
 def test_every_file_that_had_the_name_is_read_also_by_one_who_lags_behind(tmp_path):
     path = tmp_path / "log"
-    path.write_bytes(b"a\n" * 100_000)
+    content = b"a\n" * 100_000
+    path.write_bytes(content)
+    followed = FollowedFile(str(path), os.open(path, os.O_RDONLY))
+    never, _ = pipe = os.pipe()
+    blocks = [followed.next_block(never)]
+    for i, letter in enumerate((b"b", b"c")):
+        path.rename(tmp_path / f"log.{i}")
+        path.write_bytes(letter * 3)
+        blocks.append(followed.next_block(never))  # the name is looked up with each block
+    while blocks[-1] != b"ccc":
+        blocks.append(followed.next_block(never))
+    first = blocks.index(Restart.REPLACED)
+    assert b"".join(blocks[:first]) == content
+    assert blocks[first:] == [Restart.REPLACED, b"bbb", Restart.REPLACED, b"ccc"]
+    followed.close()
+    for descriptor in pipe:
+        os.close(descriptor)
+
+
+def test_the_last_line_of_a_file_that_was_replaced_needs_no_end(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"a\nb")
     followed = FollowedFile(str(path), os.open(path, os.O_RDONLY))
     lines = Lines(followed)
     batches = lines.batches()
-    n_first = len(next(batches).lines)
-    for i, letter in enumerate((b"b", b"c")):
-        path.rename(tmp_path / f"log.{i}")
-        path.write_bytes(letter * 3)  # a last line without an end
-        n_first += sum(len(next(batches).lines) for _ in range(40))  # it is looked for with each block
-    restarts, got = [], []
-    while b"ccc" not in got:
-        with path.open("ab") as file:  # the latest file goes on to grow
-            file.write(b"\n")
-        batch = next(batches)
-        restarts += [batch.restart] if batch.restart else []
-        got += [line for line in batch.lines if line]
-    assert restarts == [Restart.REPLACED, Restart.REPLACED]
-    assert n_first + got.count(b"a") == 100_000
-    assert [line for line in got if line != b"a"] == [b"bbb", b"ccc"]
+    assert next(batches).lines == [b"a"]
+    path.rename(tmp_path / "log.1")
+    path.write_bytes(b"c\n")
+    assert next(batches).lines == [b"b"]
+    assert next(batches).restart is Restart.REPLACED
+    assert next(batches).lines == [b"c"]
     lines.stop()
+    assert list(batches) == []
     followed.close()
 
 

@@ -238,10 +238,10 @@ class Live:
         outcomes = self._state.doer.do(entries, self.copies.changing)
         self._state = self._state.after(entries, outcomes)
         self.figures = figures_of(self._state.doer.detector)
-        for job, answer in zip(jobs, self._answers_to(entries, outcomes), strict=True):
-            job.done.set_result(answer)
         for entry, outcome in zip(entries, outcomes, strict=True):
             self.history.add(entry, outcome)
+        for job, answer in zip(jobs, self._answers_to(entries, outcomes), strict=True):
+            job.done.set_result(answer)  # last: who has the answer finds all else as it says
         since, keeping = self._state.since, self._keeping
         if since.n_points >= keeping.points_between_snapshots or since.n_bytes >= keeping.bytes_between_snapshots:
             self._keep_snapshot()
