@@ -33,9 +33,10 @@ soak: $(VENV)/.dev
 spark: $(VENV)/.spark
 	$(BIN)/python benchmarks/on_spark.py
 
-# Points per second of the service, beside the detector by itself.
+# Points per second of the service beside the detector by itself, and what attacks do to its memory and its answers.
 service: $(VENV)/.serve
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/attacks.py
 
 streams: $(VENV)/.base
 	$(BIN)/python benchmarks/streams.py

@@ -1,5 +1,6 @@
 """Starting the service: where it listens, and who may come in."""
 
+import gc
 import os
 import signal
 import socket
@@ -98,6 +99,8 @@ def _run(registry: Registry, token: str | None, listener: socket.socket, bounds:
     repeats = count_repeats()
     for number in (signal.SIGINT, signal.SIGTERM):  # by which a service is told to end: nothing is interrupted
         signal.signal(number, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()  # modules and compiled kernels stay: looking through them for garbage would stop all for 100 ms
     uvicorn.Server(config).run([listener])
     for line in repeats.kept_back():
         _tell(line)
