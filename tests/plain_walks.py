@@ -2,8 +2,8 @@
 
 import numba
 
-from imondrian.engine.harmonic import average_path_length, relative_depth
-from imondrian.engine.isolation import excess, expected_depth
+from imondrian.engine.average_path_length import average_path_length, relative_depth
+from imondrian.engine.box_scores_live import excess, expected_depth
 from imondrian.engine.nodes import child_towards, is_leaf, slot_of, tree_population
 
 plain = numba.njit(error_model="numpy")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from imondrian.engine.invariants import broken_invariants, samples_are_possible
 from imondrian.engine.nodes import NO_LIMIT, empty_trees
 from imondrian.engine.randomness import start_streams
-from imondrian.engine.remember import build_trees, extend_trees
+from imondrian.engine.reservoir import build_trees, extend_trees
 from imondrian.engine.soundness import NONE, first_unsound
 
 SEEDS = st.integers(0, 2**64 - 1)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from imondrian import InvalidInputError, MondrianForest
 from imondrian.assembly import Plan, Samples, build_some, put_together, sampled_forest, smallest
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian import EmptyForestError, ImondrianError, InvalidInputError, MondrianForest
-from imondrian.engine.remember import build_trees
 from imondrian.engine.rescore import is_aligned
+from imondrian.engine.reservoir import build_trees
 from imondrian.scores import SCORES
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, point_sets
 

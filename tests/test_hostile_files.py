@@ -12,7 +12,7 @@ import pytest
 
 from imondrian import DamagedFileError, InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import MAX_SHOWN
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.storage import read_header
 from tests.test_storage import as_array, as_npy, members, sealed, zipped
 

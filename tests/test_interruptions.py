@@ -14,17 +14,17 @@ from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.threads import Threads
 from imondrian.errors import BusyError
 from imondrian.fitted import threshold_of_held
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
 FILES = (
     "stream.py",
-    "progress.py",
+    "stream_state.py",
     "forest.py",
     "estimator.py",
     "sample.py",
     "window.py",
-    "memory.py",
+    "sampler.py",
     "thresholds.py",
     "drift.py",
 )

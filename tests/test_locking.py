@@ -16,7 +16,7 @@ from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest
 from imondrian.engine.nodes import NO_LIMIT
 from imondrian.errors import BusyError
 from imondrian.locking import changes, new_locks, reads
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 from tests.strategies import assert_sound
 
 X = np.random.default_rng(0).normal(size=(4_000, 3))

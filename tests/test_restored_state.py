@@ -12,7 +12,7 @@ from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import CUT
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_own
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 
 X = np.random.default_rng(0).normal(size=(1_500, 10))
 

@@ -11,7 +11,7 @@ from numba import config
 from imondrian import EmptyForestError, InvalidInputError, MondrianForest
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.window import slide_trees, write_chosen
-from imondrian.memories import Window
+from imondrian.samplers import Window
 from imondrian.scores import SCORES
 from tests.engine.test_law import assert_same_law
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, empty
@@ -20,19 +20,19 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3))
 
 
-def memory_of(forest):
-    """The memory of a forest, made anew from its state."""
-    memory = Window(forest.window, min((forest.max_samples or forest.window) / forest.window, 1.0))
-    memory.restore(forest.state()[1])
-    return memory
+def sampler_of(forest):
+    """The sampler of a forest, made anew from its state."""
+    sampler = Window(forest.window, min((forest.max_samples or forest.window) / forest.window, 1.0))
+    sampler.restore(forest.state()[1])
+    return sampler
 
 
 def assert_window_is_sound(forest):
     trees, _ = forest.state()
-    memory = memory_of(forest)
-    assert list(memory.complaints()) == []
+    sampler = sampler_of(forest)
+    assert list(sampler.complaints()) == []
     for t in range(forest.n_trees):
-        assert broken_invariants(trees, t, memory.check()) == []
+        assert broken_invariants(trees, t, sampler.check()) == []
 
 
 def held(trees, t):
@@ -60,7 +60,7 @@ def test_trees_hold_their_share_of_the_window_after_every_point(points, seed, wi
         forest.extend_one(points[i])
         assert_window_is_sound(forest)
         latest = points[max(0, i + 1 - window) : i + 1]
-        np.testing.assert_array_equal(memory_of(forest).points(forest.state()[0]), latest)
+        np.testing.assert_array_equal(sampler_of(forest).points(forest.state()[0]), latest)
         assert forest.n_points == len(latest)
         for t in range(3):
             chosen = chosen_of(forest, t, range(max(0, i + 1 - window), i + 1))
@@ -70,14 +70,14 @@ def test_trees_hold_their_share_of_the_window_after_every_point(points, seed, wi
 def chosen_of(forest, t, numbers):
     trees, _ = forest.state()
     chosen = np.empty(len(numbers), np.bool_)
-    write_chosen(trees.heads[t : t + 1], np.array(numbers), memory_of(forest).share, chosen)
+    write_chosen(trees.heads[t : t + 1], np.array(numbers), sampler_of(forest).share, chosen)
     return chosen
 
 
 @given(points=POINT_SETS, seed=SEEDS, max_samples=st.sampled_from([None, 3]), data=st.data())
 def test_forgetting_leaves_gaps_and_sound_trees(points, seed, max_samples, data):
     forest = MondrianForest(n_trees=3, max_samples=max_samples, window=8, scale="std", seed=seed).extend(points)
-    rest = memory_of(forest).points(forest.state()[0])
+    rest = sampler_of(forest).points(forest.state()[0])
     for i in data.draw(st.permutations(range(len(rest))))[: len(rest) - 1]:
         row = rest[i]
         forest.forget(row[None])

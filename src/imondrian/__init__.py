@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from imondrian.errors import DamagedFileError, EmptyForestError, ImondrianError, InvalidInputError
     from imondrian.estimator import IsolationMondrianForest
     from imondrian.forest import MondrianForest
-    from imondrian.models import load, save
+    from imondrian.model_files import load, save
     from imondrian.stream import StreamDetector
 
 __version__ = "0.1.0"

@@ -13,7 +13,7 @@ from imondrian.engine.bottom_k import offer_rows
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, Trees, empty_trees, joined
 from imondrian.engine.randomness import start_streams
-from imondrian.engine.remember import build_on_samples
+from imondrian.engine.reservoir import build_on_samples
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_count, as_points
 from imondrian.scales import new_scale

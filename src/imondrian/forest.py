@@ -20,14 +20,14 @@ from imondrian.engine.nodes import (
     with_room,
 )
 from imondrian.engine.randomness import start_streams
-from imondrian.engine.remember import copies_held
 from imondrian.engine.rescore import is_aligned, write_leaf_slots
+from imondrian.engine.reservoir import copies_held
 from imondrian.engine.threads import Threads, pieces
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_own, as_point, as_points, as_row, as_weights
 from imondrian.locking import changes, new_locks, reads
-from imondrian.memories import Sample, Step, Window, new_memory
+from imondrian.samplers import Reservoir, Step, Window, new_sampler
 from imondrian.scales import SCALES, Scale, new_scale
 from imondrian.scores import Reading, scoring_of, shares
 
@@ -104,7 +104,7 @@ class MondrianForest:
         self._seed = as_count(seed, "seed", 0, MAX_SEED)
         self._locks = new_locks()
         self._threads = Threads(_checked_jobs(n_jobs))
-        self._memory: Sample | Window = new_memory(self._max_samples, self._window)
+        self._sampler: Reservoir | Window = new_sampler(self._max_samples, self._window)
         self._trees: Trees | None = None
         self._scale: Scale | None = None
         self._reading: Reading | None = None
@@ -161,7 +161,7 @@ class MondrianForest:
 
         In a forest joined from forests of different points: of the tree that was shown most.
         """
-        return 0 if self._trees is None else self._memory.n_points(self._trees)
+        return 0 if self._trees is None else self._sampler.n_points(self._trees)
 
     @property
     def n_changes(self) -> int:
@@ -178,7 +178,7 @@ class MondrianForest:
     @reads
     def n_bytes(self) -> int:
         """Memory that the trees and the window take; with a window it never changes."""
-        return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._memory.n_bytes()
+        return 0 if self._trees is None else sum(array.nbytes for array in self._trees) + self._sampler.n_bytes()
 
     @property
     @reads
@@ -206,7 +206,7 @@ class MondrianForest:
         """
         n_features = as_count(n_features, "n_features", 1, MAX_POINTS)
         if self._trees is None:
-            self._trees, self._scale = self._new_state(n_features, self._memory.reserve(n_features))
+            self._trees, self._scale = self._new_state(n_features, self._sampler.reserve(n_features))
         elif n_features != self.n_features:
             raise InvalidInputError(f"This forest has {self.n_features} features, not {n_features}.")
         return self
@@ -215,15 +215,15 @@ class MondrianForest:
     def build(self, X: npt.ArrayLike) -> Self:
         """Forget everything, and build every tree on the rows of X, or on its own sample of them (Algorithm 1)."""
         points = as_points(X, None)
-        if self._memory.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
+        if self._sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
             raise _too_many(points.shape[0])
-        memory = new_memory(self.max_samples, self.window)
-        n_slots = max(memory.reserve(points.shape[1]), min(points.shape[0], memory.limit))
+        sampler = new_sampler(self.max_samples, self.window)
+        n_slots = max(sampler.reserve(points.shape[1]), min(points.shape[0], sampler.limit))
         trees, scale = self._new_state(points.shape[1], n_slots)
-        memory.build(trees, points, scale, self._on_trees)
+        sampler.build(trees, points, scale, self._on_trees)
         self._touch()
         self._n_spare = 0
-        self._trees, self._scale, self._memory = trees, scale, memory
+        self._trees, self._scale, self._sampler = trees, scale, sampler
         return self
 
     @changes
@@ -248,7 +248,7 @@ class MondrianForest:
         points = as_points(X, self._known_features()) + 0.0  # -0.0 becomes 0.0
         trees, scale = self._state()
         self._touch()
-        self._memory.forget(trees, points, scale, self._on_trees)
+        self._sampler.forget(trees, points, scale, self._on_trees)
         return self
 
     @changes
@@ -262,7 +262,7 @@ class MondrianForest:
         points = as_points(X, self.n_features)
         self._check_growth(points.shape[0])
         self.reserve(points.shape[1])
-        if isinstance(self._memory, Window):
+        if isinstance(self._sampler, Window):
             blocks = self._scored_blocks(points.shape[0], kind)
             return np.concatenate([self.score_and_slide(points[rows], kind)[0] for rows in blocks])
         scores = np.full(points.shape[0], 0.5)
@@ -302,9 +302,9 @@ class MondrianForest:
     @property
     def sliding(self) -> Window:
         """The window, in a forest that has one."""
-        if not isinstance(self._memory, Window):
+        if not isinstance(self._sampler, Window):
             raise InvalidInputError("This forest has no window.")
-        return self._memory
+        return self._sampler
 
     @reads
     def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
@@ -314,8 +314,8 @@ class MondrianForest:
         if self.n_points == 0:
             return np.full(points.shape[0], 0.5)
         trees, scale = self._state()
-        if isinstance(self._memory, Window):
-            return self._memory.score(trees, points, kind, scale, self._on_trees)
+        if isinstance(self._sampler, Window):
+            return self._sampler.score(trees, points, kind, scale, self._on_trees)
         return scoring.of(self._read(), points)
 
     def join(self, other: "MondrianForest") -> Self:
@@ -337,7 +337,7 @@ class MondrianForest:
             raise InvalidInputError(f"The forests differ in max_samples: {self.max_samples} and {other.max_samples}.")
         if other.window != self.window:
             raise InvalidInputError(f"The forests differ in window: {self.window} and {other.window}.")
-        if isinstance(self._memory, Window) and not self._memory.has_seen_the_same(theirs.arrays):
+        if isinstance(self._sampler, Window) and not self._sampler.has_seen_the_same(theirs.arrays):
             raise InvalidInputError("The forests differ in what their windows have seen.")
         if not np.array_equal(self.scale, other.scale):
             raise InvalidInputError(f"The forests differ in scale: {self.scale!r} and {other.scale!r}.")
@@ -347,8 +347,8 @@ class MondrianForest:
         self._touch()
         self._n_spare = 0
         self._trees, self._n_trees = both, n_trees
-        if isinstance(self._memory, Window):
-            self._memory.refresh_levels(self._trees, scale)
+        if isinstance(self._sampler, Window):
+            self._sampler.refresh_levels(self._trees, scale)
         return self
 
     # -- asking -------------------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ class MondrianForest:
     @reads
     def points(self) -> Array:
         """Give the points that the forest holds now, as `rescore` does; of a window, the oldest first."""
-        return self._memory.points(self._state()[0])
+        return self._sampler.points(self._state()[0])
 
     @reads
     def rescore(self, kind: str = "depth") -> tuple[Array, Array]:
@@ -424,9 +424,9 @@ class MondrianForest:
         moments[:, :n_known] = old.moments
         moments[0] = old.moments[0, 0]
         scale.restore(moments)
-        memory = self._memory.widened(n_features)
+        sampler = self._sampler.widened(n_features)
         self._touch()
-        self._trees, self._scale, self._memory = wider, scale, memory
+        self._trees, self._scale, self._sampler = wider, scale, sampler
         return self
 
     @reads
@@ -448,13 +448,13 @@ class MondrianForest:
     def state(self) -> tuple[Trees, dict[str, Array]]:
         """Return all that changes, as it is and not copied: the trees, and by name the arrays beside them."""
         trees, scale = self._state()
-        return trees, {"moments": scale.moments, **self._memory.state()}
+        return trees, {"moments": scale.moments, **self._sampler.state()}
 
     @reads
     def snapshot(self) -> Snapshot:
         """Copy all that the forest is; of its tables, the slots in use."""
         trees, scale = self._state()
-        arrays = {"moments": scale.moments, **self._memory.state()}
+        arrays = {"moments": scale.moments, **self._sampler.state()}
         used = resized(trees, int(trees.heads["n_leaves"].max()))
         return Snapshot(self.parameters(), used, {name: array.copy() for name, array in arrays.items()})
 
@@ -491,25 +491,25 @@ class MondrianForest:
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
-        return self._memory.changes.pending is None
+        return self._sampler.changes.pending is None
 
     def _settle(self) -> None:
         """Finish what an interrupted call has left: tasks that still run, and a block that some trees have seen."""
         if self._threads.crews:
             self._threads.wait_for_strays()
-        if self._memory.changes.pending is not None:
-            self._memory.changes.settle()
+        if self._sampler.changes.pending is not None:
+            self._sampler.changes.settle()
 
     def _restore(self, trees: Trees, arrays: dict[str, Array]) -> None:
         """Take over arrays, or copies of them in the one layout that kernels take."""
         own = Trees(*(as_own(array, field.dtype) for array, field in zip(trees, FIELDS.values(), strict=True)))
-        scale, memory = new_scale(self.scale, own.points.shape[2]), new_memory(self.max_samples, self.window)
-        layouts = memory.layout(own.points.shape[2])
+        scale, sampler = new_scale(self.scale, own.points.shape[2]), new_sampler(self.max_samples, self.window)
+        layouts = sampler.layout(own.points.shape[2])
         scale.restore(arrays["moments"])
-        memory.restore({name: as_own(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
-        if self.window is not None and own.cuts.shape[1] < memory.limit:
-            own = resized(own, memory.limit)
-        self._trees, self._scale, self._memory = own, scale, memory
+        sampler.restore({name: as_own(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
+        if self.window is not None and own.cuts.shape[1] < sampler.limit:
+            own = resized(own, sampler.limit)
+        self._trees, self._scale, self._sampler = own, scale, sampler
 
     def _new_state(self, n_features: int, n_slots: int) -> tuple[Trees, Scale]:
         trees = empty_trees(self.n_trees, n_slots, n_features)
@@ -536,7 +536,7 @@ class MondrianForest:
         self._check_growth(points.shape[0])
         if self._trees is None:
             self.reserve(points.shape[1])
-        for rows in _blocks(points.shape[0], self._memory.block):
+        for rows in _blocks(points.shape[0], self._sampler.block):
             self._make_room(rows.stop - rows.start, points.shape[0] - rows.start)
             self._extend_block(points[rows])
         return self
@@ -545,7 +545,7 @@ class MondrianForest:
         """Show a block to the trees; apart, so that nobody holds on to their tables while room is made for the next."""
         trees, scale = self._state()
         self._touch()
-        self._memory.extend(trees, points, scale, self._on_trees)
+        self._sampler.extend(trees, points, scale, self._on_trees)
 
     def _scored_blocks(self, n_rows: int, kind: str) -> Iterator[slice]:
         """Cut rows into blocks for `score_and_slide`; each is to be shown before the next is asked for."""
@@ -558,12 +558,12 @@ class MondrianForest:
         sixteenth of the table, so that copying costs little beside inserting.
         """
         n_slots, n_used = self._slots()
-        if min(n_used + n_rows, self._memory.limit) <= n_slots:
+        if min(n_used + n_rows, self._sampler.limit) <= n_slots:
             return
         wanted = max(2 * n_slots, n_used + n_rows)
         if n_coming >= max(n_slots // 16, 16):
             wanted = min(wanted, n_used + n_coming)
-        self._grow(min(wanted, self._memory.limit))
+        self._grow(min(wanted, self._sampler.limit))
 
     def _slots(self) -> tuple[int, int]:
         """Count the slots of a tree, and those in use."""
@@ -592,14 +592,14 @@ class MondrianForest:
         self._n_spare -= n_rows  # what can certainly be shown; counting again takes longer than a small change
         if self._n_spare >= 0 or self._trees is None:
             return
-        n_points, n_shown = self._memory.n_points(self._trees), self._memory.n_shown(self._trees)
+        n_points, n_shown = self._sampler.n_points(self._trees), self._sampler.n_shown(self._trees)
         self._n_spare = -1
-        if self._memory.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
+        if self._sampler.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
             raise _too_many(n_points + n_rows)
         if n_shown + n_rows > MAX_SHOWN:
             raise InvalidInputError(f"The forest has been shown {n_shown} points, and can count {MAX_SHOWN} at most.")
         most = MAX_SHOWN - n_shown
-        self._n_spare = min(most, MAX_POINTS - n_points) - n_rows if self._memory.limit == NO_LIMIT else most - n_rows
+        self._n_spare = min(most, MAX_POINTS - n_points) - n_rows if self._sampler.limit == NO_LIMIT else most - n_rows
 
     def _touch(self) -> None:
         """Note that the trees are about to change: nothing that was derived from them holds any more."""

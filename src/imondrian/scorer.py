@@ -9,7 +9,7 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest
-from imondrian.models import load_plain
+from imondrian.model_files import load_plain
 from imondrian.stream import StreamDetector
 from imondrian.tables.missing import medians_of
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from imondrian.engine.attribution import HIGH, LOW, add_shares
+from imondrian.engine.box_scores_static import write_insides_and_means
 from imondrian.engine.frozen import (
     Frozen,
     add_frozen_depths,
@@ -14,7 +16,6 @@ from imondrian.engine.frozen import (
     freeze,
     frozen_score_of_row,
 )
-from imondrian.engine.harmonic import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.jit import Array, direct
 from imondrian.engine.nodes import Trees
 from imondrian.engine.one_row import (
@@ -24,9 +25,8 @@ from imondrian.engine.one_row import (
     sliding_size_score_of_row,
 )
 from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
-from imondrian.engine.shares import HIGH, LOW, add_shares
+from imondrian.engine.score_formula import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.threads import Threads, pieces
-from imondrian.engine.upwards import write_insides_and_means
 from imondrian.engine.window import (
     score_depths_and_slide,
     score_expected_depths_and_slide,

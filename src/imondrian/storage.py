@@ -27,7 +27,7 @@ from imondrian.errors import DamagedFileError, InvalidInputError
 from imondrian.files import written_whole
 from imondrian.forest import MondrianForest, Snapshot
 from imondrian.inputs import as_count
-from imondrian.memories import Memory, new_memory
+from imondrian.samplers import Sampler, new_sampler
 from imondrian.scales import are_possible
 
 FORMAT, VERSION = "imondrian forest", 1
@@ -138,8 +138,8 @@ def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, d
     n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
     shapes = {name: shape_of(field, n_trees, n_slots, n_features) for name, field in FIELDS.items()}
     forest = MondrianForest(**header["parameters"])
-    memory = new_memory(forest.max_samples, forest.window)
-    layouts = {"moments": ((3, n_features), np.dtype(np.float64)), **memory.layout(n_features)}
+    sampler = new_sampler(forest.max_samples, forest.window)
+    layouts = {"moments": ((3, n_features), np.dtype(np.float64)), **sampler.layout(n_features)}
     sizes = [math.prod(shapes[name]) * field.dtype.itemsize for name, field in FIELDS.items()]
     if sum(sizes) + sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values()) > n_bytes:
         raise ValueError("the header promises more than the file holds.")
@@ -148,8 +148,8 @@ def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, d
         raise ValueError(f"the members are {archive.namelist()}.")
     trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
     beside = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
-    memory.restore(beside)
-    _check_forest(forest, memory, trees, beside["moments"])
+    sampler.restore(beside)
+    _check_forest(forest, sampler, trees, beside["moments"])
     return MondrianForest.from_state(header["parameters"], trees, beside), header["notes"]
 
 
@@ -214,18 +214,18 @@ def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], b
         raise ValueError(f"{name} has no readable header: {error}.") from None
 
 
-def _check_forest(forest: MondrianForest, memory: Memory, trees: Trees, moments: Array) -> None:
+def _check_forest(forest: MondrianForest, sampler: Sampler, trees: Trees, moments: Array) -> None:
     """Check the moments, what is remembered, and every tree."""
     follows_all = isinstance(forest.scale, str) and forest.window is None
     if not are_possible(moments, trees.heads["n_points"].max() if follows_all else 0):
         raise ValueError("moments.npy is damaged: no points have such moments.")
-    if trees.points.shape[1] > memory.limit:
-        raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold no more than {memory.limit} points.")
-    for complaint in memory.complaints():
+    if trees.points.shape[1] > sampler.limit:
+        raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold no more than {sampler.limit} points.")
+    for complaint in sampler.complaints():
         raise ValueError(f"{complaint}.")
     t = first_unsound(trees)
     if t != NONE:
         raise ValueError(f"tree {t} is damaged: {', '.join(broken_invariants(trees, t)[:1])}.")
-    for complaint, is_wrong in memory.check()(trees):
+    for complaint, is_wrong in sampler.check()(trees):
         if is_wrong.any():
             raise ValueError(f"tree {is_wrong.argmax()} is damaged: {complaint}.")

@@ -14,12 +14,12 @@ from imondrian.errors import InvalidInputError
 from imondrian.forest import MAX_SEED, MondrianForest, Snapshot
 from imondrian.inputs import as_count, as_number
 from imondrian.locking import changes, is_inside, reads
-from imondrian.memories import Step
+from imondrian.named_rows import Records
 from imondrian.presets import preset_of
-from imondrian.progress import N_DRIFTS, N_DRIFTS_KEPT, N_SEEN, N_SHOWN, N_SKIPPED, Judged, Progress
-from imondrian.records import Records
+from imondrian.samplers import Step
 from imondrian.scores import scoring_of
 from imondrian.shingles import Shingle
+from imondrian.stream_state import N_DRIFTS, N_DRIFTS_KEPT, N_SEEN, N_SHOWN, N_SKIPPED, Judged, Progress
 from imondrian.thresholds import THRESHOLDS, StreamingThreshold
 
 _score_and_slide = MondrianForest.score_and_slide.__wrapped__  # type: ignore[attr-defined]  # the lock is held

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 
 from imondrian.engine.frozen import add_frozen_depths, freeze, frozen_score_of_row
-from imondrian.engine.harmonic import make_scores_of_depths
 from imondrian.engine.nodes import joined
 from imondrian.engine.one_row import depth_score_of_row
-from imondrian.engine.remember import forget_points
+from imondrian.engine.reservoir import forget_points
+from imondrian.engine.score_formula import make_scores_of_depths
 from tests.plain_walks import add_depths
 from tests.strategies import POINT_SETS, SEEDS, built, empty, grown
 

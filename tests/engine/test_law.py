@@ -12,7 +12,7 @@ from numba import config
 from scipy.stats import ks_2samp
 
 from imondrian.engine.nodes import NO_LIMIT
-from imondrian.engine.remember import forget_points
+from imondrian.engine.reservoir import forget_points
 from tests import reference_tree
 from tests.strategies import built, empty, extended
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.engine.nodes import FIELDS, NO_LIMIT, Trees, joined, part, resized
-from imondrian.engine.remember import extend_trees, forget_points
+from imondrian.engine.reservoir import extend_trees, forget_points
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, built, empty, extended, grown, point_sets
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import config
 
-from imondrian.engine import randomness, remember
-from imondrian.engine.remember import forget_points
+from imondrian.engine import randomness, reservoir
+from imondrian.engine.reservoir import forget_points
 from imondrian.engine.view import view
 from tests.strategies import built, extended
 
@@ -19,7 +19,7 @@ HALF = math.log(2)  # what a clock shows for a uniform draw of 0.5
 def script(monkeypatch):
     """Let the draws be the numbers put into this list; what is left over at the end is an error."""
     draws = []
-    for module in (randomness, remember):
+    for module in (randomness, reservoir):
         monkeypatch.setattr(module, "uniform", lambda _heads, _t: draws.pop(0))
     yield draws
     assert draws == []

@@ -6,8 +6,8 @@ import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
+from imondrian.explanations import OddRow, Reason
 from imondrian.plots import plot_timeline
-from imondrian.reasons import OddRow, Reason
 from imondrian.report import Picture, Report, write_report
 
 HOSTILE = "<script>alert('x')</script>\"&$title ${a}"

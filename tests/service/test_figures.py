@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.entries import FORGET, MODEL
 from imondrian.service.metrics import metrics_of

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from imondrian import StreamDetector
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.service import routes
 from imondrian.service.app import create_app
 from imondrian.service.client import Client

@@ -9,7 +9,7 @@ import pytest
 
 from imondrian import StreamDetector
 from imondrian.errors import InvalidInputError
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.service.answers import Answers
 from imondrian.service.configuration import new_detector
 from imondrian.service.copies import Copies

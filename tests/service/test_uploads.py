@@ -12,7 +12,7 @@ import pytest
 
 from imondrian import MondrianForest, StreamDetector, storage
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.service.app import create_app
 from imondrian.service.client import ServiceError
 from imondrian.service.configuration import DEFAULTS, new_detector

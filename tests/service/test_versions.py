@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from imondrian.models import from_bytes
+from imondrian.model_files import from_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.registry import Registry
 from imondrian.service.store import FILE, StorageError, Store

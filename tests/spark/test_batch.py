@@ -16,7 +16,7 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 import imondrian
 from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianForest, StreamDetector
 from imondrian.assembly import sampled_forest
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.spark import fit, score
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_assembly import assembled

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from imondrian import InvalidInputError, IsolationMondrianForest
 from imondrian.assembly import sampled_forest
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.spark import fit_by_key, score_by_key
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_assembly import assembled

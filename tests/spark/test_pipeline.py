@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 import imondrian
 from imondrian import DamagedFileError, InvalidInputError
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.spark import IsolationMondrianForest, IsolationMondrianForestModel, fit
 from tests.spark.conftest import FEATURES, scores_of
 

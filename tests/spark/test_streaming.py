@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from imondrian import InvalidInputError, MondrianForest, StreamDetector
 from imondrian.errors import DamagedFileError
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.spark import watch
 from imondrian.spark.detectors import Detectors
 from tests.spark import watching

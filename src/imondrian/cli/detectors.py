@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from imondrian import models
+from imondrian import model_files
 from imondrian.cli.console import Console
 from imondrian.cli.forests import read_threshold
 from imondrian.cli.places import Place, checked_place
@@ -63,7 +63,7 @@ class Keeper:
         """Save the detector, if there is one and a file for it."""
         if self._watching.model is not None and self.detector is not None:
             beside = {} if self.place is None else {_PLACE: self.place._asdict()}
-            models.save(self.detector, self._watching.model, beside)
+            model_files.save(self.detector, self._watching.model, beside)
             self._n_saved = self.n_seen
 
     def _resumed(self, console: Console) -> StreamDetector | None:
@@ -74,7 +74,7 @@ class Keeper:
             console.note(f"{path} is not there yet: a new detector begins.")
             return None
         detector = loaded(path)
-        beside = models.beside(path)
+        beside = model_files.beside(path)
         if not isinstance(detector, StreamDetector):
             raise InvalidInputError(f"{path} holds no detector of a stream; imondrian score works with it.")
         self._check_parameters(detector.parameters, path)

@@ -6,7 +6,7 @@ import polars as pl
 from imondrian.cli.rows import Rows
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.reasons import reasons_of
+from imondrian.explanations import reasons_of
 from imondrian.scorer import Scorer
 from imondrian.tables.columns import ADDED, LABEL, ROW, SCORE, WHY, typed
 from imondrian.tables.formats import TEXTS, format_to_write

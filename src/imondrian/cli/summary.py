@@ -7,7 +7,7 @@ import numpy as np
 from imondrian.cli.console import printable
 from imondrian.cli.rows import Rows
 from imondrian.engine.jit import Array
-from imondrian.reasons import NO_NAME, OddRow, Reason, reasons_of
+from imondrian.explanations import NO_NAME, OddRow, Reason, reasons_of
 from imondrian.scorer import Scorer
 
 N_ODDEST = 10

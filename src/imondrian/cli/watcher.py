@@ -14,7 +14,7 @@ from imondrian.cli.detectors import Keeper
 from imondrian.cli.rows import names_in
 from imondrian.cli.settings import Choice, Watching
 from imondrian.errors import InvalidInputError
-from imondrian.reasons import reasons_of
+from imondrian.explanations import reasons_of
 from imondrian.stream import StreamDetector
 from imondrian.tables.columns import ERROR, LABEL, RESULTS, ROW, SCORE, THRESHOLD, WHY, check_names, results_among
 from imondrian.tables.records import Parser, Record, Values, is_missing, is_number, numbers_in

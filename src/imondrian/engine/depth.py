@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.engine.harmonic import average_path_length
+from imondrian.engine.average_path_length import average_path_length
 from imondrian.engine.jit import Array, choice, helper
 from imondrian.engine.nodes import Trees, slot_of
 

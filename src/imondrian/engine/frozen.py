@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth
+from imondrian.engine.average_path_length import average_path_length, relative_depth
+from imondrian.engine.box_scores_static import excess_above, expected_depth_above, new_way
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, slot_of, tree_population
-from imondrian.engine.upwards import excess_above, expected_depth_above, new_way
+from imondrian.engine.score_formula import score_of_depth
 
 LANES = 8  # walks side by side
 _NUMBERS_PER_BLOCK = 8192  # that stay in the cache while the trees pass by

@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from imondrian.engine.ahead import find_leaves
-from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth, score_of_log_size
-from imondrian.engine.isolation import excess
+from imondrian.engine.average_path_length import average_path_length, relative_depth
+from imondrian.engine.box_scores_live import excess
+from imondrian.engine.box_scores_static import excess_above, expected_depth_above, new_way
 from imondrian.engine.jit import Array, kernel
 from imondrian.engine.nodes import Trees, slot_of, tree_population
-from imondrian.engine.upwards import excess_above, expected_depth_above, new_way
+from imondrian.engine.prefetch import find_leaves
+from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
 
 @kernel

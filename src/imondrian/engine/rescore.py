@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
+from imondrian.engine.average_path_length import average_path_length, relative_depth
 from imondrian.engine.boxes import extent
-from imondrian.engine.harmonic import average_path_length, relative_depth
 from imondrian.engine.jit import Array, kernel
 from imondrian.engine.logarithms import floored_log
 from imondrian.engine.nodes import Trees, is_leaf, leaf_towards, part, population, slot_of, tree_population

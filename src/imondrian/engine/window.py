@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.engine.ahead import fetch_ways, new_ways, signed
+from imondrian.engine.average_path_length import average_path_length, relative_depth
+from imondrian.engine.box_scores_live import excess, expected_depth, mean_log_size
 from imondrian.engine.boxes import overhang
 from imondrian.engine.build import build
 from imondrian.engine.depth import write_path_lengths
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
-from imondrian.engine.harmonic import average_path_length, relative_depth, score_of_depth, score_of_log_size
-from imondrian.engine.isolation import excess, expected_depth, mean_log_size
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
+from imondrian.engine.prefetch import fetch_ways, new_ways, signed
 from imondrian.engine.randomness import STEP, lot_of, mixed
+from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
 
 class Steps(NamedTuple):

@@ -10,8 +10,8 @@ from typing import IO, NamedTuple
 
 from matplotlib.figure import Figure
 
+from imondrian.explanations import NO_NAME, OddRow, Reason
 from imondrian.plots import write_figure
-from imondrian.reasons import NO_NAME, OddRow, Reason
 
 
 class Picture(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError, InvalidInputError
-from imondrian.models import from_bytes
+from imondrian.model_files import from_bytes
 from imondrian.service.entries import FORGET, MODEL, POINTS, Entry
 from imondrian.stream import StreamDetector
 

@@ -5,7 +5,7 @@ from functools import cache
 from typing import NamedTuple
 
 from imondrian.engine.nodes import FIELDS, shape_of
-from imondrian.memories import new_memory
+from imondrian.samplers import new_sampler
 from imondrian.stream import StreamDetector
 
 _VALUE = 8  # bytes
@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
 def bytes_of(sizes: Sizes) -> int:
     """Return what `StreamDetector.n_bytes` is for a detector of these sizes."""
     n_values = sizes.n_features * sizes.shingle
-    n_slots = new_memory(sizes.max_samples, sizes.window).limit
+    n_slots = new_sampler(sizes.max_samples, sizes.window).limit
     trees = sum(
         math.prod(shape_of(field, sizes.n_estimators, n_slots, n_values)) * field.dtype.itemsize
         for field in FIELDS.values()

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.service.answers import Answers
 from imondrian.service.configuration import new_detector
 from imondrian.service.counts import Counts

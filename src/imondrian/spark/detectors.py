@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from imondrian.errors import DamagedFileError
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.sealed_zip import digest_of
 from imondrian.stream import StreamDetector
 

@@ -12,7 +12,7 @@ from imondrian.assembly import Plan, Samples, build_some, put_together, sampled_
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.spark.columns import (
     ON_ERROR,
     POINT,

@@ -12,7 +12,7 @@ from imondrian.assembly import Plan, Samples, build_some, sampled_forest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.scores import scoring_of
 from imondrian.spark.columns import (
     ON_ERROR,
@@ -67,7 +67,7 @@ def fit_by_key(
     -------
     DataFrame
         With the columns of the key, `n_points` (how many rows could be used) and `model` (the bytes of a model file,
-        see `imondrian.models.from_bytes`; null where there was no row to use).
+        see `imondrian.model_files.from_bytes`; null where there was no row to use).
     """
     check_choice(on_error, "on_error", ON_ERROR)
     forest = sampled_forest(n_estimators, max_samples, scale, seed)

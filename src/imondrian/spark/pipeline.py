@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from imondrian.errors import DamagedFileError
 from imondrian.fitted import Fitted
-from imondrian.models import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.scores import scoring_of
 from imondrian.spark.columns import quoted
 from imondrian.spark.fitting import fit

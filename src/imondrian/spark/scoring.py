@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs lack it
 
 from imondrian.errors import InvalidInputError
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.scores import scoring_of
 from imondrian.spark.columns import check_width, features_of
 from imondrian.spark.judging import judged, wanted_in

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from imondrian.errors import EmptyForestError
-from imondrian.models import from_bytes
+from imondrian.model_files import from_bytes
 from imondrian.scorer import Scorer, scorer_of
 from imondrian.sealed_zip import digest_of
 

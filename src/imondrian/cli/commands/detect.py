@@ -1,6 +1,6 @@
 """`imondrian detect`: from a table to its anomalies, in one step."""
 
-from imondrian import models
+from imondrian import model_files
 from imondrian.cli.console import Console
 from imondrian.cli.forests import check_making, fitted
 from imondrian.cli.outputs import check_outputs, written
@@ -29,7 +29,7 @@ def run(source: Source, choice: Choice, making: Making, outputs: Outputs, tellin
     tally.add(rows, scores)
     summary = tally.summary(table.name, columns.left_out, written(outputs))
     if outputs.model:
-        models.save(model, outputs.model)
+        model_files.save(model, outputs.model)
     if outputs.report:
         from imondrian.cli.pages import write_page  # matplotlib takes a second to load
 

@@ -17,7 +17,7 @@ from imondrian.cli.settings import Choice, Outputs, Source, Telling
 from imondrian.cli.summary import N_REASONS_IN_FULL, Tally, print_rows, row_as_json
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.reasons import OddRow
+from imondrian.explanations import OddRow
 from imondrian.scorer import loaded, scorer_of
 from imondrian.tables.writing import Write, written_table
 

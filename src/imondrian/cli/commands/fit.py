@@ -1,6 +1,6 @@
 """`imondrian fit`: from a table to a model file."""
 
-from imondrian import models
+from imondrian import model_files
 from imondrian.cli.console import Console
 from imondrian.cli.forests import check_making, fitted
 from imondrian.cli.outputs import check_outputs
@@ -18,7 +18,7 @@ def run(source: Source, choice: Choice, making: Making, model: str, telling: Tel
     rows, columns = read_rows(table, choice, console)
     with console.progress("fitting"):
         forest = fitted(rows, making)
-    models.save(forest, model)
+    model_files.save(forest, model)
     told = {
         "source": table.name,
         "n_rows": len(rows.points),

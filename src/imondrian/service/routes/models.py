@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from imondrian.models import to_bytes
+from imondrian.model_files import to_bytes
 from imondrian.service import schemas
 from imondrian.service.answers import answer_to
 from imondrian.service.entries import MODEL, Answer

@@ -1,7 +1,7 @@
 """The share of each feature in the isolation of a point: on which cuts, and on which side, it is parted from others."""
 
+from imondrian.engine.box_scores_live import cut_off_by
 from imondrian.engine.boxes import bound, leaf_overhang, overhang
-from imondrian.engine.isolation import cut_off_by
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.logarithms import decay, log_of_count
 from imondrian.engine.nodes import (

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from imondrian.engine.ahead import Ways, fetch_ways, new_ways
 from imondrian.engine.build import build
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
@@ -25,6 +24,7 @@ from imondrian.engine.nodes import (
     slot_of,
     tree_population,
 )
+from imondrian.engine.prefetch import Ways, fetch_ways, new_ways
 from imondrian.engine.randomness import distinct_numbers, exponential, uniform
 
 _SMALLEST_KEY, _LARGEST_KEY = 1e-300, 1.0 - 2.0**-53

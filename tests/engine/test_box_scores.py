@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from numba import config
 
+from imondrian.engine.attribution import HIGH, LOW, add_shares
+from imondrian.engine.box_scores_static import write_insides_and_means
 from imondrian.engine.frozen import add_frozen_expected_depths, add_frozen_log_sizes, freeze
-from imondrian.engine.harmonic import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.nodes import Trees, part
 from imondrian.engine.one_row import (
     expected_score_of_row,
     size_score_of_row,
     sliding_size_score_of_row,
 )
-from imondrian.engine.shares import HIGH, LOW, add_shares
-from imondrian.engine.upwards import write_insides_and_means
+from imondrian.engine.score_formula import make_scores_of_depths, make_scores_of_log_sizes
 from imondrian.engine.view import view
 from tests.plain_walks import add_expected_depths, add_log_sizes
 from tests.reference_tree import c

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numba import njit
 
-from imondrian.engine import harmonic
+from imondrian.engine import average_path_length
 from tests.reference_tree import c
 
 
 @njit
 def averages(numbers):
-    return np.array([harmonic.average_path_length(n) for n in numbers])
+    return np.array([average_path_length.average_path_length(n) for n in numbers])
 
 
 def test_average_path_lengths_are_exact():

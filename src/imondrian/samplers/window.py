@@ -1,4 +1,4 @@
-"""A memory of the latest points: a ring that all trees share, and what each tree holds of it."""
+"""A sampler of the latest points: a ring that all trees share, and what each tree holds of it."""
 
 import math
 import os
@@ -22,7 +22,7 @@ from imondrian.engine.window import (
     write_levels,
     write_strangers,
 )
-from imondrian.memories.memory import ROWS_PER_BLOCK, Change, Changes, Layout, OnTrees, not_there
+from imondrian.samplers.sampler import ROWS_PER_BLOCK, Change, Changes, Layout, OnTrees, not_held_error
 from imondrian.scales import Scale
 from imondrian.scores import SCORES, Reading
 
@@ -322,7 +322,7 @@ class Window:
         numbers = []
         for row in X:
             if not places[row.tobytes()]:
-                raise not_there(X, int(np.flatnonzero((row == X).all(axis=1))[0]))
+                raise not_held_error(X, int(np.flatnonzero((row == X).all(axis=1))[0]))
             numbers.append(places[row.tobytes()].pop())
         return np.array(numbers, np.int64)
 

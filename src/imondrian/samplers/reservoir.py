@@ -1,4 +1,4 @@
-"""A memory of all points, or of a uniform sample of them for each tree."""
+"""A sampler of all points, or of a uniform sample of them for each tree."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,13 +9,13 @@ import numpy as np
 from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees, part
-from imondrian.engine.remember import build_trees, copies_held, extend_trees, forget_points
 from imondrian.engine.rescore import held_points, witnesses
-from imondrian.memories.memory import ROWS_PER_BLOCK, Change, Changes, Layout, OnTrees, not_there
+from imondrian.engine.reservoir import build_trees, copies_held, extend_trees, forget_points
+from imondrian.samplers.sampler import ROWS_PER_BLOCK, Change, Changes, Layout, OnTrees, not_held_error
 from imondrian.scales import Scale
 
 
-class Sample:
+class Reservoir:
     """Every tree holds its own uniform sample of all points, of bounded size or all of them."""
 
     def __init__(self, limit: int) -> None:
@@ -80,7 +80,7 @@ class Sample:
         return held_points(witnesses(trees))
 
     def widened(self, n_features: int) -> Self:
-        """Return this memory: all is in the trees."""
+        """Return this sampler: all is in the trees."""
         return self
 
     def state(self) -> dict[str, Array]:
@@ -111,4 +111,4 @@ class Sample:
         n_outside = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
         if (absent.sum(axis=1) > n_outside).any():
             t = int(np.flatnonzero(absent.sum(axis=1) > n_outside)[0])
-            raise not_there(X, int(first_place[absent[t] > 0].min()))
+            raise not_held_error(X, int(first_place[absent[t] > 0].min()))

@@ -9,7 +9,7 @@ from imondrian.drift import Drift, DriftMonitor, count_in_bin
 from imondrian.engine.jit import Array, direct, kernel
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.errors import InvalidInputError
-from imondrian.memories import Step
+from imondrian.samplers import Step
 from imondrian.shingles import Shingle
 from imondrian.thresholds import StreamingThreshold, count_score
 

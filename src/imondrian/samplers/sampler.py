@@ -1,4 +1,4 @@
-"""What every memory of a forest can do, and what all of them need."""
+"""What every sampler of a forest can do, and what all of them need."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self
@@ -50,7 +50,7 @@ class Changes:
         self.pending = None
 
 
-class Memory(Protocol):
+class Sampler(Protocol):
     """Which of the points it is shown each tree holds."""
 
     limit: int  # leaves that a tree can have
@@ -84,7 +84,7 @@ class Memory(Protocol):
         """List the points remembered, each as often as it is."""
 
     def widened(self, n_features: int) -> Self:
-        """Return a memory like this one with more features, which are 0 in all points."""
+        """Return a sampler like this one with more features, which are 0 in all points."""
 
     def state(self) -> dict[str, Array]:
         """Give what is to be kept beside the trees, by name."""
@@ -99,9 +99,9 @@ class Memory(Protocol):
         """Say what is wrong with what was restored."""
 
     def check(self) -> Check:
-        """Return what must be true of sound trees under this memory."""
+        """Return what must be true of sound trees under this sampler."""
 
 
-def not_there(X: Array, row: int) -> InvalidInputError:
+def not_held_error(X: Array, row: int) -> InvalidInputError:
     """Make the error for a row to be forgotten that is not remembered."""
     return InvalidInputError(f"X[{row}] is not in the forest, at least not so often: {X[row]}.")

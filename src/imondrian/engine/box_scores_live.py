@@ -7,8 +7,8 @@ is sampled. The scores are ours, not the paper's. This is the walk in trees that
 they rest while many rows are scored, `upwards` finds the same with less work.
 """
 
+from imondrian.engine.average_path_length import average_path_length
 from imondrian.engine.boxes import extent, leaf_overhang, lesser, overhang, overhang_and_extent
-from imondrian.engine.harmonic import average_path_length
 from imondrian.engine.jit import Array, helper
 from imondrian.engine.logarithms import LOG_ZERO, MAX_DECAY, decay, floored_log, log_of_count
 from imondrian.engine.nodes import (

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from imondrian.engine.average_path_length import average_path_length
+from imondrian.engine.box_scores_live import cut_off_by, held_log_size, mean_log_size
 from imondrian.engine.boxes import extent, leaf_overhang, overhang, overhang_and_extent
-from imondrian.engine.harmonic import average_path_length
-from imondrian.engine.isolation import cut_off_by, held_log_size, mean_log_size
 from imondrian.engine.jit import Array, helper, kernel, making_helper
 from imondrian.engine.logarithms import decay, floored_log, log_of_count
 from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, is_point_of, population, slot_of, tree_population

@@ -1,0 +1,36 @@
+"""The average path length c(n) of a tree of n points: Equations 1 and 2 of [Ma2020]."""
+
+import math
+
+from imondrian.engine.jit import helper
+
+_EULER = 0.57721566490153286
+_SMALL = 32
+
+
+@helper
+def harmonic_number(n: int) -> float:
+    """Sum 1/i for i = 1..n.
+
+    Differs from Eq. 2, ln(n) + 0.5772: exact (to rounding), so that c(2) = 1 and not 0.154.
+    """
+    if n < _SMALL:
+        total = 0.0
+        for i in range(1, n + 1):
+            total += 1.0 / i
+        return total
+    square = 1.0 / (float(n) * float(n))
+    tail = square * (1.0 / 12.0 - square * (1.0 / 120.0 - square * (1.0 / 252.0 - square / 240.0)))
+    return math.log(n) + _EULER + 0.5 / n - tail
+
+
+@helper
+def average_path_length(n: int) -> float:
+    """Give c(n) (Eq. 1); 0 where there is nothing to part."""
+    return 2.0 * harmonic_number(n - 1) - 2.0 * (n - 1) / n if n > 1 else 0.0
+
+
+@helper
+def relative_depth(depth: float, average: float) -> float:
+    """Divide a depth by the average one; 1, as for an average point, where a tree parts nothing."""
+    return depth / average if average > 0.0 else 1.0
