@@ -167,7 +167,7 @@ def memory(process: int, field: str) -> float:
 
 def prepare(port: int, attack: Attack) -> None:
     """Create the detector that is attacked."""
-    sizes = {"window": 10_000, "max_samples": 1_024, "n_estimators": 200} if attack.is_large else {"n_estimators": 10}
+    sizes = {"window": 10_000, "max_samples": 1_024, "n_trees": 200} if attack.is_large else {"n_trees": 10}
     n_features = 20 if attack.is_large else attack.n_features
     features = [f"x{i}" for i in range(n_features)]
     created = {"features": features, **sizes}

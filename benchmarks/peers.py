@@ -44,7 +44,7 @@ def our_forest(n_threads: int) -> Any:
     """Make ours."""
     from imondrian import MondrianForest
 
-    return MondrianForest(TREES, SAMPLES, n_jobs=n_threads)
+    return MondrianForest(TREES, max_samples=SAMPLES, n_jobs=n_threads)
 
 
 def scikit_learn_forest(n_threads: int) -> Any:

@@ -22,7 +22,7 @@ def our_detector(n_features: int, preset: str, n_threads: int = 1) -> Any:
     from imondrian import StreamDetector
 
     return StreamDetector(
-        n_features, window=WINDOW, max_samples=SAMPLES, n_estimators=TREES, preset=preset, n_jobs=n_threads
+        n_features, window=WINDOW, max_samples=SAMPLES, n_trees=TREES, preset=preset, n_jobs=n_threads
     )
 
 

@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 
 from imondrian import MondrianForest
 from imondrian.datasets import load
-from imondrian.presets import PRESETS, Preset
+from imondrian.defaults import PRESETS, Preset
 
 HERE = Path(__file__).parent
 TREES, SAMPLES, WINDOW, BATCH = 32, 256, 2048, 100
@@ -73,16 +73,16 @@ def auc_on(name: str, preset: Preset, scored: Order, n_seeds: int) -> float:
     aucs = [auc_of_seed(data.X, data.y, preset, scored, seed) for seed in range(n_seeds)]
     median = statistics.median(aucs)
     took = time.perf_counter() - start
-    print(f"{name:12s} {preset.score:6s} {scored.__name__:17s} {median:.3f}  {took:6.1f} s", flush=True)
+    print(f"{name:12s} {preset.kind:6s} {scored.__name__:17s} {median:.3f}  {took:6.1f} s", flush=True)
     return median
 
 
 def auc_of_seed(X: np.ndarray, y: np.ndarray, preset: Preset, scored: Order, seed: int) -> float:
     """Run one stream."""
     order = np.random.default_rng(seed).permutation(len(X))
-    forest = MondrianForest(TREES, SAMPLES, preset.scale, seed, n_jobs=-1, window=WINDOW)
+    forest = MondrianForest(TREES, max_samples=SAMPLES, scale=preset.scale, seed=seed, n_jobs=-1, window=WINDOW)
     batches = [X[order[i : i + BATCH]] for i in range(0, len(order), BATCH)]
-    scores = [scored(forest, batch, preset.score) for batch in batches]
+    scores = [scored(forest, batch, preset.kind) for batch in batches]
     return float(roc_auc_score(y[order], np.concatenate(scores)))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from imondrian import MondrianForest
 from imondrian.datasets import load, names
-from imondrian.presets import PRESETS
+from imondrian.defaults import PRESETS
 from imondrian.thresholds import rule_of
 
 RULES = ("kmeans", "auto", 0.01, 0.02, 0.05, 0.1)
@@ -22,7 +22,7 @@ def main() -> None:
     sets = dict(data_sets())
     print(f"{len(sets)} sets: {', '.join(sets)}")
     for name, preset in PRESETS.items():
-        results = np.array([measured(X, is_odd, preset.score, preset.scale) for X, is_odd in sets.values()])
+        results = np.array([measured(X, is_odd, preset.kind, preset.scale) for X, is_odd in sets.values()])
         columns = ("rows flagged: mean", "median", "anomalies found", "precision", "F1")
         print(f"\n| preset {name} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
         for k, rule in enumerate(RULES):
@@ -43,7 +43,7 @@ def measured(X: np.ndarray, is_odd: np.ndarray, kind: str, scale: str | None) ->
     """Give for each rule, over the seeds, the mean share flagged, recall, precision and F1."""
     figures = np.zeros((len(RULES), 4))
     for seed in SEEDS:
-        scores = MondrianForest(100, 256, scale, seed, n_jobs=-1).build(X).score(X, kind)
+        scores = MondrianForest(100, max_samples=256, scale=scale, seed=seed, n_jobs=-1).build(X).score(X, kind)
         for k, rule in enumerate(RULES):
             is_flagged = scores > rule_of(rule)(scores)
             n_right = int((is_flagged & is_odd).sum())

@@ -70,7 +70,7 @@ def fill() -> None:
         readings[row, feature] += change
     with Client(ADDRESS, timeout=120.0) as client:
         client.create("pumps", FEATURES, threshold=0.005)
-        client.create("web-latency", ["p50", "p99", "errors"], n_estimators=30)
+        client.create("web-latency", ["p50", "p99", "errors"], n_trees=30)
         client.process("pumps", readings.round(3))
 
 

@@ -60,7 +60,9 @@ def test_scores_are_distributed_as_those_of_a_forest_built_at_once(data):
     """Kolmogorov-Smirnov over 400 seeds a side at 1e-4, for an inner point and a far one."""
     rows = np.array([[0.0, 0.0, 0.0], [4.0, -4.0, 4.0]])
     ours = np.array([assembled(sampled_forest(2, 32, seed=seed), data).score(rows) for seed in range(400)])
-    theirs = np.array([MondrianForest(2, 32, seed=seed + 1000).build(data).score(rows) for seed in range(400)])
+    theirs = np.array(
+        [MondrianForest(2, max_samples=32, seed=seed + 1000).build(data).score(rows) for seed in range(400)]
+    )
     for j in range(2):
         assert stats.ks_2samp(ours[:, j], theirs[:, j]).pvalue > 1e-4
 

@@ -140,7 +140,7 @@ def test_asking_before_fitting(model):
         ({"max_samples": 1.5}, "max_samples"),
         ({"max_samples": "all"}, "max_samples"),
         ({"window": 0}, "window"),
-        ({"score": "deep"}, "score"),
+        ({"kind": "deep"}, "kind"),
         ({"scale": "mad"}, "scale"),
         ({"scale": [1.0, 2.0]}, "scale must have one weight for each of 3 features"),
         ({"contamination": 0.0}, "contamination"),
@@ -160,7 +160,7 @@ def test_bad_parameters_are_named_when_fitting(parameters, message):
     [
         ({"n_trees": 0}, "n_trees"),
         ({"max_samples": 0}, "max_samples"),
-        ({"score": "deep"}, "kind must be one of depth, expected, size, but is 'deep'"),
+        ({"kind": "deep"}, "kind must be one of depth, expected, size, but is 'deep'"),
         ({"scale": "mad"}, "scale"),
         ({"seed": -1}, "seed"),
     ],

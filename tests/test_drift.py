@@ -6,7 +6,7 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.drift import DriftMonitor
 
-SETTINGS = {"window": 512, "max_samples": 64, "n_estimators": 20}
+SETTINGS = {"window": 512, "max_samples": 64, "n_trees": 20}
 
 
 def reports(rows, **settings):

@@ -25,7 +25,7 @@ from imondrian.thresholds import two_means
     [
         IsolationMondrianForest(n_estimators=10),
         IsolationMondrianForest(n_estimators=10, max_samples=None, contamination="kmeans"),
-        IsolationMondrianForest(n_estimators=10, score="size", scale="std", contamination=0.2),
+        IsolationMondrianForest(n_estimators=10, kind="size", scale="std", contamination=0.2),
         IsolationMondrianForest(n_estimators=10, window=50, max_samples=20, contamination=0.1),
     ]
 )
@@ -41,9 +41,9 @@ def data():
 
 def test_scores_are_those_of_the_forest_with_the_sign_turned(data):
     X, new = data
-    for score in SCORES:
-        model = IsolationMondrianForest(score=score, random_state=0).fit(X)
-        assert (model.score_samples(new) == -model.forest_.score(new, score)).all()
+    for kind in SCORES:
+        model = IsolationMondrianForest(kind=kind, random_state=0).fit(X)
+        assert (model.score_samples(new) == -model.forest_.score(new, kind)).all()
         assert (model.decision_function(new) == model.score_samples(new) - model.offset_).all()
         assert (model.predict(new) == np.where(model.decision_function(new) < 0, -1, 1)).all()
 
@@ -92,14 +92,14 @@ def test_forget_and_rescore(data):
 
 def test_explanations_sum_to_the_score(data):
     X, new = data
-    model = IsolationMondrianForest(score="size", scale="std", random_state=0).fit(X)
+    model = IsolationMondrianForest(kind="size", scale="std", random_state=0).fit(X)
     np.testing.assert_allclose(np.abs(model.explain(new)).sum(axis=1), -model.score_samples(new))
 
 
 def test_planted_features_lead_the_explanation():
     """One feature shifted: it leads in at least 95 of 100 cases; two: both lead in at least 95."""
     rng = np.random.default_rng(1)
-    model = IsolationMondrianForest(score="size", scale="std", random_state=0).fit(rng.normal(size=(2000, 10)))
+    model = IsolationMondrianForest(kind="size", scale="std", random_state=0).fit(rng.normal(size=(2000, 10)))
     for n_shifted in (1, 2):
         anomalies = rng.normal(size=(100, 10))
         shifted = np.array([rng.choice(10, n_shifted, replace=False) for _ in range(100)])
@@ -137,9 +137,9 @@ def test_everything_scikit_learn_users_do(data):
     def auc(estimator, rows, labels):
         return roc_auc_score(labels, estimator.score_samples(rows))
 
-    grid = {"score": ["depth", "size"], "scale": [None, "std"]}
+    grid = {"kind": ["depth", "size"], "scale": [None, "std"]}
     search = GridSearchCV(IsolationMondrianForest(n_estimators=10, random_state=0), grid, scoring=auc, cv=3).fit(X, y)
-    assert search.best_params_["score"] in SCORES
+    assert search.best_params_["kind"] in SCORES
     assert search.best_score_ > 0.8
 
 
@@ -152,13 +152,12 @@ def test_joblib(data, tmp_path):
     assert all((one == several[0]).all() for one in several)
 
 
-def test_the_parameter_named_score_is_a_parameter_and_no_attribute():
-    model = IsolationMondrianForest(score="size")
-    assert model.get_params()["score"] == "size"
-    assert model.set_params(score="depth").get_params()["score"] == "depth"
-    assert "score='size'" in repr(IsolationMondrianForest(score="size"))
-    with pytest.raises(AttributeError, match="'score' is a parameter"):
-        _ = model.score
+def test_the_kind_is_a_parameter_like_any_other():
+    model = IsolationMondrianForest(kind="size")
+    assert model.get_params()["kind"] == model.kind == "size"
+    assert model.set_params(kind="depth").get_params()["kind"] == "depth"
+    assert "kind='size'" in repr(IsolationMondrianForest(kind="size"))
+    assert not hasattr(model, "score")  # scikit-learn calls a method of this name where it finds one
 
 
 @pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.2])
@@ -167,7 +166,7 @@ def test_a_model_file_brings_the_estimator_back(data, tmp_path, contamination, n
     X, new = data
     table = pd.DataFrame(X, columns=list("abc")) if named else X
     model = IsolationMondrianForest(
-        n_estimators=6, score="size", scale=[1.0, 2.0, 3.0], contamination=contamination, random_state=3
+        n_estimators=6, kind="size", scale=[1.0, 2.0, 3.0], contamination=contamination, random_state=3
     ).fit(table)
     imondrian.save(model, tmp_path / "model.imf")
     resumed = imondrian.load(tmp_path / "model.imf")
@@ -178,14 +177,63 @@ def test_a_model_file_brings_the_estimator_back(data, tmp_path, contamination, n
     assert resumed.offset_ == model.offset_
 
 
+def test_the_preset_sets_what_is_not_given(data):
+    X, _ = data
+    settings = {
+        "practice": {"kind": "size", "scale": "std", "contamination": 0.05},
+        "paper": {"kind": "depth", "scale": None, "contamination": "kmeans"},
+    }
+    for preset, given in settings.items():
+        ours = IsolationMondrianForest(n_estimators=5, preset=preset, random_state=0).fit(X)
+        theirs = IsolationMondrianForest(n_estimators=5, random_state=0, **given).fit(X)
+        assert (ours.score_samples(X) == theirs.score_samples(X)).all()
+        assert ours.offset_ == theirs.offset_
+        assert ours.forest_.scale == given["scale"]
+        assert ours.get_params() | given == {**theirs.get_params(), "preset": preset}
+    default = IsolationMondrianForest(n_estimators=5, random_state=0).fit(X)
+    assert default.get_params()["preset"] == "practice"
+    assert (default.fit_predict(X) == -1).sum() == 30
+
+
+def test_a_model_file_has_what_the_preset_stands_for(data, tmp_path):
+    model = IsolationMondrianForest(n_estimators=3, random_state=0).fit(data[0])
+    imondrian.save(model, tmp_path / "model.imf")
+    resumed = imondrian.load(tmp_path / "model.imf")
+    in_effect = {"kind": "size", "scale": "std", "contamination": 0.05}
+    assert resumed.get_params() == model.get_params() | in_effect
+
+
+@pytest.mark.parametrize("scale", [None, "std", [1.0, 2.0, 3.0]])
+def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
+    X, new = data
+    given = {"kind": "expected", "scale": scale, "contamination": "kmeans"}
+    model = IsolationMondrianForest(n_estimators=3, random_state=0, **given).fit(X)
+    notes = model.fitted().notes()
+    del notes["parameters"]["preset"]
+    notes["parameters"]["score"] = notes["parameters"].pop("kind")
+    storage.save(model.forest_.snapshot(), tmp_path / "model.imf", {"IsolationMondrianForest": notes})
+    resumed = imondrian.load(tmp_path / "model.imf")
+    assert resumed.get_params() == model.get_params()
+    assert resumed.offset_ == model.offset_
+    assert (resumed.score_samples(new) == model.score_samples(new)).all()
+    assert (resumed.partial_fit(new).score_samples(new) == model.partial_fit(new).score_samples(new)).all()
+    imondrian.save(resumed, tmp_path / "model.imf")
+    _, written = storage.load(tmp_path / "model.imf")
+    assert "score" not in written["IsolationMondrianForest"]["parameters"]
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         lambda notes: notes.clear(),
         lambda notes: notes["parameters"].update(n_estimators=0),
         lambda notes: notes["parameters"].update(surprise=1),
-        lambda notes: notes["parameters"].update(score="x"),
-        lambda notes: notes["parameters"].update(score=[1]),
+        lambda notes: notes["parameters"].update(kind="x"),
+        lambda notes: notes["parameters"].update(kind=[1]),
+        lambda notes: notes["parameters"].update(score="size", surprise=1),
+        lambda notes: notes["parameters"].update(preset="best"),
+        lambda notes: notes["parameters"].update(preset=[]),
+        lambda notes: notes.update(parameters="score"),
         lambda notes: notes["parameters"].update(contamination=7),
         lambda notes: notes.update(parameters=[]),
         lambda notes: notes.update(feature_names=["a"]),
@@ -238,7 +286,7 @@ def test_the_offset_follows_the_parameters(data):
         model = IsolationMondrianForest(contamination=0.1, max_samples=None, random_state=0).partial_fit(X)
         _ = model.offset_ if first_asked else None
         assert (model.set_params(contamination=0.4).predict(X) == -1).sum() == 240
-        assert (model.set_params(score="size").predict(X) == -1).sum() == 240
+        assert (model.set_params(kind="size").predict(X) == -1).sum() == 240
 
 
 def test_what_cannot_be_loaded_is_not_saved(data, tmp_path):

@@ -20,7 +20,7 @@ X = np.random.default_rng(0).normal(size=(300, 2))
 
 
 def detector_of(**settings):
-    detector = StreamDetector(2, **{"n_estimators": 3, "window": 64, "max_samples": 16, **settings})
+    detector = StreamDetector(2, **{"n_trees": 3, "window": 64, "max_samples": 16, **settings})
     detector.process_many(X[:100])
     return detector
 
@@ -70,7 +70,7 @@ def set_parameter(**parameters):
         {"n_features": [1], "shingle": 2**30},
         {"n_features": 2**31, "shingle": 2**31},
         {"window": "64" * 1000},
-        {"n_estimators": 2**40},
+        {"n_trees": 2**40},
         {"shingle": 1e300},
         {"warm_up": 2**80},
         {"seed": -1},
@@ -110,7 +110,7 @@ def test_many_copies_are_counted_and_not_listed(window):
 
 def test_many_small_trees_are_checked_in_compiled_code():
     """20,000 trees in 2 MB: a file that took half a minute."""
-    forest = MondrianForest(20_000, 1).build(X[:5])
+    forest = MondrianForest(20_000, max_samples=1).build(X[:5])
     content = to_bytes(forest)
     began = time.process_time()
     assert from_bytes(content).n_trees == 20_000
@@ -118,7 +118,7 @@ def test_many_small_trees_are_checked_in_compiled_code():
 
 
 def test_a_long_window_and_many_trees_are_checked_tree_by_tree_and_not_point_by_point():
-    forest = MondrianForest(5_000, 1, window=20_000).extend(np.ones((20_000, 1)))
+    forest = MondrianForest(5_000, max_samples=1, window=20_000).extend(np.ones((20_000, 1)))
     content = to_bytes(forest)
     began = time.process_time()
     assert from_bytes(content).n_points == 20_000
@@ -174,7 +174,7 @@ def test_what_cannot_be_read_is_not_written():
 
 
 def test_a_long_shingle_can_be_read_again():
-    detector = StreamDetector(1, shingle=200_000, window=2, n_estimators=1)
+    detector = StreamDetector(1, shingle=200_000, window=2, n_trees=1)
     detector.process_many(X.ravel()[:300])
     assert from_bytes(to_bytes(detector)).n_seen == 300
 
@@ -252,7 +252,7 @@ def test_the_largest_sums_of_a_drift_monitor_go_on_to_be_readable():
 
 
 def test_trees_that_have_taken_more_than_can_be_summed_are_refused():
-    content = to_bytes(MondrianForest(600, 4, window=8).extend(X[:8]))
+    content = to_bytes(MondrianForest(600, max_samples=4, window=8).extend(X[:8]))
     number = MAX_SHOWN - 8
     arrays = {"clock": np.array([number, number + 1, 0]), "heads__next_number": np.full(600, number)}
     cost_of_refusing(with_arrays(content, **arrays, heads__n_taken=np.full(600, number)))
@@ -276,7 +276,7 @@ def test_weights_of_an_estimator_are_checked(scale):
 
 
 def test_joining_forests_that_have_counted_all_they_can_stays_readable():
-    content = to_bytes(MondrianForest(2, 4, scale="std").extend(X[:50]))
+    content = to_bytes(MondrianForest(2, max_samples=4, scale="std").extend(X[:50]))
     moments = as_array(members(content)["moments.npy"]).copy()
     moments[0] = MAX_SHOWN
     forest = from_bytes(with_arrays(content, moments=moments))
@@ -286,14 +286,14 @@ def test_joining_forests_that_have_counted_all_they_can_stays_readable():
 @pytest.mark.parametrize("name", ["n_points", "n_owed"])
 @pytest.mark.parametrize("value", [2**61, MAX_SHOWN + 1, 2**62])
 def test_counts_of_a_sample_that_later_saves_could_not_hold_are_refused(name, value):
-    content = to_bytes(MondrianForest(2, 4).extend(X[:50]))
+    content = to_bytes(MondrianForest(2, max_samples=4).extend(X[:50]))
     changed = {f"heads__{name}": np.full(2, value), "heads__next_kept": np.full(2, 2**62)}
     cost_of_refusing(with_arrays(content, **changed))
 
 
 def test_the_largest_counts_go_on_to_be_readable():
     """What is read can be shown points and saved; what could not be saved is refused, and changes nothing."""
-    content = to_bytes(MondrianForest(2, 4).extend(X[:50]))
+    content = to_bytes(MondrianForest(2, max_samples=4).extend(X[:50]))
     almost = np.full(2, MAX_SHOWN - 10)
     forest = from_bytes(with_arrays(content, heads__n_points=almost, heads__next_kept=np.full(2, 2**62)))
     forest.extend(X[:9]).forget(forest.points()[:1]).extend(X[:1]).extend(X[:1])

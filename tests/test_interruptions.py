@@ -85,7 +85,9 @@ class Stream:
     """Detectors that have seen the first rows, and what one that is never interrupted says of the next."""
 
     def __init__(self, settings):
-        self._first = StreamDetector(3, **{"n_estimators": 5, "window": 64, "max_samples": 16, **settings})
+        self._first = StreamDetector(
+            3, **{"n_trees": 5, "window": 64, "max_samples": 16, "threshold": "kmeans", **settings}
+        )
         self._after, self._expected = {0: self._first}, {}
 
     def detector(self, n_seen):
@@ -162,9 +164,9 @@ def test_all_trees_of_an_interrupted_forest_have_seen_the_same(settings, n_jobs,
 @pytest.mark.parametrize(
     "make",
     [
-        lambda n_jobs: StreamDetector(3, n_estimators=20, n_jobs=n_jobs),
+        lambda n_jobs: StreamDetector(3, n_trees=20, threshold="kmeans", n_jobs=n_jobs),
         lambda n_jobs: MondrianForest(20, n_jobs=n_jobs),
-        lambda n_jobs: MondrianForest(20, 4_000, n_jobs=n_jobs),
+        lambda n_jobs: MondrianForest(20, max_samples=4_000, n_jobs=n_jobs),
     ],
 )
 def test_signals_at_random_moments_lose_nothing(make, n_jobs):
@@ -234,7 +236,7 @@ def test_an_interrupted_wait_for_threads_leaves_no_tree_changed_twice():
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_signal_handler_may_ask_for_counts_and_gets_an_error_for_more(n_jobs):
     X = np.random.default_rng(0).normal(size=(20_000, 3))
-    detector, never = (StreamDetector(3, n_estimators=20, n_jobs=n_jobs) for _ in range(2))
+    detector, never = (StreamDetector(3, n_trees=20, threshold="kmeans", n_jobs=n_jobs) for _ in range(2))
     detector.process_many(X[:500])
     seen, errors = [], []
 

@@ -111,7 +111,7 @@ def test_code_of_others_may_read_in_the_middle_of_a_call_but_not_change():
 
 
 def test_two_threads_on_one_detector_lose_no_row_and_corrupt_nothing():
-    detector = StreamDetector(3, n_estimators=8, window=300, max_samples=64)
+    detector = StreamDetector(3, n_trees=8, window=300, max_samples=64, threshold="kmeans")
     detector.process_many(X[:10])
     in_threads(
         repeated(detector.process_many, X, 50),
@@ -192,7 +192,7 @@ def test_two_fits_at_once_leave_what_one_of_them_made():
 
 def test_a_forest_that_is_extended_past_its_detector_is_not_counted():
     for process in ("process_many", "process"):
-        detector = StreamDetector(3, window=64, n_estimators=10)
+        detector = StreamDetector(3, window=64, n_trees=10, threshold="kmeans")
         detector.process_many(X[:500])
         if process == "process":
             for row in X[500:550]:
@@ -203,7 +203,7 @@ def test_a_forest_that_is_extended_past_its_detector_is_not_counted():
 
 
 def test_nobody_waits_for_rows_that_somebody_else_waits_for():
-    detector, asked = StreamDetector(3, n_estimators=5), threading.Event()
+    detector, asked = StreamDetector(3, n_trees=5), threading.Event()
 
     def rows():
         yield X[0]
@@ -227,7 +227,7 @@ def test_a_process_may_fork_while_another_thread_changes_a_detector():
         from imondrian import StreamDetector
 
         X = np.random.default_rng(0).normal(size=(3_000, 3))
-        detector, is_over = StreamDetector(3, n_estimators=20), threading.Event()
+        detector, is_over = StreamDetector(3, n_trees=20), threading.Event()
         detector.process_many(X)
 
         def work():
@@ -258,7 +258,7 @@ CRASH = """
     import numpy as np
     from imondrian import StreamDetector
 
-    detector = StreamDetector(4, n_estimators=8, window=300, max_samples=64)
+    detector = StreamDetector(4, n_trees=8, window=300, max_samples=64, threshold="kmeans")
     X = np.random.default_rng(0).normal(size=(20_000, 4))
 
     def work():

@@ -23,7 +23,7 @@ def data():
 
 
 @pytest.fixture(
-    scope="module", params=[{}, {"score": "size", "scale": "std"}, {"max_samples": None}, {"max_samples": 0.5}]
+    scope="module", params=[{}, {"kind": "size", "scale": "std"}, {"max_samples": None}, {"max_samples": 0.5}]
 )
 def detector(request, data):
     return IMForest(contamination=CONTAMINATION, random_state=42, **request.param).fit(data[0])
@@ -121,7 +121,7 @@ def test_explanations(detector, data):
 
 def test_a_wrong_score_is_named(data):
     with pytest.raises(ValueError, match="kind must be one of depth, expected, size, but is 'deep'"):
-        IMForest(score="deep").fit(data[0])
+        IMForest(kind="deep").fit(data[0])
 
 
 def test_unfitted(data):

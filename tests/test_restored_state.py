@@ -33,15 +33,15 @@ def pyod_model():
 
 
 def detector():
-    made = StreamDetector(10, window=512, max_samples=128, n_estimators=50, shingle=2)
+    made = StreamDetector(10, window=512, max_samples=128, n_trees=50, shingle=2)
     made.process_many(X[:700])
     return made
 
 
 MODELS = {
-    "sample": lambda: MondrianForest(20, 64, scale="std").build(X[:500]),
+    "sample": lambda: MondrianForest(20, max_samples=64, scale="std").build(X[:500]),
     "all": lambda: MondrianForest(20).build(X[:500]),
-    "window": lambda: MondrianForest(20, 64, window=256, scale="std").extend(X[:500]),
+    "window": lambda: MondrianForest(20, max_samples=64, window=256, scale="std").extend(X[:500]),
     "weights": lambda: MondrianForest(5, scale=np.arange(1.0, 11.0)).build(X[:100]),
     "empty": lambda: MondrianForest(20),
     "estimator": lambda: IsolationMondrianForest(n_estimators=20, random_state=0).fit(X[:500]),

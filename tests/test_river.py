@@ -36,9 +36,9 @@ class Stream:
 
 CONFIGURATIONS = [
     {"n_trees": 10, "seed": 1},
-    {"n_trees": 10, "max_samples": 64, "score": "size", "scale": "std", "seed": 1},
-    {"n_trees": 5, "max_samples": None, "score": "expected"},
-    {"n_trees": 5, "max_samples": 16, "window": 64, "score": "size", "scale": "std", "seed": 1},
+    {"n_trees": 10, "max_samples": 64, "kind": "size", "scale": "std", "seed": 1},
+    {"n_trees": 5, "max_samples": None, "kind": "expected"},
+    {"n_trees": 5, "max_samples": 16, "window": 64, "kind": "size", "scale": "std", "seed": 1},
 ]
 
 
@@ -75,10 +75,10 @@ def row(values):
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
-@pytest.mark.parametrize("score", SCORES)
-def test_many_equals_one_by_one(frame, score):
+@pytest.mark.parametrize("kind", SCORES)
+def test_many_equals_one_by_one(frame, kind):
     table, new = RNG.normal(size=(60, 3)), RNG.normal(size=(20, 3))
-    one, many = (IsolationMondrianForest(n_trees=5, max_samples=16, score=score, seed=2) for _ in range(2))
+    one, many = (IsolationMondrianForest(n_trees=5, max_samples=16, kind=kind, seed=2) for _ in range(2))
     for values in table:
         one.learn_one(row(values))
     many.learn_many(frame(dict(zip("abc", table.T, strict=True))))
@@ -115,7 +115,7 @@ def test_names_of_any_kind():
 
 
 def test_explanations_sum_to_the_score():
-    model = IsolationMondrianForest(n_trees=20, score="size", seed=0)
+    model = IsolationMondrianForest(n_trees=20, kind="size", seed=0)
     assert sum(model.explain_one({"a": 1.0, "b": 2.0}).values()) == 0.0
     for values in RNG.normal(size=(200, 3)):
         model.learn_one(row(values))
@@ -132,7 +132,7 @@ def test_pipelines_and_progressive_validation():
 
 def test_seeds():
     def scores(seed):
-        model = IsolationMondrianForest(n_trees=3, score="size", seed=seed)  # depths of few trees are often equal
+        model = IsolationMondrianForest(n_trees=3, kind="size", seed=seed)  # depths of few trees are often equal
         for x, _ in Stream().take(100):
             model.learn_one(x)
         return model.score_one(x)
@@ -194,7 +194,7 @@ def noisy_stream(n_rows=2_000, seed=0):
         yield {"x": rng.normal() + 8.0 * is_odd, "y": rng.normal()}, is_odd
 
 
-@pytest.mark.parametrize("settings", [{}, {"score": "size", "scale": "std"}, {"score": "expected", "window": 256}])
+@pytest.mark.parametrize("settings", [{}, {"kind": "size", "scale": "std"}, {"kind": "expected", "window": 256}])
 @pytest.mark.parametrize("protect", [True, False])
 def test_a_quantile_filter_flags_about_its_share_and_finds_what_is_odd(settings, protect):
     model = IsolationMondrianForest(n_trees=20, max_samples=64, seed=1, **settings)
@@ -211,7 +211,7 @@ def test_a_quantile_filter_flags_about_its_share_and_finds_what_is_odd(settings,
 
 
 def test_a_threshold_filter_in_a_pipeline_learns_what_is_ordinary():
-    model = IsolationMondrianForest(n_trees=20, max_samples=64, score="size", seed=1)
+    model = IsolationMondrianForest(n_trees=20, max_samples=64, kind="size", seed=1)
     pipeline = preprocessing.StandardScaler() | anomaly.ThresholdFilter(model, threshold=0.9)
     for x, _ in noisy_stream(600):
         pipeline.score_one(x)

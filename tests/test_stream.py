@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import InvalidInputError, MondrianForest, StreamDetector, storage
-from imondrian.presets import PRESETS
+from imondrian.defaults import PRESETS
 from imondrian.shingles import Shingle
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 X[::37] *= 6.0
-SMALL = {"n_features": 3, "window": 64, "max_samples": 16, "n_estimators": 7, "seed": 3}
+SMALL = {"n_features": 3, "window": 64, "max_samples": 16, "n_trees": 7, "threshold": "kmeans", "seed": 3}
 VARIANTS = [
     {},
     {"preset": "paper"},
+    {"threshold": "preset"},
     {"max_samples": None},
     {"threshold": 0.05, "warm_up": 0},
     {"threshold": "auto", "learn_anomalies": False},
@@ -31,9 +32,9 @@ VARIANTS = [
     {"shingle": 3},
     {"window": 5, "max_samples": 2},
     {"window": 1},
-    {"score": "expected", "scale": None},
-    {"preset": "paper", "score": "size", "scale": [1.0, 0.5, 2.0]},
-    {"score": "depth", "scale": "std", "shingle": 2},
+    {"kind": "expected", "scale": None},
+    {"preset": "paper", "kind": "size", "scale": [1.0, 0.5, 2.0]},
+    {"kind": "depth", "scale": "std", "shingle": 2},
 ]
 
 
@@ -96,7 +97,7 @@ def test_a_point_is_scored_before_it_is_learned():
 
 def test_scores_are_those_of_the_forest():
     """For scores that need no level, what the detector gives is what scoring and extending in turn give."""
-    detector, forest = detector_of(preset="paper"), MondrianForest(7, 16, None, 3, window=64)
+    detector, forest = detector_of(preset="paper"), MondrianForest(7, max_samples=16, scale=None, seed=3, window=64)
     for i, x in enumerate(X[:150]):
         expected = 0.5 if i == 0 else forest.score_one(x)
         assert detector.process(x).score == pytest.approx(expected, rel=1e-14)
@@ -104,7 +105,7 @@ def test_scores_are_those_of_the_forest():
 
 
 def test_the_level_of_sizes_lags_by_no_more_than_a_step():
-    detector = StreamDetector(3, window=512, max_samples=128, n_estimators=50, seed=1)
+    detector = StreamDetector(3, window=512, max_samples=128, n_trees=50, threshold="kmeans", seed=1)
     detector.process_many(RNG.normal(size=(2000, 3)))
     rows = RNG.normal(size=(100, 3))
     np.testing.assert_allclose(detector.score(rows), detector.forest.score(rows, "size"), atol=0.02)
@@ -146,7 +147,7 @@ def test_a_stream_that_never_changes_has_no_anomalies(variant):
 def test_after_a_change_the_old_is_odd_and_the_new_is_normal_within_one_and_a_half_windows():
     rng = np.random.default_rng(5)
     for preset in PRESETS:
-        detector = StreamDetector(4, window=512, max_samples=128, n_estimators=50, preset=preset, threshold=0.05)
+        detector = StreamDetector(4, window=512, max_samples=128, n_trees=50, preset=preset, threshold=0.05)
         old, new = rng.normal(0.0, 1.0, (2000, 4)), rng.normal(30.0, 1.0, (768, 4))
         detector.process_many(old)
         first = detector.process_many(new).score[:8]
@@ -174,7 +175,7 @@ def test_rows_of_any_kind_are_the_same_rows():
 
 
 def test_one_feature_may_come_as_numbers():
-    one, many = (StreamDetector(1, window=16, n_estimators=3) for _ in range(2))
+    one, many = (StreamDetector(1, window=16, n_trees=3) for _ in range(2))
     values = RNG.normal(size=30)
     assert [one.process(value).score for value in values.tolist()] == many.process_many(values).score.tolist()
 
@@ -253,12 +254,12 @@ def test_the_first_names_must_be_as_many_as_features():
         ({"n_features": 0}, "n_features must be between 1"),
         ({"window": 0}, "window must be between 1"),
         ({"max_samples": 0}, "max_samples must be between 1"),
-        ({"n_estimators": 2.5}, "n_estimators must be a whole number"),
+        ({"n_trees": 2.5}, "n_trees must be a whole number"),
         ({"threshold": "median"}, "threshold must be 'kmeans', 'auto' or 0.5"),
         ({"threshold": 0.7}, "a share below 0.5, but is 0.7"),
         ({"preset": "best"}, "preset must be one of practice, paper, but is 'best'"),
-        ({"score": "width"}, "width"),
-        ({"score": None}, "None"),
+        ({"kind": "width"}, "width"),
+        ({"kind": None}, "None"),
         ({"scale": "mean"}, "mean"),
         ({"scale": [1.0, 2.0]}, "scale"),
         ({"warm_up": -1}, "warm_up must be between 0"),
@@ -298,7 +299,7 @@ def test_a_shingled_detector_sees_the_shape_of_a_series():
     """A value that is ordinary, but at the wrong moment."""
     wave = np.sin(np.arange(2000) / 5.0)
     wave[1500:1503] = 0.0
-    results = StreamDetector(1, window=1024, n_estimators=50, shingle=8, threshold=0.02).process_many(wave)
+    results = StreamDetector(1, window=1024, n_trees=50, shingle=8, threshold=0.02).process_many(wave)
     assert 1500 <= np.argmax(results.score[500:]) + 500 <= 1510
     assert results.score[:7].tolist() == [0.5] * 7
 
@@ -386,7 +387,7 @@ def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
     n_interrupted = 0
     try:
         for i in range(12):
-            detector = StreamDetector(3, n_estimators=20, n_jobs=n_jobs)
+            detector = StreamDetector(3, n_trees=20, n_jobs=n_jobs)
             detector.process_many(rows[:300])
             signal.setitimer(signal.ITIMER_REAL, 0.01 + 0.004 * i)
             try:
@@ -403,7 +404,7 @@ def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
 
 
 def test_forgetting_an_outlier_brings_weights_and_levels_back():
-    detector = StreamDetector(2, window=512, n_estimators=50, threshold="auto")
+    detector = StreamDetector(2, window=512, n_trees=50, threshold="auto")
     rows = np.random.default_rng(0).normal(size=(1160, 2))
     detector.process_many(rows[:1000])
     detector.process([1e6, 1e6])
@@ -433,16 +434,47 @@ def test_single_rows_of_a_shingle_cannot_be_forgotten():
 
 
 def test_score_and_scale_take_the_place_of_those_of_the_preset():
-    ours = detector_of(preset="practice", score="depth", scale=None)
+    ours = detector_of(preset="practice", kind="depth", scale=None)
     np.testing.assert_array_equal(ours.process_many(X).score, detector_of(preset="paper").process_many(X).score)
     assert (ours.kind, detector_of().kind) == ("depth", "size")
+
+
+def test_the_preset_sets_what_is_not_given():
+    for preset, threshold in (("practice", 0.01), ("paper", "kmeans")):
+        detector = StreamDetector(2, preset=preset)
+        in_effect = detector.parameters
+        assert (detector.kind, in_effect["kind"]) == (PRESETS[preset].kind,) * 2
+        assert in_effect["scale"] == detector.forest.scale == PRESETS[preset].scale
+        assert in_effect["threshold"] == PRESETS[preset].threshold == threshold
+        assert repr(StreamDetector(**in_effect)) == repr(detector)
+    assert StreamDetector(2).parameters["preset"] == "practice"
+
+
+def test_a_file_with_the_names_of_version_0_1_is_read(tmp_path):
+    for settings in ({}, {"preset": "paper", "threshold": 0.02}, {"kind": "expected", "scale": [1.0, 2.0, 3.0]}):
+        detector = detector_of(**settings)
+        detector.process_many(X[:100])
+        forest, notes = detector.snapshot()
+        parameters = notes["parameters"] | {"kind": settings.get("kind", "preset")}
+        parameters |= {"scale": settings.get("scale", "preset")}
+        former = {"n_trees": "n_estimators", "kind": "score"}
+        notes["parameters"] = {former.get(name, name): value for name, value in parameters.items()}
+        assert {"n_estimators", "score"} <= notes["parameters"].keys()
+        storage.save(forest, tmp_path / "detector.imf", {"StreamDetector": notes, "beside": {}})
+        resumed = imondrian.load(tmp_path / "detector.imf")
+        assert resumed.parameters == detector.parameters
+        for ours, theirs in zip(resumed.process_many(X[100:]), detector.process_many(X[100:]), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        imondrian.save(resumed, tmp_path / "detector.imf")
+        _, written = storage.load(tmp_path / "detector.imf")
+        assert not {"n_estimators", "score"} & written["StreamDetector"]["parameters"].keys()
 
 
 def test_a_file_from_before_score_and_scale_could_be_named_is_read(tmp_path):
     detector = detector_of()
     detector.process_many(X[:100])
     notes = detector.notes()
-    notes["parameters"] = {k: v for k, v in notes["parameters"].items() if k not in ("score", "scale")}
+    notes["parameters"] = {k: v for k, v in notes["parameters"].items() if k not in ("kind", "scale")}
     storage.save(detector.forest.snapshot(), tmp_path / "detector.imf", {"StreamDetector": notes})
     np.testing.assert_array_equal(imondrian.load(tmp_path / "detector.imf").score(X), detector.score(X))
 
@@ -450,7 +482,7 @@ def test_a_file_from_before_score_and_scale_could_be_named_is_read(tmp_path):
 def test_a_move_is_reported_though_nothing_is_learned_of_it():
     rng = np.random.default_rng(1)
     detector = StreamDetector(
-        3, window=512, max_samples=64, n_estimators=20, threshold="auto", learn_anomalies=False, seed=1
+        3, window=512, max_samples=64, n_trees=20, threshold="auto", learn_anomalies=False, seed=1
     )
     detector.process_many(rng.normal(size=(4000, 3)))
     assert detector.n_drifts == 0
@@ -474,7 +506,7 @@ def test_names_that_no_file_can_keep_are_refused():
 
 def test_a_detector_whose_trees_chose_nothing_yet_can_be_asked():
     for seed in range(20):
-        detector = StreamDetector(2, n_estimators=3, seed=seed)
+        detector = StreamDetector(2, n_trees=3, seed=seed)
         detector.process([1.0, 2.0])
         assert sum(map(abs, detector.explain([1.0, 2.0]).values())) == pytest.approx(0.5)
         assert detector.rescore()[1].tolist() == [0.5]
@@ -488,18 +520,18 @@ def test_text_is_no_number_in_whatever_it_comes(text):
         text,
         [{"a": value} for value in text],
     ):
-        results = StreamDetector(1, n_estimators=3, on_error="skip").process_many(table)
+        results = StreamDetector(1, n_trees=3, on_error="skip").process_many(table)
         assert np.isnan(results.score).tolist() == [not isinstance(value, float) for value in text]
 
 
 def test_masked_values_are_no_values():
-    detector = StreamDetector(2, n_estimators=3)
+    detector = StreamDetector(2, n_trees=3)
     with pytest.raises(InvalidInputError, match=r"x\[1\] is nan"):
         detector.process(np.ma.masked_array([1.0, 999.0], mask=[False, True]))
 
 
 def test_a_row_of_a_frame_goes_by_its_names():
-    detector = StreamDetector(2, n_estimators=3, window=8)
+    detector = StreamDetector(2, n_trees=3, window=8)
     detector.process({"a": 1.0, "b": 2.0})
     detector.process(pd.Series({"b": 4.0, "a": 3.0}))
     detector.process(pd.Series([5.0, 6.0]))
@@ -507,7 +539,7 @@ def test_a_row_of_a_frame_goes_by_its_names():
 
 
 def test_asking_fixes_no_names():
-    detector = StreamDetector(2, n_estimators=3)
+    detector = StreamDetector(2, n_trees=3)
     detector.explain({"b": 1.0, "a": 2.0})
     detector.score([{"b": 1.0, "a": 2.0}])
     assert detector.feature_names is None
@@ -515,7 +547,7 @@ def test_asking_fixes_no_names():
 
 @pytest.mark.parametrize("bad", [[[1.0], [2.0, 3.0]], {"a": Decimal("sNaN")}, "1", b"1", {1.0}])
 def test_odd_rows_are_skipped_too(bad):
-    detector = StreamDetector(1, n_estimators=3, on_error="skip")
+    detector = StreamDetector(1, n_trees=3, on_error="skip")
     assert np.isnan(detector.process(bad).score)
     assert np.isnan(detector.process_many([1.0, bad, 2.0]).score).tolist() == [False, True, False]
 
@@ -527,7 +559,7 @@ def test_what_is_no_table_is_named(bad):
 
 
 def test_a_long_batch_takes_little_memory_beside_the_state():
-    detector = StreamDetector(1, window=50_000, max_samples=16, n_estimators=20)
+    detector = StreamDetector(1, window=50_000, max_samples=16, n_trees=20)
     rows = RNG.normal(size=(50_000, 1))
     detector.process_many(rows[:10])
     tracemalloc.start()

@@ -53,9 +53,9 @@ def test_rules_by_name():
 
 
 @pytest.mark.parametrize("wrong", ["mean", 0.0, 0.6, -0.1, None, True, float("nan")])
-@pytest.mark.parametrize("taker", [rule_of, StreamingThreshold])
-def test_a_wrong_contamination_is_named(taker, wrong):
-    with pytest.raises(InvalidInputError, match=r"contamination must be 'auto', 'kmeans' or a share .* but is"):
+@pytest.mark.parametrize(("taker", "name"), [(rule_of, "contamination"), (StreamingThreshold, "rule")])
+def test_a_wrong_contamination_is_named(taker, name, wrong):
+    with pytest.raises(InvalidInputError, match=rf"^{name} must be 'auto', 'kmeans' or a share .* but is"):
         taker(wrong)
 
 

@@ -50,6 +50,6 @@ def test_every_window_can_be_saved_at_every_point_of_its_first_three_windows(len
 
 
 def test_a_detector_whose_window_has_just_filled_reads_its_own_file():
-    detector = StreamDetector(1, window=60, n_estimators=5)
+    detector = StreamDetector(1, window=60, n_trees=5)
     detector.process_many(X[:61])
     assert from_bytes(to_bytes(detector)).process(X[61]) == detector.process(X[61])

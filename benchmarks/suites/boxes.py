@@ -53,7 +53,7 @@ def measure(effort: Effort, what: str) -> list[Measurement]:
     """Time ours row by row and in blocks, each in turns with krcf, which knows no blocks."""
     X = crowd(N_WARM + N_BLOCKS * BLOCK, 10)
     of_row, of_block, method = WORKLOADS[what]
-    forests = {n: MondrianForest(TREES, SAMPLES, "std", n_jobs=n).build(X[:N_WARM]) for n in (1, 2)}
+    forests = {n: MondrianForest(TREES, max_samples=SAMPLES, scale="std", n_jobs=n).build(X[:N_WARM]) for n in (1, 2)}
     rows, blocks = list(X[N_WARM : N_WARM + N_ROWS]), np.split(X[N_WARM:], N_BLOCKS)
     peers: dict[Entrant, Work] = {
         Entrant(name): in_turn(getattr(new_krcf(X), method), rows, N_ROWS) for name in present(["krcf"])

@@ -43,7 +43,7 @@ def fit(effort: Effort) -> Callable[[int], object]:
 def score(effort: Effort) -> Callable[[int], object]:
     """Score many rows."""
     X = crowd(effort.rows(100_000), 10)
-    forests = {n: MondrianForest(TREES, SAMPLES, n_jobs=n).build(X) for n in (1, 2)}
+    forests = {n: MondrianForest(TREES, max_samples=SAMPLES, n_jobs=n).build(X) for n in (1, 2)}
     return lambda n_threads: forests[n_threads].score(X)
 
 

@@ -1,48 +1,62 @@
 """imondrian: anomaly detection for batches and streams by the isolation Mondrian forest."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
+    from imondrian.drift import Drift
     from imondrian.errors import DamagedFileError, EmptyForestError, ImondrianError, InvalidInputError
     from imondrian.estimator import IsolationMondrianForest
     from imondrian.forest import MondrianForest
     from imondrian.model_files import load, save
-    from imondrian.stream import StreamDetector
+    from imondrian.shingles import Shingle
+    from imondrian.stream import Result, Results, StreamDetector
+    from imondrian.thresholds import StreamingThreshold
 
 __version__ = "0.1.0"
 __all__ = [
     "DamagedFileError",
+    "Drift",
     "EmptyForestError",
     "ImondrianError",
     "InvalidInputError",
     "IsolationMondrianForest",
     "MondrianForest",
+    "Result",
+    "Results",
+    "Shingle",
     "StreamDetector",
+    "StreamingThreshold",
     "load",
     "save",
 ]
 _HOMES = {
     "DamagedFileError": "errors",
+    "Drift": "drift",
     "EmptyForestError": "errors",
     "ImondrianError": "errors",
     "InvalidInputError": "errors",
     "IsolationMondrianForest": "estimator",
     "MondrianForest": "forest",
+    "Result": "stream",
+    "Results": "stream",
+    "Shingle": "shingles",
     "StreamDetector": "stream",
-    "load": "models",
-    "save": "models",
+    "StreamingThreshold": "thresholds",
+    "load": "model_files",
+    "save": "model_files",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     """Import a name when it is first asked for: numba and scikit-learn take a second to load, `--help` must not."""
     if name not in _HOMES:
         raise AttributeError(f"module 'imondrian' has no attribute {name!r}")
-    value = getattr(import_module(f"imondrian.{_HOMES[name]}"), name)
+    value = getattr(_import_module(f"imondrian.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from imondrian.defaults import SEED
 from imondrian.engine.bottom_k import offer_rows
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, Trees, empty_trees, joined
@@ -16,12 +17,15 @@ from imondrian.engine.randomness import start_streams
 from imondrian.engine.reservoir import build_on_samples
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_count, as_points
+from imondrian.option_types import Scale
 from imondrian.scales import new_scale
 
 
-def sampled_forest(n_trees: int, max_samples: int, scale: Any = None, seed: int = 0) -> MondrianForest:
+def sampled_forest(n_trees: int, max_samples: int, scale: Scale = None, seed: int = SEED) -> MondrianForest:
     """Make an empty forest whose trees hold samples: it says what is to be drawn and built."""
-    return MondrianForest(n_trees, as_count(max_samples, "max_samples", 1, MAX_POINTS), scale, seed)
+    return MondrianForest(
+        n_trees, max_samples=as_count(max_samples, "max_samples", 1, MAX_POINTS), scale=scale, seed=seed
+    )
 
 
 class Samples:

@@ -1,7 +1,8 @@
 """The scikit-learn estimator. Here, and nowhere else, the sign of the score is turned."""
 
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
@@ -9,28 +10,22 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from imondrian.defaults import FROM_PRESET, N_TREES, PRESET, PRESETS, resolved, with_preset
 from imondrian.engine.jit import Array
 from imondrian.fitted import Fitted, fit, new_forest, seed_from, threshold_of_held
 from imondrian.forest import MondrianForest
 from imondrian.locking import lock_of
+from imondrian.option_types import Kind, KindOrPreset, MaxSamples, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.scales import SCALES
 from imondrian.scores import SCORES
 from imondrian.thresholds import THRESHOLDS
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-class ParameterOnly:
-    """A parameter whose name scikit-learn keeps for a method: set, cloned and searched like any, but not an attribute.
 
-    ``estimator.score`` would be taken for the method ``score(X, y)`` by scikit-learn, which calls it where it finds it.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        vars(instance)[self.name] = value
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        raise AttributeError(f"{self.name!r} is a parameter: get_params()[{self.name!r}] gives its value.")
+def _validated(method: Method) -> Method:
+    """Check the parameters before a method that fits, as scikit-learn does; its own decorator has no types."""
+    return _fit_context(prefer_skip_nested_validation=True)(method)
 
 
 class IsolationMondrianForest(OutlierMixin, BaseEstimator):
@@ -50,13 +45,15 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     window : int or None, default=None
         Hold the latest points only, so many of them; those that leave the window are forgotten. Of the window a tree
         holds about max_samples points, or all. `fit` on more rows holds the last.
-    score : {"depth", "expected", "size"}, default="depth"
+    preset : {"practice", "paper"}, default="practice"
+        "practice": `kind="size"`, `scale="std"`, `contamination=0.05`. "paper": `kind="depth"`, `scale=None`,
+        `contamination="kmeans"`.
+    kind : {"preset", "depth", "expected", "size"}, default="preset"
         What is averaged over the trees: the path length (the paper); the expected depth at which the point would be
-        isolated, were it inserted; or the size of its cell over all scales of mass. Read it with `get_params`; there
-        is no attribute of this name, which scikit-learn would take for a method.
-    scale : None, "std" or array-like of shape (n_features,), default=None
+        isolated, were it inserted; or the size of its cell over all scales of mass.
+    scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
         Weight of a unit of each feature; "std" is one over its standard deviation. The data are not transformed.
-    contamination : "auto", "kmeans" or float in (0, 0.5], default="auto"
+    contamination : "preset", "auto", "kmeans" or float in (0, 0.5], default="preset"
         What is an anomaly: a score above 0.5; above the middle of two clusters of the scores; or that share of them.
     n_jobs : int, default=None
         Number of threads; None is 1, -1 is all processors. Results do not depend on it.
@@ -88,7 +85,6 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     [1, 1, 1, -1]
     """
 
-    score = ParameterOnly()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "max_samples": [
@@ -98,42 +94,41 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             Interval(RealNotInt, 0, 1, closed="right"),
         ],
         "window": [None, Interval(Integral, 1, None, closed="left")],
-        "score": [StrOptions(set(SCORES))],
-        "scale": [None, StrOptions({"std"}), "array-like"],
-        "contamination": [StrOptions(set(THRESHOLDS)), Interval(Real, 0, 0.5, closed="right")],
+        "preset": [StrOptions(set(PRESETS))],
+        "kind": [StrOptions({FROM_PRESET, *SCORES})],
+        "scale": [None, StrOptions({FROM_PRESET, *SCALES}), "array-like"],
+        "contamination": [StrOptions({FROM_PRESET, *THRESHOLDS}), Interval(Real, 0, 0.5, closed="right")],
         "n_jobs": [None, Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right")],
         "random_state": ["random_state"],
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
-        n_estimators: int = 100,
-        max_samples: Any = "auto",
+        n_estimators: int = N_TREES,
+        max_samples: MaxSamples = "auto",
         window: int | None = None,
-        score: str = "depth",
-        scale: Any = None,
-        contamination: Any = "auto",
+        preset: PresetName = PRESET,
+        kind: KindOrPreset = "preset",
+        scale: ScaleOrPreset = "preset",
+        contamination: ThresholdOrPreset = "preset",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_estimators = n_estimators
         self.max_samples = max_samples
         self.window = window
-        self.score = score
+        self.preset = preset
+        self.kind = kind
         self.scale = scale
         self.contamination = contamination
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """Give the parameters by name; none of them has parameters of its own, so that `deep` makes no difference."""
-        return {name: vars(self)[name] for name in self._get_param_names()}
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "forest_")
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_validated
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
         with lock_of(self):
@@ -143,7 +138,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             self.forest_, self._offset = fitted.forest, offset
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_validated
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Show the rows of X to the forest, one after the other; the first call needs no `fit` before it."""
         with lock_of(self):  # two threads may both bring the first rows
@@ -165,7 +160,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def score_samples(self, X: Any) -> Array:
         """Give the opposite of the anomaly score of each row: in (-1, 0), the lower the odder."""
         points = self._checked(X)
-        return -self.forest_.score(points, self._kind)
+        return -self.forest_.score(points, self._kind())
 
     def decision_function(self, X: Any) -> Array:
         """Give `score_samples` less the offset: negative for anomalies."""
@@ -182,14 +177,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         names the result is a frame with the same names, else an array with a column per feature.
         """
         points = self._checked(X)
-        parts = self.forest_.explain(points, self._kind)
+        parts = self.forest_.explain(points, self._kind())
         names = getattr(self, "feature_names_in_", None)
         return parts if names is None or not hasattr(X, "columns") else _frame_like(X, parts, list(names))
 
     def rescore(self) -> tuple[Array, Array]:
         """Give the points that the forest holds now, and their `score_samples`, without a walk for each."""
         check_is_fitted(self)
-        points, scores = self.forest_.rescore(self._kind)
+        points, scores = self.forest_.rescore(self._kind())
         return points, -scores
 
     @property
@@ -202,10 +197,6 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             vars(self._offset).update(vars(offset))
         return -float(offset.threshold)  # type: ignore[arg-type]
 
-    @property
-    def _kind(self) -> str:
-        return str(vars(self)["score"])
-
     # -- model files ------------------------------------------------------------------------------------------
 
     def fitted(self) -> Fitted:
@@ -214,9 +205,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         self._validate_params()
         names = getattr(self, "feature_names_in_", None)
         threshold = self._offset.threshold if self._offset.key == self._offset_key(self.forest_) else None
-        return Fitted(
-            self.forest_, self.get_params(), threshold, None if names is None else [str(name) for name in names]
-        )
+        parameters = with_preset(self.get_params())
+        return Fitted(self.forest_, parameters, threshold, None if names is None else [str(name) for name in names])
 
     @classmethod
     def from_fitted(cls, fitted: Fitted) -> Self:
@@ -234,7 +224,12 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     def _offset_key(self, forest: MondrianForest) -> tuple[Any, ...]:
         """Return what an offset belongs to: after `set_params`, or when the forest has changed, it is another."""
-        return self._kind, self.contamination, forest.n_changes
+        return self._kind(), resolved(self.contamination, "contamination", self.preset), forest.n_changes
+
+    def _kind(self) -> Kind:
+        """Return which score is in use."""
+        kind: Kind = resolved(self.kind, "kind", self.preset)
+        return kind
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)

@@ -41,7 +41,7 @@ class OddRow(NamedTuple):
     score: float
     is_anomaly: bool
     time: str | None
-    reasons: list[Reason]
+    explanation: list[Reason]
 
 
 def reasons_of(parts: Array, row: Array, names: list[str], n: int = 3) -> list[Reason]:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from imondrian.defaults import N_JOBS, PRESET, preset_of, with_preset
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_weights, sample_size
@@ -14,7 +15,8 @@ _PARAMETERS = {
     "n_estimators",
     "max_samples",
     "window",
-    "score",
+    "preset",
+    "kind",
     "scale",
     "contamination",
     "n_jobs",
@@ -27,7 +29,7 @@ class Fitted(NamedTuple):
     """A forest that has been fitted, with all it takes to score and label rows: what the file of an estimator holds."""
 
     forest: MondrianForest
-    parameters: dict[str, Any]  # those of IsolationMondrianForest
+    parameters: dict[str, Any]  # those of IsolationMondrianForest, with what the preset stands for
     threshold: float | None  # the score above which a row is an anomaly; None: not known any more, see `settled`
     feature_names: list[str] | None
 
@@ -48,7 +50,7 @@ class Fitted(NamedTuple):
     @classmethod
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
         """Put a forest and what `notes` gave together again; notes that cannot be are a ValueError."""
-        parameters, names, offset = notes["parameters"], notes["feature_names"], notes["offset"]
+        parameters, names, offset = _renamed(notes["parameters"]), notes["feature_names"], notes["offset"]
         _check_parameters(parameters)
         if names is not None and not _are_names(names, forest.n_features):
             raise ValueError(f"there are {forest.n_features} features, but the names are {names}.")
@@ -57,12 +59,21 @@ class Fitted(NamedTuple):
         return cls(forest, parameters, None if offset is None else -offset, names)
 
 
+def _renamed(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters under their present names: version 0.1 wrote `score` for `kind`, and had no presets here."""
+    if "score" not in parameters:
+        return parameters
+    others = {name: value for name, value in dict(parameters).items() if name != "score"}
+    return {"preset": PRESET, "kind": parameters["score"], **others}
+
+
 def _check_parameters(parameters: dict[str, Any]) -> None:
     """Raise a ValueError if an estimator cannot have these parameters."""
     if set(parameters) != _PARAMETERS:
         raise ValueError(f"the parameters are {sorted(parameters)}.")
-    if parameters["score"] not in SCORES:
-        raise ValueError(f"the score is {parameters['score']!r}.")
+    preset_of(parameters["preset"])  # for its check
+    if parameters["kind"] not in SCORES:
+        raise ValueError(f"the kind of the score is {parameters['kind']!r}.")
     rule_of(parameters["contamination"])  # for its check
     if isinstance(parameters["scale"], list):
         as_weights(parameters["scale"], None)
@@ -79,30 +90,37 @@ def _are_names(names: Any, n_features: int | None) -> bool:
 
 def fit(points: Array, parameters: dict[str, Any], seed: int, feature_names: list[str] | None = None) -> Fitted:
     """Build a forest on points and find its threshold."""
+    parameters = with_preset(parameters)
     forest = new_forest(parameters, points.shape[0], seed).build(points)
-    threshold = 0.5
-    if parameters["contamination"] != "auto":
-        threshold = rule_of(parameters["contamination"])(forest.score(points, parameters["score"]))
-    return Fitted(forest, parameters, threshold, feature_names)
+    return Fitted(forest, parameters, threshold_of_rows(forest, points, parameters), feature_names)
 
 
 def new_forest(parameters: dict[str, Any], n_rows: int, seed: int) -> MondrianForest:
     """Make the forest that the parameters describe, to be shown n_rows first."""
+    parameters = with_preset(parameters)
     return MondrianForest(
         parameters["n_estimators"],
-        sample_size(parameters["max_samples"], n_rows),
-        parameters["scale"],
-        seed,
-        parameters["n_jobs"] or 1,
-        parameters["window"],
+        max_samples=sample_size(parameters["max_samples"], n_rows),
+        window=parameters["window"],
+        scale=parameters["scale"],
+        seed=seed,
+        n_jobs=parameters["n_jobs"] or N_JOBS,
     )
+
+
+def threshold_of_rows(forest: MondrianForest, points: Array, parameters: dict[str, Any]) -> float:
+    """Find the threshold for the rows that the forest was fitted on."""
+    if parameters["contamination"] == "auto":
+        return 0.5
+    return rule_of(parameters["contamination"])(forest.score(points, parameters["kind"]))
 
 
 def threshold_of_held(forest: MondrianForest, parameters: dict[str, Any]) -> float:
     """Find the threshold for the points that the forest holds."""
+    parameters = with_preset(parameters)
     if parameters["contamination"] == "auto":
         return 0.5
-    return rule_of(parameters["contamination"])(forest.rescore(parameters["score"])[1])
+    return rule_of(parameters["contamination"])(forest.rescore(parameters["kind"])[1])
 
 
 def seed_from(random_state: np.random.RandomState) -> int:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from imondrian.defaults import N_JOBS, N_TREES, SEED
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import (
     FIELDS,
@@ -27,8 +28,10 @@ from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_own, as_point, as_points, as_row, as_weights
 from imondrian.locking import changes, new_locks, reads
+from imondrian.option_types import Kind, Scale
 from imondrian.samplers import Reservoir, Step, Window, new_sampler
-from imondrian.scales import SCALES, Scale, new_scale
+from imondrian.scales import SCALES, new_scale
+from imondrian.scales import Scale as Weights
 from imondrian.scores import Reading, scoring_of, shares
 
 _TREES_PER_TASK = 4
@@ -90,12 +93,13 @@ class MondrianForest:
 
     def __init__(
         self,
-        n_trees: int = 100,
+        n_trees: int = N_TREES,
+        *,
         max_samples: int | None = None,
-        scale: Literal["std"] | npt.ArrayLike | None = None,
-        seed: int = 0,
-        n_jobs: int = 1,
         window: int | None = None,
+        scale: Scale = None,
+        seed: int = SEED,
+        n_jobs: int = N_JOBS,
     ) -> None:
         self._n_trees = as_count(n_trees, "n_trees", 1, MAX_POINTS)
         self._max_samples = None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
@@ -106,7 +110,7 @@ class MondrianForest:
         self._threads = Threads(_checked_jobs(n_jobs))
         self._sampler: Reservoir | Window = new_sampler(self._max_samples, self._window)
         self._trees: Trees | None = None
-        self._scale: Scale | None = None
+        self._scale: Weights | None = None
         self._reading: Reading | None = None
         self._n_changes = self._n_spare = 0
 
@@ -252,7 +256,7 @@ class MondrianForest:
         return self
 
     @changes
-    def score_and_extend(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
+    def score_and_extend(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
         """Score each row, then show it to every tree, one row after the other; 0.5 as long as nothing is known.
 
         The scores are those that `score_one` and `extend_one` in turn would give. With a window this is many times as
@@ -273,7 +277,7 @@ class MondrianForest:
         return scores
 
     @changes
-    def score_and_slide(self, points: Array, kind: str) -> tuple[Array, list[Step]]:
+    def score_and_slide(self, points: Array, kind: Kind) -> tuple[Array, list[Step]]:
         """Like `score_and_extend` for one block of checked points (see `scored_block`) in a reserved window.
 
         Returns also the steps that the window took.
@@ -284,7 +288,7 @@ class MondrianForest:
         return self.sliding.score_and_extend(trees, points, kind, scale, self._on_trees)
 
     @changes
-    def score_and_slide_one(self, point: Array, kind: str) -> tuple[float, list[Step]]:
+    def score_and_slide_one(self, point: Array, kind: Kind) -> tuple[float, list[Step]]:
         """Like `score_and_slide` for one point."""
         self._check_growth(1)
         trees, scale = self._state()
@@ -307,7 +311,7 @@ class MondrianForest:
         return self._sampler
 
     @reads
-    def score_next(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
+    def score_next(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
         """Give each row the score that `score_and_extend` would give it if it came next; nothing is learned."""
         scoring = scoring_of(kind)
         points = as_points(X, self.n_features)
@@ -354,7 +358,7 @@ class MondrianForest:
     # -- asking -------------------------------------------------------------------------------------------------
 
     @reads
-    def score(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
+    def score(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
         """Score the rows of X in (0, 1): high is odd, 0.5 as isolated as an average point.
 
         Parameters
@@ -369,13 +373,13 @@ class MondrianForest:
         return scoring.of(self._read(), points)
 
     @reads
-    def score_one(self, x: npt.ArrayLike, kind: str = "depth") -> float:
+    def score_one(self, x: npt.ArrayLike, kind: Kind = "depth") -> float:
         """Score one point as `score` does."""
         scoring, reading = scoring_of(kind), self._reading or self._read()
         return scoring.of_row(reading, as_row(x, reading.trees.points.shape[2]))
 
     @reads
-    def explain(self, X: npt.ArrayLike, kind: str = "depth") -> Array:
+    def explain(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
         """Divide the score of each row among its features: positive where the row lies too high, negative too low.
 
         The sizes of a row's parts sum to its score. Each cut on the way of the row is credited to its feature by
@@ -392,7 +396,7 @@ class MondrianForest:
         return self._sampler.points(self._state()[0])
 
     @reads
-    def rescore(self, kind: str = "depth") -> tuple[Array, Array]:
+    def rescore(self, kind: Kind = "depth") -> tuple[Array, Array]:
         """Score the points that the forest holds now, each as often as it is held; give the points and the scores.
 
         The paper scores earlier points again after each update. Where all trees hold the same points this takes one
@@ -511,12 +515,12 @@ class MondrianForest:
             own = resized(own, sampler.limit)
         self._trees, self._scale, self._sampler = own, scale, sampler
 
-    def _new_state(self, n_features: int, n_slots: int) -> tuple[Trees, Scale]:
+    def _new_state(self, n_features: int, n_slots: int) -> tuple[Trees, Weights]:
         trees = empty_trees(self.n_trees, n_slots, n_features)
         start_streams(trees.heads, np.uint64(self.seed))
         return trees, new_scale(self.scale, n_features)
 
-    def _state(self) -> tuple[Trees, Scale]:
+    def _state(self) -> tuple[Trees, Weights]:
         if self._trees is None or self._scale is None:
             raise EmptyForestError("The forest has not been shown any points: call build or extend first.")
         return self._trees, self._scale

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from imondrian.defaults import MAX_SAMPLES
 from imondrian.engine.jit import Array, direct, kernel
 from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
@@ -103,9 +104,9 @@ def as_own(array: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def sample_size(max_samples: Any, n_rows: int) -> int | None:
-    """Give the size of a tree's sample: "auto" is 256, a float that share of the rows at hand, None no limit."""
+    """Return the size of a tree's sample: "auto" is the default, a float a share of the rows at hand, None no limit."""
     if isinstance(max_samples, str) and max_samples == "auto":
-        return 256
+        return MAX_SAMPLES
     if isinstance(max_samples, (float, np.floating)) and 0.0 < max_samples <= 1.0:
         return max(1, int(max_samples * n_rows))
     return None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)

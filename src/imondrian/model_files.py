@@ -2,13 +2,16 @@
 
 import io
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from imondrian import storage
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest, Snapshot
 from imondrian.stream import StreamDetector
+
+if TYPE_CHECKING:
+    from imondrian.estimator import IsolationMondrianForest
 
 _TRIES = 10
 _ESTIMATOR, _DETECTOR, _BESIDE = "IsolationMondrianForest", "StreamDetector", "beside"
@@ -78,7 +81,7 @@ def _put_together(
         return Fitted.from_notes(forest, notes[_ESTIMATOR])
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianForest | StreamDetector":
     """Read what `save` has written; it goes on bit for bit as if it had never been saved.
 
     Safe to call on any file: nothing in it is executed, everything is checked, and one that is cut or altered in any

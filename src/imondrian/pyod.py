@@ -6,10 +6,12 @@ from pyod.models.base import BaseDetector
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from imondrian.defaults import N_JOBS, N_TREES, PRESET, resolved
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import sample_size
 from imondrian.locking import lock_of
+from imondrian.option_types import Kind, KindOrPreset, MaxSamples, PresetName, ScaleOrPreset
 from imondrian.scores import scoring_of
 
 
@@ -22,9 +24,11 @@ class IMForest(BaseDetector):
         Number of trees.
     max_samples : "auto", int, float or None, default="auto"
         How many rows a tree is built on: "auto" 256, a number, a share of the rows, or None for all.
-    score : {"depth", "expected", "size"}, default="depth"
+    preset : {"practice", "paper"}, default="practice"
+        "practice": `kind="size"`, `scale="std"`. "paper": `kind="depth"`, `scale=None`.
+    kind : {"preset", "depth", "expected", "size"}, default="preset"
         What is averaged over the trees.
-    scale : None, "std" or array-like, default=None
+    scale : "preset", None, "std" or array-like, default="preset"
         Weight of a unit of each feature.
     contamination : float, default=0.1
         Share of anomalies, for the threshold.
@@ -54,18 +58,20 @@ class IMForest(BaseDetector):
 
     def __init__(
         self,
-        n_estimators: int = 100,
-        max_samples: Any = "auto",
-        score: str = "depth",
-        scale: Any = None,
+        n_estimators: int = N_TREES,
+        max_samples: MaxSamples = "auto",
+        preset: PresetName = PRESET,
+        kind: KindOrPreset = "preset",
+        scale: ScaleOrPreset = "preset",
         contamination: float = 0.1,
-        n_jobs: int | None = 1,
+        n_jobs: int | None = N_JOBS,
         random_state: Any = None,
     ) -> None:
         super().__init__(contamination=contamination)
         self.n_estimators = n_estimators
         self.max_samples = max_samples
-        self.score = score
+        self.preset = preset
+        self.kind = kind
         self.scale = scale
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -76,23 +82,36 @@ class IMForest(BaseDetector):
             return self._fit(X, y)
 
     def _fit(self, X: Any, y: Any) -> Self:
-        scoring_of(self.score)  # for its check, before work is done
+        kind = self._kind()
+        scoring_of(kind)  # for its check, before work is done
         points = check_array(X, dtype=float)
         self._set_n_classes(y)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         max_samples = sample_size(self.max_samples, points.shape[0])
-        n_jobs = 1 if self.n_jobs is None else self.n_jobs
-        self.forest_ = MondrianForest(self.n_estimators, max_samples, self.scale, seed, n_jobs).build(points)
-        self.decision_scores_ = self.forest_.score(points, self.score)
+        scale = resolved(self.scale, "scale", self.preset)
+        forest = MondrianForest(
+            self.n_estimators,
+            max_samples=max_samples,
+            scale=scale,
+            seed=seed,
+            n_jobs=N_JOBS if self.n_jobs is None else self.n_jobs,
+        )
+        self.forest_ = forest.build(points)
+        self.decision_scores_ = self.forest_.score(points, kind)
         self._process_decision_scores()
         return self
 
     def decision_function(self, X: Any) -> Array:
         """Score the rows of X in (0, 1), high is odd."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        return self.forest_.score(check_array(X, dtype=float), self.score)
+        return self.forest_.score(check_array(X, dtype=float), self._kind())
 
     def explain(self, X: Any) -> Array:
         """Divide the score of each row among its features; positive where it lies too high."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        return self.forest_.explain(check_array(X, dtype=float), self.score)
+        return self.forest_.explain(check_array(X, dtype=float), self._kind())
+
+    def _kind(self) -> Kind:
+        """Return which score is in use."""
+        kind: Kind = resolved(self.kind, "kind", self.preset)
+        return kind

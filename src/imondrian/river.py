@@ -7,10 +7,12 @@ import numpy as np
 from river.base import AnomalyDetector
 from river.utils.dataframe import into_frame, to_native_series
 
+from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, resolved
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_column, as_number, as_point, as_points
 from imondrian.locking import Locks, changes, reads
+from imondrian.option_types import Kind, KindOrPreset, PresetName, ScaleOrPreset
 from imondrian.scores import scoring_of
 
 _BEFORE_LEARNING = 0.0  # no anomaly, as River's detectors say at first: its filters compare with the scores so far
@@ -33,10 +35,13 @@ class IsolationMondrianForest(AnomalyDetector):
     window
         Hold only the latest points, so many of them, and forget those that leave; of the window a tree holds about
         `max_samples` points. `None` for a sample of all points learned.
-    score
-        `"depth"` (the paper), `"expected"` or `"size"`.
+    preset
+        `"practice"`: the kind `"size"` with the scale `"std"`. `"paper"`: the kind `"depth"` with the scale `None`.
+    kind
+        Which score, if not that of the preset: `"depth"` (the paper), `"expected"` or `"size"`.
     scale
-        `None` (the paper), or `"std"`: every feature is weighed by one over its standard deviation.
+        If not that of the preset: `None` (the paper), or `"std"`: every feature is weighed by one over its standard
+        deviation.
     seed
         Seed of the trees.
 
@@ -44,7 +49,7 @@ class IsolationMondrianForest(AnomalyDetector):
     --------
     >>> import random
     >>> from imondrian.river import IsolationMondrianForest
-    >>> rng, model = random.Random(0), IsolationMondrianForest(score="size", seed=42)
+    >>> rng, model = random.Random(0), IsolationMondrianForest(seed=42)
     >>> for _ in range(500):
     ...     model.learn_one({"x": rng.gauss(0, 1), "y": rng.gauss(0, 1)})
     >>> model.score_one({"x": 0.0, "y": 0.0}) < 0.5 < model.score_one({"x": 0.0, "y": 9.0})
@@ -56,24 +61,28 @@ class IsolationMondrianForest(AnomalyDetector):
 
     def __init__(
         self,
-        n_trees: int = 100,
-        max_samples: int | None = 256,
+        n_trees: int = N_TREES,
+        max_samples: int | None = MAX_SAMPLES,
         window: int | None = None,
-        score: str = "depth",
-        scale: str | None = None,
+        preset: PresetName = PRESET,
+        kind: KindOrPreset = "preset",
+        scale: ScaleOrPreset = "preset",
         seed: int | None = None,
     ) -> None:
         self.n_trees = n_trees
         self.max_samples = max_samples
         self.window = window
-        self.score = score
+        self.preset = preset
+        self.kind = kind
         self.scale = scale
         self.seed = seed
         self._names: dict[Hashable, int] = {}
         if seed is None:
             seed = int(np.random.default_rng().integers(2**63))
-        scoring_of(score)  # for its check
-        self._forest = MondrianForest(n_trees, max_samples, scale, seed, window=window)
+        self._kind: Kind = resolved(kind, "kind", preset)
+        scoring_of(self._kind)  # for its check
+        weights = resolved(scale, "scale", preset)
+        self._forest = MondrianForest(n_trees, max_samples=max_samples, window=window, scale=weights, seed=seed)
 
     @property
     def _locks(self) -> Locks:
@@ -103,7 +112,7 @@ class IsolationMondrianForest(AnomalyDetector):
         """Score one point in (0, 1), high is odd; 0 until two different points were learned. Ignores new features."""
         if not self._forest.can_score:
             return _BEFORE_LEARNING
-        return self._forest.score_one(_row(x, self._learned_names()), self.score)
+        return self._forest.score_one(_row(x, self._learned_names()), self._kind)
 
     @reads
     def score_many(self, X: Any) -> Any:
@@ -112,7 +121,7 @@ class IsolationMondrianForest(AnomalyDetector):
         if not self._forest.can_score or len(frame) == 0:
             scores = np.full(len(frame), _BEFORE_LEARNING)
         else:
-            scores = self._forest.score(_matrix(frame, self._learned_names()), self.score)
+            scores = self._forest.score(_matrix(frame, self._learned_names()), self._kind)
         return to_native_series(scores, name="score", like=frame)
 
     @reads
@@ -121,7 +130,7 @@ class IsolationMondrianForest(AnomalyDetector):
         if not self._forest.can_score:
             return dict.fromkeys(x, _BEFORE_LEARNING)
         names = self._learned_names()
-        parts = self._forest.explain(_row(x, names)[None], self.score)[0]
+        parts = self._forest.explain(_row(x, names)[None], self._kind)[0]
         return {name: float(parts[place]) for name, place in names.items()}
 
     def _names_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:

@@ -10,6 +10,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest
 from imondrian.model_files import load_plain
+from imondrian.option_types import Kind
 from imondrian.stream import StreamDetector
 from imondrian.tables.missing import medians_of
 
@@ -20,7 +21,7 @@ class Scorer(NamedTuple):
     """All that it takes to score rows, label them, and say why."""
 
     forest: MondrianForest
-    kind: str
+    kind: Kind
     threshold: float
     rule: Any  # what the threshold was made by: "kmeans", "auto" or a share
     features: list[str] | None  # None: as many as the forest has, in their order
@@ -54,7 +55,7 @@ def scorer_of(model: MondrianForest | StreamDetector | Fitted, name: str) -> Sco
         return Scorer(model, "depth", 0.5, "auto", None)
     if isinstance(model, Fitted):
         parameters, threshold = model.parameters, model.settled().threshold or 0.0
-        return Scorer(model.forest, parameters["score"], threshold, parameters["contamination"], model.feature_names)
+        return Scorer(model.forest, parameters["kind"], threshold, parameters["contamination"], model.feature_names)
     parameters = model.parameters
     if parameters["shingle"] > 1:
         raise InvalidInputError(f"{name}: its points are {parameters['shingle']} rows each; a row alone has no score.")

@@ -7,6 +7,19 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from imondrian.defaults import (
+    FROM_PRESET,
+    LEARN_ANOMALIES,
+    MAX_SAMPLES,
+    N_JOBS,
+    N_TREES,
+    PRESET,
+    SEED,
+    SHINGLE,
+    WINDOW,
+    default_warm_up,
+    with_preset,
+)
 from imondrian.drift import OUTSIDE, SCORES, Drift
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, MAX_SHOWN
@@ -15,7 +28,7 @@ from imondrian.forest import MAX_SEED, MondrianForest, Snapshot
 from imondrian.inputs import as_count, as_number
 from imondrian.locking import changes, is_inside, reads
 from imondrian.named_rows import Records
-from imondrian.presets import preset_of
+from imondrian.option_types import ON_ERROR, Kind, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.samplers import Step
 from imondrian.scores import scoring_of
 from imondrian.shingles import Shingle
@@ -24,6 +37,7 @@ from imondrian.thresholds import THRESHOLDS, StreamingThreshold
 
 _score_and_slide = MondrianForest.score_and_slide.__wrapped__  # type: ignore[attr-defined]  # the lock is held
 _score_and_slide_one = MondrianForest.score_and_slide_one.__wrapped__  # type: ignore[attr-defined]
+_FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
 _NOTHING = -1
 _UNKNOWN = 0.5  # the score of a point of which nothing can be said
 
@@ -60,15 +74,16 @@ class StreamDetector:
         How many of the latest points are known.
     max_samples : int or None, default=256
         How many points of the window a tree holds, about; None: all of them.
-    n_estimators : int, default=100
+    n_trees : int, default=100
         Number of trees.
-    threshold : "kmeans", "auto" or float, default="kmeans"
-        What is an anomaly: a score above the middle between the means of two clusters of the latest scores (the paper;
-        it always finds two clusters, be the upper one ever so ordinary); above 0.5 ("auto", or 0.5); or a share below
-        0.5 of the latest points, the oddest.
+    threshold : "preset", "auto", "kmeans" or float, default="preset"
+        What is an anomaly: a share below 0.5 of the latest points, the oddest; a score above 0.5 ("auto", or 0.5); or a
+        score above the middle between the means of two clusters of the latest scores ("kmeans", the paper; it always
+        finds two clusters, be the upper one ever so ordinary).
     preset : "practice" or "paper", default="practice"
-        "practice": the score "size" with `scale="std"`. "paper": the score "depth", features as they come.
-    score : "preset", "depth", "expected" or "size", default="preset"
+        "practice": `kind="size"`, `scale="std"`, `threshold=0.01`. "paper": `kind="depth"`, `scale=None` (features as
+        they come), `threshold="kmeans"`.
+    kind : "preset", "depth", "expected" or "size", default="preset"
         Another score than that of the preset.
     scale : "preset", None, "std" or one weight per feature, default="preset"
         Another scale than that of the preset. (In a shingle, a weight for each feature of each row.)
@@ -124,29 +139,29 @@ class StreamDetector:
         self,
         n_features: int,
         *,
-        window: int = 2048,
-        max_samples: int | None = 256,
-        n_estimators: int = 100,
-        threshold: Any = "kmeans",
-        preset: str = "practice",
-        score: str = "preset",
-        scale: Any = "preset",
-        seed: int = 0,
+        window: int = WINDOW,
+        max_samples: int | None = MAX_SAMPLES,
+        n_trees: int = N_TREES,
+        threshold: ThresholdOrPreset = "preset",
+        preset: PresetName = PRESET,
+        kind: KindOrPreset = "preset",
+        scale: ScaleOrPreset = "preset",
+        seed: int = SEED,
         warm_up: int | None = None,
-        learn_anomalies: bool = True,
-        shingle: int = 1,
-        on_error: str = "raise",
-        n_jobs: int = 1,
+        learn_anomalies: bool = LEARN_ANOMALIES,
+        shingle: int = SHINGLE,
+        on_error: OnError = "raise",
+        n_jobs: int = N_JOBS,
     ) -> None:
         self._configure(
             {
                 "n_features": n_features,
                 "window": window,
                 "max_samples": max_samples,
-                "n_estimators": n_estimators,
+                "n_trees": n_trees,
                 "threshold": threshold,
                 "preset": preset,
-                "score": score,
+                "kind": kind,
                 "scale": scale,
                 "seed": seed,
                 "warm_up": warm_up,
@@ -156,15 +171,14 @@ class StreamDetector:
                 "n_jobs": n_jobs,
             }
         )
-        weights = _score_and_scale(self._parameters)[1]
-        self._begin(MondrianForest(n_estimators, max_samples, weights, seed, n_jobs, window))
+        names = ("n_trees", "max_samples", "window", "scale", "seed", "n_jobs")
+        self._begin(MondrianForest(**{name: self._parameters[name] for name in names}))
         self.forest.reserve(n_features * shingle)
 
     def _configure(self, parameters: dict[str, Any]) -> None:
         """Check the parameters and keep them."""
-        self._parameters = _checked_parameters(**parameters)
-        self.kind = _score_and_scale(self._parameters)[0]
-        scoring_of(self.kind)  # for its check
+        self._parameters = _checked_parameters(**with_preset(parameters))
+        self.kind: Kind = self._parameters["kind"]
 
     def _begin(self, forest: MondrianForest) -> None:
         """Begin with a forest, and nothing counted yet; the parameters are set."""
@@ -180,7 +194,7 @@ class StreamDetector:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments that make a detector like this one."""
+        """The arguments that make a detector like this one, with what its preset stands for."""
         return dict(self._parameters)
 
     @property
@@ -392,7 +406,7 @@ class StreamDetector:
 
     def _restore(self, forest: MondrianForest, notes: dict[str, Any]) -> None:
         """Become the detector with that forest and those notes, or raise a ValueError."""
-        self._configure({"score": "preset", "scale": "preset"} | notes["parameters"])  # older files name neither
+        self._configure(renamed_parameters(notes["parameters"]))
         _check_forest(forest, self._parameters)
         self._begin(forest)
         progress = self._progress
@@ -529,10 +543,10 @@ def _checked_parameters(  # noqa: PLR0913
     n_features: Any,
     window: Any,
     max_samples: Any,
-    n_estimators: Any,
+    n_trees: Any,
     threshold: Any,
     preset: Any,
-    score: Any,
+    kind: Any,
     scale: Any,
     seed: Any,
     warm_up: Any,
@@ -547,16 +561,16 @@ def _checked_parameters(  # noqa: PLR0913
         "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
         "window": window,
         "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
-        "n_estimators": as_count(n_estimators, "n_estimators", 1, MAX_POINTS),
+        "n_trees": as_count(n_trees, "n_trees", 1, MAX_POINTS),
         "threshold": _checked_threshold(threshold),
         "preset": preset,
-        "score": score,
+        "kind": _checked_kind(kind),
         "scale": scale.tolist() if isinstance(scale, np.ndarray) else scale,
         "seed": as_count(seed, "seed", 0, MAX_SEED),
-        "warm_up": window // 8 if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
+        "warm_up": default_warm_up(window) if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
         "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
         "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
-        "on_error": _checked_choice(on_error, "on_error", ("raise", "skip")),
+        "on_error": _checked_choice(on_error, "on_error", ON_ERROR),
         "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
     }
 
@@ -566,16 +580,23 @@ def _check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
     n_features = parameters["n_features"] * parameters["shingle"]
     ours = (parameters["window"], parameters["max_samples"], n_features)
     is_ours = forest.window is not None and ours == (forest.window, forest.max_samples, forest.n_features)
-    if not is_ours or not np.array_equal(_score_and_scale(parameters)[1], forest.scale):
+    if not is_ours or not np.array_equal(parameters["scale"], forest.scale):
         raise ValueError("the forest is not that of the detector.")
-    as_count(parameters["n_estimators"], "n_estimators", 1, forest.n_trees)
+    as_count(parameters["n_trees"], "n_trees", 1, forest.n_trees)
 
 
-def _score_and_scale(parameters: dict[str, Any]) -> tuple[str, Any]:
-    """Return the score and the scale: those of the preset, unless others are named."""
-    preset, score, scale = preset_of(parameters["preset"]), parameters["score"], parameters["scale"]
-    is_preset = isinstance(scale, str) and scale == "preset"
-    return preset.score if score == "preset" else score, preset.scale if is_preset else scale
+def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a model file under their present names.
+
+    Version 0.1 wrote `n_estimators` for `n_trees` and `score` for `kind`; its first files had neither score nor scale.
+    """
+    renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
+    return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed
+
+
+def _checked_kind(kind: Any) -> Any:
+    scoring_of(kind)
+    return kind
 
 
 def _checked_names(names: Any, n_features: int) -> list[Any]:

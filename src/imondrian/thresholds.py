@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from imondrian.copying import shallow_copy
+from imondrian.defaults import PRESET, PRESETS, WINDOW
 from imondrian.engine.jit import Array, direct, helper, kernel, summing_helper
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
+from imondrian.option_types import Threshold
 
 Rule = Callable[[Array], float]
 _N_BINS = 1024
@@ -47,15 +49,15 @@ def quantile(share: float) -> Rule:
     return lambda scores: float(np.quantile(scores, 1.0 - share))
 
 
-def rule_of(contamination: Any) -> Rule:
-    """Give the rule for "auto" (0.5), "kmeans" or a share in (0, 0.5]."""
+def rule_of(contamination: Any, name: str = "contamination") -> Rule:
+    """Return the rule for "auto" (0.5), "kmeans" or a share in (0, 0.5]."""
     if isinstance(contamination, str) and contamination in THRESHOLDS:
         return THRESHOLDS[contamination]
     is_number = isinstance(contamination, (float, int, np.floating)) and not isinstance(contamination, bool)
     if is_number and 0 < contamination <= 0.5:
         return quantile(float(contamination))
     raise InvalidInputError(
-        f"contamination must be 'auto', 'kmeans' or a share between 0 (excluded) and 0.5, but is {contamination!r}."
+        f"{name} must be 'auto', 'kmeans' or a share between 0 (excluded) and 0.5, but is {contamination!r}."
     )
 
 
@@ -69,7 +71,7 @@ class StreamingThreshold:
 
     Parameters
     ----------
-    contamination : "auto", "kmeans" or float
+    rule : "auto", "kmeans" or float, default=0.01
         0.5; the middle between the means of two clusters; or the share of scores to lie above.
     half_life : int, default=1024
         After how many scores one counts half.
@@ -83,9 +85,9 @@ class StreamingThreshold:
     (True, False)
     """
 
-    def __init__(self, contamination: Any = "kmeans", half_life: int = 1024) -> None:
-        rule_of(contamination)  # for its check
-        self.contamination = contamination
+    def __init__(self, rule: Threshold = PRESETS[PRESET].threshold, half_life: int = WINDOW // 2) -> None:
+        rule_of(rule, "rule")  # for its check
+        self.rule = rule
         self.half_life = as_count(half_life, "half_life", 1, 2**53)
         self.histogram = np.zeros((2, _N_BINS))  # weight and weighted sum of the scores in each bin
         self.clock = np.array([1.0, 0.0])  # weight of the next score; number of scores counted
@@ -118,10 +120,10 @@ class StreamingThreshold:
         What is no score, not being between 0 and 1, is not counted.
         """
         thresholds = np.empty(len(scores))
-        if self.contamination == "kmeans":
+        if self.rule == "kmeans":
             count_and_write_two_means(self.histogram, self.clock, scores, self.growth, thresholds)
-        elif self.contamination != "auto":
-            share = float(self.contamination)
+        elif self.rule != "auto":
+            share = float(self.rule)
             count_and_write_upper_share(self.histogram, self.clock, scores, self.growth, share, thresholds)
         else:
             count_scores(self.histogram, self.clock, scores, self.growth)
@@ -145,11 +147,11 @@ class StreamingThreshold:
         return bool(score > self.threshold)
 
     def _computed(self) -> float:
-        if self.contamination == "auto":
+        if self.rule == "auto":
             return 0.5
-        if self.contamination == "kmeans":
+        if self.rule == "kmeans":
             return float(direct(two_means_of, self.histogram))
-        return float(direct(upper_share_of, self.histogram, float(self.contamination)))
+        return float(direct(upper_share_of, self.histogram, float(self.rule)))
 
 
 @kernel

@@ -34,7 +34,7 @@ def test_detect_finds_the_odd_rows_and_says_why(shell):
     rows = rows_of(shell.text("scored.csv"))
     assert len(rows) == 400
     assert rows[99]["is_anomaly"] == "true"
-    assert rows[99]["why"].startswith("b high")
+    assert rows[99]["explanation"].startswith("b high")
     assert sum(row["is_anomaly"] == "true" for row in rows) == 20  # 5 %
     assert [list(row.values())[:5] for row in rows] == [
         line.split(",") for line in shell.text("data.csv").splitlines()[1:]
@@ -52,7 +52,7 @@ def test_detect_finds_the_odd_rows_and_says_why(shell):
 def test_a_model_file_is_that_of_the_estimator(shell):
     shell.run("fit", "data.csv", "--features", "a,b,c", "--save", "ours.imf", "--jobs", "1", "-q")
     table = pl.read_csv(shell.folder / "data.csv")[["a", "b", "c"]]
-    parameters = {"score": "size", "scale": "std", "contamination": 0.05, "max_samples": 256, "n_jobs": 1}
+    parameters = {"kind": "size", "scale": "std", "contamination": 0.05, "max_samples": 256, "n_jobs": 1}
     model = imondrian.IsolationMondrianForest(random_state=0, **parameters).fit(table)
     imondrian.save(model, shell.folder / "theirs.imf")
     assert (shell.folder / "ours.imf").read_bytes() == (shell.folder / "theirs.imf").read_bytes()
@@ -126,8 +126,8 @@ def test_explain_divides_the_score(fitted, tmp_path):
     done = fitted.run("explain", "model.imf", "data.csv", "--rows", "100,7", "-o", tmp_path / "parts.csv", "--json")
     told = json.loads(done.stdout)["rows"]
     assert [row["row"] for row in told] == [7, 100]
-    assert told[1]["reasons"][0]["feature"] == "b"
-    assert told[1]["reasons"][0]["is_high"]
+    assert told[1]["explanation"][0]["feature"] == "b"
+    assert told[1]["explanation"][0]["is_high"]
     parts = pl.read_csv(tmp_path / "parts.csv")
     assert parts.columns == ["row", "anomaly_score", "a", "b", "c"]
     sums = parts.select(pl.sum_horizontal(pl.col("a", "b", "c").abs()))["a"]
@@ -139,7 +139,7 @@ def test_explain_divides_the_score(fitted, tmp_path):
 
 def test_info_tells_what_is_in_the_file(fitted):
     facts = json.loads(fitted.run("info", "model.imf", "--json").stdout)
-    assert facts["kind"] == "estimator"
+    assert facts["type"] == "estimator"
     assert facts["features"] == ["a", "b", "c"]
     assert facts["points"] == 400
     assert facts["parameters"]["contamination"] == 0.01
@@ -182,7 +182,7 @@ def test_missing_values_are_refused_passed_by_or_filled(shell):
     shell.run("detect", "gaps.csv", "--missing", "drop", "-o", "out.csv", "--save", "m.imf", "-q")
     rows = rows_of(shell.text("out.csv"))
     assert len(rows) == 400
-    assert rows[2]["anomaly_score"] == rows[2]["why"] == ""
+    assert rows[2]["anomaly_score"] == rows[2]["explanation"] == ""
     assert rows[2]["is_anomaly"] == "false"
     shell.run("detect", "gaps.csv", "--missing", "median", "-o", "out.csv", "-q")
     assert 0.0 < float(rows_of(shell.text("out.csv"))[2]["anomaly_score"]) < 1.0
@@ -342,7 +342,7 @@ def test_a_model_without_names_takes_numeric_columns_in_order(shell):
     assert "two.imf has 2 features without names, but here are 3: a, b, c" in shell.fails(
         "score", "two.imf", "data.csv"
     )
-    assert json.loads(shell.run("info", "forest.imf", "--json").stdout)["kind"] == "forest"
+    assert json.loads(shell.run("info", "forest.imf", "--json").stdout)["type"] == "forest"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

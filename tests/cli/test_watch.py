@@ -39,7 +39,8 @@ def test_every_line_gets_its_line(shell):
 
 def test_the_scores_are_those_of_a_detector(shell):
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
-    detector = imondrian.StreamDetector(3, window=128, n_estimators=20, max_samples=32, threshold=0.05)
+    detector = imondrian.StreamDetector(3, window=128, n_trees=20, max_samples=32)  # the same default threshold
+    assert detector.parameters["threshold"] == 0.01
     results = detector.process_many([{name: row[name] for name in "abc"} for row in rows])
     assert [row["anomaly_score"] for row in rows] == results.score.tolist()
     assert [row["is_anomaly"] for row in rows] == results.is_anomaly.tolist()
@@ -423,7 +424,7 @@ def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
 
 
 def test_a_detector_made_in_python_is_gone_on_with(shell):
-    detector = imondrian.StreamDetector(2, window=64, n_estimators=5)
+    detector = imondrian.StreamDetector(2, window=64, n_trees=5)
     detector.process_many([[1.0, 2.0], [3.0, 4.0]])
     imondrian.save(detector, shell.folder / "python.imf")
     rows = lines_of(shell.run("watch", "--model", "python.imf", "-q", stdin="a,b\n1,2\nx,1\n3,4\n").stdout)
@@ -453,22 +454,22 @@ def test_bad_rows_before_the_first_good_one_have_numbers(shell):
 def test_anomalies_are_explained_by_what_was_known_before(shell):
     plain = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", "--explain", *SETTINGS).stdout)
-    assert rows[99]["why"].startswith("b high")
-    assert rows[299]["why"].startswith("c low")
-    assert [row["is_anomaly"] for row in rows] == [row["why"] is not None for row in rows]
-    assert [{k: v for k, v in row.items() if k != "why"} for row in rows] == plain
+    assert rows[99]["explanation"].startswith("b high")
+    assert rows[299]["explanation"].startswith("c low")
+    assert [row["is_anomaly"] for row in rows] == [row["explanation"] is not None for row in rows]
+    assert [{k: v for k, v in row.items() if k != "explanation"} for row in rows] == plain
     shingled = lines_of(
         shell.run("watch", "data.csv", "--features", "b", "--explain", "--shingle", "3", *SETTINGS).stdout
     )
-    assert shingled[100]["why"].startswith("b 1 row ago high")
-    assert shingled[99]["why"].startswith("b high")
+    assert shingled[100]["explanation"].startswith("b 1 row ago high")
+    assert shingled[99]["explanation"].startswith("b high")
 
 
 def test_the_output_can_be_watched_again(shell):
     once = shell.run("watch", "data.csv", "-q", "--features", "a,b,c", "--explain", *SETTINGS).stdout
     twice = shell.run("watch", "-q", "--ignore", "id", *SETTINGS, stdin=once).stdout
     assert [row["anomaly_score"] for row in lines_of(once)] == [row["anomaly_score"] for row in lines_of(twice)]
-    assert all("why" not in row for row in lines_of(twice))
+    assert all("explanation" not in row for row in lines_of(twice))
 
 
 def test_wrong_streams_are_one_line(shell):

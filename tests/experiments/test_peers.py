@@ -94,5 +94,5 @@ def test_new_rows_are_standardised_by_the_learned_ones(rows):
 def test_a_forest_scores_all_rows_again_as_if_each_were_asked_for(rows, kind):
     with_copies = np.vstack([rows, rows[:30]])
     detector = ForestDetector(None, kind, None, seed=2).fit(with_copies[:80]).extend(with_copies[80:])
-    forest = MondrianForest(100, None, None, 2).build(with_copies[:80]).extend(with_copies[80:])
+    forest = MondrianForest(100, max_samples=None, scale=None, seed=2).build(with_copies[:80]).extend(with_copies[80:])
     np.testing.assert_allclose(detector.learned_scores(), forest.score(with_copies, kind), rtol=1e-12)

@@ -232,7 +232,7 @@ def test_all_rows_so_far_are_scored_after_each_stage(blob):
 def test_the_forest_of_table_3_is_extended_not_built_anew(blob):
     stages = published_stages(blob)
     rows = online.run([blob], {"imforest": ONLINE["imforest"]}, [4], 60.0, one_by_one, silent)
-    forest = MondrianForest(100, None, None, 4).build(blob.X[stages[0]])
+    forest = MondrianForest(100, max_samples=None, scale=None, seed=4).build(blob.X[stages[0]])
     for stage in stages[1:]:
         forest.extend(blob.X[stage])
     so_far = np.concatenate(stages)

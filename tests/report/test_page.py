@@ -43,7 +43,7 @@ def read(report):
 
 def report_of(text, time=None):
     picture = Picture(text, text, plot_timeline([0.4, 0.9], threshold=0.5))
-    row = OddRow(17, 0.9123, is_anomaly=True, time=time, reasons=[Reason(text, 3.25, 0.75, is_high=False)])
+    row = OddRow(17, 0.9123, is_anomaly=True, time=time, explanation=[Reason(text, 3.25, 0.75, is_high=False)])
     return Report(text, text, {text: text}, [row], [picture, picture], {text: text}, text)
 
 

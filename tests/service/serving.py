@@ -16,7 +16,7 @@ from imondrian.service.client import Client
 from imondrian.service.running import uvicorn_config
 from imondrian.service.settings import Bounds
 
-SMALL = {"window": 128, "max_samples": 32, "n_estimators": 10, "warm_up": 50, "threshold": 0.02}
+SMALL = {"window": 128, "max_samples": 32, "n_trees": 10, "warm_up": 50, "threshold": 0.02}
 TRIES = 600  # of a tenth of a second
 
 

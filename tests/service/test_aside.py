@@ -105,7 +105,7 @@ def assert_is_back(folder, stream):
         ("[1]", "The configuration of 'bad' is damaged: it is [1]"),
         ("{}", "features must be a list"),
         (json.dumps({**BAD, "window": "x"}), "window must be"),
-        (json.dumps({**BAD, "window": 100_000, "max_samples": None, "n_estimators": 1000}), "bytes are allowed"),
+        (json.dumps({**BAD, "window": 100_000, "max_samples": None, "n_trees": 1000}), "bytes are allowed"),
     ],
 )
 def test_a_damaged_configuration_sets_one_detector_aside(killed, stream, configuration, told):

@@ -117,7 +117,7 @@ def test_requests_at_work_do_not_keep_the_service_from_ending(tmp_path):
     service = Service(tmp_path / "data").start()
     try:
         with service.client() as client:
-            client.create("wide", features, **{**SMALL, "n_estimators": 300})
+            client.create("wide", features, **{**SMALL, "n_trees": 300})
             client.process("wide", np.random.default_rng(0).normal(size=(120, 300)).tolist())
         body = json.dumps({"points": np.random.default_rng(1).normal(size=(300, 300)).tolist()})
         connections = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=60) for _ in range(30)]

@@ -25,7 +25,7 @@ def test_all_that_it_can_do(service, stream, tmp_path):
         assert client.process("a", stream[:300]) == expected(alone, stream[:300])
         assert client.process("a", [{"x": 1.0, "y": 2.0}]) == expected(alone, np.array([[1.0, 2.0]]))
         assert client.score("a", stream) == alone.score(stream).tolist()
-        assert client.explain("a", stream[:1])[0]["reasons"][0]["feature"] in ("x", "y")
+        assert client.explain("a", stream[:1])[0]["explanation"][0]["feature"] in ("x", "y")
         (tmp_path / "a.imf").write_bytes(client.model("a"))
         assert imondrian.load(tmp_path / "a.imf").n_seen == 301
         assert client.forget("a", [[1.0, 2.0]]) == 1

@@ -61,23 +61,23 @@ def test_scores_and_explanations_learn_nothing(ask, alone, stream):
     alone.process_many(stream[:300])
     for _ in range(2):
         status, answer = ask("POST", "/scores", {"points": stream.tolist()})
-        assert (status, answer["scores"]) == (200, alone.score(stream).tolist())
+        assert (status, answer["anomaly_score"]) == (200, alone.score(stream).tolist())
         assert (answer["threshold"], answer["n_seen"]) == (alone.threshold, 300)
         status, answer = ask("POST", "/explanations", {"points": [[9.0, 0.0]]})
-    reasons = answer["explanations"][0]["reasons"]
+    reasons = answer["explanations"][0]["explanation"]
     assert reasons[0]["feature"] == "x"
     assert (reasons[0]["side"], reasons[0]["value"]) == ("high", 9.0)
     low, high = np.percentile(stream[172:300, 0], [1, 99])
     assert reasons[0]["usual"] == [low, high]
     parts = alone.explain([9.0, 0.0])
     assert {reason["feature"]: reason["part"] for reason in reasons} == {"x": parts[0], "y": parts[1]}
-    assert answer["explanations"][0]["score"] == pytest.approx(alone.score([[9.0, 0.0]])[0])
+    assert answer["explanations"][0]["anomaly_score"] == pytest.approx(alone.score([[9.0, 0.0]])[0])
 
 
 def test_before_the_first_point_there_are_scores_and_explanations_too(ask):
-    assert ask("POST", "/scores", {"points": [[1, 2]]})[1]["scores"] == [0.5]
+    assert ask("POST", "/scores", {"points": [[1, 2]]})[1]["anomaly_score"] == [0.5]
     status, answer = ask("POST", "/explanations", {"points": [[1, 2]]})
-    assert (status, [reason["part"] for reason in answer["explanations"][0]["reasons"]]) == (200, [0.25, 0.25])
+    assert (status, [reason["part"] for reason in answer["explanations"][0]["explanation"]]) == (200, [0.25, 0.25])
 
 
 def test_points_are_forgotten(ask, alone, stream):
@@ -86,7 +86,7 @@ def test_points_are_forgotten(ask, alone, stream):
     assert ask("DELETE", "/points", {"points": stream[190:200].tolist()}) == (200, {"n_points": 10})
     alone.process_many(stream[:200])
     alone.forget(stream[190:200])
-    assert ask("POST", "/scores", {"points": stream.tolist()})[1]["scores"] == alone.score(stream).tolist()
+    assert ask("POST", "/scores", {"points": stream.tolist()})[1]["anomaly_score"] == alone.score(stream).tolist()
 
 
 def test_the_history_has_the_latest_rows_and_why_they_are_odd(ask, stream):
@@ -94,12 +94,12 @@ def test_the_history_has_the_latest_rows_and_why_they_are_odd(ask, stream):
     status, rows = ask("GET", "/history?after=579")
     assert (status, rows["index"]) == (200, list(range(580, 600)))
     assert rows["values"] == stream[580:].tolist()
-    assert rows["score"] == [each["score"] for each in results[580:]]
+    assert rows["anomaly_score"] == [each["anomaly_score"] for each in results[580:]]
     assert ask("GET", "/history?after=579&limit=3")[1]["index"] == [597, 598, 599]
-    odd = [each["index"] for each in results if each["anomaly"]][-1]
+    odd = [each["index"] for each in results if each["is_anomaly"]][-1]
     status, row = ask("GET", f"/history/{odd}")
-    assert (status, row["anomaly"], row["score"]) == (200, True, results[odd]["score"])
-    assert row["reasons"][0]["share"] >= row["reasons"][1]["share"]
+    assert (status, row["is_anomaly"], row["anomaly_score"]) == (200, True, results[odd]["anomaly_score"])
+    assert row["explanation"][0]["share"] >= row["explanation"][1]["share"]
     assert ask("GET", "/history/600")[0] == 404
     assert ask("GET", "/history/-1")[0] == 422
 
@@ -110,12 +110,12 @@ def test_a_row_is_explained_as_if_it_had_not_been_learned(ask, alone, stream):
     alone.process_many(stream[:100])
     sizes = [abs(part) for part in alone.explain([7.0, 0.0]).values()]
     status, row = ask("GET", "/history/100")
-    found = {reason["feature"]: reason["share"] for reason in row["reasons"]}
+    found = {reason["feature"]: reason["share"] for reason in row["explanation"]}
     assert status == 200
     assert found["x"] == pytest.approx(
         sizes[0] / sum(sizes), abs=0.15
     )  # the trees have the same law, not the same cuts
-    assert row["reasons"][0]["feature"] == "x"
+    assert row["explanation"][0]["feature"] == "x"
 
 
 def test_rows_of_a_shingle_are_explained_with_those_before_them(service, stream):
@@ -123,7 +123,7 @@ def test_rows_of_a_shingle_are_explained_with_those_before_them(service, stream)
     service.ask("POST", "/detectors/shingled/points", {"points": stream.tolist()})
     status, _, content = service.ask("GET", "/detectors/shingled/history/599")
     assert status == 200
-    assert {reason["feature"] for reason in json.loads(content)["reasons"]} == {"x", "y"}
+    assert {reason["feature"] for reason in json.loads(content)["explanation"]} == {"x", "y"}
     assert service.ask("GET", "/detectors/shingled/history/1")[0] == 404  # of which there is none before
     assert service.ask("DELETE", "/detectors/shingled/points", {"points": stream[599:].tolist()})[0] == 422
     service.ask("DELETE", "/detectors/shingled")

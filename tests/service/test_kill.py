@@ -112,9 +112,9 @@ def test_after_fifty_kills_every_answered_point_was_learned_once_and_scores_are_
     assert [index for index, _, _ in answered] == list(range(len(answered)))  # none missing, none twice
     points = np.array([point for _, point, _ in answered])
     never_stopped = new_detector({**DEFAULTS, **XY}).process_many(points)
-    assert [result["score"] for _, _, result in answered] == never_stopped.score.tolist()
+    assert [result["anomaly_score"] for _, _, result in answered] == never_stopped.score.tolist()
     assert [result["threshold"] for _, _, result in answered] == never_stopped.threshold.tolist()
-    assert [result["anomaly"] for _, _, result in answered] == never_stopped.is_anomaly.tolist()
+    assert [result["is_anomaly"] for _, _, result in answered] == never_stopped.is_anomaly.tolist()
     with Client(f"http://127.0.0.1:{services.port}") as client:
         described, figures = client.describe("a"), client._asked("GET", "/metrics").content.decode()
         assert described["n_seen"] == len(answered)

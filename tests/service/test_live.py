@@ -34,7 +34,7 @@ def results(answer):
 
 def expected(detector, points):
     columns = zip(*(column.tolist() for column in detector.process_many(points)), strict=True)
-    return [dict(zip(("score", "anomaly", "threshold", "index"), row, strict=True)) for row in columns]
+    return [dict(zip(("anomaly_score", "is_anomaly", "threshold", "index"), row, strict=True)) for row in columns]
 
 
 def test_scores_are_those_of_the_detector_by_itself(registry, stream):
@@ -257,7 +257,7 @@ def test_all_detectors_together_have_a_limit_of_memory(tmp_path):
 
 
 def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_it(registry):
-    huge = {"features": [f"x{i}" for i in range(1000)], "window": 100_000, "max_samples": None, "n_estimators": 1000}
+    huge = {"features": [f"x{i}" for i in range(1000)], "window": 100_000, "max_samples": None, "n_trees": 1000}
     for wanted in (huge, {**huge, "features": ["x"]}):
         with pytest.raises(InvalidInputError, match="bytes"):
             registry.create("a", wanted)
@@ -275,10 +275,10 @@ def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_i
         ({"windw": 5}, "windw"),
         ({"window": 0}, "window"),
         ({"window": 10**9}, "window"),
-        ({"n_estimators": 10**6}, "n_estimators"),
+        ({"n_trees": 10**6}, "n_trees"),
         ({"shingle": 10**6}, "shingle"),
         ({"threshold": 2.0}, "threshold"),
-        ({"score": "width"}, "width"),
+        ({"kind": "width"}, "width"),
         ({"scale": [1.0]}, "scale"),
     ],
 )
@@ -289,7 +289,7 @@ def test_a_wrong_configuration_is_named(registry, wrong, told):
 
 
 def test_every_setting_reaches_the_detector(registry):
-    given = {**XY, "score": "expected", "scale": [1.0, 2.0], "shingle": 1, "learn_anomalies": False, "seed": 7}
+    given = {**XY, "kind": "expected", "scale": [1.0, 2.0], "shingle": 1, "learn_anomalies": False, "seed": 7}
     known, _ = registry.create("a", given)
     with known.live.copies.asking() as detector:
         assert {name: detector.parameters[name] for name in given if name != "features"} == {

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.page
 
 FEATURES = ["temperature", "pressure", "flow"]
 PLANTED = {300: "pressure", 350: "temperature", 390: "flow"}
-SMALL = {"n_estimators": 20, "window": 256, "max_samples": 64}
+SMALL = {"n_trees": 20, "window": 256, "max_samples": 64}
 TOKEN = "a token of the tests"  # noqa: S105
 HURT = '<img src=x onerror="window.hurt=1">'
 MARKED = "document.getElementById('chart').data?.filter((trace) => trace.meta === 'anomalies').map((trace) => trace.x)"
@@ -107,7 +107,7 @@ def posted(service, name, features=FEATURES, points=None, **settings):
     client.create(name, features, **SMALL, **settings)
     results = client.process(name, rows() if points is None else points)
     client.close()
-    return [result["index"] for result in results if result["anomaly"]]
+    return [result["index"] for result in results if result["is_anomaly"]]
 
 
 def asked(service, method, *arguments):
@@ -189,13 +189,15 @@ def test_a_detector_is_made_by_the_form(service, page):
     page.fill("#new-name", "made")
     page.fill("#new-features", "temperature, pressure\nflow")
     page.click("text=More settings")
+    assert not page.is_visible("#new-share")
+    page.select_option("#new-threshold", "share")
     page.fill("#new-share", "2")
     page.fill("#new-trees", "20")
     page.click("#create button.primary")
     page.wait_for_selector("#detectors a[aria-current]:has-text('made')")
     page.wait_for_selector("#no-points:has-text('No points yet')")
     configuration = asked(service, "describe", "made")["configuration"]
-    assert (configuration["features"], configuration["threshold"], configuration["n_estimators"]) == (
+    assert (configuration["features"], configuration["threshold"], configuration["n_trees"]) == (
         FEATURES,
         0.02,
         20,
@@ -416,8 +418,8 @@ def test_the_download_has_the_scores(service, page):
         asked(service, "score", "taken-away", points),
         asked(service, "describe", "taken-away")["threshold"],
     )
-    assert [float(record["score"]) for record in records] == scores
-    assert [record["anomaly"] for record in records] == [str(score > threshold).lower() for score in scores]
+    assert [float(record["anomaly_score"]) for record in records] == scores
+    assert [record["is_anomaly"] for record in records] == [str(score > threshold).lower() for score in scores]
     assert records[3]["note"] == 'say "3"'
 
 

@@ -25,7 +25,7 @@ from tests.service.serving import SMALL, Here
 from tests.service.test_live import expected, learned, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
-WIDE = {**DEFAULTS, "features": ["x"], "window": 20_000, "max_samples": None, "n_estimators": 2}
+WIDE = {**DEFAULTS, "features": ["x"], "window": 20_000, "max_samples": None, "n_trees": 2}
 MIB = 2**20
 
 
@@ -62,9 +62,9 @@ def peak_of(call):
     ("n_features", "settings"),
     [
         (2, SMALL),
-        (1, {"window": 1, "n_estimators": 1}),
-        (3, {"window": 500, "max_samples": None, "n_estimators": 7}),
-        (3, {"window": 300, "max_samples": 1000, "shingle": 4, "n_estimators": 3}),
+        (1, {"window": 1, "n_trees": 1}),
+        (3, {"window": 500, "max_samples": None, "n_trees": 7}),
+        (3, {"window": 300, "max_samples": 1000, "shingle": 4, "n_trees": 3}),
         (10, {"threshold": 0.01}),
         (2, {"threshold": "auto", "preset": "paper", "max_samples": 1}),
     ],
@@ -105,10 +105,10 @@ def test_a_forest_must_have_the_settings_of_its_detector(change):
 @pytest.mark.parametrize(
     ("settings", "limits"),
     [
-        ({"n_estimators": 1_000}, {}),
+        ({"n_trees": 1_000}, {}),
         ({"window": 30_000}, {"window": 25_000}),
-        ({"n_estimators": 9}, {"trees": 5}),
-        ({"n_estimators": 9}, {"detector_bytes": 5 * MIB}),
+        ({"n_trees": 9}, {"trees": 5}),
+        ({"n_trees": 9}, {"detector_bytes": 5 * MIB}),
     ],
 )
 def test_a_file_over_the_limits_is_refused_before_it_is_read(settings, limits):

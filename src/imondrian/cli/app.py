@@ -11,6 +11,7 @@ from imondrian.cli import options
 from imondrian.cli.console import complain, discard
 from imondrian.cli.settings import Choice, Drawing, Outputs, Reproducing, Source, Telling, Watching
 from imondrian.cli.signals import Interrupted, raise_on_signals
+from imondrian.defaults import N_JOBS
 from imondrian.errors import ImondrianError
 
 _FOUND, _BAD_INPUT, _DEFECT = 1, 2, 70
@@ -163,12 +164,12 @@ def explain(*, rows: str | None, **settings: Any) -> None:
     click.option("--explain", is_flag=True, help="Say of anomalies why; slower."),
     click.option(
         "--on-error",
-        type=click.Choice(["report", "fail"]),
-        default="report",
+        type=click.Choice(["skip", "fail"]),
+        default="skip",
         show_default=True,
-        help="A row that cannot be used: say so in its line, or stop.",
+        help="A row that cannot be used: write its line with the error and go on; or stop.",
     ),
-    options.jobs(1),
+    options.jobs(N_JOBS),
 )
 @options.grouped("choice", Choice, options.FEATURES, options.IGNORE, options.TIME)
 @options.DETECTING

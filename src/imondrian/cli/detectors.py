@@ -9,12 +9,11 @@ from imondrian.cli.forests import read_threshold
 from imondrian.cli.places import Place, checked_place
 from imondrian.cli.settings import Detecting, Watching
 from imondrian.errors import InvalidInputError
-from imondrian.presets import preset_of
 from imondrian.scorer import loaded
 from imondrian.stream import StreamDetector
 
 _PLACE = "place"  # among what the model file keeps beside the detector
-_PARAMETERS = {"samples": "max_samples", "trees": "n_estimators"}  # that have another name than their option
+_PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # that have another name than their option
 
 
 class Keeper:
@@ -35,11 +34,7 @@ class Keeper:
 
     def made(self, n_features: int) -> StreamDetector:
         """Make the detector; the rows that were skipped before count in it."""
-        preset = preset_of(self._given.get("preset", "practice"))
-        parameters = {
-            "threshold": preset.threshold,
-            **{_PARAMETERS.get(name, name): self._given[name] for name in self._given},
-        }
+        parameters = {_PARAMETERS.get(name, name): value for name, value in self._given.items()}
         detector = StreamDetector(n_features, n_jobs=self._watching.jobs, **parameters)
         detector.skip(self._n_skipped)
         self.detector = detector

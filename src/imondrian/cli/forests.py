@@ -6,9 +6,9 @@ import numpy as np
 
 from imondrian.cli.rows import Rows
 from imondrian.cli.settings import Making
+from imondrian.defaults import preset_of
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted, fit, seed_from
-from imondrian.presets import preset_of
 from imondrian.thresholds import THRESHOLDS
 
 
@@ -16,12 +16,13 @@ def fitted(rows: Rows, making: Making) -> Fitted:
     """Fit a forest, as IsolationMondrianForest does, on the rows that have all their values."""
     preset = preset_of(making.preset)
     parameters = {
+        "preset": making.preset,
         "n_estimators": making.trees,
         "max_samples": making.samples or None,
         "window": None,
-        "score": preset.score,
+        "kind": preset.kind,
         "scale": preset.scale,
-        "contamination": read_threshold(making.threshold) or preset.threshold,
+        "contamination": read_threshold(making.threshold) or preset.contamination,
         "n_jobs": checked_jobs(making.jobs),
         "random_state": making.seed,
     }

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from imondrian.cli.settings import Choice, Detecting, Making, Source, Telling
-from imondrian.presets import PRESETS
+from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
 from imondrian.tables.formats import FORMATS, LINE_FORMATS
 
 Command = Callable[..., Any]
@@ -58,19 +58,23 @@ MISSING_VALUES = click.option(
 CHOICE = grouped("choice", Choice, FEATURES, IGNORE, TIME, MISSING_VALUES)
 CHOICE_FOR_MODEL = grouped("choice", Choice, TIME, MISSING_VALUES)
 
-THRESHOLD = click.option(
-    "--threshold",
-    metavar="SHARE|kmeans|auto",
-    help="What is an anomaly: that share of the rows, the oddest; the upper of two clusters of scores; or a score above"
-    f" 0.5.  [default: {', '.join(f'{preset.threshold} ({name})' for name, preset in PRESETS.items())}]",
-)
+
+def threshold(cut_off: str) -> Decorator:
+    """Make the option for the threshold; without it, the preset's cut-off of that name is used."""
+    defaults = ", ".join(f"{getattr(preset, cut_off)} ({name})" for name, preset in PRESETS.items())
+    return click.option(
+        "--threshold",
+        metavar="SHARE|kmeans|auto",
+        help="What is an anomaly: that share of the rows, the oddest; the upper of two clusters of scores; or a score"
+        f" above 0.5.  [default: {defaults}]",
+    )
 
 
 def preset(**attributes: Any) -> Decorator:
-    """Make the option for a preset."""
-    return click.option(
-        "--preset", type=click.Choice(list(PRESETS)), help="The score, and how features are weighed.", **attributes
-    )
+    """Make the option for a preset; one without a default says in its help what happens without it."""
+    usual = "" if "default" in attributes else f"  [default: {PRESET}]"
+    text = f"The score, how features are weighed, and the threshold.{usual}"
+    return click.option("--preset", type=click.Choice(list(PRESETS)), help=text, **attributes)
 
 
 def jobs(default: int) -> Decorator:
@@ -87,11 +91,11 @@ def count(name: str, text: str, smallest: int = 1, **attributes: Any) -> Decorat
 MAKING = grouped(
     "making",
     Making,
-    preset(default="practice", show_default=True),
-    THRESHOLD,
-    count("--trees", "Number of trees.", default=100, show_default=True),
-    count("--samples", "How many points a tree holds; 0: all.", smallest=0, default=256, show_default=True),
-    count("--seed", "The same seed gives the same result.", 0, largest=2**32 - 1, default=0, show_default=True),
+    preset(default=PRESET, show_default=True),
+    threshold("contamination"),
+    count("--trees", "Number of trees.", default=N_TREES, show_default=True),
+    count("--samples", "How many points a tree holds; 0: all.", smallest=0, default=MAX_SAMPLES, show_default=True),
+    count("--seed", "The same seed gives the same result.", 0, largest=2**32 - 1, default=SEED, show_default=True),
     jobs(-1),
 )
 
@@ -99,18 +103,18 @@ DETECTING = grouped(
     "detecting",
     Detecting,
     preset(),
-    THRESHOLD,
-    count("--window", "How many of the latest rows are known.  [default: 2048]"),
-    count("--samples", "How many of them a tree holds; 0: all.  [default: 256]", smallest=0),
-    count("--trees", "Number of trees.  [default: 100]"),
-    count("--shingle", "How many rows make a point, for time series.  [default: 1]"),
+    threshold("threshold"),
+    count("--window", f"How many of the latest rows are known.  [default: {WINDOW}]"),
+    count("--samples", f"How many of them a tree holds; 0: all.  [default: {MAX_SAMPLES}]", smallest=0),
+    count("--trees", f"Number of trees.  [default: {N_TREES}]"),
+    count("--shingle", f"How many rows make a point, for time series.  [default: {SHINGLE}]"),
     count("--warm-up", "How many rows are never anomalies.  [default: an eighth of the window]", smallest=0),
     click.option(
         "--learn-anomalies/--no-learn-anomalies",
         default=None,
         help="Whether anomalies are learned too.  [default: they are]",
     ),
-    count("--seed", "The same seed gives the same result.  [default: 0]", smallest=0),
+    count("--seed", f"The same seed gives the same result.  [default: {SEED}]", smallest=0),
 )
 
 PICTURE = click.option("--output", "-o", metavar="FILE", help="The picture: .png or .svg.  [default: its name, .png]")

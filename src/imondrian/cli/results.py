@@ -1,4 +1,4 @@
-"""Results as columns: score, label and reasons, added to the rows of a table."""
+"""Results as columns: score, label and explanation, added to the rows of a table."""
 
 import numpy as np
 import polars as pl
@@ -8,7 +8,7 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.explanations import reasons_of
 from imondrian.scorer import Scorer
-from imondrian.tables.columns import ADDED, LABEL, ROW, SCORE, WHY, typed
+from imondrian.tables.columns import ADDED, EXPLANATION, LABEL, ROW, SCORE, typed
 from imondrian.tables.formats import TEXTS, format_to_write
 
 
@@ -25,17 +25,17 @@ def with_results(rows: Rows, scorer: Scorer, scores: Array, output: str) -> pl.D
     return frame.with_columns(
         pl.Series(SCORE, scores, pl.Float64).fill_nan(None),
         pl.Series(LABEL, scores > scorer.threshold, pl.Boolean),
-        pl.Series(WHY, _whys(rows, scorer, scores), pl.String),
+        pl.Series(EXPLANATION, _explanations(rows, scorer, scores), pl.String),
     )
 
 
-def _whys(rows: Rows, scorer: Scorer, scores: Array) -> list[str | None]:
+def _explanations(rows: Rows, scorer: Scorer, scores: Array) -> list[str | None]:
     """Say of the anomalies what makes them odd."""
-    whys: list[str | None] = [None] * len(scores)
+    texts: list[str | None] = [None] * len(scores)
     anomalies = np.flatnonzero(scores > scorer.threshold)
     for i, parts in zip(anomalies, scorer.parts(rows.points[anomalies]), strict=True):
-        whys[i] = ", ".join(map(str, reasons_of(parts, rows.points[i], rows.features)))
-    return whys
+        texts[i] = ", ".join(map(str, reasons_of(parts, rows.points[i], rows.features)))
+    return texts
 
 
 def parts_of(rows: Rows, scorer: Scorer, scores: Array) -> pl.DataFrame:

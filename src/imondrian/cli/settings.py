@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from imondrian.defaults import MAX_SAMPLES, N_JOBS, N_TREES, PRESET, SEED
+
 
 class Source(NamedTuple):
     """A table to read."""
@@ -24,11 +26,11 @@ class Choice(NamedTuple):
 class Making(NamedTuple):
     """How to make a forest."""
 
-    preset: str = "practice"
+    preset: str = PRESET
     threshold: str | None = None
-    trees: int = 100
-    samples: int = 256
-    seed: int = 0
+    trees: int = N_TREES
+    samples: int = MAX_SAMPLES
+    seed: int = SEED
     jobs: int = -1
 
 
@@ -68,8 +70,8 @@ class Watching(NamedTuple):
     save_every: int | None = None
     follow: str | None = None
     explain: bool = False
-    on_error: str = "report"
-    jobs: int = 1
+    on_error: str = "skip"
+    jobs: int = N_JOBS
 
 
 class Drawing(NamedTuple):

@@ -9,6 +9,7 @@ from imondrian.cli.rows import Rows
 from imondrian.engine.jit import Array
 from imondrian.explanations import NO_NAME, OddRow, Reason, reasons_of
 from imondrian.scorer import Scorer
+from imondrian.tables.columns import EXPLANATION, LABEL, ROW, SCORE
 
 N_ODDEST = 10
 _N_REASONS = 3
@@ -111,7 +112,13 @@ class Tally:
 
 def row_as_json(odd: OddRow) -> dict[str, Any]:
     """Give what is said of a row as JSON can hold it."""
-    return {**odd._asdict(), "reasons": [reason._asdict() for reason in odd.reasons]}
+    return {
+        ROW: odd.row,
+        SCORE: odd.score,
+        LABEL: odd.is_anomaly,
+        "time": odd.time,
+        EXPLANATION: [reason._asdict() for reason in odd.explanation],
+    }
 
 
 def print_rows(found: list[OddRow], console: Any) -> None:
@@ -129,7 +136,7 @@ def print_rows(found: list[OddRow], console: Any) -> None:
         score, label = f"{odd.score:.3f}", "yes" if odd.is_anomaly else "no"
         marked = [f"[bold red]{text}[/]" if odd.is_anomaly else text for text in (score, label)]
         times = [escaped(odd.time or "")] if has_times else []
-        table.add_row(str(odd.row), *marked, *times, escaped(", ".join(map(in_full, odd.reasons))))
+        table.add_row(str(odd.row), *marked, *times, escaped(", ".join(map(in_full, odd.explanation))))
     console.print(table)
 
 

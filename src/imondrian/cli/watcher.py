@@ -16,7 +16,17 @@ from imondrian.cli.settings import Choice, Watching
 from imondrian.errors import InvalidInputError
 from imondrian.explanations import reasons_of
 from imondrian.stream import StreamDetector
-from imondrian.tables.columns import ERROR, LABEL, RESULTS, ROW, SCORE, THRESHOLD, WHY, check_names, results_among
+from imondrian.tables.columns import (
+    ERROR,
+    EXPLANATION,
+    LABEL,
+    RESULTS,
+    ROW,
+    SCORE,
+    THRESHOLD,
+    check_names,
+    results_among,
+)
 from imondrian.tables.records import Parser, Record, Values, is_missing, is_number, numbers_in
 from imondrian.tables.retelling import members_of
 
@@ -148,7 +158,7 @@ class Watcher:
 
     def _skipped_lines(self, rows: list[Row]) -> list[str]:
         self.n_errors += len(rows)
-        extra = {WHY: None} if self._watching.explain else {}
+        extra = {EXPLANATION: None} if self._watching.explain else {}
         first, detector = self._keeper.n_seen, self._keeper.detector
         threshold = None if detector is None else _known(detector.threshold)
         self._keeper.skip(len(rows))
@@ -157,7 +167,7 @@ class Watcher:
 
     def _usable_lines(self, rows: list[Row]) -> list[str]:
         detector = self._keeper.detector or self._keeper.made(len(self._features))
-        extra = {WHY: self._why(detector, rows[0])} if self._watching.explain else {}
+        extra = {EXPLANATION: self._explanation(detector, rows[0])} if self._watching.explain else {}
         results = detector.process_many(self._table(detector, rows))
         self.n_anomalies += int(results.is_anomaly.sum())
         columns = (column.tolist() for column in (results.index, results.score, results.is_anomaly, results.threshold))
@@ -172,7 +182,7 @@ class Watcher:
             return [dict(zip(self._features, row.values, strict=True)) for row in rows]
         return np.array([row.values for row in rows])
 
-    def _why(self, detector: StreamDetector, row: Row) -> str | None:
+    def _explanation(self, detector: StreamDetector, row: Row) -> str | None:
         """Say what makes a row an anomaly that is about to be called one, by what is known before it."""
         if not detector.is_warm:
             return None

@@ -6,6 +6,7 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
+from imondrian.option_types import Kind, Scale
 
 
 class ForestDetector:
@@ -30,16 +31,26 @@ class ForestDetector:
     """
 
     def __init__(
-        self, max_samples: int | None, kind: str = "depth", scale: Any = None, seed: int = 0, n_trees: int = 100
+        self,
+        max_samples: int | None,
+        kind: Kind = "depth",
+        scale: Scale = None,
+        seed: int = 0,
+        n_trees: int = 100,
     ) -> None:
         self.kind = kind
-        self._parameters = (n_trees, max_samples, scale, seed)
-        self.forest = MondrianForest(*self._parameters)
+        self._parameters: dict[str, Any] = {
+            "n_trees": n_trees,
+            "max_samples": max_samples,
+            "scale": scale,
+            "seed": seed,
+        }
+        self.forest = MondrianForest(**self._parameters)
         self._rows: list[Array] = []
 
     def fit(self, X: Any) -> Self:
         """Build the forest on these rows."""
-        self.forest = MondrianForest(*self._parameters).build(X)
+        self.forest = MondrianForest(**self._parameters).build(X)
         self._rows = [np.array(X, dtype=np.float64)]
         return self
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pyod.models.ecod import ECOD
 from pyod.models.hbos import HBOS
@@ -18,6 +18,7 @@ from imondrian.experiments.baselines.online_oversampling_pca import OnlineOversa
 from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
 from imondrian.experiments.forests import ForestDetector
+from imondrian.option_types import Kind
 
 _SOME_ROWS = 2_100  # enough for the kernels for many rows, too
 _PSI = 256  # of the paper's batches
@@ -44,11 +45,11 @@ def warm_up(method: Method, X: Array) -> None:
     detector.score(rows)
 
 
-def _forest(max_samples: int | None, kind: str, scale: str | None, seed: int) -> ForestDetector:
+def _forest(max_samples: int | None, kind: Kind, scale: Literal["std"] | None, seed: int) -> ForestDetector:
     return ForestDetector(max_samples, kind, scale, seed)
 
 
-def _ours(max_samples: int | None, *variants: tuple[str, str | None]) -> dict[str, Method]:
+def _ours(max_samples: int | None, *variants: tuple[Kind, Literal["std"] | None]) -> dict[str, Method]:
     """Make what we add to the paper: other scores, and weights by standard deviation."""
     return {
         f"{kind}{'-std' if scale else ''}": Method(

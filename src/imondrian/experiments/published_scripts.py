@@ -53,7 +53,7 @@ class PublishedForest(_AllRows):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._forest = MondrianForest(seed=seed)
+        self._forest = MondrianForest(n_trees=100, seed=seed)
 
     def fit(self, X: Any) -> Self:
         """Take the first stage."""

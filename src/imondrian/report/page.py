@@ -54,7 +54,7 @@ def write_report(report: Report, file: IO[bytes]) -> None:
 def _row(row: OddRow, *, has_times: bool) -> str:
     time = f"<td>{escape(row.time or '')}</td>" if has_times else ""
     kind = ' class="number odd"' if row.is_anomaly else ' class="number"'
-    reasons = "".join(_reason(reason) for reason in row.reasons)
+    reasons = "".join(_reason(reason) for reason in row.explanation)
     return f'<tr><td class="number">{row.row}</td>{time}<td{kind}>{row.score:.3f}</td><td>{reasons}</td></tr>'
 
 

@@ -29,7 +29,7 @@ def given_to(entry: Entry, request: str, answer: Answer) -> Given:
 def _records(rows: list[Said]) -> str:
     """Write one object per row; all numbers are finite."""
     return ", ".join(
-        f'{{"index": {i}, "score": {score!r}, "threshold": {limit!r}, "anomaly": {_FLAGS[odd]}}}'
+        f'{{"index": {i}, "anomaly_score": {score!r}, "threshold": {limit!r}, "is_anomaly": {_FLAGS[odd]}}}'
         for i, score, limit, odd in rows
     )
 

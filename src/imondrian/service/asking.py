@@ -36,7 +36,7 @@ def scored(known: Known, points: Array) -> schemas.Scores:
     """Score points as if each came next."""
     with _asked(known, len(points)) as detector:
         scores = detector.score(points).tolist()
-        return schemas.Scores(scores=scores, threshold=detector.threshold, n_seen=detector.n_seen)
+        return schemas.Scores(anomaly_score=scores, threshold=detector.threshold, n_seen=detector.n_seen)
 
 
 def explained(known: Known, points: Array) -> schemas.Explanations:
@@ -46,7 +46,7 @@ def explained(known: Known, points: Array) -> schemas.Explanations:
         usual = _usual(detector, len(names))
         parts = [np.array(list(detector.explain(point).values())) for point in points]
     explanations = [
-        schemas.Explanation(score=float(np.abs(part).sum()), reasons=_reasons(part, point, usual, names))
+        schemas.Explanation(anomaly_score=float(np.abs(part).sum()), explanation=_reasons(part, point, usual, names))
         for part, point in zip(parts, points, strict=True)
     ]
     return schemas.Explanations(explanations=explanations)
@@ -73,10 +73,10 @@ def explained_row(known: Known, number: int) -> schemas.ExplainedRow:
     return schemas.ExplainedRow(
         index=seen.number,
         time=seen.time,
-        score=seen.score,
+        anomaly_score=seen.score,
         threshold=seen.threshold,
-        anomaly=seen.is_anomaly,
-        reasons=reasons,
+        is_anomaly=seen.is_anomaly,
+        explanation=reasons,
     )
 
 

@@ -104,7 +104,7 @@ class Client:
     # -- points -------------------------------------------------------------------------------------------------
 
     def process(self, name: str, points: Any) -> list[dict[str, Any]]:
-        """Score points, then have them learned; give for each index, score, threshold and whether it is an anomaly."""
+        """Score points, then have them learned; give for each index, anomaly_score, threshold, is_anomaly."""
         return self._json("POST", _path(name, "points"), {"points": _rows(points)}, uuid.uuid4().hex)["results"]
 
     def forget(self, name: str, points: Any) -> int:
@@ -113,7 +113,7 @@ class Client:
 
     def score(self, name: str, points: Any) -> list[float]:
         """Score points without learning them."""
-        return self._json("POST", _path(name, "scores"), {"points": _rows(points)})["scores"]
+        return self._json("POST", _path(name, "scores"), {"points": _rows(points)})["anomaly_score"]
 
     def explain(self, name: str, points: Any) -> list[dict[str, Any]]:
         """Divide the scores of points among the features, without learning them."""

@@ -3,26 +3,38 @@
 import re
 from typing import Any
 
+from imondrian.defaults import (
+    FROM_PRESET,
+    LEARN_ANOMALIES,
+    MAX_SAMPLES,
+    N_TREES,
+    PRESET,
+    SEED,
+    SHINGLE,
+    WINDOW,
+    default_warm_up,
+    with_preset,
+)
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.service.settings import Limits
 from imondrian.service.sizes import Sizes, bytes_of
-from imondrian.stream import StreamDetector
+from imondrian.stream import StreamDetector, renamed_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 DEFAULTS: dict[str, Any] = {
-    "window": 2048,
-    "max_samples": 256,
-    "n_estimators": 100,
-    "preset": "practice",
-    "score": "preset",
-    "scale": "preset",
-    "threshold": 0.01,
-    "shingle": 1,
+    "window": WINDOW,
+    "max_samples": MAX_SAMPLES,
+    "n_trees": N_TREES,
+    "preset": PRESET,
+    "kind": FROM_PRESET,
+    "scale": FROM_PRESET,
+    "threshold": FROM_PRESET,
+    "shingle": SHINGLE,
     "warm_up": None,
-    "learn_anomalies": True,
-    "seed": 0,
+    "learn_anomalies": LEARN_ANOMALIES,
+    "seed": SEED,
 }
 
 
@@ -37,12 +49,15 @@ def checked_name(name: str, limits: Limits) -> str:
 
 
 def checked_configuration(given: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
-    """Fill in what is not given, and check all of it; return also the bytes that such a detector takes."""
+    """Fill in what is not given and what the preset stands for, and check all of it.
+
+    Return also the bytes that such a detector takes.
+    """
     unknown = sorted(set(given) - {"features", *DEFAULTS})
     if unknown:
         raise InvalidInputError(f"There is no setting {unknown[0]!r}; there are features, {', '.join(DEFAULTS)}.")
     features = _checked_features(given.get("features"), limits)
-    configuration = {"features": features, **DEFAULTS, **given}
+    configuration = with_preset({"features": features, **DEFAULTS, **given})
     n_bytes = checked_size(sizes_of(configuration), limits)
     parameters_of(configuration)  # for the checks of all other settings
     return configuration, n_bytes
@@ -58,7 +73,7 @@ def checked_size(sizes: Sizes, limits: Limits) -> int:
     """Return the bytes that a detector of these sizes takes, or refuse it, before it takes them."""
     as_count(sizes.n_features, "the number of features", 1, limits.features)
     as_count(sizes.window, "window", 1, limits.window)
-    as_count(sizes.n_estimators, "n_estimators", 1, limits.trees)
+    as_count(sizes.n_trees, "n_trees", 1, limits.trees)
     as_count(sizes.shingle, "shingle", 1, limits.features // sizes.n_features)
     if sizes.max_samples is not None:
         as_count(sizes.max_samples, "max_samples", 1, MAX_POINTS)
@@ -79,9 +94,15 @@ def new_detector(configuration: dict[str, Any]) -> StreamDetector:
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the detector of a configuration, without making one of its size."""
     window, warm_up = configuration["window"], configuration["warm_up"]
-    in_effect = {"warm_up": window // 8 if warm_up is None else warm_up}
-    sizes = {"window": window, "n_estimators": configuration["n_estimators"]}
+    in_effect = {"warm_up": default_warm_up(window) if warm_up is None else warm_up}
+    sizes = {"window": window, "n_trees": configuration["n_trees"]}
     return new_detector({**configuration, **in_effect, **dict.fromkeys(sizes, 1)}).parameters | sizes
+
+
+def kept_configuration(kept: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """Check a configuration that was kept, perhaps by version 0.1, which had other names for some settings."""
+    configuration, _ = checked_configuration(renamed_parameters(kept), limits)
+    return configuration
 
 
 def are_alike(one: dict[str, Any], other: dict[str, Any]) -> bool:

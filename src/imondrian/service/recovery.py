@@ -6,7 +6,7 @@ from functools import partial
 
 from imondrian.errors import DamagedFileError
 from imondrian.service.answers import answer_to, given_to
-from imondrian.service.configuration import checked_configuration, checked_size
+from imondrian.service.configuration import checked_size, kept_configuration
 from imondrian.service.entries import MODEL, Entry
 from imondrian.service.settings import Keeping, Limits
 from imondrian.service.state import State, new_state, restored, snapshot_of
@@ -59,8 +59,7 @@ def done(state: State, entries: list[Entry], n_together: int = _ENTRIES_TOGETHER
 
 def _configured(kept: Kept, limits: Limits) -> Kept:
     """Check the configuration before a detector is made of it."""
-    configuration, _ = checked_configuration(kept.configuration, limits)
-    return kept._replace(configuration=configuration)
+    return kept._replace(configuration=kept_configuration(kept.configuration, limits))
 
 
 def _begun(store: Store, kept: Kept, limits: Limits, keeping: Keeping, complaints: list[str]) -> State:

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from imondrian.defaults import LEARN_ANOMALIES, MAX_SAMPLES, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
+from imondrian.option_types import KindOrPreset, PresetName, ThresholdOrPreset
 from imondrian.service.settings import Limits
 
 
@@ -11,23 +13,28 @@ class Configuration(BaseModel):
     """How a detector is made; only the features must be given."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"features": ["x", "y"], "window": 2048, "threshold": 0.01}]}
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"features": ["x", "y"], "window": WINDOW, "threshold": PRESETS[PRESET].threshold}]
+        },
     )
 
     features: list[str] = Field(
         min_length=1, max_length=Limits().features, description="Names of the values of a point, in their order."
     )
-    window: int = Field(2048, ge=1, description="How many of the latest points are known.")
-    max_samples: int | None = Field(256, ge=1, description="How many of them a tree holds, about; null for all.")
-    n_estimators: int = Field(100, ge=1, description="Number of trees.")
-    preset: Literal["practice", "paper"] = "practice"
-    score: Literal["preset", "depth", "expected", "size"] = "preset"
+    window: int = Field(WINDOW, ge=1, description="How many of the latest points are known.")
+    max_samples: int | None = Field(
+        MAX_SAMPLES, ge=1, description="How many of them a tree holds, about; null for all."
+    )
+    n_trees: int = Field(N_TREES, ge=1, description="Number of trees.")
+    preset: PresetName = Field(PRESET, description="Sets kind, scale and threshold, where they are not given.")
+    kind: KindOrPreset = Field("preset", description="Which score.")
     scale: Literal["preset", "std"] | Annotated[list[float], Field(max_length=Limits().features)] | None = "preset"
-    threshold: Literal["kmeans", "auto"] | float = Field(0.01, description="What is an anomaly; a number is a share.")
-    shingle: int = Field(1, ge=1, description="How many rows make a point.")
+    threshold: ThresholdOrPreset = Field("preset", description="What is an anomaly; a number is a share.")
+    shingle: int = Field(SHINGLE, ge=1, description="How many rows make a point.")
     warm_up: int | None = Field(None, ge=0, description="Points learned before any is called an anomaly.")
-    learn_anomalies: bool = True
-    seed: int = Field(0, ge=0, le=2**64 - 1)
+    learn_anomalies: bool = LEARN_ANOMALIES
+    seed: int = Field(SEED, ge=0, le=2**64 - 1)
 
 
 class Drift(BaseModel):
@@ -59,9 +66,9 @@ class Result(BaseModel):
     """What there is to say of one point."""
 
     index: int = Field(description="Number of the point in the stream.")
-    score: float = Field(description="In (0, 1), high is odd.")
+    anomaly_score: float = Field(description="In (0, 1), high is odd.")
     threshold: float
-    anomaly: bool
+    is_anomaly: bool
 
 
 class Results(BaseModel):
@@ -73,7 +80,7 @@ class Results(BaseModel):
 class Scores(BaseModel):
     """The scores of points that are not learned."""
 
-    scores: list[float]
+    anomaly_score: list[float]
     threshold: float
     n_seen: int = Field(description="Points that the detector had learned.")
 
@@ -92,8 +99,8 @@ class Reason(BaseModel):
 class Explanation(BaseModel):
     """The score of a point divided among the features, the greatest part first; the sizes of the parts sum to it."""
 
-    score: float
-    reasons: list[Reason]
+    anomaly_score: float
+    explanation: list[Reason]
 
 
 class Explanations(BaseModel):
@@ -108,9 +115,9 @@ class History(BaseModel):
     index: list[int]
     time: list[float] = Field(description="When each came, in seconds since 1970.")
     values: list[list[float]]
-    score: list[float]
+    anomaly_score: list[float]
     threshold: list[float]
-    anomaly: list[bool]
+    is_anomaly: list[bool]
 
 
 class ExplainedRow(BaseModel):
@@ -118,10 +125,10 @@ class ExplainedRow(BaseModel):
 
     index: int
     time: float
-    score: float
+    anomaly_score: float
     threshold: float
-    anomaly: bool
-    reasons: list[Reason]
+    is_anomaly: bool
+    explanation: list[Reason]
 
 
 class Counted(BaseModel):

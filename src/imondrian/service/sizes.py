@@ -17,7 +17,7 @@ class Sizes(NamedTuple):
     n_features: int
     window: int
     max_samples: int | None
-    n_estimators: int
+    n_trees: int
     shingle: int
 
 
@@ -26,8 +26,7 @@ def bytes_of(sizes: Sizes) -> int:
     n_values = sizes.n_features * sizes.shingle
     n_slots = new_sampler(sizes.max_samples, sizes.window).limit
     trees = sum(
-        math.prod(shape_of(field, sizes.n_estimators, n_slots, n_values)) * field.dtype.itemsize
-        for field in FIELDS.values()
+        math.prod(shape_of(field, sizes.n_trees, n_slots, n_values)) * field.dtype.itemsize for field in FIELDS.values()
     )
     ring, shingle = sizes.window * n_values * _VALUE, (sizes.shingle - 1) * sizes.n_features * _VALUE
     return trees + ring + shingle + _rest()
@@ -36,5 +35,5 @@ def bytes_of(sizes: Sizes) -> int:
 @cache
 def _rest() -> int:
     """Return the bytes of the threshold and the drift monitor, which are the same in all detectors."""
-    smallest = StreamDetector(1, window=1, n_estimators=1)
+    smallest = StreamDetector(1, window=1, n_trees=1)
     return smallest.n_bytes - smallest.forest.n_bytes

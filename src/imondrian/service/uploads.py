@@ -11,7 +11,7 @@ from imondrian.service.doing import detector_from
 from imondrian.service.settings import Limits
 from imondrian.service.sizes import Sizes
 from imondrian.storage import complaints_about, read_header
-from imondrian.stream import StreamDetector
+from imondrian.stream import StreamDetector, renamed_parameters
 
 _KIND = "StreamDetector"
 _MAX_HEADER_BYTES = 2**22  # the longest names of as many features as may be take 3 MB
@@ -44,12 +44,12 @@ def sizes_in(content: bytes) -> Sizes:
     with complaints_about("The model"):
         if _KIND not in header["notes"]:
             raise ValueError("it is not that of a StreamDetector.")
-        parameters = header["notes"][_KIND]["parameters"]
+        parameters = renamed_parameters(header["notes"][_KIND]["parameters"])
         sizes = Sizes(*(parameters[name] for name in Sizes._fields))
         n_features, shingle = (as_count(n, "n_features", 1, MAX_POINTS) for n in (sizes.n_features, sizes.shingle))
         of_forest = {**header["parameters"], "n_features": header["n_features"]}
         of_detector = {
-            "n_trees": sizes.n_estimators,
+            "n_trees": sizes.n_trees,
             "window": sizes.window,
             "max_samples": sizes.max_samples,
             "n_jobs": parameters["n_jobs"],

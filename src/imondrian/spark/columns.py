@@ -17,7 +17,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.inputs import are_usable
 
 POINT = "imondrian_point"  # the name of the column on its way
-ON_ERROR = ("raise", "skip")
+SCORE, LABEL, EXPLANATION = "anomaly_score", "is_anomaly", "explanation"  # columns of results
 
 
 class Features(NamedTuple):

@@ -2,19 +2,21 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from imondrian.assembly import Plan, Samples, build_some, put_together, sampled_forest, smallest
+from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
+from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.spark.columns import (
-    ON_ERROR,
     POINT,
     Features,
     check_choice,
@@ -24,6 +26,10 @@ from imondrian.spark.columns import (
     points_of,
     usable_rows,
 )
+from imondrian.spark.settings import Settings
+
+if TYPE_CHECKING:
+    from imondrian.estimator import IsolationMondrianForest
 
 _TREES_PER_PIECE = 16
 _SAMPLES = "tree int, keys binary, points binary"  # both as float64; where tree is -1, counts and a bad row
@@ -32,15 +38,19 @@ _COUNTS = -1
 Batches = Iterator[Any]
 
 
-def fit(
+def fit(  # noqa: PLR0913
     df: DataFrame,
     features: str | Sequence[str],
-    n_estimators: int = 100,
-    max_samples: int = 256,
-    seed: int = 0,
-    scale: Any = None,
-    on_error: str = "raise",
-) -> MondrianForest:
+    n_trees: int = N_TREES,
+    max_samples: int = MAX_SAMPLES,
+    seed: int = SEED,
+    *,
+    preset: PresetName = PRESET,
+    kind: KindOrPreset = "preset",
+    scale: ScaleOrPreset = "preset",
+    threshold: ThresholdOrPreset = "preset",
+    on_error: OnError = "raise",
+) -> "IsolationMondrianForest":
     """Fit a forest to the rows of a frame, where they lie.
 
     Each tree has its own uniform sample of the rows, drawn in one pass: those with the smallest keys, which hang on the
@@ -52,25 +62,33 @@ def fit(
     df : DataFrame
     features : list of str, or str
         Columns of numbers, or one column of arrays or vectors.
-    n_estimators : int, default=100
+    n_trees : int, default=100
         Number of trees.
     max_samples : int, default=256
         How many rows a tree holds.
     seed : int, default=0
         The same seed and the same rows give the same forest.
-    scale : None, "std" or one weight per feature
+    preset : "practice" or "paper", default="practice"
+        Sets kind, scale and threshold, where they are not given.
+    kind : "preset", "depth", "expected" or "size", default="preset"
+        The score.
+    scale : "preset", None, "std" or one weight per feature, default="preset"
         As of `MondrianForest`; the deviations of "std" are those of all samples together.
+    threshold : "preset", "auto", "kmeans" or float, default="preset"
+        What is an anomaly: a score above 0.5; above the middle of two clusters of the scores; or a share of the rows.
+        The last two are found among the rows that the trees hold.
     on_error : "raise" or "skip", default="raise"
         What to do if a row has a value that is missing or not finite: raise an InvalidInputError, or leave the row out,
         with a warning.
 
     Returns
     -------
-    MondrianForest
-        An ordinary forest: save it, load it, extend it, score anywhere.
+    imondrian.IsolationMondrianForest
+        An ordinary estimator: save it, load it, extend it, score anywhere. Its attribute `forest_` is the forest.
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    forest = sampled_forest(n_estimators, max_samples, scale, seed)
+    settings = Settings.checked(preset, kind, scale, threshold)
+    forest = sampled_forest(n_trees, max_samples, settings.scale, seed)
     column, found = features_of(df, features)
     found = counted(df, column, found)
     rows = df.select(column.alias(POINT)).groupBy(POINT).count()
@@ -80,7 +98,11 @@ def fit(
     (n_points, n_bad), bad_row = tables.pop(_COUNTS, (np.zeros(2), np.empty(0)))
     _check_rows(int(n_points), int(n_bad), bad_row, found, on_error)
     samples = np.stack([tables[t][1].reshape(tables[t][0].size, -1) for t in range(forest.n_trees)])
-    return _built(df, Plan.of(forest, int(n_points), samples), samples)
+    forest = _built(df, Plan.of(forest, int(n_points), samples), samples)
+    fitted = Fitted(forest, settings.parameters(forest), None, found.names)
+    from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (workers do without scikit-learn)
+
+    return IsolationMondrianForest.from_fitted(fitted.settled())
 
 
 def _drawing(forest: MondrianForest, features: Features) -> Callable[[Batches], Batches]:

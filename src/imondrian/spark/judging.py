@@ -8,10 +8,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, DataType, DoubleType, MapType, StringType, StructField, StructType
 
 from imondrian.engine.jit import Array
+from imondrian.option_types import ON_ERROR
 from imondrian.scorer import Scorer
-from imondrian.spark.columns import ON_ERROR, Features, check_choice, check_free, check_usable, points_of, usable_rows
-
-_EXPLANATION = "explanation"
+from imondrian.spark.columns import (
+    EXPLANATION,
+    Features,
+    check_choice,
+    check_free,
+    check_usable,
+    points_of,
+    usable_rows,
+)
 
 
 class Wanted(NamedTuple):
@@ -43,7 +50,7 @@ class Wanted(NamedTuple):
 def wanted_in(df: DataFrame, output: str, label: str | None, explain: bool | str, on_error: str) -> Wanted:  # noqa: FBT001
     """Check what is asked for beside the columns of a frame."""
     check_choice(on_error, "on_error", ON_ERROR)
-    wanted = Wanted(output, label, _EXPLANATION if explain is True else explain or None, on_error)
+    wanted = Wanted(output, label, EXPLANATION if explain is True else explain or None, on_error)
     check_free(df, [name for name in (wanted.score, wanted.label, wanted.parts) if name is not None])
     return wanted
 

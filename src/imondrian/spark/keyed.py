@@ -9,14 +9,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from imondrian.assembly import Plan, Samples, build_some, sampled_forest
+from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
+from imondrian.fitted import Fitted, threshold_of_rows
 from imondrian.forest import MondrianForest
 from imondrian.model_files import to_bytes
+from imondrian.option_types import (
+    ON_ERROR,
+    Kind,
+    KindOrPreset,
+    OnError,
+    PresetName,
+    ScaleOrPreset,
+    ThresholdOrPreset,
+)
 from imondrian.scores import scoring_of
 from imondrian.spark.columns import (
-    ON_ERROR,
     POINT,
+    SCORE,
     Features,
     check_choice,
     check_free,
@@ -31,6 +42,7 @@ from imondrian.spark.columns import (
 )
 from imondrian.spark.judging import Wanted, judged, no_judgement, wanted_in
 from imondrian.spark.portable import in_utc, named_back, place_of, renamed, renamed_fields
+from imondrian.spark.settings import Settings
 from imondrian.spark.shipping import read_scorer
 
 _MODEL, _N_POINTS = "model", "n_points"
@@ -38,15 +50,19 @@ _RESULT = "imondrian_result_{}"
 _RESULTS = [StructField(_N_POINTS, LongType()), StructField(_MODEL, BinaryType())]
 
 
-def fit_by_key(
+def fit_by_key(  # noqa: PLR0913
     df: DataFrame,
     key: str | Sequence[str],
     features: str | Sequence[str],
-    n_estimators: int = 100,
-    max_samples: int = 256,
-    seed: int = 0,
-    scale: Any = None,
-    on_error: str = "raise",
+    n_trees: int = N_TREES,
+    max_samples: int = MAX_SAMPLES,
+    seed: int = SEED,
+    *,
+    preset: PresetName = PRESET,
+    kind: KindOrPreset = "preset",
+    scale: ScaleOrPreset = "preset",
+    threshold: ThresholdOrPreset = "preset",
+    on_error: OnError = "raise",
 ) -> DataFrame:
     """Fit a forest to the rows of each key; the frame of models stays lazy.
 
@@ -58,19 +74,20 @@ def fit_by_key(
     df : DataFrame
     key : str or list of str
         One column or several; rows that agree in them belong together.
-    features, n_estimators, max_samples, seed, scale
-        As of `fit`.
+    features, n_trees, max_samples, seed, preset, kind, scale, threshold
+        As of `fit`; a threshold is found among all rows of the key.
     on_error : "raise" or "skip", default="raise"
         What to do about a row with a value that is missing or not finite: fail, or leave it out.
 
     Returns
     -------
     DataFrame
-        With the columns of the key, `n_points` (how many rows could be used) and `model` (the bytes of a model file,
-        see `imondrian.model_files.from_bytes`; null where there was no row to use).
+        With the columns of the key, `n_points` (how many rows could be used) and `model` (the bytes of the model file
+        of an estimator, see `imondrian.model_files.from_bytes`; null where there was no row to use).
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    forest = sampled_forest(n_estimators, max_samples, scale, seed)
+    settings = Settings.checked(preset, kind, scale, threshold)
+    forest = sampled_forest(n_trees, max_samples, settings.scale, seed)
     keys = checked_names(df, key)
     check_free(df.select(*map(quoted, keys)), [_N_POINTS, _MODEL])
     column, found = features_of(df, features)
@@ -79,7 +96,7 @@ def fit_by_key(
     schema = StructType([*renamed_fields(key_schema), *_RESULTS])
     rows = df.select(*renamed(key_schema), column.alias(POINT))
     groups = rows.groupBy(*(field.name for field in renamed_fields(key_schema)))
-    models = groups.applyInArrow(_fitting(forest, schema.names, found, on_error), schema)
+    models = groups.applyInArrow(_fitting(forest, settings, schema.names, found, on_error), schema)
     return models.select(*named_back(key_schema), _N_POINTS, _MODEL)
 
 
@@ -88,12 +105,12 @@ def score_by_key(  # noqa: PLR0913
     models: DataFrame,
     key: str | Sequence[str],
     features: str | Sequence[str],
-    output: str = "score",
+    output: str = SCORE,
     explain: bool | str = False,  # noqa: FBT001, FBT002
     *,
     label: str | None = None,
-    kind: str | None = None,
-    on_error: str = "raise",
+    kind: Kind | None = None,
+    on_error: OnError = "raise",
 ) -> DataFrame:
     """Add the scores of the rows to a frame, each by the model of its key; the frame stays lazy.
 
@@ -138,7 +155,7 @@ def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
 
 
 def _fitting(
-    forest: MondrianForest, names: list[str], features: Features, on_error: str
+    forest: MondrianForest, settings: Settings, names: list[str], features: Features, on_error: str
 ) -> Callable[[tuple[Any, ...], Any], Any]:
     """Make the function that fits a forest to the rows of one key."""
 
@@ -147,12 +164,19 @@ def _fitting(
         is_usable = usable_rows(points)
         check_usable(points, is_usable, features, on_error)
         n_points = int(is_usable.sum())
-        content = to_bytes(_forest_on(points[is_usable], forest)) if n_points else None
+        content = to_bytes(_fitted_to(points[is_usable], forest, settings, features.names)) if n_points else None
         columns = [pa.array([value.as_py()], value.type) for value in key]
         results = [pa.array([n_points], pa.int64()), pa.array([content], pa.binary())]
         return in_utc(pa.Table.from_arrays([*columns, *results], names=names))
 
     return fit_one
+
+
+def _fitted_to(points: Array, forest: MondrianForest, settings: Settings, names: list[str] | None) -> Fitted:
+    """Fit a forest to points, and find the threshold for them."""
+    made = _forest_on(points, forest)
+    parameters = settings.parameters(made)
+    return Fitted(made, parameters, threshold_of_rows(made, points, parameters), names)
 
 
 def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
@@ -163,7 +187,7 @@ def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
     return build_some(Plan.of(forest, samples.n_points, drawn), 0, drawn)
 
 
-def _scoring(features: Features, wanted: Wanted, kind: str | None) -> Callable[[Any, Any], Any]:
+def _scoring(features: Features, wanted: Wanted, kind: Kind | None) -> Callable[[Any, Any], Any]:
     """Make the function that scores the rows of one key with its model."""
 
     def score_one(table: Any, models: Any) -> Any:

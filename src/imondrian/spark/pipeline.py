@@ -1,6 +1,5 @@
 """The forest as a stage of Spark's pipelines: an Estimator and its Model, saved and loaded by Spark's own calls."""
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 from pyspark import keyword_only
@@ -8,7 +7,6 @@ from pyspark.ml import Estimator, Model
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed
 from pyspark.ml.util import (
-    DefaultParamsReadable,
     DefaultParamsReader,
     DefaultParamsWritable,
     DefaultParamsWriter,
@@ -19,11 +17,12 @@ from pyspark.ml.util import (
 )
 from pyspark.sql import DataFrame
 
+from imondrian.defaults import FROM_PRESET, MAX_SAMPLES, N_TREES, PRESET, SEED, resolved
 from imondrian.errors import DamagedFileError
 from imondrian.fitted import Fitted
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.scores import scoring_of
-from imondrian.spark.columns import quoted
+from imondrian.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.spark.columns import SCORE, quoted
 from imondrian.spark.fitting import fit
 from imondrian.spark.scoring import score
 from imondrian.thresholds import rule_of
@@ -39,11 +38,16 @@ def _plain(scale: Any) -> Any:
 class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
     """The parameters that Estimator and Model share."""
 
-    nEstimators = Param(Params._dummy(), "nEstimators", "number of trees", TypeConverters.toInt)  # noqa: N815, SLF001
+    nTrees = Param(Params._dummy(), "nTrees", "number of trees", TypeConverters.toInt)  # noqa: N815, SLF001
     maxSamples = Param(Params._dummy(), "maxSamples", "rows that a tree holds", TypeConverters.toInt)  # noqa: N815, SLF001
-    scale: Param[Any] = Param(Params._dummy(), "scale", "None, 'std' or one weight per feature", _plain)  # noqa: SLF001
-    kind = Param(Params._dummy(), "kind", "the score: depth, expected or size", TypeConverters.toString)  # noqa: SLF001
-    contamination: Param[Any] = Param(Params._dummy(), "contamination", "'auto', 'kmeans' or a share up to 0.5")  # noqa: SLF001
+    preset = Param(Params._dummy(), "preset", "practice or paper", TypeConverters.toString)  # noqa: SLF001
+    kind = Param(Params._dummy(), "kind", "the score: preset, depth, expected or size", TypeConverters.toString)  # noqa: SLF001
+    scale: Param[Any] = Param(Params._dummy(), "scale", "'preset', None, 'std' or one weight per feature", _plain)  # noqa: SLF001
+    contamination: Param[Any] = Param(  # the name of scikit-learn: `threshold` is the score that comes of it
+        Params._dummy(),  # noqa: SLF001
+        "contamination",
+        "'preset', 'auto', 'kmeans' or a share up to 0.5",
+    )
     onError = Param(Params._dummy(), "onError", "raise or skip bad rows", TypeConverters.toString)  # noqa: N815, SLF001
     scoreCol = Param(Params._dummy(), "scoreCol", "column of scores", TypeConverters.toString)  # noqa: N815, SLF001
     explanationCol = Param(  # noqa: N815
@@ -58,14 +62,15 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
         self._setDefault(
             featuresCol="features",
             predictionCol="prediction",
-            seed=0,
-            nEstimators=100,
-            maxSamples=256,
-            scale=None,
-            kind="depth",
-            contamination="auto",
+            seed=SEED,
+            nTrees=N_TREES,
+            maxSamples=MAX_SAMPLES,
+            preset=PRESET,
+            kind=FROM_PRESET,
+            scale=FROM_PRESET,
+            contamination=FROM_PRESET,
             onError="raise",
-            scoreCol="score",
+            scoreCol=SCORE,
             explanationCol="",
         )
 
@@ -81,10 +86,7 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
 
 
 class IsolationMondrianForest(
-    Estimator["IsolationMondrianForestModel"],
-    _Parameters,
-    DefaultParamsReadable["IsolationMondrianForest"],
-    DefaultParamsWritable,
+    Estimator["IsolationMondrianForestModel"], _Parameters, MLReadable["IsolationMondrianForest"], DefaultParamsWritable
 ):
     """The isolation Mondrian forest as an Estimator of Spark: `fit` gives an IsolationMondrianForestModel.
 
@@ -94,17 +96,14 @@ class IsolationMondrianForest(
         A column of vectors or arrays.
     inputCols : list of str, optional
         Columns of numbers; if given, they are the features.
-    scoreCol, predictionCol : str, default="score" and "prediction"
+    scoreCol, predictionCol : str, default="anomaly_score" and "prediction"
         Columns that the model adds: the score in (0, 1), high is odd; and 1.0 for an anomaly, else 0.0.
     explanationCol : str, default=""
         If not empty, a column that the model adds: a map from features to their parts in the score.
-    nEstimators, maxSamples, scale, seed
+    nTrees, maxSamples, seed, preset, kind, scale
         As of `imondrian.spark.fit`.
-    kind : "depth", "expected" or "size", default="depth"
-        The score.
-    contamination : "auto", "kmeans" or float, default="auto"
-        What is an anomaly: a score above 0.5; above the middle of two clusters of the scores; or a share of the rows.
-        The last two are found among the rows that the trees hold.
+    contamination : "preset", "auto", "kmeans" or float, default="preset"
+        The threshold of `imondrian.spark.fit`, under the name that estimators have for it.
     onError : "raise" or "skip", default="raise"
         What to do about a row with a value that is missing or not finite: fail; or leave it out, and its score null.
     """
@@ -115,45 +114,42 @@ class IsolationMondrianForest(
         *,
         featuresCol: str = "features",
         inputCols: list[str] | None = None,
-        scoreCol: str = "score",
+        scoreCol: str = SCORE,
         predictionCol: str = "prediction",
         explanationCol: str = "",
-        nEstimators: int = 100,
-        maxSamples: int = 256,
-        scale: str | Sequence[float] | None = None,
-        kind: str = "depth",
-        contamination: str | float = "auto",
-        onError: str = "raise",
-        seed: int = 0,
+        nTrees: int = N_TREES,
+        maxSamples: int = MAX_SAMPLES,
+        preset: PresetName = PRESET,
+        kind: KindOrPreset = "preset",
+        scale: ScaleOrPreset = "preset",
+        contamination: ThresholdOrPreset = "preset",
+        onError: OnError = "raise",
+        seed: int = SEED,
     ) -> None:
         super().__init__()
         self._set(**{name: value for name, value in vars(self)["_input_kwargs"].items() if value is not None})
 
+    @classmethod
+    def read(cls) -> "MLReader[IsolationMondrianForest]":
+        """Return a reader; `load(path)` is short for `read().load(path)`."""
+        return _EstimatorReader()
+
     def _fit(self, dataset: DataFrame) -> "IsolationMondrianForestModel":
         features, contamination = self._features(), self._value("contamination")
-        scoring_of(self._value("kind"))  # for their checks, before the work
-        rule_of(contamination)
-        forest = fit(
+        rule_of(resolved(contamination, "contamination", self._value("preset")))  # for its check, by its name here
+        estimator = fit(
             dataset,
             features,
-            self._value("nEstimators"),
+            self._value("nTrees"),
             self._value("maxSamples"),
             self.getSeed(),
-            self._value("scale"),
-            self._value("onError"),
+            preset=self._value("preset"),
+            kind=self._value("kind"),
+            scale=self._value("scale"),
+            threshold=contamination,
+            on_error=self._value("onError"),
         )
-        parameters = {
-            "n_estimators": forest.n_trees,
-            "max_samples": forest.max_samples,
-            "window": None,
-            "score": self._value("kind"),
-            "scale": self._value("scale"),
-            "contamination": contamination,
-            "n_jobs": None,
-            "random_state": forest.seed,
-        }
-        names = features if isinstance(features, list) else None
-        model = IsolationMondrianForestModel(Fitted(forest, parameters, None, names).settled())
+        model = IsolationMondrianForestModel(estimator.fitted())
         return self._copyValues(model)
 
 
@@ -195,7 +191,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
             self._value("scoreCol"),
             self._value("explanationCol") or False,
             label=prediction,
-            kind=self._value("kind"),
+            kind=resolved(self._value("kind"), "kind", self._value("preset")),
             on_error=self._value("onError"),
         )
         return scored.withColumn(prediction, quoted(prediction).cast("double"))
@@ -208,6 +204,24 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
     def read(cls) -> "MLReader[IsolationMondrianForestModel]":
         """Give a reader; `load(path)` is short for `read().load(path)`."""
         return _Reader()
+
+
+def _renamed(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return what Spark has saved of a stage with its parameters under their present names."""
+    for parameters in (metadata["paramMap"], metadata["defaultParamMap"]):
+        if "nEstimators" in parameters:  # version 0.1
+            parameters["nTrees"] = parameters.pop("nEstimators")
+    return metadata
+
+
+class _EstimatorReader(MLReader[IsolationMondrianForest]):
+    def load(self, path: str) -> IsolationMondrianForest:
+        """Read the parameters that Spark's own writer has written."""
+        metadata = _renamed(DefaultParamsReader.loadMetadata(path, self.sparkSession))
+        estimator = IsolationMondrianForest()
+        estimator._resetUid(metadata["uid"])  # noqa: SLF001
+        DefaultParamsReader.getAndSetParams(estimator, metadata)
+        return estimator
 
 
 class _Writer(MLWriter):
@@ -225,7 +239,7 @@ class _Writer(MLWriter):
 class _Reader(MLReader[IsolationMondrianForestModel]):
     def load(self, path: str) -> IsolationMondrianForestModel:
         """Read what the writer has written; the model file is checked as every other."""
-        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+        metadata = _renamed(DefaultParamsReader.loadMetadata(path, self.sparkSession))
         row = self.sparkSession.read.parquet(f"{path}/{_DATA}").first()
         fitted = None if row is None else from_bytes(bytes(row.content), path)
         if not isinstance(fitted, Fitted):

@@ -9,8 +9,9 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its
 
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
+from imondrian.option_types import Kind, OnError
 from imondrian.scores import scoring_of
-from imondrian.spark.columns import check_width, features_of
+from imondrian.spark.columns import SCORE, check_width, features_of
 from imondrian.spark.judging import judged, wanted_in
 from imondrian.spark.shipping import Shipped
 
@@ -19,12 +20,12 @@ def score(
     df: DataFrame,
     model: Any,
     features: str | Sequence[str] | None = None,
-    output: str = "score",
+    output: str = SCORE,
     explain: bool | str = False,  # noqa: FBT001, FBT002
     *,
     label: str | None = None,
-    kind: str | None = None,
-    on_error: str = "raise",
+    kind: Kind | None = None,
+    on_error: OnError = "raise",
 ) -> DataFrame:
     """Add the scores of the rows to a frame, which stays lazy.
 
@@ -36,7 +37,7 @@ def score(
     model : MondrianForest, fitted IsolationMondrianForest, StreamDetector, or one of Spark's
     features : list of str or str, optional
         Columns of numbers, or one column of arrays or vectors. By default the names that the model knows.
-    output : str, default="score"
+    output : str, default="anomaly_score"
         Name of the column of scores: in (0, 1), high is odd.
     explain : bool or str, default=False
         Whether to add a column "explanation", or one of that name: a map from features to their parts in the score,

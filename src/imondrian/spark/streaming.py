@@ -24,10 +24,13 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, PRESET
 from imondrian.errors import InvalidInputError
+from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.spark.columns import (
-    ON_ERROR,
+    LABEL,
     POINT,
+    SCORE,
     Features,
     check_choice,
     check_free,
@@ -43,10 +46,10 @@ from imondrian.spark.detectors import Detectors
 from imondrian.spark.portable import place_of, portable, portable_fields, restored
 from imondrian.stream import Results, StreamDetector
 
-SCORE, THRESHOLD, ANOMALY = "score", "threshold", "anomaly"
+THRESHOLD = "threshold"
 _TIME, _WORD, _EVENT = "imondrian_time", "imondrian_word", "imondrian_event"
 _BEFORE_ALL = -(2**63)
-_RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(ANOMALY, BooleanType())]
+_RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(LABEL, BooleanType())]
 _detectors = Detectors()
 Wait = Callable[[GroupState, Any], None]
 Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
@@ -56,16 +59,20 @@ def watch(  # noqa: PLR0913
     stream: DataFrame,
     key: str | Sequence[str],
     features: str | Sequence[str],
-    window: int = 256,
-    max_samples: int | None = 64,
+    window: int = KEYED_WINDOW,
+    max_samples: int | None = KEYED_MAX_SAMPLES,
     *,
-    n_estimators: int = 25,
+    n_trees: int = KEYED_N_TREES,
+    threshold: ThresholdOrPreset = "preset",
+    preset: PresetName = PRESET,
+    kind: KindOrPreset = "preset",
+    scale: ScaleOrPreset = "preset",
     n_features: int | None = None,
     time: str | None = None,
     lateness: str | None = None,
     identity: str | Sequence[str] | None = None,
     idle: timedelta | None = None,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     **options: Any,
 ) -> DataFrame:
     """Score the rows of a stream by a detector per key, which then learns them.
@@ -82,8 +89,10 @@ def watch(  # noqa: PLR0913
         One column or several; rows that agree in them have a detector of their own.
     features : list of str, or str
         Columns of numbers, or one column of arrays or vectors.
-    window, max_samples, n_estimators
+    window, max_samples, n_trees : int, default=256, 64, 25
         As of `StreamDetector`, with smaller defaults, since there are as many as there are keys.
+    threshold, preset, kind, scale
+        As of `StreamDetector`.
     n_features : int, optional
         How many there are; needed where one column holds them, since no row can be asked beforehand.
     time : str, optional
@@ -101,14 +110,14 @@ def watch(  # noqa: PLR0913
         What to do about a row with a value that is missing or not finite: let the query fail (and fail again whenever
         it is restarted, until it is told to skip), or leave its score null.
     **options
-        Others of `StreamDetector`: threshold, preset, seed, warm_up, learn_anomalies, shingle. These, and the sizes,
-        are those with which a key's detector was made, also if the query is restarted with others.
+        Others of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. These, and the sizes, are those with which
+        a key's detector was made, also if the query is restarted with others.
 
     Returns
     -------
     DataFrame
-        A streaming frame with all columns, and `score`, `threshold` and `anomaly`. Write it with the output mode
-        "append": every row comes out once and never changes.
+        A streaming frame with all columns, and `anomaly_score`, `threshold` and `is_anomaly`. Write it with the output
+        mode "append": every row comes out once and never changes.
     """
     keys = checked_names(stream, key)
     column, found = features_of(stream, features)
@@ -119,7 +128,11 @@ def watch(  # noqa: PLR0913
         "n_features": found.n_features,
         "window": window,
         "max_samples": max_samples,
-        "n_estimators": n_estimators,
+        "n_trees": n_trees,
+        "threshold": threshold,
+        "preset": preset,
+        "kind": kind,
+        "scale": scale,
         "on_error": "skip",  # bad rows are looked at before
     }
     StreamDetector(**parameters)  # for its checks
@@ -235,5 +248,5 @@ def _processing(features: Features, parameters: dict[str, Any], on_error: str, w
 def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Add the results to the rows; those of a row that was skipped are missing."""
     is_scored = ~np.isnan(results.score)
-    anomaly = pd.arrays.BooleanArray(results.is_anomaly.astype(np.bool_), ~is_scored)
-    return rows.assign(**{SCORE: results.score, THRESHOLD: results.threshold, ANOMALY: anomaly})
+    labels = pd.arrays.BooleanArray(results.is_anomaly.astype(np.bool_), ~is_scored)
+    return rows.assign(**{SCORE: results.score, THRESHOLD: results.threshold, LABEL: labels})

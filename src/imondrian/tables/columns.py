@@ -11,9 +11,10 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 
-ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR = "row", "anomaly_score", "is_anomaly", "why", "threshold", "error"
-ADDED = (SCORE, LABEL, WHY)  # columns that are added to tables
-RESULTS = (ROW, SCORE, LABEL, WHY, THRESHOLD, ERROR)  # columns that are added to tables and streams
+ROW, SCORE, LABEL, EXPLANATION = "row", "anomaly_score", "is_anomaly", "explanation"
+THRESHOLD, ERROR = "threshold", "error"
+ADDED = (SCORE, LABEL, EXPLANATION)  # columns that are added to tables
+RESULTS = (ROW, SCORE, LABEL, EXPLANATION, THRESHOLD, ERROR)  # columns that are added to tables and streams
 TRUTHS = {"true": 1.0, "false": 0.0}  # in any case
 NOT_THERE = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")  # missing values
 

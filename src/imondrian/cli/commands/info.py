@@ -25,10 +25,10 @@ def run(path: str, telling: Telling) -> None:
 
 def _facts(model: Any) -> dict[str, Any]:
     if isinstance(model, MondrianForest):
-        return {"kind": "forest", **_forest_facts(model), "parameters": _plain(model.parameters())}
+        return {"type": "forest", **_forest_facts(model), "parameters": _plain(model.parameters())}
     if isinstance(model, StreamDetector):
         return {
-            "kind": "detector of a stream",
+            "type": "detector of a stream",
             **_forest_facts(model.forest),
             "features": model.feature_names,
             "parameters": model.parameters,
@@ -38,7 +38,7 @@ def _facts(model: Any) -> dict[str, Any]:
             "drifts": model.n_drifts,
         }
     return {
-        "kind": "estimator",
+        "type": "estimator",
         **_forest_facts(model.forest),
         "features": model.feature_names,
         "parameters": _plain(model.parameters),
@@ -49,7 +49,7 @@ def _facts(model: Any) -> dict[str, Any]:
 def _forest_facts(forest: MondrianForest) -> dict[str, Any]:
     sizes = [int(tree.population[0]) if len(tree.population) else 0 for tree in forest.trees()]
     return {
-        "trees": forest.n_trees,
+        "n_trees": forest.n_trees,
         "n_features": forest.n_features,
         "points": forest.n_points,
         "smallest_tree": min(sizes, default=0),

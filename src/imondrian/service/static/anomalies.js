@@ -42,7 +42,7 @@ export class Anomalies {
     const index = history.index[place];
     if (this.#rows.has(index)) return;
     const values = columns.map((column) => measure(history.values[place][column]));
-    const cells = [time(history.time[place]), score(history.score[place]), ...values];
+    const cells = [time(history.time[place]), score(history.anomaly_score[place]), ...values];
     const row = openingRow(count(index), `Why point ${count(index)} is odd`, cells, () => this.#onOpen(index));
     this.#rows.set(index, row);
     byId("odd").prepend(row);

@@ -3,11 +3,11 @@
 import { create } from "./api.js";
 import { byId, setText } from "./dom.js";
 
-const COUNTS = ["window", "max_samples", "n_estimators", "shingle"];
+const COUNTS = ["window", "max_samples", "n_trees", "shingle"];
 
 export function prepareCreation(onCreated) {
   const form = byId("create");
-  byId("new-kind").addEventListener("change", showShare);
+  byId("new-threshold").addEventListener("change", showShare);
   form.addEventListener("invalid", openSettings, true);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -40,7 +40,7 @@ async function submit(form, name, onCreated) {
 function configurationOf(fields) {
   const configuration = {
     features: fields.features.value.split(/[,\n]/).map((name) => name.trim()).filter((name) => name !== ""),
-    threshold: fields.kind.value === "share" ? Number(fields.share.value) / 100 : fields.kind.value,
+    threshold: fields.threshold.value === "share" ? Number(fields.share.value) / 100 : fields.threshold.value,
     preset: fields.preset.value,
     learn_anomalies: fields.learn_anomalies.checked,
   };
@@ -49,7 +49,7 @@ function configurationOf(fields) {
 }
 
 function showShare() {
-  const isShare = byId("new-kind").value === "share";
+  const isShare = byId("new-threshold").value === "share";
   byId("new-share-field").hidden = !isShare;
   byId("new-share").disabled = !isShare;
 }

@@ -108,7 +108,7 @@ export class DetectorView {
   }
 
   #explainIfOdd(index) {
-    if (this.#history.anomaly[this.#history.index.indexOf(index)]) this.#explain(index);
+    if (this.#history.is_anomaly[this.#history.index.indexOf(index)]) this.#explain(index);
   }
 
   #explain(index) {
@@ -117,7 +117,7 @@ export class DetectorView {
     return this.#why.open({
       title: `Why point ${count(index)} is odd`,
       load: () => api.explanationAt(name, index),
-      lead: (found) => `Score ${score(found.score)}, threshold ${score(found.threshold)}, ${time(found.time)}. Share by feature:`,
+      lead: (found) => `Score ${score(found.anomaly_score)}, threshold ${score(found.threshold)}, ${time(found.time)}. Share by feature:`,
       back: () => this.#anomalies.button(index),
     });
   }

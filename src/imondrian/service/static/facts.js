@@ -59,7 +59,7 @@ function showDrifts(drifts) {
   byId("drifts").hidden = drifts.length === 0;
 }
 
-function settingsOf({ features, window, n_estimators: nTrees, threshold, shingle }) {
+function settingsOf({ features, window, n_trees: nTrees, threshold, shingle }) {
   const parts = [counted(features.length, "feature"), `window of ${counted(window, "point")}`, counted(nTrees, "tree")];
   if (shingle > 1) parts.push(`${shingle} rows a point`);
   parts.push(typeof threshold === "number" ? `threshold for ${measure(threshold * 100)} % of the points` : `threshold: ${threshold}`);

@@ -6,8 +6,8 @@ import { isNumber, isThreshold, score } from "./format.js";
 const N_BINS = 50;
 
 export function histogramFigure(theme, { history, threshold }) {
-  const known = history.score.filter(isNumber);
-  const odd = history.anomalies().map((place) => history.score[place]);
+  const known = history.anomaly_score.filter(isNumber);
+  const odd = history.anomalies().map((place) => history.anomaly_score[place]);
   return { traces: [bars(theme, known), dots(theme, odd)], layout: layoutOf(theme, threshold) };
 }
 

@@ -1,6 +1,6 @@
 // The latest rows of a detector, in columns.
 
-const COLUMNS = ["index", "time", "values", "score", "threshold", "anomaly"];
+const COLUMNS = ["index", "time", "values", "anomaly_score", "threshold", "is_anomaly"];
 const N_KEPT = 2000;
 
 export class History {
@@ -22,6 +22,6 @@ export class History {
   }
 
   anomalies() {
-    return this.anomaly.flatMap((isOdd, place) => (isOdd ? [place] : []));
+    return this.is_anomaly.flatMap((isOdd, place) => (isOdd ? [place] : []));
   }
 }

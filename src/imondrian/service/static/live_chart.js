@@ -12,7 +12,7 @@ const MARGIN = { l: 52, r: 14, t: 0, b: 42 };
 export function liveFigure(theme, { key, features, shown, history, selected }) {
   const panels = [
     ...shown.map((name) => featurePanel(name, features.indexOf(name), history)),
-    { title: "score", note: " and threshold, dashed", values: history.score, height: SCORE_PANEL, colour: theme.ink, format: score },
+    { title: "score", note: " and threshold, dashed", values: history.anomaly_score, height: SCORE_PANEL, colour: theme.ink, format: score },
   ];
   const height = panels.reduce((sum, panel) => sum + HEADING + panel.height + GAP, -GAP);
   place(panels, height);

@@ -75,7 +75,7 @@ export class Scored {
     return this.#why.open({
       title: `Why row ${count(place + 1)} has its score`,
       load: () => (indices === null ? api.explanation(name, points[place]) : api.explanationAt(name, indices[place])),
-      lead: (found) => `Score ${score(found.score)}. Share of it by feature:`,
+      lead: (found) => `Score ${score(found.anomaly_score)}. Share of it by feature:`,
       back: () => this.#rows.get(place)?.querySelector("button"),
     });
   }
@@ -90,7 +90,7 @@ export class Scored {
       const cells = table.header.map((_, column) => row[column] ?? "");
       return [...cells, String(scores[place]), String(anomalies[place])];
     });
-    const lines = write([[...table.header, "score", "anomaly"], ...records], table.separator);
+    const lines = write([[...table.header, "anomaly_score", "is_anomaly"], ...records], table.separator);
     if (this.#address !== null) URL.revokeObjectURL(this.#address);
     this.#address = URL.createObjectURL(new Blob(lines, { type: "text/csv" }));
     const link = byId("download");

@@ -19,17 +19,17 @@ export async function scoreRows(name, points, { isLearning, signal, onProgress }
 
 function addScored(found, answer) {
   found.threshold = answer.threshold;
-  for (const score of answer.scores) {
+  for (const score of answer.anomaly_score) {
     found.scores.push(score);
     found.anomalies.push(answer.threshold !== null && score > answer.threshold);
   }
 }
 
 function addLearned(found, answer) {
-  for (const { index, score, threshold, anomaly } of answer.results) {
+  for (const { index, anomaly_score: score, threshold, is_anomaly: isOdd } of answer.results) {
     found.indices.push(index);
     found.scores.push(score);
-    found.anomalies.push(anomaly);
+    found.anomalies.push(isOdd);
     found.threshold = threshold;
   }
 }

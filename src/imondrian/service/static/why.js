@@ -59,7 +59,7 @@ export class Why {
 async function answerOf(load, lead) {
   try {
     const found = await load();
-    return [make("p", { className: "hint", textContent: lead(found) }), ...barsOf(found.reasons)];
+    return [make("p", { className: "hint", textContent: lead(found) }), ...barsOf(found.explanation)];
   } catch (error) {
     return [make("p", { className: "error", textContent: error.message })];
   }

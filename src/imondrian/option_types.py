@@ -1,0 +1,17 @@
+"""The types of options: what type checkers accept where an option is one of a few words."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy.typing as npt
+
+Kind = Literal["depth", "expected", "size"]
+KindOrPreset = Literal["preset", "depth", "expected", "size"]
+PresetName = Literal["practice", "paper"]
+Scale = Literal["std"] | Sequence[float] | npt.NDArray[Any] | None
+ScaleOrPreset = Literal["preset", "std"] | Sequence[float] | npt.NDArray[Any] | None
+Threshold = Literal["auto", "kmeans"] | float
+ThresholdOrPreset = Literal["preset", "auto", "kmeans"] | float
+MaxSamples = Literal["auto"] | int | float | None
+OnError = Literal["raise", "skip"]
+ON_ERROR: tuple[OnError, ...] = ("raise", "skip")
