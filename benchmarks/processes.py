@@ -36,7 +36,7 @@ def first_use() -> dict[str, float]:
             forest.explain(rows, kind)
     of_forest = time.perf_counter() - START
     for preset in ("paper", "practice"):
-        detector = StreamDetector(2, window=32, max_samples=8, n_trees=2, preset=preset)
+        detector = StreamDetector(2, window=32, max_samples=8, n_trees=2, preset=preset, threshold="kmeans")
         detector.process_many(rows)
         detector.process(rows[0])
     return {"forest": of_forest, "all": time.perf_counter() - START}

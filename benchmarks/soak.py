@@ -23,7 +23,7 @@ MAX_GROWTH = 5.0  # MB
 def main() -> None:
     """Run the stream, and judge."""
     n_points = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
-    detector = StreamDetector(N_FEATURES, window=WINDOW, max_samples=SAMPLES, seed=1)
+    detector = StreamDetector(N_FEATURES, window=WINDOW, max_samples=SAMPLES, threshold="kmeans", seed=1)
     promised = detector.n_bytes
     rng, settled, start = np.random.default_rng(0), float("nan"), time.perf_counter()
     for done in range(BATCH, n_points + 1, BATCH):

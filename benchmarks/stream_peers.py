@@ -21,9 +21,8 @@ def our_detector(n_features: int, preset: str, n_threads: int = 1) -> Any:
     """Make ours."""
     from imondrian import StreamDetector
 
-    return StreamDetector(
-        n_features, window=WINDOW, max_samples=SAMPLES, n_trees=TREES, preset=preset, n_jobs=n_threads
-    )
+    sizes = {"window": WINDOW, "max_samples": SAMPLES, "n_trees": TREES}
+    return StreamDetector(n_features, **sizes, preset=preset, threshold="kmeans", n_jobs=n_threads)
 
 
 def our_stream(X: np.ndarray, preset: str = "practice") -> Stream:

@@ -83,7 +83,7 @@ def odd_lines(text: str) -> None:
     odd = [record for record in map(json.loads, text.splitlines()) if record["is_anomaly"]]
     oddest = sorted(odd, key=lambda record: -record["anomaly_score"])[:10]
     for record in sorted(oddest, key=lambda record: record["row"]):
-        print(f"  {record['time']}  score {record['anomaly_score']:.3f}  {record['why']}")
+        print(f"  {record['time']}  score {record['anomaly_score']:.3f}  {record['explanation']}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from imondrian.plots import Surface, grid_over, plot_partition, plot_regions, wr
 def main(folder: Path) -> None:
     """Draw two moons among strays: the partition of a tree, and the region that is normal."""
     points = make_synthetic("moons").X
-    model = IsolationMondrianForest(kind="size", scale="std", contamination=0.15, random_state=0).fit(points)
+    model = IsolationMondrianForest(contamination=0.15, random_state=0).fit(points)
     grid = grid_over(points)
     surface = Surface(grid.x, grid.y, -model.score_samples(grid.nodes).reshape(len(grid.y), len(grid.x)))
     figure = Figure(figsize=(13.0, 5.6), layout="constrained")

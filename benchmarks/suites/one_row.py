@@ -37,7 +37,7 @@ def through_river(effort: Effort) -> list[Measurement]:
     from imondrian.river import IsolationMondrianForest
 
     records = as_records(crowd(N_WARM + N_ROWS, 10))
-    ours = IsolationMondrianForest(TREES, SAMPLES, seed=0)
+    ours = IsolationMondrianForest(TREES, SAMPLES, kind="depth", scale=None, seed=0)
     for record in records[:N_WARM]:
         ours.learn_one(record)
     calls = {"ours": ours.score_one, "river": new_river(records).score_one}
@@ -49,7 +49,8 @@ def through_scikit_learn(effort: Effort) -> list[Measurement]:
     from imondrian import IsolationMondrianForest
 
     X = crowd(10_000, 10)
-    ours = IsolationMondrianForest(n_estimators=TREES, max_samples=SAMPLES, random_state=0).fit(X)
+    settings = {"kind": "depth", "scale": None, "contamination": "auto"}
+    ours = IsolationMondrianForest(n_estimators=TREES, max_samples=SAMPLES, random_state=0, **settings).fit(X)
     calls = {"ours": ours.score_samples, "scikit-learn": fitted("scikit-learn", X).score_samples}
     return compared(SCIKIT_LEARN, effort, calls, dict.fromkeys(calls, tables(X)))
 
@@ -62,7 +63,7 @@ def through_pyod(effort: Effort) -> list[Measurement]:
 
     X = crowd(10_000, 10)
     parameters = {"n_estimators": TREES, "max_samples": SAMPLES, "random_state": 0}
-    calls = {"ours": IMForest(**parameters).fit(X), "pyod": IForest(**parameters).fit(X)}
+    calls = {"ours": IMForest(kind="depth", scale=None, **parameters).fit(X), "pyod": IForest(**parameters).fit(X)}
     calls = {name: detector.decision_function for name, detector in calls.items()}
     return compared(PYOD, effort, calls, dict.fromkeys(calls, tables(X)))
 

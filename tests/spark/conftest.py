@@ -79,6 +79,6 @@ def frame(spark, points):
     return spark.createDataFrame(rows, "id long, key int, name string, a double, b double, c double").cache()
 
 
-def scores_of(frame, column="score", by="id"):
+def scores_of(frame, column="anomaly_score", by="id"):
     """Collect a column, ordered by another."""
     return np.array([row[0] for row in frame.orderBy(by).select(column).collect()], dtype=object)

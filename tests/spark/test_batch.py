@@ -18,6 +18,7 @@ from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianFore
 from imondrian.assembly import sampled_forest
 from imondrian.model_files import to_bytes
 from imondrian.spark import fit, score
+from imondrian.thresholds import rule_of
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_assembly import assembled
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def forest(frame):
-    return fit(frame, FEATURES, n_estimators=20, max_samples=64, seed=5)
+    return fit(frame, FEATURES, n_trees=20, max_samples=64, seed=5, scale=None).forest_
 
 
 # -- fit --------------------------------------------------------------------------------------------------------
@@ -34,14 +35,37 @@ def forest(frame):
 
 @pytest.mark.parametrize("n_partitions", [1, 2, 7])
 def test_partitions_do_not_matter(frame, forest, n_partitions):
-    again = fit(frame.repartition(n_partitions), FEATURES, n_estimators=20, max_samples=64, seed=5)
+    rows = frame.repartition(n_partitions)
+    again = fit(rows, FEATURES, n_trees=20, max_samples=64, seed=5, scale=None).forest_
     assert to_bytes(again) == to_bytes(forest)
 
 
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 0.5, 2.0]])
 def test_it_is_the_forest_that_one_machine_would_put_together(frame, points, scale):
     ours = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
-    assert to_bytes(ours) == to_bytes(assembled(sampled_forest(20, 64, scale, seed=5), points))
+    assert to_bytes(ours.forest_) == to_bytes(assembled(sampled_forest(20, 64, scale, seed=5), points))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "scale", "contamination"),
+    [
+        ({}, "size", "std", 0.05),
+        ({"preset": "paper"}, "depth", None, "kmeans"),
+        ({"kind": "expected", "scale": None, "threshold": "auto"}, "expected", None, "auto"),
+    ],
+)
+def test_the_preset_sets_what_is_not_given(frame, points, given, kind, scale, contamination):
+    ours = fit(frame, FEATURES, 10, 32, seed=5, **given)
+    assert isinstance(ours, IsolationMondrianForest)
+    parameters = ours.get_params()
+    assert (parameters["kind"], parameters["contamination"], ours.forest_.scale) == (kind, contamination, scale)
+    assert parameters["preset"] == given.get("preset", "practice")
+    scores = ours.forest_.score(points, kind)
+    threshold = -ours.offset_
+    assert threshold == (0.5 if contamination == "auto" else rule_of(contamination)(ours.forest_.rescore(kind)[1]))
+    scored = score(frame, ours, label="is_anomaly").cache()  # the model knows the names of its features
+    np.testing.assert_array_equal(scores_of(scored).astype(float), scores)
+    np.testing.assert_array_equal(scores_of(scored, "is_anomaly").astype(bool), scores > threshold)
 
 
 def test_it_is_an_ordinary_forest(forest, points, tmp_path):
@@ -65,21 +89,21 @@ def test_copies_do_not_distort_the_samples(forest):
 def test_minus_zero_is_a_copy_of_zero(spark):
     columns = spark.createDataFrame([(0.0, 1.0), (-0.0, 1.0), (2.0, -0.0)], "a double, b double")
     arrays = columns.select(F.array("a", "b").alias("p"))
-    for forest in (fit(columns, ["a", "b"], 3, 8), fit(arrays, "p", 3, 8)):
-        assert all(sorted(tree.population) == [1, 2, 3] for tree in forest.trees())
+    for model in (fit(columns, ["a", "b"], 3, 8), fit(arrays, "p", 3, 8)):
+        assert all(sorted(tree.population) == [1, 2, 3] for tree in model.forest_.trees())
 
 
 def test_an_array_or_a_vector_is_as_good_as_columns(frame, forest):
     arrays = frame.select(F.array(*FEATURES).cast("array<float>").alias("point"))
     floats = frame.select(*(F.col(name).cast("float") for name in FEATURES))
-    assert to_bytes(fit(arrays, "point", 20, 64)) == to_bytes(fit(floats, FEATURES, 20, 64))
+    assert to_bytes(fit(arrays, "point", 20, 64).forest_) == to_bytes(fit(floats, FEATURES, 20, 64).forest_)
     vectors = VectorAssembler(inputCols=FEATURES, outputCol="vector").transform(frame)
-    assert to_bytes(fit(vectors, "vector", 20, 64, seed=5)) == to_bytes(forest)
+    assert to_bytes(fit(vectors, "vector", 20, 64, seed=5, scale=None).forest_) == to_bytes(forest)
 
 
 def test_other_kinds_of_numbers_are_taken(spark):
     rows = spark.range(50).selectExpr("id AS a", "decimal(id) AS b", "id % 2 = 0 AS c", "float(id) AS d")
-    forest = fit(rows, ["a", "b", "c", "d"], 5, 16)
+    forest = fit(rows, ["a", "b", "c", "d"], 5, 16).forest_
     assert forest.n_features == 4
     assert forest.n_points == 50
 
@@ -100,7 +124,7 @@ def test_bad_rows_are_named(bad_frame):
 
 def test_bad_rows_are_left_out_if_so_told(bad_frame, points):
     with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are left out"):
-        forest = fit(bad_frame, FEATURES, 5, 16, on_error="skip")
+        forest = fit(bad_frame, FEATURES, 5, 16, scale=None, on_error="skip").forest_
     assert to_bytes(forest) == to_bytes(assembled(sampled_forest(5, 16), points))
 
 
@@ -119,8 +143,11 @@ def test_arrays_of_another_length_are_bad_rows(spark):
         ({"features": []}, "one column at least"),
         ({"max_samples": None}, "max_samples must be a whole number, but is None"),
         ({"max_samples": 0}, "max_samples must be between 1"),
-        ({"n_estimators": -1}, "n_trees must be between 1"),
+        ({"n_trees": -1}, "n_trees must be between 1"),
         ({"scale": "max"}, "scale must be None, 'std'"),
+        ({"preset": "best"}, "preset must be one of practice, paper"),
+        ({"kind": "best"}, "kind must be one of depth, expected, size"),
+        ({"threshold": 0.9}, "threshold must be 'auto', 'kmeans' or a share"),
         ({"scale": [1.0]}, "scale must have one weight for each of 3 features"),
         ({"on_error": "ignore"}, "on_error must be one of 'raise', 'skip', but is 'ignore'"),
     ],
@@ -149,7 +176,8 @@ def test_the_length_of_most_arrays_is_the_number_of_features(spark):
     rows = [([1.0],), ([1.0, 2.0],), ([3.0, 4.0],), ([5.0, 6.0, 7.0],)]
     for some in (rows, rows[::-1]):
         with pytest.warns(UserWarning, match="2 of 4 rows"):
-            assert fit(spark.createDataFrame(some, "p array<double>"), "p", 3, 8, on_error="skip").n_features == 2
+            model = fit(spark.createDataFrame(some, "p array<double>"), "p", 3, 8, on_error="skip")
+        assert model.forest_.n_features == model.n_features_in_ == 2
 
 
 # -- score ------------------------------------------------------------------------------------------------------
@@ -181,16 +209,16 @@ def test_other_columns_are_kept(spark, frame, forest):
 def test_nothing_is_computed_before_it_is_asked_for(spark, frame, forest):
     poisoned = frame.withColumn("a", F.raise_error(F.lit("too early")).cast("double"))
     scored = score(poisoned, forest, FEATURES, explain=True)
-    assert "score" in scored.columns
+    assert "anomaly_score" in scored.columns
     with pytest.raises(Exception, match="too early"):
-        scored.select("score").collect()
+        scored.select("anomaly_score").collect()
 
 
 def test_explanations_sum_to_the_scores(frame, forest, points):
     rows = score(frame, forest, FEATURES, explain=True).where("id < 100").orderBy("id").collect()
     parts = np.array([[row.explanation[name] for name in FEATURES] for row in rows])
     np.testing.assert_array_equal(parts, forest.explain(points[:100]))
-    np.testing.assert_allclose(np.abs(parts).sum(axis=1), [row.score for row in rows])
+    np.testing.assert_allclose(np.abs(parts).sum(axis=1), [row.anomaly_score for row in rows])
     assert "why" in score(frame, forest, FEATURES, explain="why").columns
 
 
@@ -198,7 +226,7 @@ def test_an_estimator_brings_its_names_score_and_threshold(frame, points):
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame(points, columns=FEATURES)
     model = IsolationMondrianForest(
-        n_estimators=10, max_samples=64, score="size", contamination=0.05, random_state=1
+        n_estimators=10, max_samples=64, kind="size", contamination=0.05, random_state=1
     ).fit(table)
     scored = score(frame, model, label="odd").cache()
     np.testing.assert_array_equal(scores_of(scored).astype(float), -model.score_samples(table))
@@ -206,7 +234,7 @@ def test_an_estimator_brings_its_names_score_and_threshold(frame, points):
 
 
 def test_a_detector_scores_too(frame, points):
-    detector = StreamDetector(3, window=128, max_samples=32, n_estimators=10)
+    detector = StreamDetector(3, window=128, max_samples=32, n_trees=10)
     detector.process_many(points)
     scored = score(frame, detector, FEATURES, label="odd")
     np.testing.assert_array_equal(scores_of(scored).astype(float), detector.forest.score(points, "size"))
@@ -219,7 +247,7 @@ def test_a_model_without_points_is_refused(frame):
 
 def test_no_name_is_reserved(frame, forest):
     scored = score(frame.withColumn("imondrian_result", F.lit(1)), forest, FEATURES)
-    assert scored.where("imondrian_result = 1 AND score IS NOT NULL").count() == 3000
+    assert scored.where("imondrian_result = 1 AND anomaly_score IS NOT NULL").count() == 3000
 
 
 def test_all_that_is_wanted_is_computed_once(frame, forest, capsys):
@@ -235,8 +263,8 @@ def test_a_bad_row_fails(frame, forest):
 
 def test_a_bad_row_has_no_score_if_so_told(bad_frame, forest):
     scored = score(bad_frame, forest, FEATURES, explain=True, label="odd", on_error="skip")
-    bad = scored.where("score IS NULL").collect()
-    assert [(row.score, row.odd, row.explanation) for row in bad] == [(None, None, None)] * 2
+    bad = scored.where("anomaly_score IS NULL").collect()
+    assert [(row.anomaly_score, row.odd, row.explanation) for row in bad] == [(None, None, None)] * 2
     assert scored.where("odd IS NOT NULL AND explanation IS NOT NULL").count() == 3000
 
 
@@ -246,7 +274,7 @@ def test_a_bad_row_has_no_score_if_so_told(bad_frame, forest):
         ({"features": None}, "features must be given: the model knows no names"),
         ({"features": ["a"]}, "The model has 3 features, but 1 are named"),
         ({"output": "NAME"}, "There is a column 'NAME' already"),
-        ({"label": "SCORE"}, "There is a column 'SCORE' already"),
+        ({"label": "ANOMALY_SCORE"}, "There is a column 'ANOMALY_SCORE' already"),
         ({"kind": "best"}, "best"),
         ({"on_error": 3}, "on_error must be one of"),
         ({"model": "forest"}, "can be saved, but not 'forest'"),
@@ -298,7 +326,7 @@ def test_a_killed_worker_does_not_change_the_scores(spark, forest):
     columns = [F.randn(seed).alias(name) for seed, name in enumerate(FEATURES)]
     rows = spark.range(400_000, numPartitions=4).select("id", *columns)
     X = np.array(rows.orderBy("id").select(*FEATURES).toPandas())
-    scored = score(rows, forest, FEATURES, kind="size").select("id", "score")
+    scored = score(rows, forest, FEATURES, kind="size").select("id", "anomaly_score")
     result, tracker = {}, spark.sparkContext.statusTracker()
     asking = threading.Thread(target=lambda: result.update(table=scored.toPandas()))
     asking.start()
@@ -306,4 +334,4 @@ def test_a_killed_worker_does_not_change_the_scores(spark, forest):
     asking.join(120)
     assert not asking.is_alive()
     assert tracker.getStageInfo(stage).numFailedTasks > 0
-    np.testing.assert_array_equal(result["table"].sort_values("id")["score"], forest.score(X, "size"))
+    np.testing.assert_array_equal(result["table"].sort_values("id")["anomaly_score"], forest.score(X, "size"))

@@ -55,10 +55,15 @@ def ran(code, names, folder):
 def test_batch_keys_and_pipeline(spark, rows, tmp_path):
     batch, by_key, _, pipeline = EXAMPLES
     names = ran(batch, {}, tmp_path)
-    assert names["forest"].n_points == 600
-    assert spark.read.parquet(f"{tmp_path}/anomalies").columns == [*rows.columns, "score", "odd", "explanation"]
+    assert names["model"].forest_.n_points == 600
+    assert spark.read.parquet(f"{tmp_path}/anomalies").columns == [
+        *rows.columns,
+        "anomaly_score",
+        "is_anomaly",
+        "explanation",
+    ]
     ran(by_key, names, tmp_path)
-    assert names["scored"].where("score IS NULL").count() == 0
+    assert names["scored"].where("anomaly_score IS NULL").count() == 0
     ran(pipeline, names, tmp_path)
     assert all((tmp_path / name).exists() for name in FILES)
 
@@ -73,4 +78,4 @@ def test_stream(spark, rows, tmp_path):
     sink = watched.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("text").outputMode("append")
     sink = sink.option("path", f"{tmp_path}/out").option("checkpointLocation", f"{tmp_path}/checkpoint")
     sink.trigger(availableNow=True).start().awaitTermination(120)
-    assert spark.read.text(f"{tmp_path}/out").where("value LIKE '%\"score\":0.%'").count() == 600
+    assert spark.read.text(f"{tmp_path}/out").where("value LIKE '%\"anomaly_score\":0.%'").count() == 600

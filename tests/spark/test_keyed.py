@@ -8,39 +8,59 @@ from pyspark.sql import functions as F
 
 from imondrian import InvalidInputError, IsolationMondrianForest
 from imondrian.assembly import sampled_forest
+from imondrian.defaults import PRESETS
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.spark import fit_by_key, score_by_key
+from imondrian.thresholds import rule_of
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_assembly import assembled
 
 pytestmark = pytest.mark.spark
 
+BARE = {"kind": "depth", "scale": None, "threshold": "auto"}
+
 
 @pytest.fixture(scope="module")
 def models(frame):
-    return fit_by_key(frame, "key", FEATURES, 10, 32, seed=2).cache()
+    return fit_by_key(frame, "key", FEATURES, 10, 32, seed=2, **BARE).cache()
 
 
 def test_every_key_has_the_forest_of_its_rows(models, points):
     rows = models.orderBy("key").collect()
     assert [(row.key, row.n_points) for row in rows] == [(k, len(points[k::7])) for k in range(7)]
     for row in rows:
-        assert bytes(row.model) == to_bytes(assembled(sampled_forest(10, 32, seed=2), points[row.key :: 7]))
+        model = from_bytes(bytes(row.model))
+        assert to_bytes(model.forest) == to_bytes(assembled(sampled_forest(10, 32, seed=2), points[row.key :: 7]))
+        assert (model.parameters["kind"], model.threshold, model.feature_names) == ("depth", 0.5, FEATURES)
+
+
+@pytest.mark.parametrize(("preset", "kind", "scale"), [("practice", "size", "std"), ("paper", "depth", None)])
+def test_the_preset_sets_what_is_not_given(frame, points, preset, kind, scale):
+    models = fit_by_key(frame, "key", FEATURES, 5, 16, preset=preset).cache()
+    scored = score_by_key(frame, models, "key", FEATURES, label="is_anomaly").cache()
+    for row in models.collect():
+        model = from_bytes(bytes(row.model))
+        assert (model.parameters["preset"], model.parameters["kind"], model.forest.scale) == (preset, kind, scale)
+        scores = model.forest.score(points[row.key :: 7], kind)
+        assert model.threshold == rule_of(PRESETS[preset].contamination)(scores)
+        mine = scored.where(F.col("key") == row.key)
+        np.testing.assert_array_equal(scores_of(mine).astype(float), scores)
+        np.testing.assert_array_equal(scores_of(mine, "is_anomaly").astype(bool), scores > model.threshold)
 
 
 @pytest.mark.parametrize("n_partitions", [1, 5])
 def test_partitions_do_not_matter(frame, models, n_partitions):
-    again = fit_by_key(frame.repartition(n_partitions), "key", FEATURES, 10, 32, seed=2)
+    again = fit_by_key(frame.repartition(n_partitions), "key", FEATURES, 10, 32, seed=2, **BARE)
     assert again.orderBy("key").collect() == models.orderBy("key").collect()
 
 
 def test_every_row_is_scored_by_the_model_of_its_key(frame, models, points):
     scored = score_by_key(frame, models, "key", FEATURES, label="odd", explain=True, kind="size").cache()
-    assert scored.columns == [*frame.columns, "score", "odd", "explanation"]
+    assert scored.columns == [*frame.columns, "anomaly_score", "odd", "explanation"]
     assert scored.orderBy("id").select(*frame.columns).collect() == frame.orderBy("id").collect()
     expected, parts = np.empty(len(points)), np.empty(points.shape)
     for row in models.collect():
-        forest = from_bytes(bytes(row.model))
+        forest = from_bytes(bytes(row.model)).forest
         expected[row.key :: 7] = forest.score(points[row.key :: 7], "size")
         parts[row.key :: 7] = forest.explain(points[row.key :: 7], "size")
     np.testing.assert_array_equal(scores_of(scored).astype(float), expected)
@@ -51,7 +71,7 @@ def test_every_row_is_scored_by_the_model_of_its_key(frame, models, points):
 
 def test_keys_without_a_model_have_no_score(frame, models):
     scored = score_by_key(frame, models.where("key < 3"), "key", FEATURES, explain=True, label="odd")
-    found = scored.groupBy("key").agg(F.count("score"), F.count("odd"), F.count("explanation"), F.count("id"))
+    found = scored.groupBy("key").agg(F.count("anomaly_score"), F.count("odd"), F.count("explanation"), F.count("id"))
     for key, *counts in found.collect():
         assert counts[:3] == ([counts[3]] * 3 if key < 3 else [0, 0, 0])
 
@@ -62,10 +82,9 @@ def test_a_key_may_be_several_columns_and_may_be_missing(frame):
     models = fit_by_key(keyed, ["side", "half"], FEATURES, 5, 16)
     assert models.columns == ["side", "half", "n_points", "model"]
     assert models.count() == 6
-    assert score_by_key(keyed, models, ["side", "half"], FEATURES).where("side IS NOT NULL").count() == 2572
-    assert (
-        score_by_key(keyed, models, ["side", "half"], FEATURES).where("score IS NULL AND side IS NOT NULL").count() == 0
-    )
+    sided = score_by_key(keyed, models, ["side", "half"], FEATURES).where("side IS NOT NULL")
+    assert sided.count() == 2572
+    assert sided.where("anomaly_score IS NULL").count() == 0
 
 
 def test_times_are_kept_in_any_zone(spark, frame):
@@ -87,7 +106,7 @@ def test_times_are_kept_in_any_zone(spark, frame):
 
 def test_the_score_is_the_model_s_own(spark, frame, points):
     table = pd.DataFrame(points, columns=FEATURES)
-    model = IsolationMondrianForest(n_estimators=5, max_samples=32, score="size", random_state=1).fit(table)
+    model = IsolationMondrianForest(n_estimators=5, max_samples=32, kind="size", random_state=1).fit(table)
     models = spark.createDataFrame([(key, to_bytes(model)) for key in range(7)], "key int, model binary")
     scored = score_by_key(frame, models, "key", FEATURES)
     np.testing.assert_array_equal(scores_of(scored).astype(float), -model.score_samples(table))
@@ -99,7 +118,9 @@ def test_a_thousand_keys(spark):
     )
     models = fit_by_key(rows, "key", FEATURES, 5, 16).cache()
     assert models.count() == 1000
-    assert score_by_key(rows, models, "key", FEATURES).where("score > 0 AND score < 1").count() == 20_000
+    assert (
+        score_by_key(rows, models, "key", FEATURES).where("anomaly_score > 0 AND anomaly_score < 1").count() == 20_000
+    )
 
 
 def test_bad_rows(frame):
@@ -111,7 +132,7 @@ def test_bad_rows(frame):
     assert counts[0] == (0, True)
     assert counts[1] == (428, False)
     scored = score_by_key(bad, models, "key", FEATURES, on_error="skip")
-    assert scored.where("score IS NULL").count() == 430
+    assert scored.where("anomaly_score IS NULL").count() == 430
 
 
 @pytest.mark.parametrize(

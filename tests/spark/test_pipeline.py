@@ -8,17 +8,20 @@ from pyspark.sql import functions as F
 
 import imondrian
 from imondrian import DamagedFileError, InvalidInputError
+from imondrian.defaults import PRESETS
 from imondrian.model_files import to_bytes
 from imondrian.spark import IsolationMondrianForest, IsolationMondrianForestModel, fit
+from imondrian.thresholds import rule_of
 from tests.spark.conftest import FEATURES, scores_of
 
 pytestmark = pytest.mark.spark
+BARE = {"kind": "depth", "scale": None, "contamination": "auto"}
 
 
 @pytest.fixture(scope="module")
 def estimator():
     return IsolationMondrianForest(
-        nEstimators=20, maxSamples=64, seed=5, scale="std", kind="size", contamination=0.05, explanationCol="why"
+        nTrees=20, maxSamples=64, seed=5, scale="std", kind="size", contamination=0.05, explanationCol="why"
     )
 
 
@@ -33,12 +36,12 @@ def model(pipeline, frame):
 
 
 def test_the_model_has_the_forest_that_fit_gives(model, frame):
-    assert to_bytes(model.stages[1].forest) == to_bytes(fit(frame, FEATURES, 20, 64, seed=5, scale="std"))
+    assert to_bytes(model.stages[1].forest) == to_bytes(fit(frame, FEATURES, 20, 64, seed=5, scale="std").forest_)
 
 
 def test_transform_adds_score_prediction_and_explanation(model, frame, points):
     result = model.transform(frame).cache()
-    assert result.columns == [*frame.columns, "features", "score", "prediction", "why"]
+    assert result.columns == [*frame.columns, "features", "anomaly_score", "prediction", "why"]
     forest, threshold = model.stages[1].forest, model.stages[1].threshold
     expected = forest.score(points, "size")
     np.testing.assert_array_equal(scores_of(result).astype(float), expected)
@@ -65,7 +68,7 @@ def test_spark_saves_and_loads_an_estimator(pipeline, model, frame, tmp_path):
 
 
 def test_the_model_is_an_ordinary_one_too(frame, points, tmp_path):
-    fitted = IsolationMondrianForest(inputCols=FEATURES, nEstimators=10, maxSamples=32).fit(frame)
+    fitted = IsolationMondrianForest(inputCols=FEATURES, nTrees=10, maxSamples=32, **BARE).fit(frame)
     imondrian.save(fitted, tmp_path / "model.imf")
     model = imondrian.load(tmp_path / "model.imf")
     assert list(model.feature_names_in_) == FEATURES
@@ -73,12 +76,39 @@ def test_the_model_is_an_ordinary_one_too(frame, points, tmp_path):
     np.testing.assert_array_equal(-model.forest_.score(points), -scores_of(fitted.transform(frame)).astype(float))
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_preset_sets_what_is_not_given(frame, points, preset):
+    model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, maxSamples=32, preset=preset).fit(frame)
+    kind, scale, contamination, _ = PRESETS[preset]
+    assert model.forest.scale == scale
+    assert model.threshold == rule_of(contamination)(model.forest.rescore(kind)[1])
+    np.testing.assert_array_equal(scores_of(model.transform(frame)).astype(float), model.forest.score(points, kind))
+    assert IsolationMondrianForest().getOrDefault("preset") == "practice"
+
+
+def test_stages_that_version_0_1_has_saved_are_loaded(frame, points, tmp_path):
+    estimator = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, maxSamples=32, **BARE)
+    estimator.fit(frame).save(str(tmp_path / "model"))
+    estimator.save(str(tmp_path / "estimator"))
+    for folder in ("model", "estimator"):
+        (metadata,) = (tmp_path / folder / "metadata").glob("part-*")
+        text = metadata.read_text()
+        assert '"nTrees"' in text
+        metadata.write_text(text.replace('"nTrees"', '"nEstimators"'))
+        for checksum in metadata.parent.glob(".*.crc"):
+            checksum.unlink()
+    assert IsolationMondrianForest.load(str(tmp_path / "estimator")).getOrDefault("nTrees") == 5
+    model = IsolationMondrianForestModel.load(str(tmp_path / "model"))
+    assert model.getOrDefault("nTrees") == model.forest.n_trees == 5
+    np.testing.assert_array_equal(scores_of(model.transform(frame)).astype(float), model.forest.score(points))
+
+
 def test_a_copy_may_have_other_parameters(estimator, frame):
     vectors = VectorAssembler(inputCols=FEATURES, outputCol="features").transform(frame)
-    model = estimator.fit(vectors, {estimator.nEstimators: 3, estimator.scoreCol: "odd", estimator.explanationCol: ""})
+    model = estimator.fit(vectors, {estimator.nTrees: 3, estimator.scoreCol: "odd", estimator.explanationCol: ""})
     assert model.forest.n_trees == 3
     assert model.transform(vectors).columns[-2:] == ["odd", "prediction"]
-    assert estimator.getOrDefault("nEstimators") == 20
+    assert estimator.getOrDefault("nTrees") == 20
 
 
 def test_bad_rows(frame):
@@ -86,8 +116,8 @@ def test_bad_rows(frame):
     with pytest.raises(InvalidInputError, match="1 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
         IsolationMondrianForest(inputCols=FEATURES).fit(bad)
     with pytest.warns(UserWarning, match="1 of 3000 rows"):
-        model = IsolationMondrianForest(inputCols=FEATURES, nEstimators=5, onError="skip").fit(bad)
-    nulls = model.transform(bad).where("score IS NULL").collect()
+        model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, onError="skip").fit(bad)
+    nulls = model.transform(bad).where("anomaly_score IS NULL").collect()
     assert [(row.id, row.prediction) for row in nulls] == [(77, None)]
 
 
@@ -95,7 +125,8 @@ def test_bad_rows(frame):
     ("parameters", "message"),
     [
         ({"kind": "best"}, "best"),
-        ({"contamination": 0.9}, "contamination"),
+        ({"contamination": 0.9}, "^contamination must be"),
+        ({"preset": "best"}, "preset must be one of practice, paper"),
         ({"inputCols": ["x"]}, "no column 'x'"),
         ({"onError": "?"}, "on_error must be one of"),
     ],
@@ -106,17 +137,17 @@ def test_wrong_parameters_are_named(frame, parameters, message):
 
 
 def test_a_column_that_is_there_is_not_overwritten(frame):
-    model = IsolationMondrianForest(inputCols=FEATURES, nEstimators=3, predictionCol="name").fit(frame)
+    model = IsolationMondrianForest(inputCols=FEATURES, nTrees=3, predictionCol="name").fit(frame)
     with pytest.raises(InvalidInputError, match="There is a column 'name' already"):
         model.transform(frame)
     with pytest.raises(InvalidInputError, match="There is a column 'KEY' already"):
         model.setParams(predictionCol="KEY").transform(frame)
-    with pytest.raises(InvalidInputError, match="There is a column 'score' already"):
-        model.setParams(predictionCol="score").transform(frame)
+    with pytest.raises(InvalidInputError, match="There is a column 'anomaly_score' already"):
+        model.setParams(predictionCol="anomaly_score").transform(frame)
 
 
 def test_weights_can_be_saved(frame, tmp_path):
-    estimator = IsolationMondrianForest(inputCols=FEATURES, nEstimators=3, scale=np.array([1.0, 2.0, 3.0]))
+    estimator = IsolationMondrianForest(inputCols=FEATURES, nTrees=3, scale=np.array([1.0, 2.0, 3.0]))
     estimator.fit(frame).save(str(tmp_path / "model"))
     assert IsolationMondrianForestModel.load(str(tmp_path / "model")).forest.scale.tolist() == [1.0, 2.0, 3.0]
 

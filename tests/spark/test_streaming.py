@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 START = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)  # the clocks of Berlin go back half an hour later
 N_KEYS, N_BATCHES = 3, 6
-SMALL = {"window": 64, "max_samples": 16, "n_estimators": 8, "warm_up": 10}
+SMALL = {"window": 64, "max_samples": 16, "n_trees": 8, "warm_up": 10, "threshold": "kmeans"}
 
 
 def rows_of(points, ids):
@@ -73,7 +73,7 @@ def expected(points):
 def table_of(result):
     rows = result.orderBy("id").collect()
     assert [row.id for row in rows] == list(range(600))
-    return np.array([[row.score, row.threshold, row.anomaly] for row in rows])
+    return np.array([[row.anomaly_score, row.threshold, row.is_anomaly] for row in rows])
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def fed(points, tmp_path):
 
 def test_scores_are_those_of_detectors_on_one_machine(spark, fed, expected):
     result, _ = run(spark, fed, time="time")
-    assert result.columns == ["id", "key", "time", *FEATURES, "score", "threshold", "anomaly"]
+    assert result.columns == ["id", "key", "time", *FEATURES, "anomaly_score", "threshold", "is_anomaly"]
     np.testing.assert_array_equal(table_of(result), expected)
     assert expected[:, 2].sum() > 0
 
@@ -144,8 +144,8 @@ def test_a_thousand_keys_at_once(spark, tmp_path):
             (i, i % 1000, START, *map(float, rng.normal(size=3))) for i in range(number * 5000, number * 5000 + 5000)
         ]
         add_file(tmp_path / "in", rows, schema, number)
-    result, query = run(spark, tmp_path, window=8, max_samples=4, n_estimators=2, warm_up=2)
-    assert result.where("score > 0 AND score < 1").count() == 10_000
+    result, query = run(spark, tmp_path, window=8, max_samples=4, n_trees=2, warm_up=2)
+    assert result.where("anomaly_score > 0 AND anomaly_score < 1").count() == 10_000
     assert query.lastProgress["stateOperators"][0]["numRowsTotal"] == 1000
 
 
@@ -200,13 +200,16 @@ def test_bad_rows_follow_on_error(spark, points, tmp_path):
     with pytest.raises(Exception, match=r"Bad input: the feature 'b' of a row is"):
         run(spark, tmp_path, time="time")
     result, _ = run(spark, tmp_path, time="time", on_error="skip")  # goes on from the checkpoint
-    missing = result.where("score IS NULL").orderBy("id").collect()
-    assert [(row.id, row.anomaly) for row in missing] == [(10, None), (20, None), (30, None)]
+    missing = result.where("anomaly_score IS NULL").orderBy("id").collect()
+    assert [(row.id, row.is_anomaly) for row in missing] == [(10, None), (20, None), (30, None)]
     assert all(row.threshold is not None for row in missing)
     good = [i for i in range(60) if i not in {10, 20, 30}]
     for key in range(N_KEYS):
         scores = StreamDetector(3, **SMALL).process_many(points[[i for i in good if i % N_KEYS == key]]).score
-        found = [row.score for row in result.where(f"key = {key} AND score IS NOT NULL").orderBy("id").collect()]
+        found = [
+            row.anomaly_score
+            for row in result.where(f"key = {key} AND anomaly_score IS NOT NULL").orderBy("id").collect()
+        ]
         np.testing.assert_array_equal(found, scores)
 
 
@@ -236,14 +239,16 @@ def test_nothing_that_is_kept_is_altered(spark, tmp_path):
     frame.write.parquet(f"{tmp_path}/in")
     stream = spark.readStream.schema(frame.schema).parquet(f"{tmp_path}/in")
     watched = watch(stream, ["even", "odd `name`. yes"], "point", n_features=2, **SMALL)
-    assert watched.drop("score", "threshold", "anomaly").dtypes == frame.dtypes
+    assert watched.drop("anomaly_score", "threshold", "is_anomaly").dtypes == frame.dtypes
     query = watched.writeStream.format("parquet").option("path", f"{tmp_path}/out")
     query.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start().awaitTermination(120)
     result = spark.read.parquet(f"{tmp_path}/out")
-    ours, theirs = (some.drop("months", "score", "threshold", "anomaly").orderBy("id") for some in (result, frame))
+    ours, theirs = (
+        some.drop("months", "anomaly_score", "threshold", "is_anomaly").orderBy("id") for some in (result, frame)
+    )
     assert repr(ours.collect()) == repr(theirs.collect())  # as text, in which NaN is NaN
     assert result.where("months = interval '3-1' year to month").count() == 20
-    assert result.where("score IS NOT NULL").count() == 20
+    assert result.where("anomaly_score IS NOT NULL").count() == 20
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from imondrian.spark import watch
 from tests.spark.conftest import FEATURES, new_session
 
 SCHEMA = "id long, key int, time timestamp, a double, b double, c double"
-OPTIONS = {"window": 64, "max_samples": 16, "n_estimators": 8, "warm_up": 10, "time": "time"}
+OPTIONS = {"window": 64, "max_samples": 16, "n_trees": 8, "warm_up": 10, "threshold": "kmeans", "time": "time"}
 
 
 def started(spark, folder):

@@ -127,7 +127,8 @@ class IsolationMondrianForest(
         seed: int = SEED,
     ) -> None:
         super().__init__()
-        self._set(**{name: value for name, value in vars(self)["_input_kwargs"].items() if value is not None})
+        given = vars(self)["_input_kwargs"]
+        self._set(**{name: value for name, value in given.items() if value is not None or name == "scale"})
 
     @classmethod
     def read(cls) -> "MLReader[IsolationMondrianForest]":
