@@ -1,0 +1,136 @@
+"""Every interface has the same defaults: those of `imondrian.defaults`."""
+
+import inspect
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import click
+import pytest
+
+from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold, defaults
+from imondrian.cli.app import app
+from imondrian.cli.settings import Detecting, Making
+from imondrian.defaults import PRESETS, Preset, preset_of, resolved, with_preset
+from imondrian.errors import InvalidInputError
+from imondrian.pyod import IMForest
+from imondrian.river import IsolationMondrianForest as RiverForest
+from imondrian.service.configuration import DEFAULTS
+from imondrian.service.schemas import Configuration
+
+SIZES = {"n_trees": defaults.N_TREES, "max_samples": defaults.MAX_SAMPLES}
+STREAM = {**SIZES, "window": defaults.WINDOW, "shingle": defaults.SHINGLE, "seed": defaults.SEED}
+FROM_PRESET = {"preset": "practice", "kind": "preset", "scale": "preset"}
+
+
+def defaults_of(call):
+    parameters = inspect.signature(call).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
+
+
+def assert_has(call, expected):
+    assert {name: defaults_of(call)[name] for name in expected} == expected
+
+
+def test_the_numbers():
+    assert STREAM == {"n_trees": 100, "max_samples": 256, "window": 2048, "shingle": 1, "seed": 0}
+    assert {
+        "practice": Preset(kind="size", scale="std", contamination=0.05, threshold=0.01),
+        "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),
+    } == PRESETS
+    assert (defaults.KEYED_N_TREES, defaults.KEYED_MAX_SAMPLES, defaults.KEYED_WINDOW) == (25, 64, 256)
+
+
+def test_classes():
+    assert_has(MondrianForest, {"n_trees": 100, "seed": 0, "n_jobs": 1, "max_samples": None, "scale": None})
+    assert "preset" not in defaults_of(MondrianForest)
+    assert_has(StreamDetector, {**STREAM, **FROM_PRESET, "threshold": "preset", "on_error": "raise", "n_jobs": 1})
+    assert_has(IsolationMondrianForest, {"n_estimators": 100, **FROM_PRESET, "contamination": "preset"})
+    assert_has(IMForest, {"n_estimators": 100, **FROM_PRESET, "contamination": 0.1})
+    assert_has(RiverForest, {**SIZES, **FROM_PRESET})
+    assert_has(StreamingThreshold, {"rule": 0.01, "half_life": 1024})
+
+
+def test_the_service():
+    expected = {**STREAM, **FROM_PRESET, "threshold": "preset", "warm_up": None, "learn_anomalies": True}
+    assert expected == DEFAULTS
+    assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **expected}
+
+
+@pytest.mark.parametrize("command", ["detect", "fit", "watch"])
+def test_the_command_line(command):
+    options = {each.name: each for each in app.commands[command].params}
+    if command == "watch":
+        for name, value in {"trees": 100, "samples": 256, "window": 2048, "shingle": 1, "seed": 0}.items():
+            assert getattr(Detecting(), name) is None  # as in the model, if there is one
+            assert f"[default: {value}]" in options[name].help
+        assert "[default: practice]" in options["preset"].help
+    else:
+        found = {name: options[name].default for name in ("preset", "trees", "samples", "seed")}
+        assert found == {"preset": "practice", "trees": 100, "samples": 256, "seed": 0}
+        assert {name: getattr(Making(), name) for name in found} == found
+    share = "0.01" if command == "watch" else "0.05"
+    assert f"[default: {share} (practice), kmeans (paper)]" in options["threshold"].help
+    assert list(options["preset"].type.choices) == list(PRESETS)
+    assert isinstance(options["preset"].type, click.Choice)
+
+
+class Fields(HTMLParser):
+    """Collect the fields of the form for a new detector, with their values before anybody has typed."""
+
+    def __init__(self):
+        super().__init__()
+        self.values, self.select = {}, None
+        self.feed(files("imondrian.service").joinpath("static/index.html").read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        if tag == "input" and "name" in given:
+            is_box = given.get("type") == "checkbox"
+            self.values[given["name"]] = "checked" in given if is_box else given.get("value")
+        elif tag == "select":
+            self.select = given["name"]
+            self.values[self.select] = []
+        elif tag == "option":
+            self.values[self.select].append(given.get("value"))
+
+    def handle_endtag(self, tag):
+        self.select = None if tag == "select" else self.select
+
+    def handle_data(self, data):
+        if self.select is not None and self.values[self.select] and self.values[self.select][-1] is None:
+            self.values[self.select][-1] = data  # an option without a value has that of its text
+
+
+def test_the_page():
+    values = Fields().values
+    numbers = {name: int(values[name]) for name in ("window", "max_samples", "n_trees", "shingle")}
+    assert numbers == {name: STREAM[name] for name in numbers}
+    assert values["learn_anomalies"] is DEFAULTS["learn_anomalies"]
+    assert values["preset"] == list(PRESETS)
+    assert values["threshold"][0] == DEFAULTS["threshold"] == "preset"
+    assert float(values["share"]) / 100 == PRESETS["practice"].threshold
+    unknown = set(values) - {"name", "share", "csv", "file", "learn"} - set(DEFAULTS)
+    assert unknown == set()  # every other field is a setting
+
+
+@pytest.mark.spark
+def test_spark():
+    spark = pytest.importorskip("imondrian.spark")
+    for call in (spark.fit, spark.fit_by_key):
+        assert_has(call, {**SIZES, "seed": 0, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
+    keyed = {"n_trees": 25, "max_samples": 64, "window": 256}
+    assert_has(spark.watch, {**keyed, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
+    pipeline = {"nTrees": 100, "maxSamples": 256, "seed": 0, **FROM_PRESET, "contamination": "preset"}
+    assert_has(spark.IsolationMondrianForest.__init__, pipeline)
+    assert_has(spark.score, {"output": "anomaly_score"})
+    assert_has(spark.score_by_key, {"output": "anomaly_score"})
+
+
+def test_a_preset_is_replaced_where_it_is_named():
+    assert resolved("preset", "threshold", "practice") == 0.01
+    assert resolved(None, "scale", "practice") is None
+    given = {"preset": "practice", "kind": "preset", "scale": [1.0], "threshold": "preset", "max_samples": "preset"}
+    assert with_preset(given) == given | {"kind": "size", "threshold": 0.01}
+    for wrong in ("best", None, ["paper"], "preset"):
+        with pytest.raises(InvalidInputError, match="preset must be one of practice, paper, but is"):
+            preset_of(wrong)
