@@ -80,6 +80,8 @@ def test_bodies_that_are_half_sent_have_a_common_bound(here, method, path, n, he
     with contextlib.ExitStack() as stack:
         for _ in range(n):
             stack.enter_context(half_sent(here, method, path, head))
+        memory = here._server.config.app._memory
+        wait_until(lambda: memory._n_taken >= 800_000)  # all that was sent has arrived
         wait_until(lambda: asked_in_full(here, 60_000)[0] == 503)
         assert asked_in_full(here, 60_000)[1]["retry-after"] == "1"
         assert here.ask("POST", "/detectors/a/points", body)[0] == 200  # which is small
