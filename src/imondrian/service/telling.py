@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
-from imondrian.service.live import BusyError, FailedError, GoneError
+from imondrian.service.live import BusyError, FailedError, GoneError, RemovedError
 from imondrian.service.memory import FullError
 from imondrian.service.registry import AsideError, ConflictError, UnknownError
 from imondrian.service.safety import TooLongError
@@ -21,6 +21,7 @@ from imondrian.service.store import StorageError
 _LOG = logging.getLogger("imondrian.service")
 _STATUS = {
     UnknownError: 404,
+    RemovedError: 404,
     ConflictError: 409,
     TooLongError: 413,
     DamagedFileError: 422,

@@ -38,10 +38,12 @@ async def restore(request: Request, name: Name) -> Response:
     The configuration of a new one is that of the file; features that have no names there are called x0, x1 and so on.
     """
     registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
-    known, is_new = await run_in_threadpool(registry.restore, name, content, request_id)
+    async with request.app.state.making.turn():
+        known, is_new = await run_in_threadpool(registry.restore, name, content, request_id)
+        if not is_new:
+            await run_in_threadpool(check_model, content, known.kept.configuration, registry.limits)
     if is_new:
         return Response(answer_to(known.live.figures.n_seen).content, 201, media_type=JSON)
-    await run_in_threadpool(check_model, content, known.kept.configuration, registry.limits)
     done = known.live.submit(MODEL, content, 0, request_id)
     answer: Answer = await request.app.state.waiting.result_of(done)
     return Response(answer.content, answer.status, media_type=JSON)
