@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from imondrian.errors import ImondrianError
-from imondrian.service.configuration import are_alike, checked_configuration, checked_name, checked_size
+from imondrian.service.configuration import are_alike, checked_configuration, checked_name, checked_size, is_name
 from imondrian.service.entries import MODEL, Entry, checked_request
 from imondrian.service.live import GoneError, Live
 from imondrian.service.recovery import done, recovered
 from imondrian.service.settings import Keeping, Limits
 from imondrian.service.state import State, new_state
-from imondrian.service.store import Kept, Store
+from imondrian.service.store import Kept, StorageError, Store
 from imondrian.service.uploads import configuration_in, sizes_in
 from imondrian.service.writer import Writer
 
@@ -162,9 +162,11 @@ class Registry:
 
     def _recover(self, store: Store) -> None:
         """Bring back all detectors that can be, before anything is written by the writer."""
-        found = []
-        for id_, name in store.detectors():
-            with self._setting_aside(id_, name):
+        found, detectors = [], store.detectors()
+        names = {name for _, name in detectors}
+        for id_, name in detectors:
+            with self._setting_aside(id_, self._usable_name(id_, name, names)):
+                self._check_kept_name(name)
                 kept, state, complaints = recovered(store, id_, self.limits, self.keeping)
                 self.damages += complaints
                 found.append((kept, state))
@@ -172,6 +174,20 @@ class Registry:
         for kept, state in found:
             with self._setting_aside(kept.id, kept.name):
                 self._known[kept.name] = Known(kept, Live(kept.id, state, self.writer, self.limits, self.keeping))
+
+    def _check_kept_name(self, name: str | None) -> None:
+        if name is None or not is_name(name, self.limits):
+            told = "not text" if name is None else repr(name[:100])
+            raise StorageError(f"The name of the detector is damaged: it is {told}.")
+
+    def _usable_name(self, id_: int, name: str | None, names: set[str | None]) -> str:
+        """Return the name of a detector, or one by which it can be asked for if its own is damaged."""
+        if name is not None and is_name(name, self.limits):
+            return name
+        free = f"damaged-{id_}"
+        while free in names:
+            free += "-"
+        return free
 
     @contextmanager
     def _setting_aside(self, id_: int, name: str) -> Iterator[None]:
