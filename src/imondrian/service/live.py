@@ -294,7 +294,7 @@ class Live:
         answers: list[Answer] = []
         with self._turn:
             for entry, outcome in zip(entries, outcomes, strict=True):
-                answers.append(answer_to(outcome))
+                answers.append(answer_to(entry.kind, outcome))
                 if entry.request is not None:
                     self._answers.give(given_to(entry, entry.request, answers[-1]))
         return answers

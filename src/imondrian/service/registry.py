@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from imondrian.errors import ImondrianError
 from imondrian.service.configuration import are_alike, checked_configuration, checked_name, checked_size, is_name
-from imondrian.service.entries import MODEL, Entry, checked_request
+from imondrian.service.entries import NEW_MODEL, Entry, checked_request
 from imondrian.service.live import GoneError, Live
+from imondrian.service.memory import Memory
 from imondrian.service.recovery import done, recovered
 from imondrian.service.settings import Keeping, Limits
 from imondrian.service.state import State, new_state
@@ -95,7 +96,9 @@ class Registry:
                 raise ConflictError(f"There is a detector {name!r} with another configuration.")
             return known, False
 
-    def restore(self, name: str, content: bytes, request: str | None) -> tuple[Known, bool]:
+    def restore(
+        self, name: str, content: bytes, request: str | None, memory: Memory | None = None
+    ) -> tuple[Known, bool]:
         """Make a detector from a model file, and tell whether it is new: one that is there already is left as it is."""
         checked_request(request, self.limits)
         known = self._known.get(name)
@@ -106,8 +109,8 @@ class Registry:
             if known is not None:
                 return known, False
             self._check_room(checked_size(sizes_in(content), self.limits))
-            configuration = configuration_in(content, self.limits)
-            return self._made(name, configuration, [Entry(1, MODEL, content, request, time.time())]), True
+            configuration = configuration_in(content, self.limits, memory)
+            return self._made(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
 
     def remove(self, name: str) -> None:
         """Remove a detector and all that is kept of it."""

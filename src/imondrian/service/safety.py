@@ -13,12 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from imondrian.errors import ImondrianError
 from imondrian.service.memory import Account, FullError, Memory
-from imondrian.service.settings import KIB, MIB, Limits
+from imondrian.service.settings import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
 
 _OPEN = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
-_PER_BYTE_OF_POINTS, _PER_BYTE_OF_MODELS = 8, 3  # bytes of memory while a body is read, checked and done
 _SMALL, _LARGE = 16 * KIB, MIB  # bytes of a body that is not counted, and of an answer that is
 _MAX_DIGITS = 18  # of a length
 _PIECE = 2**16  # bytes of an answer that wait to be sent
@@ -82,9 +81,9 @@ class Guard:
         """Return how long a body may be, and how much memory each of its bytes takes."""
         last = path.rpartition("/")[2]
         if last == "model":
-            return self._limits.model_bytes, _PER_BYTE_OF_MODELS
+            return self._limits.model_bytes, PER_BYTE_OF_MODELS
         n_most = self._limits.body_bytes if last in _WITH_POINTS else self._limits.configuration_bytes
-        return n_most, _PER_BYTE_OF_POINTS
+        return n_most, PER_BYTE_OF_POINTS
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], n_most: int) -> JSONResponse | None:
         """Answer a request that must not come in."""

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 KIB, MIB = 2**10, 2**20
+PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # bytes of memory while a body is read, checked and done
 
 
 class Limits(NamedTuple):

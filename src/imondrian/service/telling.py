@@ -42,6 +42,11 @@ async def told(_request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRY else {})
 
 
+async def told_full(_request: Request, _error: Exception) -> Response:
+    """Answer that there is no memory at present."""
+    return JSONResponse({"detail": "There is not enough memory for the request at present."}, 503, {"Retry-After": "1"})
+
+
 async def told_invalid(_request: Request, error: Exception) -> Response:
     """Answer in one line as well where pydantic has found what was wrong."""
     first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": "invalid"}
@@ -84,5 +89,6 @@ TOLD = {
     HTTPException: told_refused,
     RequestValidationError: told_invalid,
     ClientDisconnect: told_nobody,
+    MemoryError: told_full,
     Exception: told_nothing,
 }
