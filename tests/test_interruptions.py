@@ -5,8 +5,10 @@ import signal
 import sys
 import threading
 import time
+from _thread import _count as threads_at_work
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import imondrian
@@ -15,6 +17,8 @@ from imondrian.engine.threads import Threads
 from imondrian.errors import BusyError
 from imondrian.fitted import threshold_of_held
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.pyod import IMForest
+from imondrian.river import IsolationMondrianForest as RiverForest
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
 FILES = (
@@ -22,7 +26,9 @@ FILES = (
     "stream_state.py",
     "forest.py",
     "estimator.py",
-    "sample.py",
+    "river.py",
+    "scales.py",
+    "reservoir.py",
     "window.py",
     "sampler.py",
     "thresholds.py",
@@ -206,7 +212,7 @@ def test_an_interrupted_wait_for_threads_leaves_no_tree_changed_twice():
     """Blocks long enough that the second interruption comes while tasks of the first call still run."""
 
     def interrupt(_number, frame):
-        if "/src/imondrian/" in frame.f_code.co_filename or frame.f_code.co_filename.endswith("threading.py"):
+        if "/src/imondrian/" in frame.f_code.co_filename:
             raise KeyboardInterrupt
 
     X = np.random.default_rng(0).normal(size=(12_000, 4))
@@ -280,25 +286,20 @@ def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():
         may_end.wait(10)
         done.append(1)
 
-    class Impatient(threading.Condition):
-        """A condition that is interrupted whenever it waits."""
+    def interrupt(*_):
+        raise InterruptError
 
-        def wait(self, timeout=None):
-            super().wait(0.01)
-            raise InterruptError
-
-    from imondrian.engine import threads as module  # noqa: PLC0415
-
-    original = module.threading.Condition
-    module.threading.Condition = Impatient
+    before = signal.signal(signal.SIGALRM, interrupt)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # once while it waits, and again in the wait that follows
         with pytest.raises(InterruptError):
             threads.run([long, long])
+        with pytest.raises(InterruptError):
+            threads.wait_for_strays()
     finally:
-        module.threading.Condition = original
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
     assert done == []
-    for crew in threads.crews:
-        crew._changed.__class__ = threading.Condition
     threading.Thread(target=lambda: (time.sleep(0.05), may_end.set())).start()
     threads.wait_for_strays()
     assert done in ([1], [1, 1])
@@ -318,3 +319,143 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path):
     for _ in interrupted(with_old_file, lambda each: imondrian.save(each, path)):
         assert path.read_bytes() == content
         assert list(tmp_path.iterdir()) == [path]
+
+
+# -- forests that join, scales, windows --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"scale": "std"}, {"scale": "std", "window": 64}])
+def test_an_interrupted_join_has_happened_or_not(settings):
+    def new(seed=1):
+        forest = MondrianForest(4, seed=seed, **settings)
+        forest.score_and_extend(X[:100], "size")  # a window keeps levels up from here on
+        return forest
+
+    other, before = new(2), to_bytes(new())
+    after = to_bytes(new().join(other))
+    ends = {to_bytes(forest) for forest in interrupted(new, lambda forest: forest.join(other))}
+    assert ends <= {before, after}
+    assert before in ends
+
+
+def test_the_first_score_by_size_may_be_interrupted():
+    never = MondrianForest(5, scale="std", window=64).extend(X[:100])
+    expected = never.score_and_extend(X[100:120], "size")
+    for forest in interrupted(
+        lambda: MondrianForest(5, scale="std", window=64).extend(X[:100]),
+        lambda forest: forest.score_and_extend(X[100:120], "size"),
+    ):
+        n_known = forest.n_shown - 100
+        if n_known < 20:
+            scores = forest.score_and_extend(X[100 + n_known : 120], "size")
+            np.testing.assert_array_equal(scores, expected[n_known:])
+
+
+# -- estimators --------------------------------------------------------------------------------
+
+
+def test_an_interrupted_fit_leaves_an_estimator_as_it_was(monkeypatch, tmp_path):
+    frame = pd.DataFrame(X[:200], columns=list("abc"))
+    model = IsolationMondrianForest(n_estimators=5, contamination=0.1, random_state=0).fit(frame)
+    expected = model.predict(frame)
+
+    def interrupt(*_):
+        raise InterruptError
+
+    monkeypatch.setattr("imondrian.estimator.fit", interrupt)
+    with pytest.raises(InterruptError):
+        model.fit(pd.DataFrame(X[:200, :2], columns=["v", "w"]))
+    imondrian.save(model, tmp_path / "model.imf")
+    for same in (model, imondrian.load(tmp_path / "model.imf")):
+        assert list(same.feature_names_in_) == ["a", "b", "c"]
+        np.testing.assert_array_equal(same.predict(frame), expected)
+
+
+def test_an_interrupted_fit_leaves_a_pyod_detector_as_it_was(monkeypatch):
+    detector = IMForest(n_estimators=5, random_state=0).fit(X[:200])
+    expected = detector.predict(X[:300])
+
+    def interrupt(*_):
+        raise InterruptError
+
+    monkeypatch.setattr(IMForest, "_process_decision_scores", interrupt)
+    with pytest.raises(InterruptError):
+        detector.fit(X[:100] * 5)
+    np.testing.assert_array_equal(detector.predict(X[:300]), expected)
+
+
+def test_a_row_that_a_river_model_was_not_shown_leaves_no_names():
+    def new():
+        model = RiverForest(n_trees=4, seed=0)
+        model.learn_one({"b": 1.0})
+        return model
+
+    n_forgotten = 0
+    for model in interrupted(new, lambda model: model.learn_one({"b": 0.5, "zzz": 3.0})):
+        was_learned = model._forest.n_points == 2
+        model.learn_one({"b": 0.0, "c": 1.0})
+        assert list(model.explain_one({"b": 0.0, "c": 1.0})) == (["b", "zzz", "c"] if was_learned else ["b", "c"])
+        n_forgotten += not was_learned
+    assert n_forgotten > 0
+
+
+# -- threads --------------------------------------------------------------------------------
+
+
+def test_interrupted_calls_leave_no_thread_behind():
+    forest = MondrianForest(12, n_jobs=2).build(X[:3000])
+    forest.score(X[:3000])
+    n_threads, n_interrupted, is_inside = threads_at_work(), 0, False
+
+    def interrupt(*_):
+        if is_inside:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for i in range(600):
+            try:
+                is_inside = True
+                signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.00002 * (i % 60))
+                forest.score(X[:3000])
+            except KeyboardInterrupt:
+                n_interrupted += 1
+            finally:
+                is_inside = False
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupted > 0
+    for _ in range(100):
+        if threads_at_work() <= n_threads:
+            break
+        time.sleep(0.05)
+    assert threads_at_work() <= n_threads
+
+
+@pytest.mark.parametrize("kind", ["depth", "expected", "size"])
+def test_a_signal_handler_cannot_change_a_forest_that_is_being_read(kind):
+    forest = MondrianForest(30, max_samples=200, seed=0).extend(X[:300])
+    expected, errors = forest.score(X, kind), []
+
+    def change(*_):
+        try:
+            forest.extend(X[300:900] * 50)
+        except BusyError as error:
+            errors.append(error)
+
+    before = signal.signal(signal.SIGALRM, change)
+    try:
+        for _ in range(100):
+            signal.setitimer(signal.ITIMER_REAL, 0.003)
+            scores = forest.score(X, kind)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            if forest.n_points == 300:
+                np.testing.assert_array_equal(scores, expected)
+            if errors:
+                break
+            forest = MondrianForest(30, max_samples=200, seed=0).extend(X[:300])  # it came between two calls
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert errors

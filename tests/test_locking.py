@@ -17,6 +17,9 @@ from imondrian.engine.nodes import NO_LIMIT
 from imondrian.errors import BusyError
 from imondrian.locking import changes, new_locks, reads
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.pyod import IMForest
+from imondrian.river import IsolationMondrianForest as RiverForest
+from imondrian.scales import StandardScale
 from tests.strategies import assert_sound
 
 X = np.random.default_rng(0).normal(size=(4_000, 3))
@@ -190,6 +193,52 @@ def test_two_fits_at_once_leave_what_one_of_them_made():
         assert len(model.decision_scores_) == model.forest_.n_points
 
 
+def test_weights_are_seen_by_other_readers_only_when_complete(monkeypatch):
+    scale, seen = StandardScale(3), []
+    scale.follow(X[:10])
+    monkeypatch.setattr("imondrian.scales.write_weights", lambda *_: seen.append(scale._weights))
+    scale.weights()
+    assert seen == [None]
+
+
+@pytest.mark.parametrize("new", [IsolationMondrianForest, IMForest])
+def test_labels_are_those_of_one_fit(new):
+    near, far = X[:300], X[:300] * [1.0, 9.0, 1.0] + 5.0
+    model, is_over = new(n_estimators=5, contamination=0.1, random_state=0).fit(near), threading.Event()
+    of_near = model.predict(X[:500])
+    of_far = model.fit(far).predict(X[:500])
+    assert not np.array_equal(of_near, of_far)
+
+    def fit():
+        for i in range(150):
+            model.fit((near, far)[i % 2])
+        is_over.set()
+
+    def predict():
+        while not is_over.is_set():
+            labels = model.predict(X[:500])
+            assert np.array_equal(labels, of_near) or np.array_equal(labels, of_far)
+
+    in_threads(fit, predict)
+
+
+def test_a_copy_of_a_river_model_is_of_one_moment():
+    model, is_over = RiverForest(n_trees=3, seed=0), threading.Event()
+    model.learn_one({"a0": 0.0})
+
+    def learn():
+        for i in range(300):
+            model.learn_one({f"a{i}": float(i)})
+        is_over.set()
+
+    def copies():
+        while not is_over.is_set():
+            for made in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):  # noqa: S301
+                assert 0.0 <= made.score_one({"a0": 1.0}) <= 1.0
+
+    in_threads(learn, copies)
+
+
 def test_a_forest_that_is_extended_past_its_detector_is_not_counted():
     for process in ("process_many", "process"):
         detector = StreamDetector(3, window=64, n_trees=10, threshold="kmeans")
@@ -251,6 +300,81 @@ def test_a_process_may_fork_while_another_thread_changes_a_detector():
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-500:]
+
+
+FORKS = {
+    "an estimator is fitted": """
+        model = IsolationMondrianForest(n_estimators=20, contamination=0.1, random_state=0).fit(X)
+        with working(lambda: model.fit(X)):
+            for _ in range(5):
+                time.sleep(0.03)
+                assert end_of(lambda: model.fit(X)) == 0
+    """,
+    "forests are made": """
+        forests = [MondrianForest(2) for _ in range(2_000)]
+        with working(lambda: MondrianForest(2)):
+            for _ in range(20):
+                assert end_of(lambda: None) == 0
+    """,
+    "the wait for a call is interrupted": """
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        forest = MondrianForest(4).extend(X)
+        with working(lambda: forest.while_unchanged(lambda: time.sleep(1.0))):
+            time.sleep(0.3)
+            signal.signal(signal.SIGINT, interrupt)
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                end_of(lambda: (time.sleep(0.5), forest.extend(X)))
+                time.sleep(5.0)
+            except KeyboardInterrupt:
+                assert os.wait()[1] == 0
+            else:
+                raise AssertionError("the interruption is lost")
+    """,
+}
+FORKING = """
+    import contextlib, os, signal, threading, time
+    import numpy as np
+    from imondrian import IsolationMondrianForest, MondrianForest
+
+    X = np.random.default_rng(0).normal(size=(3_000, 3))
+
+    @contextlib.contextmanager
+    def working(work):
+        is_over = threading.Event()
+
+        def repeat():
+            while not is_over.is_set():
+                work()
+
+        thread = threading.Thread(target=repeat)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def end_of(work):
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.alarm(20)
+            work()
+            os._exit(0)
+        return os.waitpid(child, 0)[1]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.parametrize("what", FORKS)
+def test_a_process_may_fork_while(what):
+    code = textwrap.dedent(FORKING) + textwrap.dedent(FORKS[what])
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr[-500:]) == (0, "")
 
 
 CRASH = """

@@ -459,3 +459,10 @@ def test_the_error_says_what_is_wrong(tmp_path, whole):
     path.write_bytes(with_header(parts, version=7))
     with pytest.raises(DamagedFileError, match=r"its version is 7; this library reads version 1"):
         imondrian.load(path)
+
+
+def test_an_estimator_with_a_random_state_of_numpy_can_be_saved(tmp_path):
+    for seed in (np.random.RandomState(3), None, np.int64(3)):
+        model = imondrian.IsolationMondrianForest(n_estimators=3, random_state=seed)
+        imondrian.save(model.fit(X), tmp_path / "model.imf")
+        np.testing.assert_array_equal(imondrian.load(tmp_path / "model.imf").predict(X), model.predict(X))

@@ -502,6 +502,11 @@ def test_names_survive_a_file(tmp_path, names):
 def test_names_that_no_file_can_keep_are_refused():
     with pytest.raises(InvalidInputError, match=r"must be text or a number, but one is \('a', 1\)"):
         detector_of().process({("a", 1): 1.0, "b": 2.0, "c": 3.0})
+    with pytest.raises(InvalidInputError, match="The features 1 and '1' have the same name"):
+        detector_of().process({1: 1.0, "1": 2.0, "c": 3.0})
+    for name in (np.nan, 10**5000):
+        with pytest.raises(InvalidInputError, match="must not be NaN or an integer of more than 64 bits"):
+            detector_of().process({name: 1.0, "b": 2.0, "c": 3.0})
 
 
 def test_a_detector_whose_trees_chose_nothing_yet_can_be_asked():

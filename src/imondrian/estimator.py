@@ -1,5 +1,6 @@
 """The scikit-learn estimator. Here, and nowhere else, the sign of the score is turned."""
 
+# ruff: noqa: SLF001 (copies of the same estimator are looked into)
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, TypeVar
@@ -10,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from imondrian.copying import shallow_copy
 from imondrian.defaults import FROM_PRESET, N_TREES, PRESET, PRESETS, resolved, with_preset
 from imondrian.engine.jit import Array
 from imondrian.fitted import Fitted, fit, new_forest, seed_from, threshold_of_held
@@ -132,39 +134,44 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
         with lock_of(self):
-            points = validate_data(self, X, dtype=np.float64)
+            new = shallow_copy(self)
+            points = validate_data(new, X, dtype=np.float64)
             fitted = fit(points, self.get_params(), self._seed())
-            offset = _Offset(fitted.threshold, self._offset_key(fitted.forest))
-            self.forest_, self._offset = fitted.forest, offset
+            new.forest_, new._offset = fitted.forest, _Offset(fitted.threshold, self._offset_key(fitted.forest))
+            self.__dict__ = new.__dict__  # at once, for other threads and if it is interrupted
         return self
 
     @_validated
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Show the rows of X to the forest, one after the other; the first call needs no `fit` before it."""
         with lock_of(self):  # two threads may both bring the first rows
-            is_first = not hasattr(self, "forest_")
-            points = validate_data(self, X, dtype=np.float64, reset=is_first)
+            new = shallow_copy(self)
+            is_first = not hasattr(new, "forest_")
+            points = validate_data(new, X, dtype=np.float64, reset=is_first)
             if is_first:
-                forest = new_forest(self.get_params(), points.shape[0], self._seed()).extend(points)
-                self.forest_, self._offset = forest, _Offset()
+                new.forest_ = new_forest(self.get_params(), points.shape[0], self._seed()).extend(points)
+                new._offset = _Offset()
+                self.__dict__ = new.__dict__
                 return self
-        self.forest_.extend(points)
+        new.forest_.extend(points)
         return self
 
     def forget(self, X: Any) -> Self:
         """Forget the rows of X exactly: the forest is distributed as if it had never been shown them."""
-        points = self._checked(X)
-        self.forest_.forget(points)
+        points, model = self._checked(X)
+        model.forest_.forget(points)
         return self
 
     def score_samples(self, X: Any) -> Array:
         """Give the opposite of the anomaly score of each row: in (-1, 0), the lower the odder."""
-        points = self._checked(X)
-        return -self.forest_.score(points, self._kind())
+        points, model = self._checked(X)
+        return -model.forest_.score(points, model._kind())
 
     def decision_function(self, X: Any) -> Array:
         """Give `score_samples` less the offset: negative for anomalies."""
-        return self.score_samples(X) - self.offset_
+        points, model = self._checked(X)
+        forest = model.forest_
+        return forest.while_unchanged(lambda: -forest.score(points, model._kind()) - model.offset_)
 
     def predict(self, X: Any) -> Array:
         """Give -1 for each row that is an anomaly, 1 for the others."""
@@ -176,9 +183,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         A part is positive where the row lies too high, negative where it lies too low. Of a pandas or polars frame with
         names the result is a frame with the same names, else an array with a column per feature.
         """
-        points = self._checked(X)
-        parts = self.forest_.explain(points, self._kind())
-        names = getattr(self, "feature_names_in_", None)
+        points, model = self._checked(X)
+        parts = model.forest_.explain(points, model._kind())
+        names = getattr(model, "feature_names_in_", None)
         return parts if names is None or not hasattr(X, "columns") else _frame_like(X, parts, list(names))
 
     def rescore(self) -> tuple[Array, Array]:
@@ -191,11 +198,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def offset_(self) -> float:
         """The `score_samples` below which a row is an anomaly."""
         check_is_fitted(self)
-        offset, key = self._offset, self._offset_key(self.forest_)
-        if offset.threshold is None or offset.key != key:
-            offset = _Offset(threshold_of_held(self.forest_, self.get_params()), key)
-            vars(self._offset).update(vars(offset))
-        return -float(offset.threshold)  # type: ignore[arg-type]
+        model = shallow_copy(self)
+        return model.forest_.while_unchanged(model._find_offset)
 
     # -- model files ------------------------------------------------------------------------------------------
 
@@ -203,10 +207,11 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Give what a model file keeps: the forest, parameters, threshold and names."""
         check_is_fitted(self)
         self._validate_params()
-        names = getattr(self, "feature_names_in_", None)
-        threshold = self._offset.threshold if self._offset.key == self._offset_key(self.forest_) else None
-        parameters = with_preset(self.get_params())
-        return Fitted(self.forest_, parameters, threshold, None if names is None else [str(name) for name in names])
+        model = shallow_copy(self)
+        names, offset = getattr(model, "feature_names_in_", None), model._offset
+        threshold = offset.threshold if offset.key == model._offset_key(model.forest_) else None
+        parameters = with_preset(model.get_params())
+        return Fitted(model.forest_, parameters, threshold, None if names is None else [str(name) for name in names])
 
     @classmethod
     def from_fitted(cls, fitted: Fitted) -> Self:
@@ -231,9 +236,19 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         kind: Kind = resolved(self.kind, "kind", self.preset)
         return kind
 
-    def _checked(self, X: Any) -> Array:
+    def _find_offset(self) -> float:
+        """Return the offset of the forest as it is; it is kept for the next call."""
+        offset, key = self._offset, self._offset_key(self.forest_)
+        if offset.threshold is None or offset.key != key:
+            offset = _Offset(threshold_of_held(self.forest_, self.get_params()), key)
+            self._offset.__dict__.update(offset.__dict__)
+        return -float(offset.threshold)
+
+    def _checked(self, X: Any) -> tuple[Array, Self]:
+        """Check rows; return them, and this estimator as it is now: another thread may fit it again meanwhile."""
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        model = shallow_copy(self)
+        return validate_data(model, X, dtype=np.float64, reset=False), model
 
     def _seed(self) -> int:
         return seed_from(check_random_state(self.random_state))

@@ -41,9 +41,9 @@ class Fitted(NamedTuple):
 
     def notes(self) -> dict[str, Any]:
         """Give all but the forest, as JSON can hold it."""
-        parameters = {name: _plain(value) for name, value in sorted(self.parameters.items())}
-        if not isinstance(parameters["random_state"], int):
-            parameters["random_state"] = None  # the forest has the state of its random numbers
+        seed = self.parameters["random_state"]
+        known = seed if isinstance(seed, (int, np.integer)) else None  # the forest has the state of its random numbers
+        parameters = {name: _plain(value) for name, value in sorted({**self.parameters, "random_state": known}.items())}
         offset = None if self.threshold is None else -self.threshold
         return {"parameters": parameters, "offset": offset, "feature_names": self.feature_names}
 

@@ -27,7 +27,7 @@ from imondrian.engine.threads import Threads, pieces
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.inputs import as_count, as_own, as_point, as_points, as_row, as_weights
-from imondrian.locking import changes, new_locks, reads
+from imondrian.locking import Answer, changes, new_locks, reads
 from imondrian.option_types import Kind, Scale
 from imondrian.samplers import Reservoir, Step, Window, new_sampler
 from imondrian.scales import SCALES, new_scale
@@ -166,6 +166,12 @@ class MondrianForest:
         In a forest joined from forests of different points: of the tree that was shown most.
         """
         return 0 if self._trees is None else self._sampler.n_points(self._trees)
+
+    @property
+    @reads
+    def n_shown(self) -> int:
+        """Number of points that the forest has been shown, without those that were forgotten and made up for."""
+        return 0 if self._trees is None else self._sampler.n_shown(self._trees)
 
     @property
     def n_changes(self) -> int:
@@ -346,13 +352,14 @@ class MondrianForest:
         if not np.array_equal(self.scale, other.scale):
             raise InvalidInputError(f"The forests differ in scale: {self.scale!r} and {other.scale!r}.")
         both, n_trees = joined([trees, theirs.trees]), self._n_trees + theirs.trees.heads.size
+        scale = scale.copy()
         if self.window is None:
             scale.join(theirs.arrays["moments"])
+        if isinstance(self._sampler, Window):
+            self._sampler.refresh_levels(both, scale)
         self._touch()
         self._n_spare = 0
-        self._trees, self._n_trees = both, n_trees
-        if isinstance(self._sampler, Window):
-            self._sampler.refresh_levels(self._trees, scale)
+        self._trees, self._scale, self._n_trees = both, scale, n_trees  # all or nothing, if it is interrupted
         return self
 
     # -- asking -------------------------------------------------------------------------------------------------
@@ -377,6 +384,11 @@ class MondrianForest:
         """Score one point as `score` does."""
         scoring, reading = scoring_of(kind), self._reading or self._read()
         return scoring.of_row(reading, as_row(x, reading.trees.points.shape[2]))
+
+    @reads
+    def while_unchanged(self, ask: Callable[[], Answer]) -> Answer:
+        """Return what `ask` returns; until it does, no other thread changes the forest."""
+        return ask()
 
     @reads
     def explain(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:

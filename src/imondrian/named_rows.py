@@ -9,6 +9,8 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_column, as_number, as_point, as_points
 
+_MOST_BITS = 64  # of an integer that is a name
+
 
 class Records:
     """The features of a stream: how many, and their names (text or numbers) once a row has named them.
@@ -50,7 +52,7 @@ class Records:
 
     def fix_names(self, names: Any) -> None:
         """Take over names that another has learned, or raise."""
-        if not isinstance(names, list) or len(set(map(str, names))) != len(names):
+        if not isinstance(names, list):
             raise InvalidInputError(f"The names of the features are {names!r}.")
         self.names = self._checked_names(names)
 
@@ -75,9 +77,7 @@ class Records:
         """Give the names in their order, if these are they."""
         given = [name.item() if isinstance(name, np.generic) else name for name in names]
         if self.names is None:
-            for name in given:
-                if not isinstance(name, (str, int, float)):
-                    raise InvalidInputError(f"The name of a feature must be text or a number, but one is {name!r}.")
+            _check_new_names(given)
             if len(given) != self.n_features:
                 raise InvalidInputError(f"x has {len(given)} features, but there should be {self.n_features}.")
             return given
@@ -88,6 +88,19 @@ class Records:
             if name not in self.names:
                 raise InvalidInputError(f"x has a feature {name!r} that is not known here.")
         return self.names
+
+
+def _check_new_names(names: list[Any]) -> None:
+    """Refuse names that could not be told apart, or found again, after they were saved."""
+    seen: dict[str, Any] = {}
+    for name in names:
+        if not isinstance(name, (str, int, float)):
+            raise InvalidInputError(f"The name of a feature must be text or a number, but one is {name!r}.")
+        if name != name or (isinstance(name, int) and name.bit_length() > _MOST_BITS):  # noqa: PLR0124 (NaN)
+            raise InvalidInputError("The name of a feature must not be NaN or an integer of more than 64 bits.")
+        if str(name) in seen:
+            raise InvalidInputError(f"The features {seen[str(name)]!r} and {name!r} have the same name.")
+        seen[str(name)] = name
 
 
 def _numbered(records: Records, i: int, row: Any) -> Array:

@@ -6,6 +6,7 @@ from pyod.models.base import BaseDetector
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from imondrian.copying import shallow_copy
 from imondrian.defaults import N_JOBS, N_TREES, PRESET, resolved
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
@@ -79,9 +80,12 @@ class IMForest(BaseDetector):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
         with lock_of(self):
-            return self._fit(X, y)
+            new = shallow_copy(self)
+            new._fit(X, y)  # noqa: SLF001 (of the same class)
+            self.__dict__ = new.__dict__  # at once, for other threads and if it is interrupted
+        return self
 
-    def _fit(self, X: Any, y: Any) -> Self:
+    def _fit(self, X: Any, y: Any) -> None:
         kind = self._kind()
         scoring_of(kind)  # for its check, before work is done
         points = check_array(X, dtype=float)
@@ -99,7 +103,18 @@ class IMForest(BaseDetector):
         self.forest_ = forest.build(points)
         self.decision_scores_ = self.forest_.score(points, kind)
         self._process_decision_scores()
-        return self
+
+    def predict(self, X: Any, return_confidence: Any = False) -> Any:  # noqa: FBT002 (PyOD's)
+        """Return 1 for each row of X that is an anomaly, 0 for the others; see PyOD."""
+        return super(IMForest, shallow_copy(self)).predict(X, return_confidence)
+
+    def predict_proba(self, X: Any, method: str = "linear", return_confidence: Any = False) -> Any:  # noqa: FBT002
+        """Return the probability that each row of X is normal, and that it is an anomaly; see PyOD."""
+        return super(IMForest, shallow_copy(self)).predict_proba(X, method, return_confidence)
+
+    def predict_confidence(self, X: Any) -> Any:
+        """Return how certain it is that each row of X would be labelled the same again; see PyOD."""
+        return super(IMForest, shallow_copy(self)).predict_confidence(X)
 
     def decision_function(self, X: Any) -> Array:
         """Score the rows of X in (0, 1), high is odd."""

@@ -1,7 +1,8 @@
 """The River detector: dictionaries in, one at a time or in frames; features may come and go."""
 
+import copy
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from river.base import AnomalyDetector
@@ -77,6 +78,7 @@ class IsolationMondrianForest(AnomalyDetector):
         self.scale = scale
         self.seed = seed
         self._names: dict[Hashable, int] = {}
+        self._learning: _Learning | None = None  # begun, and not finished
         if seed is None:
             seed = int(np.random.default_rng().integers(2**63))
         self._kind: Kind = resolved(kind, "kind", preset)
@@ -89,30 +91,39 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._forest._locks  # noqa: SLF001 (one lock for both)
 
     def _is_settled(self) -> bool:
-        return self._forest._is_settled()  # noqa: SLF001
+        return self._learning is None and self._forest._is_settled()  # noqa: SLF001
 
     def _settle(self) -> None:
+        """Finish what an interrupted call has left: its names count if the forest has been shown a point of it."""
         self._forest._settle()  # noqa: SLF001
+        learning = self._learning
+        if learning is not None:
+            is_learned = self._forest.n_shown > learning.n_before
+            self._names, self._learning = learning.names if is_learned else self._names, None
+
+    @reads
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_forest": copy.deepcopy(self._forest)}  # names and forest of one moment
 
     @changes
     def learn_one(self, x: Mapping[Hashable, float]) -> None:
         """Learn one point."""
         names = self._names_with(x)
-        self._learn(as_point(_row(x, names), None), names)
+        self._learn(as_point(_row(x, names, self._width(names)), None), names)
 
     @changes
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...), as `learn_one` would one after the other."""
         frame = into_frame(X)
         names = self._names_with(frame.columns)
-        self._learn(as_points(_matrix(frame, names), None), names)
+        self._learn(as_points(_matrix(frame, names, self._width(names)), None), names)
 
     @reads
     def score_one(self, x: Mapping[Hashable, float]) -> float:
         """Score one point in (0, 1), high is odd; 0 until two different points were learned. Ignores new features."""
         if not self._forest.can_score:
             return _BEFORE_LEARNING
-        return self._forest.score_one(_row(x, self._learned_names()), self._kind)
+        return self._forest.score_one(_row(x, self._names, self._width(self._names)), self._kind)
 
     @reads
     def score_many(self, X: Any) -> Any:
@@ -121,7 +132,7 @@ class IsolationMondrianForest(AnomalyDetector):
         if not self._forest.can_score or len(frame) == 0:
             scores = np.full(len(frame), _BEFORE_LEARNING)
         else:
-            scores = self._forest.score(_matrix(frame, self._learned_names()), self._kind)
+            scores = self._forest.score(_matrix(frame, self._names, self._width(self._names)), self._kind)
         return to_native_series(scores, name="score", like=frame)
 
     @reads
@@ -129,9 +140,8 @@ class IsolationMondrianForest(AnomalyDetector):
         """Divide the score among the features learned: positive too high, negative too low; sizes sum to the score."""
         if not self._forest.can_score:
             return dict.fromkeys(x, _BEFORE_LEARNING)
-        names = self._learned_names()
-        parts = self._forest.explain(_row(x, names)[None], self._kind)[0]
-        return {name: float(parts[place]) for name, place in names.items()}
+        parts = self._forest.explain(_row(x, self._names, self._width(self._names))[None], self._kind)[0]
+        return {name: float(parts[place]) for name, place in self._names.items()}
 
     def _names_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
         """Give the place of each feature; new ones come last, in an order that does not depend on that of `others`."""
@@ -141,32 +151,37 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._names | {name: len(self._names) + i for i, name in enumerate(new)}
 
     def _learn(self, points: Array, names: dict[Hashable, int]) -> None:
-        """Learn points; if that is interrupted, names that the forest has no feature for are not used."""
-        self._names = names
+        """Learn points, and then their names; `_settle` does the latter if the former is interrupted."""
+        self._learning = _Learning(names, self._forest.n_shown)
         if self._forest.n_features is not None:
-            self._forest.widen(len(names))
+            self._forest.widen(points.shape[1])
         self._forest.extend(points)
+        self._names, self._learning = names, None
 
-    def _learned_names(self) -> dict[Hashable, int]:
-        """Return the place of each feature that the forest has."""
-        n_features = self._forest.n_features or 0
-        if n_features == len(self._names):
-            return self._names
-        return {name: place for name, place in self._names.items() if place < n_features}
+    def _width(self, names: Mapping[Hashable, int]) -> int:
+        """Return how many values a point has; after an interruption there may be features without a name, all 0."""
+        return max(len(names), self._forest.n_features or 0)
 
 
-def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int]) -> Array:
+class _Learning(NamedTuple):
+    """Points that are being learned."""
+
+    names: dict[Hashable, int]
+    n_before: int  # points that the forest was shown before
+
+
+def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int], width: int) -> Array:
     """Put the values into their places, 0 where there is none."""
-    row = np.zeros(len(names))
+    row = np.zeros(width)
     for name, value in x.items():
         if name in names:
             row[names[name]] = as_number(value, name)
     return row
 
 
-def _matrix(frame: Any, names: Mapping[Hashable, int]) -> Array:
+def _matrix(frame: Any, names: Mapping[Hashable, int], width: int) -> Array:
     """Put the columns into their places, 0 where there is none."""
-    matrix = np.zeros((len(frame), len(names)))
+    matrix = np.zeros((len(frame), width))
     for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
         if name in names:
             matrix[:, names[name]] = as_column(column.to_numpy(), name)

@@ -81,10 +81,12 @@ class StandardScale:
 
     def weights(self) -> Array:
         """Give the weights as they are now."""
-        if self._weights is None:
-            self._weights = np.empty(self.moments.shape[1])
-            write_weights(self.moments, self._weights)
-        return self._weights
+        weights = self._weights
+        if weights is None:
+            weights = np.empty(self.moments.shape[1])
+            write_weights(self.moments, weights)
+            self._weights = weights  # only now: other threads may read at the same time
+        return weights
 
     def restore(self, moments: Array) -> None:
         """Take over the moments of another scale."""

@@ -423,6 +423,30 @@ def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
     assert imondrian.load(shell.folder / "s.imf").n_seen == 1
 
 
+def test_no_row_is_learned_twice_after_a_run_that_ended_in_the_middle_of_a_batch(shell):
+    lines = [f"{i % 7},{i % 5}" for i in range(10)]
+    (shell.folder / "log.csv").write_text("\n".join(["a,b", *lines, "1,x", ""]))
+    for _ in range(2):
+        arguments = ("watch", "--follow", "log.csv", "--model", "s.imf", "--on-error", "fail", "-q", *SETTINGS)
+        done = shell.run(*arguments, check=2)
+        assert done.stderr == "imondrian: Row 11: column 'b': 'x' is not a number.\n"
+        assert imondrian.load(shell.folder / "s.imf").n_seen == 10
+
+
+def test_rows_after_a_reader_that_went_away_follow_those_before(shell):
+    rows = [f'{{"a": {i % 7}, "b": {i % 5}, "i": {i}}}\n\n' for i in range(3_000)]
+    (shell.folder / "log.ndjson").write_text("".join(rows))
+    watch = f"{' '.join(COMMAND)} watch --follow log.ndjson --ignore i --model state.imf -q {' '.join(SETTINGS)}"
+    subprocess.run(["bash", "-c", f"{watch} | head -3"], cwd=shell.folder, timeout=PATIENCE, check=True)
+    n_seen = imondrian.load(shell.folder / "state.imf").n_seen
+    assert n_seen >= 3
+    process = shell.start("watch", "--follow", "log.ndjson", "--ignore", "i", "--model", "state.imf", *SETTINGS)
+    told = read_lines(process, 3_000 - n_seen)
+    process.terminate()
+    process.communicate(timeout=PATIENCE)
+    assert [(row["i"], row["row"]) for row in told] == [(i, i + 1) for i in range(n_seen, 3_000)]
+
+
 def test_a_detector_made_in_python_is_gone_on_with(shell):
     detector = imondrian.StreamDetector(2, window=64, n_trees=5)
     detector.process_many([[1.0, 2.0], [3.0, 4.0]])

@@ -24,6 +24,10 @@ def test_every_task_is_done(n_jobs):
     assert sorted(done) == list(range(20))
 
 
+def test_a_file_cannot_ask_for_any_number_of_threads():
+    assert Threads(2**31 - 2).n == 256
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_error_in_a_task_is_raised(n_jobs):
     with pytest.raises(ZeroDivisionError):

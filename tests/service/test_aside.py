@@ -219,3 +219,57 @@ def test_the_service_says_at_its_start_which_detector_is_set_aside(killed):
     told = service.process.communicate(timeout=60)[0]
     assert "imondrian: bad: The detector could not be recovered" in told
     assert "serving 1 detectors" in told
+
+
+@pytest.mark.parametrize("created", ["x", b"x", float("inf"), -1.0])
+def test_a_damaged_time_of_creation_sets_one_detector_aside(killed, stream, created):
+    (row,) = kept_of(killed, 1)[0]
+    spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", created)
+    assert_is_set_aside(killed, stream, "The time when 'bad' was created is damaged")
+    spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", row[3])
+    assert_is_back(killed, stream)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("CAST(x'ff' AS TEXT)", "not text"),
+        ("x'ff'", "not text"),
+        ("x'676f6f64'", "not text"),
+        ("''", "''"),
+        ("'a/b'", "'a/b'"),
+        ("'a' || char(10)", r"'a\n'"),
+        ("'" + "a" * 100 + "'", "'" + "a" * 100 + "'"),
+    ],
+)
+def test_a_detector_with_a_damaged_name_is_set_aside_under_another(killed, stream, name, told):
+    spoil(killed, f"UPDATE detectors SET name = {name} WHERE id = 1")  # noqa: S608
+    registry = Registry(killed)
+    registry.create("other", GOOD)
+    with Here(create_app(registry)) as here:
+        assert here.ask("GET", "/detectors")[0] == here.ask("GET", "/metrics")[0] == 200
+        status, _, content = here.ask("GET", "/health")
+        (complaint,) = json.loads(content)["complaints"]
+        assert status == 503
+        assert complaint.startswith("damaged-1: The detector could not be recovered")
+        assert f"The name of the detector is damaged: it is {told}." in complaint
+        assert here.ask("GET", "/detectors/damaged-1")[0] == 503
+        assert here.ask("POST", "/detectors/good/points", {"points": [[1, 2]]})[0] == 200
+        assert len(kept_of_any(registry, 1)) > 0
+        assert here.ask("DELETE", "/detectors/damaged-1")[0] == 204
+        assert here.ask("GET", "/health")[0] == 200
+        assert len(kept_of_any(registry, 1)) == 0
+
+
+def kept_of_any(registry, detector):
+    return registry._store._base.execute("SELECT number FROM entries WHERE detector = ?", (detector,)).fetchall()
+
+
+def test_the_name_of_another_detector_is_not_taken_for_a_damaged_one(killed):
+    spoil(killed, "UPDATE detectors SET name = 'damaged-1' WHERE id = 2")
+    spoil(killed, "UPDATE detectors SET name = '' WHERE id = 1")
+    registry = Registry(killed)
+    assert [known.kept.name for known in registry.all()] == ["damaged-1"]
+    registry.remove("damaged-1-")
+    assert registry.complaints() == []
+    registry.close()

@@ -1,6 +1,7 @@
 """Bodies made points: whatever is JSON is read, however it is written, and what is not takes little to refuse."""
 
 import json
+import time
 import tracemalloc
 
 import numpy as np
@@ -99,3 +100,31 @@ def test_a_key_may_not_appear_twice_at_any_depth():
         refuse_duplicate_keys(b'[{"a": [{"b": 1, "c": 2, "b": 3}]}]')
     for fine in (b'{"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]}', b"", b"{", b"\xff", b"[" * 10**5):
         refuse_duplicate_keys(fine)
+
+
+LARGE = 2**24
+SLOW = {
+    "a long key": b'{"' + b"a" * LARGE + b'": [',
+    "a key of escapes": b'{"' + b"\\n" * (LARGE // 2) + b'": [',
+    "a key of letters as numbers": b'{"' + b"\\u0061" * (LARGE // 6) + b'": [[1]]}',
+    "a key that does not end": b'{"' + b"\\a" * (LARGE // 2),
+    "a second key of escapes": b'{"points": [[1]], "' + b"\\n" * (LARGE // 2) + b'": 1}',
+    "space": b" " * LARGE,
+    "space in the list": b'{"points": [' + b" " * LARGE + b"]}",
+    "space after the end": b'{"points": [[1]]}' + b" " * LARGE + b"1",
+}
+
+
+@pytest.mark.parametrize(("body", "kind"), [(body, JSON) for body in SLOW.values()] + [(b"1" * LARGE, LINES)])
+def test_what_is_refused_takes_little_time_however_long_it_is(body, kind):
+    began = time.process_time()
+    with pytest.raises(InvalidInputError) as raised:
+        points_of(body, kind, ["x"], 10)
+    assert time.process_time() - began < 0.3  # space is read some at a time; all else is refused at once
+    assert len(str(raised.value)) < 500
+
+
+def test_space_may_be_long_before_and_after_the_points():
+    space = b" \n" * 200_000
+    assert points_of(space + b'{"points": [[1]]}' + space, JSON, ["x"], 10).tolist() == [[1.0]]
+    assert points_of(space + b"[1]" + space + b"[2]" + space, LINES, ["x"], 10).tolist() == [[1.0], [2.0]]

@@ -296,3 +296,230 @@ def test_half_a_request_does_not_keep_the_service_from_ending(echo, sent):
         assert not here._thread.is_alive()
         with suppress(OSError):  # the other side may have closed it already
             connection.shutdown(socket.SHUT_WR)
+
+
+# -- chunks ---------------------------------------------------------------------------------------------------------
+
+
+def chunked(path, chunk, n_chunks, end=b"0\r\n\r\n"):
+    head = b"POST " + path + b" HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + (b"%x\r\n%s\r\n" % (len(chunk), chunk)) * n_chunks + end
+
+
+@pytest.mark.parametrize(
+    ("chunk", "n_chunks", "told"),
+    [
+        (b"1", 99, b"200 OK"),
+        (b"1", 102, b"400 "),
+        (b"1", 100_000, b"400 "),
+        (b"12345678", 113, b"200 OK"),  # one more for each 64 bytes: 14 for 904
+        (b"12345678", 130, b"400 "),
+        (b"1" * 64, 10_000, b"200 OK"),
+        (b"1" * 10**6, 5, b"200 OK"),
+    ],
+)
+def test_a_body_of_too_many_small_chunks_is_refused(serve, chunk, n_chunks, told):
+    here = serve(chunks=100, chunk_bytes=64)
+    with here.connect() as connection:
+        sender = threading.Thread(target=sent_as_far_as_possible, args=(connection, chunked(b"/", chunk, n_chunks)))
+        sender.start()
+        answer = received(connection, b"}" if told == b"400 " else b" /")
+        sender.join(PATIENCE)
+    assert answer.startswith(b"HTTP/1.1 " + told)
+    assert b"at most 100 chunks and one more for each 64 bytes" in answer or told == b"200 OK"
+    assert answer.endswith(b"%d /" % (len(chunk) * n_chunks)) or told == b"400 "
+
+
+def test_a_request_after_a_chunked_one_is_answered_too(serve):
+    here = serve()
+    with here.connect() as connection:
+        connection.sendall(chunked(b"/1", b"1", 5_000) + head(b"/2") + chunked(b"/3", b"12", 5_000) + head(b"/4"))
+        answer = received(connection, b"0 /4")
+    bodies = [part.split(b"HTTP")[0] for part in answer.split(b"\r\n\r\n")[1:]]
+    assert bodies == [b"5000 /1", b"0 /2", b"10000 /3", b"0 /4"]
+
+
+def test_others_have_their_turn_while_small_chunks_are_parsed(serve, monkeypatch):
+    here = serve(chunks=10**9)
+    stop, turns = time.monotonic() + 2.0, []
+
+    async def watch():
+        while time.monotonic() < stop:
+            began = time.monotonic()
+            await connections.asyncio.sleep(0)
+            turns.append(time.monotonic() - began)
+
+    with contextlib.ExitStack() as stack:
+        some = [stack.enter_context(here.connect()) for _ in range(4)]
+        senders = [
+            threading.Thread(target=sent_as_far_as_possible, args=(each, chunked(b"/", b"1", 200_000))) for each in some
+        ]
+        loop = here._server.servers[0].get_loop()
+        watching = connections.asyncio.run_coroutine_threadsafe(watch(), loop)
+        for sender in senders:
+            sender.start()
+        for connection in some:
+            assert received(connection, b"200000 /").endswith(b"200000 /")
+        for sender in senders:
+            sender.join(PATIENCE)
+        watching.result(PATIENCE)
+    turns.sort()
+    assert turns[len(turns) * 99 // 100] < 0.05  # 43,000 chunks that are parsed at once take 0.1 s
+
+
+# -- answers before the body ----------------------------------------------------------------------------------------
+
+
+class Early:
+    """An application that answers without reading the body."""
+
+    def __init__(self):
+        self.paths = []
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            self.paths.append(scope["path"])
+            await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"4")]})
+            await send({"type": "http.response.body", "body": b"none"})
+
+
+@pytest.fixture
+def early(monkeypatch):
+    monkeypatch.setattr(connections, "_BETWEEN_LOOKS", 0.05)
+    return Early()
+
+
+def post(length, body=b"", more=b""):
+    return b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n%s" % (length, more, body)
+
+
+@pytest.mark.parametrize("body", [b"", b"12", b"1" * 60_000])
+def test_a_short_body_that_is_not_read_leaves_the_connection_open(early, body):
+    with Here(early) as here, here.connect() as connection:
+        for _ in range(3):
+            connection.sendall(post(len(body)))
+            answer = received(connection, b"none")
+            assert answer.startswith(b"HTTP/1.1 404 ")
+            assert b"connection: close" not in answer
+            connection.sendall(body)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        chunked(b"/p", b"1", 10, b""),
+        chunked(b"/p", b"GET /far HTTP/1.1\r\n\r\n", 10, b""),
+        post(10**9),
+        post(5, b"", b"Expect: 100-continue\r\n"),
+    ],
+)
+def test_after_an_answer_that_did_not_wait_for_a_long_body_nothing_more_is_parsed(early, sent):
+    with Here(early, Bounds(linger_seconds=0.5)) as here, here.connect() as connection:
+        connection.sendall(sent)
+        answer = received(connection)  # the service sends nothing more, but still takes what comes
+        assert answer.startswith(b"HTTP/1.1 404 ")
+        assert b"connection: close" in answer
+        assert answer.endswith(b"none")
+        connection.sendall(head(b"/far"))
+        sent_as_far_as_possible(connection, b"1\r\n1\r\n" * 10**6)
+        wait_until(lambda: is_reset(connection))
+    assert [path for path in early.paths if path != "/health"] == ["/p"]
+
+
+def is_reset(connection):
+    connection.setblocking(False)
+    try:
+        connection.send(b"1")
+    except (BrokenPipeError, ConnectionResetError):
+        return True
+    except BlockingIOError:
+        return False
+    return False
+
+
+def test_what_is_discarded_after_the_last_answer_is_bounded(early):
+    with Here(early, Bounds(linger_bytes=10**6, linger_seconds=600.0)) as here, here.connect() as connection:
+        connection.sendall(post(10**9))
+        assert received(connection).endswith(b"none")
+        connection.sendall(bytes(100_000))
+        assert not is_reset(connection)
+        connection.setblocking(True)
+        sent_as_far_as_possible(connection, bytes(10**8))
+        wait_until(lambda: is_reset(connection))
+
+
+def test_a_client_that_sends_all_of_a_long_body_reads_the_early_answer(early):
+    with Here(early) as here:
+        assert here.ask("POST", "/p", bytes(30 * 2**20))[0] == 404
+
+
+def test_a_lingering_connection_does_not_keep_the_service_from_ending(early):
+    with Here(early, Bounds(linger_seconds=600.0)) as here, here.connect() as connection:
+        connection.sendall(chunked(b"/p", b"1", 1, b""))
+        received(connection)
+        here._server.should_exit = True
+        here._thread.join(PATIENCE)
+        assert not here._thread.is_alive()
+
+
+# -- upgrades and trailers ------------------------------------------------------------------------------------------
+
+H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+
+
+@pytest.mark.parametrize("more", [H2C, b"Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: b\r\n"])
+@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("body", [b"", b"1234", b"GET /far HTTP/1.1\r\nHost: a\r\n\r\n", b"1" * 200_000])
+def test_a_wish_for_another_protocol_is_ignored(serve, echo, more, is_apart, body):
+    here = serve()
+    with here.connect() as connection:
+        for _ in range(2):
+            for part in (post(len(body), b"", more), body) if is_apart else (post(len(body), body, more),):
+                connection.sendall(part)
+                time.sleep(0.05 if is_apart else 0.0)
+            assert received(connection, b" /p").endswith(b"\r\n\r\n%d /p" % len(body))
+        connection.sendall(head(b"/1", more) + head(b"/2", more) + head(b"/3"))
+        assert received(connection, b"0 /3").count(b"HTTP/1.1 200 OK") == 3
+    assert "/far" not in echo.paths
+
+
+def test_a_chunked_body_after_a_wish_for_another_protocol_is_read(serve, echo):
+    here = serve()
+    with here.connect() as connection:
+        sent = chunked(b"/p", b"GET /far HTTP/1.1\r\n\r\n", 3).replace(b"Host: a\r\n", b"Host: a\r\n" + H2C)
+        for first in range(0, len(sent), 7):  # wherever it is cut
+            connection.sendall(sent[first : first + 7])
+            time.sleep(0.001)
+        assert received(connection, b"63 /p").endswith(b"63 /p")
+    assert "/far" not in echo.paths
+
+
+def test_a_tunnel_is_refused(serve, echo):
+    here = serve()
+    with here.connect() as connection:
+        connection.sendall(b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n" + head(b"/far"))
+        assert received(connection).startswith(b"HTTP/1.1 400 ")
+    assert "/far" not in echo.paths
+
+
+class Heads:
+    """An application that answers with the headers of the request, once the body has come."""
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            while (await receive()).get("more_body"):
+                pass
+            body = repr(scope["headers"]).encode() + b"."
+            headers = [(b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+
+def test_headers_after_a_body_are_ignored():
+    with Here(Heads()) as here, here.connect() as connection:
+        for _ in range(2):
+            sent = chunked(
+                b"/", b"1", 3, b"0\r\nHost: b\r\nAuthorization: c\r\nUpgrade: d\r\nExpect: 100-continue\r\n\r\n"
+            )
+            connection.sendall(sent.replace(b"Host: a\r\n", b""))
+            assert received(connection, b"].").endswith(b"\r\n\r\n[(b'transfer-encoding', b'chunked')].")

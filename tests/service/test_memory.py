@@ -80,6 +80,8 @@ def test_bodies_that_are_half_sent_have_a_common_bound(here, method, path, n, he
     with contextlib.ExitStack() as stack:
         for _ in range(n):
             stack.enter_context(half_sent(here, method, path, head))
+        memory = here._server.config.app._memory
+        wait_until(lambda: memory._n_taken >= 800_000)  # all that was sent has arrived
         wait_until(lambda: asked_in_full(here, 60_000)[0] == 503)
         assert asked_in_full(here, 60_000)[1]["retry-after"] == "1"
         assert here.ask("POST", "/detectors/a/points", body)[0] == 200  # which is small
@@ -202,3 +204,16 @@ def n_bytes_of(service):
     """Return the most memory that a process has had."""
     with open(f"/proc/{service.process.pid}/status") as status:  # noqa: PTH123
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+def test_those_who_do_not_read_a_file_of_the_page_use_up_no_memory_of_requests(tmp_path):
+    registry = Registry(tmp_path, Limits(memory_bytes=MIB))
+    registry.create("a", XY)
+    app = create_app(registry)
+    with Here(app) as here, contextlib.ExitStack() as stack:
+        for _ in range(50):
+            connection = stack.enter_context(here.connect())
+            connection.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+        assert asked_in_full(here, 60_000)[0] == 200
+        assert app._memory._n_taken == 0

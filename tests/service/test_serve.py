@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -105,6 +106,23 @@ def test_it_says_where_it_is_and_ends_in_order(tmp_path, how):
     assert "Traceback" not in said
     assert service.process.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["imondrian.db"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_right_after_the_first_line_ends_it_too(tmp_path, how):
+    for i, delay in enumerate((0.0, 0.02, 0.05, 0.1, 0.2)):
+        service = Service(tmp_path / str(i))
+        process = subprocess.Popen(service.command(), stderr=subprocess.PIPE, text=True)
+        try:
+            said = process.stderr.readline()
+            time.sleep(delay)
+            process.send_signal(how)
+            said += process.communicate(timeout=30)[1]
+        finally:
+            process.kill()
+        assert process.returncode == 0, said
+        assert len(said.splitlines()) == 1, said
+        assert [path.name for path in (tmp_path / str(i)).iterdir()] == ["imondrian.db"]
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,17 @@ import pytest
 from imondrian import MondrianForest, StreamDetector, storage
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
 from imondrian.model_files import to_bytes
+from imondrian.service import uploads
 from imondrian.service.app import create_app
 from imondrian.service.client import ServiceError
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.memory import Memory
 from imondrian.service.registry import ConflictError, Registry
 from imondrian.service.settings import Limits
 from imondrian.service.sizes import Sizes, bytes_of
 from imondrian.service.uploads import check_model, configuration_in
 from imondrian.storage import read_header
-from tests.service.serving import SMALL, Here
+from tests.service.serving import SMALL, Here, wait_until
 from tests.service.test_live import expected, learned, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -182,7 +184,7 @@ def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(
     with Here(create_app(registry)) as here:
         assert put(here, "a", content, **{"Idempotency-Key": "one"})[0] == 201
         after = learned(registry.get("a"), stream[300:310])
-        assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (200, {"n_points": 300})
+        assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
         assert registry.get("a").live.figures.n_seen == 310  # nothing was done again
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry = Registry(tmp_path / "killed")
@@ -192,6 +194,11 @@ def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(
     assert learned(registry.get("a"), stream[310:320]) == expected(alone, stream[310:320])
     assert registry.create("a", {**XY, "features": ["x0", "x1"], "warm_up": None})[1] is False
     registry.close()
+    for _ in range(2):  # from the journal, and from the snapshot at the end
+        registry = Registry(tmp_path / "killed")
+        with Here(create_app(registry)) as here:
+            assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
+            assert put(here, "a", content, **{"Idempotency-Key": "two"})[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -228,3 +235,66 @@ def test_too_many_detectors_are_refused_before_the_file_is_read(tmp_path):
     with pytest.raises(ConflictError, match="as many as there may be"):
         registry.restore("b", b"none", None)
     registry.close()
+
+
+def test_a_detector_that_was_made_before_its_first_model_is_answered_200_again_and_again(here):
+    here.ask("PUT", "/detectors/a", XY)
+    content = here.ask("GET", "/detectors/a/model")[2]
+    for _ in range(2):
+        assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (200, {"n_points": 0})
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_sound_model_for_which_there_is_no_memory_at_present_is_answered_503(registry, here, monkeypatch, name):
+    registry.create("a", {**XY, "warm_up": None})
+    content = here.ask("GET", "/detectors/a/model")[2]
+
+    def failing(cls, forest, notes):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "from_notes", classmethod(failing))
+        status, headers, answer = here.ask("PUT", f"/detectors/{name}/model", content)
+        assert (status, headers["retry-after"]) == (503, "1"), answer
+    assert put(here, name, content)[0] == (200 if name == "a" else 201)
+
+
+def test_a_detector_for_which_there_is_no_memory_at_present_is_answered_503(here, monkeypatch):
+    def failing(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.service.registry.new_state", failing)
+        status, headers, answer = here.ask("PUT", "/detectors/a", XY)
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert "memory" in json.loads(answer)["detail"]
+    assert here.ask("PUT", "/detectors/a", XY)[0] == 201
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_model_counts_as_much_memory_as_its_header_describes_while_it_is_read(tmp_path, monkeypatch, name):
+    registry = Registry(tmp_path)
+    registry.create("a", {**WIDE, "warm_up": None})
+    app = create_app(registry)
+    memory, taken = app._memory, []
+    with Here(app) as here:
+        content = here.ask("GET", "/detectors/a/model")[2]
+        n_bytes = registry.get("a").live.figures.n_bytes
+        assert n_bytes > 10 * len(content)
+        memory.take(Limits().memory_bytes - 4 * len(content))  # room for the file, but not for what is in it
+        status, headers, _ = here.ask("PUT", f"/detectors/{name}/model", content)
+        assert (status, headers["retry-after"]) == (503, "1")
+        memory.give_back(Limits().memory_bytes - 4 * len(content))
+        read = uploads._read
+        monkeypatch.setattr(uploads, "_read", lambda content: (taken.append(memory._n_taken), read(content))[1])
+        assert put(here, name, content)[0] in {200, 201}
+        assert n_bytes <= taken[0] <= n_bytes + 3 * len(content)
+        wait_until(lambda: memory._n_taken == 0)
+
+
+def test_the_largest_model_can_be_read_while_nothing_else_takes_memory():
+    limits = Limits()
+    memory = Memory(limits.memory_bytes)
+    memory.take(3 * limits.model_bytes)
+    with uploads._held(memory, limits.detector_bytes, limits.model_bytes, limits):
+        assert memory._n_taken == limits.memory_bytes

@@ -1,5 +1,6 @@
 """The detector of a stream: made or resumed as the options say, and kept in its file."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,18 @@ _PLACE = "place"  # among what the model file keeps beside the detector
 _PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # that have another name than their option
 
 
+PlaceAfter = Callable[[int], Place | None]
+
+
 class Keeper:
     """Holds the detector, once there is one, and sees to its file."""
 
     def __init__(self, watching: Watching, detecting: Detecting, console: Console) -> None:
         self._watching = watching
         self._given = _given(detecting)
-        self.place: Place | None = None  # how far a file that is followed has been read
+        self.place: Place | None = None  # how far a file that is followed had been read before the present batch
+        self._place_after: PlaceAfter | None = None  # so many rows of the present batch
+        self._n_before = 0  # rows that had come before it
         self._n_skipped = 0  # rows that came before there was a detector
         self.detector = self._resumed(console)
         self._n_saved = self.n_seen
@@ -47,9 +53,13 @@ class Keeper:
         else:
             self.detector.skip(n_rows)
 
-    def move_to(self, place: Place | None) -> None:
+    def begin_batch(self, place_after: PlaceAfter) -> None:
+        """Note what is needed to find the place in the file at any time while a batch of rows is processed."""
+        self._n_before, self._place_after = self.n_seen, place_after
+
+    def end_batch(self) -> None:
         """Remember the place that has been reached; save the detector if it is time."""
-        self.place = place or self.place
+        self.place, self._place_after = self._reached(), None
         every = self._watching.save_every
         if every is not None and self.n_seen - self._n_saved >= every:
             self.save()
@@ -57,9 +67,14 @@ class Keeper:
     def save(self) -> None:
         """Save the detector, if there is one and a file for it."""
         if self._watching.model is not None and self.detector is not None:
-            beside = {} if self.place is None else {_PLACE: self.place._asdict()}
-            model_files.save(self.detector, self._watching.model, beside)
+            place = self._reached()
+            model_files.save(self.detector, self._watching.model, {} if place is None else {_PLACE: place._asdict()})
             self._n_saved = self.n_seen
+
+    def _reached(self) -> Place | None:
+        """Return the place after the last row that was processed, be it in the middle of a batch."""
+        reached = None if self._place_after is None else self._place_after(self.n_seen - self._n_before)
+        return reached or self.place
 
     def _resumed(self, console: Console) -> StreamDetector | None:
         path = self._watching.model

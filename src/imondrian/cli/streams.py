@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Some(NamedTuple):
 
     lines: list[bytes]
     parser: Parser  # makes records of them
-    place: Place | None  # behind them, in a file that is followed
+    place_after: Callable[[int], Place | None]  # so many of them, in a file that is followed
 
 
 class Stream:
@@ -68,7 +69,8 @@ class Stream:
                 self._begin_file(batch.restart)
             rows = self._rows(batch)
             if self._parser is not None and rows:
-                yield Some(rows, self._parser, self._place_after(batch))
+                lines = [line for _, line in rows]
+                yield Some(lines, self._parser, partial(self._place_after, batch, [i for i, _ in rows]))
 
     # -- files that are followed ------------------------------------------------------------------------------------
 
@@ -121,21 +123,26 @@ class Stream:
         self._is_at_start = True
         self._console.note(f"{self._source.path} was {restart.value}: it is read from its start.")
 
-    def _place_after(self, batch: Batch) -> Place | None:
-        """Make it possible to go on from here; only files that are followed can be gone on with."""
+    def _place_after(self, batch: Batch, numbers: list[int], n_rows: int) -> Place | None:
+        """Return the place after the first rows of a batch, which are the lines with these numbers."""
+        if not self._follow:
+            return None
+        n_lines = len(batch.lines) if n_rows == len(numbers) else numbers[n_rows]
         header = None if self._header is None else self._header.decode()
-        return place_after(batch.position, batch.before, header) if self._follow else None
+        return place_after(*batch.after(n_lines), header)
 
     # -- from lines to rows -----------------------------------------------------------------------------------------
 
-    def _rows(self, batch: Batch) -> list[bytes]:
-        rows = [line for line in batch.lines if line.strip()]
+    def _rows(self, batch: Batch) -> list[tuple[int, bytes]]:
+        """Return the lines that are rows, with their numbers in the batch."""
+        rows = [(i, line) for i, line in enumerate(batch.lines) if line.strip()]
         if rows and self._is_at_start:
             self._is_at_start = False
-            rows[0] = without_mark(rows[0])
-            if self._parser is None or self._is_header(rows[0]):
-                self._learn(rows[0])
-        return [line for line in rows if without_mark(line) != self._header]
+            first = without_mark(rows[0][1])
+            rows[0] = rows[0][0], first
+            if self._parser is None or self._is_header(first):
+                self._learn(first)
+        return [(i, line) for i, line in rows if without_mark(line) != self._header]
 
     def _is_header(self, line: bytes) -> bool:
         """Return True if the first line of another file is a header, perhaps with other columns or in another order."""

@@ -1,12 +1,15 @@
 """Threads over trees or over blocks of rows; results never depend on how many there are."""
 
 import os
-import threading
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import pairwise
+from queue import SimpleQueue
 
 Task = Callable[[], None]
+_MOST = 256  # threads, whatever a model file asks for
 
 
 class Threads:
@@ -15,7 +18,7 @@ class Threads:
     Parameters
     ----------
     n_jobs : int
-        Number of threads; -1 stands for one per processor, -2 for one less, and so on.
+        Number of threads, at most 256; -1 stands for one per processor, -2 for one less, and so on.
     """
 
     def __init__(self, n_jobs: int) -> None:
@@ -25,7 +28,7 @@ class Threads:
     @property
     def n(self) -> int:
         """Number of threads, at least one."""
-        return self.n_jobs if self.n_jobs > 0 else max((os.cpu_count() or 1) + 1 + self.n_jobs, 1)
+        return min(self.n_jobs if self.n_jobs > 0 else max((os.cpu_count() or 1) + 1 + self.n_jobs, 1), _MOST)
 
     def run(self, tasks: Iterable[Task]) -> None:
         """Do the tasks, up to `n` at a time.
@@ -43,13 +46,13 @@ class Threads:
         self.crews.append(crew)
         try:
             for _ in range(n_workers):
-                threading.Thread(target=crew.work).start()
+                start_new_thread(crew.work, ())
             crew.wait()
         finally:
             crew.stop()
             self.crews.remove(crew)
-        if crew.failure is not None:
-            raise crew.failure
+        if crew.failures:
+            raise crew.failures[0]
 
     def wait_for_strays(self) -> None:
         """Wait for tasks that still run although the call that started them was interrupted.
@@ -64,43 +67,47 @@ class Threads:
 class _Crew:
     """Tasks, and the threads that work them off.
 
-    Unlike the pools of the standard library it knows of a thread also when the start of that was interrupted.
+    An interruption hits the thread that waits, between any two steps of its Python code. So that thread keeps no count
+    and holds no lock: a task is taken from the queue, or cancelled, by a single C function, and the workers, which are
+    never interrupted, note what is done. (The locks of `threading` are Python code in part, and can stay held.)
     """
 
     def __init__(self, tasks: list[Task]) -> None:
-        self.failure: BaseException | None = None
+        self.failures: list[BaseException] = []
+        self._n_tasks = len(tasks)
         self._waiting = deque(tasks)
-        self._n_under_way = 0
-        self._changed = threading.Condition()
+        self._done: list[Task] = []
+        self._cancelled: list[Task] = []
+        self._news: SimpleQueue[None] = SimpleQueue()  # wakes the thread that waits
 
     def work(self) -> None:
         """Take one task after the other, until none is left."""
-        while True:
-            with self._changed:
-                if not self._waiting:
-                    return
-                task = self._waiting.popleft()
-                self._n_under_way += 1
-            try:
-                task()
-            except BaseException as failure:  # noqa: BLE001
-                self.failure = failure
-                self._waiting.clear()
-            with self._changed:
-                self._n_under_way -= 1
-                self._changed.notify_all()
+        with suppress(IndexError):
+            while True:
+                self._do(self._waiting.popleft())
+
+    def _do(self, task: Task) -> None:
+        try:
+            task()
+        except BaseException as failure:  # noqa: BLE001
+            self.failures.append(failure)
+            self._cancel()
+        self._done.append(task)
+        self._news.put(None)
 
     def wait(self) -> None:
-        """Wait until all tasks are done."""
-        with self._changed:
-            while self._waiting or self._n_under_way:
-                self._changed.wait()
+        """Wait until every task is done or cancelled."""
+        while len(self._done) + len(self._cancelled) < self._n_tasks:
+            self._news.get()
 
     def stop(self) -> None:
         """Let no further task begin, and wait for those under way."""
-        with self._changed:
-            self._waiting.clear()
+        self._cancel()
         self.wait()
+
+    def _cancel(self) -> None:
+        with suppress(IndexError):
+            self._cancelled.extend(iter(self._waiting.popleft, None))
 
 
 def pieces(length: int, largest: int) -> list[slice]:

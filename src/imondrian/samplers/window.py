@@ -131,8 +131,8 @@ class Window:
         Gives also the steps taken. They are planned ahead, so that a tree can pass over all rows in one go.
         """
         if kind == "size" and not self.keeps_levels:
-            self.keeps_levels = True
-            self.refresh_levels(trees, scale)
+            write_levels(trees, scale.weights())
+            self.keeps_levels = True  # only now: an interruption in between would leave levels unknown
         scoring = SCORES[kind]
         steps, next_step, moments = self._planned(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number

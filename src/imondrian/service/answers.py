@@ -7,23 +7,24 @@ from typing import NamedTuple
 
 from imondrian.errors import InvalidInputError
 from imondrian.service.doing import Outcome, Said
-from imondrian.service.entries import Answer, Entry, Given, digest_of
+from imondrian.service.entries import MODEL, NEW_MODEL, Answer, Entry, Given, digest_of
 
 _FLAGS = ("false", "true")
 
 
-def answer_to(outcome: Outcome) -> Answer:
-    """Write what came of a request."""
+def answer_to(kind: str, outcome: Outcome) -> Answer:
+    """Write what came of a request of a kind."""
     if isinstance(outcome, InvalidInputError):
         return Answer(422, json.dumps({"detail": str(outcome)}).encode())
     if isinstance(outcome, int):
-        return Answer(200, json.dumps({"n_points": outcome}).encode())
+        return Answer(201 if kind == NEW_MODEL else 200, json.dumps({"n_points": outcome}).encode())
     return Answer(200, f'{{"results": [{_records(outcome)}]}}'.encode())
 
 
 def given_to(entry: Entry, request: str, answer: Answer) -> Given:
     """Note the answer to an entry whose request had an id."""
-    return Given(entry.number, request, digest_of(entry.kind, entry.content), answer)
+    kind = MODEL if entry.kind == NEW_MODEL else entry.kind  # the same request makes a detector or replaces its state
+    return Given(entry.number, request, digest_of(kind, entry.content), answer)
 
 
 def _records(rows: list[Said]) -> str:

@@ -15,7 +15,7 @@ from imondrian.service.registry import Registry
 from imondrian.service.routes import detectors, history, models, points, status
 from imondrian.service.safety import Guard
 from imondrian.service.telling import TOLD
-from imondrian.service.turns import Turns
+from imondrian.service.turns import Turns, TurnsOfEach
 from imondrian.service.waiting import Waiting
 
 
@@ -26,6 +26,8 @@ def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
     api.state.parsing = Turns(limits.parsed_at_once, limits.waiting_turns)
     api.state.copying = Turns(limits.copies_at_once, limits.waiting_turns)
     api.state.answering = Turns(limits.large_answers_at_once, limits.waiting_turns)
+    api.state.making = Turns(1, limits.waiting_turns)  # one detector is made at a time, and who waits takes no thread
+    api.state.asking = TurnsOfEach(1, limits.waiting_turns)  # one question at a time has the copy of a detector
     return Guard(Posting(api), token, limits, api.state.memory)
 
 

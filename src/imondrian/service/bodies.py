@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,18 +19,18 @@ from imondrian.inputs import as_points
 
 LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _NUMBERS = {int, float}
-_TOGETHER = 2**16  # bytes of rows that are read at once
+_TOGETHER = 2**16  # bytes that are read at once: a regular expression keeps all other threads waiting
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LIST = rb"\[[^]]*+\]"
 _OBJECT = rb'\{[^"}]*+(?:' + _STRING + rb'[^"}]*+)*+\}'
 _SPACE = rb"[ \t\n\r]*+"
-_START = re.compile(_SPACE + rb"\{" + _SPACE + b"(" + _STRING + b")" + _SPACE + b":" + _SPACE + rb"\[", re.DOTALL)
+_SPACES = re.compile(_SPACE)
+_START = re.compile(rb"\{" + _SPACE + b"(" + _STRING + b")" + _SPACE + b":" + _SPACE + rb"\[", re.DOTALL)
 _NOTHING = re.compile(_SPACE + rb"\]")
 _ROWS = re.compile(b"(?:" + _SPACE + b"(?:" + _LIST + b"|" + _OBJECT + b")" + _SPACE + b",)*+", re.DOTALL)
 _LAST_ROW = re.compile(_SPACE + b"(" + _LIST + b"|" + _OBJECT + b")" + _SPACE + rb"([],])", re.DOTALL)
 _SECOND_KEY = re.compile(_SPACE + b"," + _SPACE + b"(" + _STRING + b")" + _SPACE + b":", re.DOTALL)
-_END = re.compile(_SPACE + rb"\}" + _SPACE + rb"\Z")
-_LINE = re.compile(rb"[^\n\r]++")
+_END = re.compile(_SPACE + rb"\}")
 
 
 def points_of(body: bytes, content_type: str, features: list[str], n_most: int) -> Array:
@@ -62,10 +63,11 @@ def refuse_duplicate_keys(body: bytes) -> None:
 
 def _table(body: bytes, longest: int) -> Iterator[list[Any]]:
     """Read the rows of {"points": [...]}, some at a time."""
-    start = _START.match(body)
+    position = _after_space(body, 0)
+    start = _START.match(body, position, position + _TOGETHER)
     if start is None or (start[1] != b'"points"' and _string(start[1]) != "points"):
         raise InvalidInputError(f'The body is not JSON of the form {{"points": [...]}}, but {body[:80]!r}.')
-    end = _NOTHING.match(body, start.end())
+    end = _NOTHING.match(body, start.end(), start.end() + _TOGETHER)
     position, n_points = start.end() if end is None else end.end(), 0
     while end is None:
         rows = _ROWS.match(body, position, position + _TOGETHER)
@@ -85,9 +87,12 @@ def _table(body: bytes, longest: int) -> Iterator[list[Any]]:
 
 def _check_end(body: bytes, position: int) -> None:
     """Refuse a body that does not end after the points."""
-    if _END.match(body, position):
-        return
-    key = _SECOND_KEY.match(body, position)
+    end = _END.match(body, position, position + _TOGETHER)
+    if end is not None:
+        position = _after_space(body, end.end())
+        if position == len(body):
+            return
+    key = _SECOND_KEY.match(body, position, position + _TOGETHER)
     if key is None:
         raise InvalidInputError(f"The body is not JSON: after the points comes {body[position : position + 80]!r}.")
     if _string(key[1]) == "points":
@@ -95,13 +100,30 @@ def _check_end(body: bytes, position: int) -> None:
     raise InvalidInputError(f'The body must have no key but "points", but has {key[1][:80]!r}.')
 
 
+def _after_space(body: bytes, position: int) -> int:
+    """Return where the space from a position on ends."""
+    while position < len(body):
+        space = _SPACES.match(body, position, position + _TOGETHER)
+        if space is None or not space[0]:
+            break
+        position = space.end()
+    return position
+
+
+@cache
+def _line_of(longest: int) -> re.Pattern[bytes]:
+    """Return an expression for the next line, of which it finds one byte too many at most."""
+    return re.compile(rb"[\n\r]{0,%d}+([^\n\r]{0,%d}+)" % (_TOGETHER, longest + 1))
+
+
 def _lines(body: bytes, longest: int) -> Iterator[list[Any]]:
     """Read the rows of a body that has one in each line, some at a time."""
     rows, n_bytes = list[Any](), 0
-    for i, line in enumerate(filter(None, (match[0].strip() for match in _LINE.finditer(body)))):
+    lines = (match[1] for match in _line_of(longest).finditer(body))
+    for i, line in enumerate(line for line in lines if line and not line.isspace()):
         if len(line) > longest:
-            raise InvalidInputError(f"Point {i} may have at most {longest} bytes, but has {len(line)}.")
-        rows.append(_decoded(i, line))
+            raise InvalidInputError(f"Point {i} may have at most {longest} bytes, but has more.")
+        rows.append(_decoded(i, line.strip()))
         n_bytes += len(line)
         if n_bytes > _TOGETHER:
             yield rows

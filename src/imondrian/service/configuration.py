@@ -40,12 +40,17 @@ DEFAULTS: dict[str, Any] = {
 
 def checked_name(name: str, limits: Limits) -> str:
     """Check the name of a detector: letters, digits, dots, hyphens and underscores."""
-    if len(name) > limits.name_length or re.fullmatch(NAME, name) is None:
+    if not is_name(name, limits):
         raise InvalidInputError(
             f"The name of a detector must be 1 to {limits.name_length} letters, digits, dots, hyphens or underscores,"
             f" the first a letter or digit, but is {name[:100]!r}."
         )
     return name
+
+
+def is_name(name: str, limits: Limits) -> bool:
+    """Return True if a detector can have this name."""
+    return len(name) <= limits.name_length and re.fullmatch(NAME, name) is not None
 
 
 def checked_configuration(given: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:

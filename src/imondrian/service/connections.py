@@ -2,18 +2,24 @@
 
 import asyncio
 import json
+from collections import deque
+from collections.abc import Awaitable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+from starlette.types import Receive, Scope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
+from imondrian.service.request_parser import RequestParser
 from imondrian.service.safety import HEADERS
 from imondrian.service.settings import Bounds
 
-_PIECE = 2**16  # bytes that the parser gets at once
 _BETWEEN_LOOKS = 1.0  # seconds
+_PARSING_SECONDS = 0.001  # for which chunks are parsed before the event loop goes on
+_SHORT_REST = 2**16  # bytes of a body that are read after an answer that did not need them
 
 
 class Connections:
@@ -27,7 +33,8 @@ class Connections:
         self.bounds = bounds
         self._all: dict[Connection, None] = {}
         self._waiting: dict[Connection, None] = {}  # without a request at work, the longest wait first
-        self._is_looking = False
+        self._unparsed: deque[Connection] = deque()  # that wait for their turn to parse
+        self._is_looking = self._is_parsing = False
 
     def protocol(
         self,
@@ -68,6 +75,22 @@ class Connections:
         self._all.pop(connection, None)
         self._waiting.pop(connection, None)
 
+    def parse_later(self, connection: "Connection") -> None:
+        """Let a connection parse on when all that the event loop has to do was done once."""
+        self._unparsed.append(connection)
+        if not self._is_parsing:
+            self._is_parsing = True
+            connection.loop.call_soon(self._parse, connection.loop)
+
+    def _parse(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let connections parse for a moment, one after the other; all others go on after that."""
+        end = loop.time() + _PARSING_SECONDS
+        while self._unparsed and loop.time() < end:
+            self._unparsed.popleft().parse_waiting()
+        self._is_parsing = bool(self._unparsed)
+        if self._is_parsing:
+            loop.call_soon(self._parse, loop)
+
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close what takes too long, now and again while there are connections."""
         for connection in list(self._all):
@@ -77,11 +100,8 @@ class Connections:
             loop.call_later(_BETWEEN_LOOKS, self._look, loop)
 
 
-class Connection(HttpToolsProtocol):
-    """A connection whose heads, pipeline and pauses are bounded; all else is as uvicorn has it.
-
-    What runs for every request calls its base by name, which takes half the time of `super()`.
-    """
+class Connection(RequestParser):
+    """A connection that is admitted, bounded in time, and closed in such a way that the last answer can be read."""
 
     def __init__(
         self,
@@ -91,14 +111,13 @@ class Connection(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._others, self._bounds = connections, connections.bounds
-        self._idle_since = self._body_since = self._heard = self._read = self.loop.time()
-        self._head_since: float | None = None  # while a head arrives
-        self._n_held = self._n_piece = 0  # bytes that the parser may hold; those of the piece it got last
+        super().__init__(connections.bounds, config, server_state, app_state, _loop)
+        self._others = connections
+        self._inner_app, self.app = self.app, self._run
+        self._idle_since = self._body_since = self._read = self.loop.time()
         self._n_body = self._n_unread = 0
-        self._is_deaf = False  # nothing more is read, and it closes with the last answer
-        self._problem: tuple[HTTPStatus, str] | None = None  # for which the parser was stopped
+        self._is_last_answer = False  # the answer at work: what comes after its request is not parsed
+        self._lingers_until: float | None = None  # what arrives until then is discarded
 
     # -- what asyncio calls -------------------------------------------------------------------------------------
 
@@ -106,7 +125,8 @@ class Connection(HttpToolsProtocol):
         """Take the connection in, or refuse it."""
         super().connection_made(transport)
         if not self._others.is_admitted(self):
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"All {self._bounds.connections} connections are at work.")
+            self._write(HTTPStatus.SERVICE_UNAVAILABLE, f"All {self._bounds.connections} connections are at work.")
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let it go."""
@@ -114,54 +134,60 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Give data to the parser in pieces, so that it never holds more than a head and two pieces."""
+        """Have data parsed, or discard it after the last answer."""
         self._heard = self.loop.time()
         self._n_body += len(data)
-        for start in range(0, len(data), _PIECE):
-            if self._is_deaf or self.transport.is_closing():
-                return
-            piece = data if len(data) <= _PIECE else data[start : start + _PIECE]
-            self._n_piece = len(piece)
-            self._n_held += self._n_piece
-            HttpToolsProtocol.data_received(self, piece)
-            if self._n_held > self._bounds.head_bytes + _PIECE:
-                self._problem = self._head_problem()
-                self.send_400_response("")
+        if self._lingers_until is not None:
+            if self._n_body > self._bounds.linger_bytes:
+                self.drop()
+        elif self._unparsed:
+            self._unparsed += data
+        else:
+            self._parse(data)
 
     # -- what the parser calls ----------------------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        """Begin a head, unless too many requests wait already: those are answered, and the connection closes."""
-        if len(self.pipeline) >= self._bounds.pipelined:
-            self._stop(HTTPStatus.TOO_MANY_REQUESTS, f"More than {self._bounds.pipelined} requests wait.")
-        self._head_since, self._n_held = self._heard, self._n_piece
-        HttpToolsProtocol.on_message_begin(self)
-
-    def on_url(self, url: bytes) -> None:
-        """Take in a URL, or a part of one."""
-        if len(self.url) + len(url) > self._bounds.url_bytes:
-            self._stop(HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is longer than {self._bounds.url_bytes} bytes.")
-        HttpToolsProtocol.on_url(self, url)
-
     def on_headers_complete(self) -> None:
-        """Pass the request on, unless its head is too large."""
-        if len(self.headers) > self._bounds.headers or (
-            self._n_held > self._bounds.head_bytes and self._n_head_bytes() > self._bounds.head_bytes
-        ):
-            self._stop(*self._head_problem())
-        self._head_since, self._body_since, self._n_body = None, self._heard, 0
+        """Note that there is a request at work."""
+        self._body_since, self._n_body = self._heard, 0
+        RequestParser.on_headers_complete(self)
         self._others.work(self)
-        HttpToolsProtocol.on_headers_complete(self)
 
-    def on_body(self, body: bytes) -> None:
-        """Pass a part of a body on."""
-        self._n_held = 0
-        HttpToolsProtocol.on_body(self, body)
+    def _wait_for_turn(self) -> None:
+        self._others.parse_later(self)
+
+    # -- what the application calls -----------------------------------------------------------------------------
+
+    def _run(self, scope: Scope, receive: Receive, send: Any) -> Awaitable[None]:
+        """Run the application, with an eye on when its answer begins."""
+        return self._inner_app(scope, receive, partial(self._send, send.__self__))
+
+    def _send(self, cycle: RequestResponseCycle, message: Any) -> Awaitable[None]:
+        """Send a part of an answer."""
+        if cycle.more_body and message["type"] == "http.response.start" and self._is_rest_long(cycle):
+            return self._begin_last_answer(cycle, message)
+        return cycle.send(message)
+
+    def _is_rest_long(self, cycle: RequestResponseCycle) -> bool:
+        """Return True if much of a body may still come, or it is not known how much."""
+        n_told = dict(cycle.scope["headers"]).get(b"content-length")
+        return cycle.waiting_for_100_continue or n_told is None or int(n_told) - self._n_parsed > _SHORT_REST
+
+    async def _begin_last_answer(self, cycle: RequestResponseCycle, message: Any) -> None:
+        """Answer a request whose body has not arrived and is not needed: the connection ends with this answer."""
+        self._is_last_answer, self._is_deaf, self._unparsed = True, True, b""
+        message["headers"] = [*message["headers"], (b"connection", b"close")]
+        await cycle.send(message)
+        cycle.keep_alive = True  # it is not closed at once, since the client could not read the answer then
 
     # -- what uvicorn calls -------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for one, without a timer of its own: all are looked at together."""
+        if self._is_last_answer:
+            self.server_state.total_requests += 1
+            self._linger()
+            return
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
             return
@@ -184,8 +210,11 @@ class Connection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Close when the request at work is answered; at once if it has not come as a whole."""
-        if self._is_body_missing:
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service ends.")
+        if self._lingers_until is not None:
+            self.drop()
+        elif self._is_body_missing:
+            self._write(HTTPStatus.SERVICE_UNAVAILABLE, "The service ends.")
+            self.transport.close()
         else:
             super().shutdown()
 
@@ -203,7 +232,15 @@ class Connection(HttpToolsProtocol):
         if n_unread:
             if now - self._read > bounds.answer_seconds:
                 self.transport.abort()
-        elif self._is_at_work:
+        elif self._lingers_until is not None:
+            if now > self._lingers_until:
+                self.transport.close()
+        else:
+            self._close_if_request_is_late(now)
+
+    def _close_if_request_is_late(self, now: float) -> None:
+        bounds = self._bounds
+        if self._is_at_work:
             if self._is_body_missing and not self.flow.read_paused and now > self._body_deadline():
                 self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body takes too long to arrive.")
         elif self._head_since is not None:
@@ -226,20 +263,28 @@ class Connection(HttpToolsProtocol):
         bounds = self._bounds
         return bounds.body_seconds + min(self._heard, self._body_since + self._n_body / bounds.body_rate)
 
-    def _n_head_bytes(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    def _head_problem(self) -> tuple[HTTPStatus, str]:
-        told = f"{self._bounds.headers} headers of {self._bounds.head_bytes} bytes together"
-        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {told}."
-
-    def _stop(self, status: HTTPStatus, detail: str) -> None:
-        """Stop the parser, which has uvicorn call `send_400_response`."""
-        self._problem = status, detail
-        raise ValueError(detail)
-
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
         """Answer without the application, and close."""
+        self._write(status, detail)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Let the client read the last answer: discard what it still sends until it closes, or for a while.
+
+        A connection that is closed while there is something to read is reset, and then the answer may be lost.
+        """
+        if self._is_at_work:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._lingers_until = self.loop.time() + self._bounds.linger_seconds
+        self._is_deaf, self._unparsed, self._n_body = True, b"", 0
+        self._others.wait(self)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.flow.resume_for_parser()
+
+    def _write(self, status: HTTPStatus, detail: str) -> None:
+        """Write an answer without the application."""
         content = json.dumps({"detail": detail}).encode()
         headers = {
             b"content-type": b"application/json",
@@ -251,4 +296,3 @@ class Connection(HttpToolsProtocol):
         lines = [b"%s: %s\r\n" % header for header in [*self.server_state.default_headers, *headers.items()]]
         first = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
         self.transport.write(b"".join([first, *lines, b"\r\n", content]))
-        self.transport.close()

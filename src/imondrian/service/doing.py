@@ -10,7 +10,7 @@ import numpy as np
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError, InvalidInputError
 from imondrian.model_files import from_bytes
-from imondrian.service.entries import FORGET, MODEL, POINTS, Entry
+from imondrian.service.entries import FORGET, MODELS, POINTS, Entry
 from imondrian.stream import StreamDetector
 
 
@@ -63,7 +63,7 @@ class Doer:
         return [said[first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
     def _do_one(self, kind: str, content: bytes) -> Outcome:
-        if kind == MODEL:
+        if kind in MODELS:
             self.detector = detector_from(content)
             return self.detector.n_seen
         if kind != FORGET:

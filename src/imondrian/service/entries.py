@@ -7,6 +7,8 @@ from imondrian.errors import InvalidInputError
 from imondrian.service.settings import Limits
 
 POINTS, FORGET, MODEL = "points", "forget", "model"
+NEW_MODEL = "new model"  # with which a detector was made, and so the first entry of its journal
+MODELS = (MODEL, NEW_MODEL)
 
 
 class Entry(NamedTuple):

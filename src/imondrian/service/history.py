@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from imondrian.service.doing import Outcome, Said, points_from
-from imondrian.service.entries import MODEL, Entry
+from imondrian.service.entries import MODELS, Entry
 
 
 class Seen(NamedTuple):
@@ -40,7 +40,7 @@ class History:
 
     def add(self, entry: Entry, outcome: Outcome) -> None:
         """Note the rows of an entry of the journal; those of another model are no longer of interest."""
-        if entry.kind == MODEL:  # whose rows are others
+        if entry.kind in MODELS:  # whose rows are others
             self._blocks.clear()
             self._n_held = 0
         if not isinstance(outcome, list):

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from imondrian.errors import ImondrianError
@@ -20,7 +21,7 @@ from imondrian.service.store import Store
 from imondrian.service.writer import Writer
 
 _LOG = logging.getLogger("imondrian.service")
-_ENDS = "The service ends."
+_ENDS, _IS_REMOVED = "The service ends.", "The detector was removed."
 
 
 class BusyError(ImondrianError):
@@ -29,6 +30,10 @@ class BusyError(ImondrianError):
 
 class GoneError(ImondrianError):
     """The detector is being removed, or the service ends."""
+
+
+class RemovedError(GoneError):
+    """The detector was removed before the request was done."""
 
 
 class FailedError(ImondrianError):
@@ -79,7 +84,8 @@ class Live:
         self._turn, self._taken_in = threading.Condition(), list[_Ready]()  # the latter in the thread of the writer
         self._is_journalling = self._is_ending = False
         self._refusal: ImondrianError | None = None  # why nothing more is taken
-        self._removal: Future[None] | None = None  # asked for
+        self.is_being_removed = self._is_removed = False
+        self._is_deleted = False  # in the transaction that the writer is at
         self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{id_}", daemon=True)
         self._thread.start()
 
@@ -122,15 +128,22 @@ class Live:
             self._writer.submit(self._journal).add_done_callback(self._journalled)
         return job.done
 
-    def remove(self) -> None:
-        """Do what waits, and remove the detector from the store; if that fails, it goes on."""
-        removal = Future[None]()
+    def remove(self) -> Future[None]:
+        """Remove the detector from the store; what waits for it is refused then. If that fails, it goes on.
+
+        The future is done when that is on the disk; nothing that waits is done before.
+        """
         with self._turn:
             if self._is_ending:
                 raise GoneError(_ENDS)
-            self._removal, self._refusal = removal, GoneError("The detector is being removed.")
-            self._turn.notify()
-        removal.result()
+            if self._is_removed:
+                raise RemovedError(_IS_REMOVED)
+            if self.is_being_removed:
+                raise GoneError("The detector is being removed.")
+            deletion, removal = self._writer.submit(self._delete), Future[None]()
+            self.is_being_removed, self._refusal = True, GoneError("The detector is being removed.")
+        deletion.add_done_callback(lambda deletion: self._deleted(deletion, removal))
+        return removal
 
     def end(self) -> None:
         """Take nothing more, do what waits, keep a snapshot, and end; `wait_for_end` waits for that."""
@@ -159,6 +172,8 @@ class Live:
 
     def _journal(self, store: Store) -> None:
         """Write all that waits into the journal."""
+        if self._is_deleted:
+            return  # what waits is refused as soon as that is on the disk
         with self._turn:
             jobs, self._waiting = self._waiting, []
         first = self._n_written + 1
@@ -185,23 +200,43 @@ class Live:
         if is_more:
             self._writer.submit(self._journal).add_done_callback(self._journalled)
 
+    def _delete(self, store: Store) -> None:
+        """Delete all that is kept of the detector; nothing more is written after it."""
+        store.remove_detector(self.id)
+        self._is_deleted = True
+
+    def _deleted(self, deletion: Future[None], removal: Future[None]) -> None:
+        """Refuse what waits once the detector is gone from the disk; if it is not, go on."""
+        error, refused = deletion.exception(), list[_Job]()
+        with self._turn:
+            if error is None:
+                self._is_removed, self._refusal = True, RemovedError(_IS_REMOVED)
+                refused = [*(ready.job for ready in self._ready), *self._waiting]
+                self._ready.clear()
+                self._waiting = []
+                self._leave(refused)
+            else:
+                self.is_being_removed = self._is_deleted = False
+                self._refusal = FailedError(self.complaints["failed"]) if self._has_failed else None
+                if self._is_ending:
+                    self._refusal = GoneError(_ENDS)
+            self._turn.notify()
+        self._refuse(refused, RemovedError(_IS_REMOVED))
+        removal.set_result(None) if error is None else removal.set_exception(error)
+
     # -- its own thread -----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            together = self._taken()
-            if together:
-                self._attempt([ready.job for ready in together], [ready.entry for ready in together])
-            elif self._removal is None or self._is_removed(self._removal):
-                break
-        if self._state.number > self._state.n_kept and self._removal is None and not self._has_failed:
+        while together := self._taken():
+            self._attempt([ready.job for ready in together], [ready.entry for ready in together])
+        if self._state.number > self._state.n_kept and not self._is_removed and not self._has_failed:
             self._keep_snapshot()
 
     def _taken(self) -> list[_Ready]:
         """Wait for what is ready, and take what is done together; nothing if all is done and it is to end."""
         together: list[_Ready] = []
         with self._turn:
-            while not self._ready and (self._is_journalling or (self._removal is None and not self._is_ending)):
+            while not self._ready and (self._is_journalling or not (self._is_removed or self._is_ending)):
                 self._turn.wait()
             n_points = 0
             while self._ready and (not together or n_points + self._ready[0].job.n_points <= POINTS_TOGETHER):
@@ -225,6 +260,8 @@ class Live:
         try:
             if not self._has_failed:
                 self._do(jobs, entries)
+        except RemovedError as error:
+            self._refuse(jobs, error)
         except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must be told)
             _LOG.exception("A detector has failed.")
             told = f"The detector has failed ({type(error).__name__}); when the service starts anew, it is as before."
@@ -235,7 +272,7 @@ class Live:
 
     def _do(self, jobs: list[_Job], entries: list[Entry]) -> None:
         """Do what has been journalled, and answer."""
-        outcomes = self._state.doer.do(entries, self.copies.changing)
+        outcomes = self._state.doer.do(entries, self._changing)
         self._state = self._state.after(entries, outcomes)
         self.figures = figures_of(self._state.doer.detector)
         for entry, outcome in zip(entries, outcomes, strict=True):
@@ -246,12 +283,18 @@ class Live:
         if since.n_points >= keeping.points_between_snapshots or since.n_bytes >= keeping.bytes_between_snapshots:
             self._keep_snapshot()
 
+    def _changing(self) -> AbstractContextManager[None]:
+        """Change the detector, for some points; one that is removed is changed no more, though an entry is at work."""
+        if self._is_removed:
+            raise RemovedError(_IS_REMOVED)
+        return self.copies.changing()
+
     def _answers_to(self, entries: list[Entry], outcomes: list[Outcome]) -> list[Answer]:
         """Write the answers; a snapshot will keep those to requests with an id, until then the journal gives them."""
         answers: list[Answer] = []
         with self._turn:
             for entry, outcome in zip(entries, outcomes, strict=True):
-                answers.append(answer_to(outcome))
+                answers.append(answer_to(entry.kind, outcome))
                 if entry.request is not None:
                     self._answers.give(given_to(entry, entry.request, answers[-1]))
         return answers
@@ -265,25 +308,11 @@ class Live:
             if not job.done.done():
                 job.done.set_exception(error)
 
-    def _is_removed(self, removal: Future[None]) -> bool:
-        """Remove the detector from the store, and tell whether it is."""
-        try:
-            self._writer.write(lambda store: store.remove_detector(self.id))
-        except Exception as error:  # noqa: BLE001 (whatever it is, who waits must be told)
-            with self._turn:
-                self._removal = None
-                self._refusal = FailedError(self.complaints["failed"]) if self._has_failed else None
-                if self._is_ending:
-                    self._refusal = GoneError(_ENDS)
-            removal.set_exception(error)
-            return False
-        removal.set_result(None)
-        return True
-
     def _keep_snapshot(self) -> None:
         """Have the detector written as a whole; if that fails, the journal goes on growing, and it is tried again."""
         try:
-            self._writer.write(snapshot_of(self.id, self._state))  # answers are only added in this thread
+            write = snapshot_of(self.id, self._state)  # answers are only added in this thread
+            self._writer.write(lambda store: None if self._is_deleted else write(store))
         except Exception as error:  # noqa: BLE001 (the detector itself is well)
             _LOG.exception("A snapshot could not be kept.")
             self.complaints["snapshot"] = f"The last snapshot could not be kept: {error}"

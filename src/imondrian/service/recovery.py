@@ -7,7 +7,7 @@ from functools import partial
 from imondrian.errors import DamagedFileError
 from imondrian.service.answers import answer_to, given_to
 from imondrian.service.configuration import checked_size, kept_configuration
-from imondrian.service.entries import MODEL, Entry
+from imondrian.service.entries import MODELS, Entry
 from imondrian.service.settings import Keeping, Limits
 from imondrian.service.state import State, new_state, restored, snapshot_of
 from imondrian.service.store import Kept, StorageError, Store
@@ -52,7 +52,7 @@ def done(state: State, entries: list[Entry], n_together: int = _ENTRIES_TOGETHER
         for entry, outcome in zip(some, outcomes, strict=True):
             state.history.add(entry, outcome)
             if entry.request is not None:
-                state.answers.give(given_to(entry, entry.request, answer_to(outcome)))
+                state.answers.give(given_to(entry, entry.request, answer_to(entry.kind, outcome)))
         state = state.after(some, outcomes)
     return state, None
 
@@ -91,7 +91,7 @@ def _last_snapshot(store: Store, kept: Kept, limits: Limits, keeping: Keeping, c
 def _check_models(entries: list[Entry], limits: Limits) -> None:
     """Refuse the models in a journal that would take too much memory, before any of them is read."""
     for entry in entries:
-        if entry.kind == MODEL:
+        if entry.kind in MODELS:
             checked_size(sizes_in(entry.content), limits)
 
 

@@ -3,19 +3,21 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from imondrian.errors import ImondrianError
-from imondrian.service.configuration import are_alike, checked_configuration, checked_name, checked_size
-from imondrian.service.entries import MODEL, Entry, checked_request
-from imondrian.service.live import Live
+from imondrian.service.configuration import are_alike, checked_configuration, checked_name, checked_size, is_name
+from imondrian.service.entries import NEW_MODEL, Entry, checked_request
+from imondrian.service.live import GoneError, Live
+from imondrian.service.memory import Memory
 from imondrian.service.recovery import done, recovered
 from imondrian.service.settings import Keeping, Limits
 from imondrian.service.state import State, new_state
-from imondrian.service.store import Kept, Store
+from imondrian.service.store import Kept, StorageError, Store
 from imondrian.service.uploads import configuration_in, sizes_in
 from imondrian.service.writer import Writer
 
@@ -61,7 +63,8 @@ class Registry:
         except BaseException:
             store.close()
             raise
-        self._store, self._lock = store, threading.Lock()
+        self._leaving: set[Live] = set()  # removed, but their threads may not have ended yet
+        self._store, self._making = store, threading.Lock()  # the latter is held while a detector is made
 
     def all(self) -> list[Known]:
         """List the detectors, oldest first, without those set aside."""
@@ -83,37 +86,51 @@ class Registry:
 
     def create(self, name: str, given: dict[str, Any]) -> tuple[Known, bool]:
         """Make a detector, and tell whether it is new: one that is there already must have the same configuration."""
-        with self._lock:
-            is_new = self._is_free(name)
+        with self._making:
+            known = self._existing(name)
             configuration, n_bytes = checked_configuration(given, self.limits)
-            if is_new:
+            if known is None:
                 self._check_room(n_bytes)
                 return self._made(name, configuration, []), True
-            if not are_alike(self.get(name).kept.configuration, configuration):
+            if not are_alike(known.kept.configuration, configuration):
                 raise ConflictError(f"There is a detector {name!r} with another configuration.")
-            return self.get(name), False
+            return known, False
 
-    def restore(self, name: str, content: bytes, request: str | None) -> tuple[Known, bool]:
+    def restore(
+        self, name: str, content: bytes, request: str | None, memory: Memory | None = None
+    ) -> tuple[Known, bool]:
         """Make a detector from a model file, and tell whether it is new: one that is there already is left as it is."""
         checked_request(request, self.limits)
-        if name in self._known:  # what replaces its state need not wait for others
-            return self.get(name), False
-        with self._lock:
-            if not self._is_free(name):
-                return self.get(name), False
+        known = self._known.get(name)
+        if known is not None:  # what replaces its state need not wait for others
+            return known, False
+        with self._making:
+            known = self._existing(name)
+            if known is not None:
+                return known, False
             self._check_room(checked_size(sizes_in(content), self.limits))
-            configuration = configuration_in(content, self.limits)
-            return self._made(name, configuration, [Entry(1, MODEL, content, request, time.time())]), True
+            configuration = configuration_in(content, self.limits, memory)
+            return self._made(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
 
     def remove(self, name: str) -> None:
         """Remove a detector and all that is kept of it."""
-        with self._lock:
-            if name in self._aside:
-                self.writer.write(lambda store: store.remove_detector(self._aside[name].id))
-                del self._aside[name]
-                return
-            self.get(name).live.remove()
-            del self._known[name]
+        self.start_removal(name).result()
+
+    def start_removal(self, name: str) -> Future[None]:
+        """Remove a detector and all that is kept of it; the future is done when it is gone.
+
+        Nothing waits for what the detector has to do: that is refused.
+        """
+        aside = self._aside.get(name)
+        if aside is not None:
+            deletion = self.writer.submit(lambda store: store.remove_detector(aside.id))
+            return _followed(deletion, lambda: self._aside.pop(name, None))
+        known = self.get(name)
+        return _followed(known.live.remove(), lambda: self._forget(name))
+
+    def _forget(self, name: str) -> None:
+        """Forget a detector that is gone from the disk; called by the writer, which must not wait for a lock."""
+        self._leaving.add(self._known.pop(name).live)
 
     def complaints(self) -> list[str]:
         """Tell what goes wrong at present."""
@@ -126,26 +143,33 @@ class Registry:
         If that takes longer than so many seconds, the rest is done after the next start: it is in the journal.
         """
         last = None if seconds is None else time.monotonic() + seconds
-        with self._lock:
+
+        def left() -> float | None:
+            return None if last is None else max(last - time.monotonic(), 0.0)
+
+        n_seconds = left()
+        is_locked = self._making.acquire(timeout=-1 if n_seconds is None else n_seconds)
+        try:
             for known in self.all():
                 known.live.end()
-            left = [
-                known.kept.name
-                for known in self.all()
-                if not known.live.wait_for_end(None if last is None else max(last - time.monotonic(), 0.0))
-            ]
-            if left:
-                _LOG.warning("What waits for %s is done after the next start.", ", ".join(left))
+            late = [known.kept.name for known in self.all() if not known.live.wait_for_end(left())]
+            if late:
+                _LOG.warning("What waits for %s is done after the next start.", ", ".join(late))
             self.writer.close()
             self._store.close()
+        finally:
+            if is_locked:
+                self._making.release()
 
     # -- the start ----------------------------------------------------------------------------------------------
 
     def _recover(self, store: Store) -> None:
         """Bring back all detectors that can be, before anything is written by the writer."""
-        found = []
-        for id_, name in store.detectors():
-            with self._setting_aside(id_, name):
+        found, detectors = [], store.detectors()
+        names = {name for _, name in detectors}
+        for id_, name in detectors:
+            with self._setting_aside(id_, self._usable_name(id_, name, names)):
+                self._check_kept_name(name)
                 kept, state, complaints = recovered(store, id_, self.limits, self.keeping)
                 self.damages += complaints
                 found.append((kept, state))
@@ -153,6 +177,20 @@ class Registry:
         for kept, state in found:
             with self._setting_aside(kept.id, kept.name):
                 self._known[kept.name] = Known(kept, Live(kept.id, state, self.writer, self.limits, self.keeping))
+
+    def _check_kept_name(self, name: str | None) -> None:
+        if name is None or not is_name(name, self.limits):
+            told = "not text" if name is None else repr(name[:100])
+            raise StorageError(f"The name of the detector is damaged: it is {told}.")
+
+    def _usable_name(self, id_: int, name: str | None, names: set[str | None]) -> str:
+        """Return the name of a detector, or one by which it can be asked for if its own is damaged."""
+        if name is not None and is_name(name, self.limits):
+            return name
+        free = f"damaged-{id_}"
+        while free in names:
+            free += "-"
+        return free
 
     @contextmanager
     def _setting_aside(self, id_: int, name: str) -> Iterator[None]:
@@ -171,19 +209,25 @@ class Registry:
 
     # -- new ones -----------------------------------------------------------------------------------------------
 
-    def _is_free(self, name: str) -> bool:
-        """Tell whether a detector of that name can be made; False if there is one."""
+    def _existing(self, name: str) -> Known | None:
+        """Return the detector of that name; None if there is none and it can be made."""
         checked_name(name, self.limits)
-        if name in self._known or name in self._aside:
-            self.get(name)
-            return False
+        aside, known = self._aside.get(name), self._known.get(name)
+        if aside is not None:
+            raise AsideError(aside.reason)
+        if known is not None:
+            if known.live.is_being_removed:
+                raise GoneError("The detector is being removed.")
+            return known
         n_detectors = len(self._known) + len(self._aside)
         if n_detectors >= self.limits.detectors:
             raise ConflictError(f"There are {n_detectors} detectors, as many as there may be.")
-        return True
+        return None
 
     def _check_room(self, n_bytes: int) -> None:
-        n_bytes += sum(known.live.figures.n_bytes for known in self.all())
+        self._leaving -= {live for live in self._leaving.copy() if live.wait_for_end(0.0)}
+        lives = [*(known.live for known in self.all()), *self._leaving.copy()]
+        n_bytes += sum(live.figures.n_bytes for live in lives)
         if n_bytes > self.limits.total_bytes:
             raise ConflictError(f"All detectors would take {n_bytes} bytes, but {self.limits.total_bytes} are allowed.")
 
@@ -212,3 +256,19 @@ class Registry:
         if error is not None:
             raise error
         return state
+
+
+def _followed(first: Future[None], action: Callable[[], Any]) -> Future[None]:
+    """Return a future that is done when the first one and then an action is; if the first fails, it has its error."""
+    both = Future[None]()
+
+    def follow(done: Future[None]) -> None:
+        error = done.exception()
+        if error is None:
+            action()
+            both.set_result(None)
+        else:
+            both.set_exception(error)
+
+    first.add_done_callback(follow)
+    return both

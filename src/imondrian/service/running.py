@@ -39,12 +39,14 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
         registry = Registry(folder)
         for warning in [*_warnings(token_file, bounds), *registry.damages, *registry.complaints()]:
             _tell(warning)
+        server = uvicorn.Server(uvicorn_config(create_app(registry, token), bounds, log_level="warning"))
+        _end_on_signals(server)
         address = f"[{host}]" if ":" in host else host
         _tell(
             f"serving {len(registry.all())} detectors, kept in {folder}, at"
             f" http://{address}:{listener.getsockname()[1]} (Ctrl+C ends it)"
         )
-        _run(registry, token, listener, bounds)
+        _run(server, listener)
 
 
 def read_token(path: Path | None) -> str | None:
@@ -94,14 +96,20 @@ def _listening(host: str, port: int, backlog: int) -> socket.socket:
     return listener
 
 
-def _run(registry: Registry, token: str | None, listener: socket.socket, bounds: Bounds) -> None:
-    config = uvicorn_config(create_app(registry, token), bounds, log_level="warning")
+def _end_on_signals(server: uvicorn.Server) -> None:
+    """Have the signals to end remembered by the server from now on, also before it runs and after it has ended.
+
+    The server sets the same handlers when it runs. A signal before that must not be lost, and none may interrupt.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, server.handle_exit)
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     repeats = count_repeats()
-    for number in (signal.SIGINT, signal.SIGTERM):  # by which a service is told to end: nothing is interrupted
-        signal.signal(number, signal.SIG_IGN)
     gc.collect()
     gc.freeze()  # modules and compiled kernels stay: looking through them for garbage would stop all for 100 ms
-    uvicorn.Server(config).run([listener])
+    server.run([listener])
     for line in repeats.kept_back():
         _tell(line)
     if threading.active_count() > 1:  # threads that work for clients who are gone: all that must be kept is

@@ -13,15 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from imondrian.errors import ImondrianError
 from imondrian.service.memory import Account, FullError, Memory
-from imondrian.service.settings import KIB, MIB, Limits
+from imondrian.service.settings import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
 
 _OPEN = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
-_PER_BYTE_OF_POINTS, _PER_BYTE_OF_MODELS = 8, 3  # bytes of memory while a body is read, checked and done
 _SMALL, _LARGE = 16 * KIB, MIB  # bytes of a body that is not counted, and of an answer that is
 _MAX_DIGITS = 18  # of a length
-_PIECE = 2**18  # bytes of an answer that wait to be sent
+_PIECE = 2**16  # bytes of an answer that wait to be sent
 HEADERS = tuple(
     {
         b"x-content-type-options": b"nosniff",
@@ -65,7 +64,7 @@ class Guard:
             await refusal(scope, receive, _Answer(send, Account(self._memory)))
             return
         account, n_told = Account(self._memory), int(headers.get(b"content-length", b"0"))
-        answer = _Answer(send, account)
+        answer = _Answer(send, account, is_shared=scope["path"].startswith(_STATIC))
         try:
             if n_told > _SMALL:
                 account.add(per_byte * n_told)
@@ -82,9 +81,9 @@ class Guard:
         """Return how long a body may be, and how much memory each of its bytes takes."""
         last = path.rpartition("/")[2]
         if last == "model":
-            return self._limits.model_bytes, _PER_BYTE_OF_MODELS
+            return self._limits.model_bytes, PER_BYTE_OF_MODELS
         n_most = self._limits.body_bytes if last in _WITH_POINTS else self._limits.configuration_bytes
-        return n_most, _PER_BYTE_OF_POINTS
+        return n_most, PER_BYTE_OF_POINTS
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], n_most: int) -> JSONResponse | None:
         """Answer a request that must not come in."""
@@ -153,10 +152,11 @@ class _Answer:
     """Sends an answer with the headers that keep browsers safe, a large one in pieces while the client reads them.
 
     A large answer is counted as memory in use until the client has read it; if there is no room, it is answered 503.
+    A file of the page is not: it is in memory once for all who read it, and each of them has a piece of it at most.
     """
 
-    def __init__(self, send: Send, account: Account) -> None:
-        self._send, self._account, self._is_replaced = send, account, False
+    def __init__(self, send: Send, account: Account, *, is_shared: bool = False) -> None:
+        self._send, self._account, self._is_shared, self._is_replaced = send, account, is_shared, False
         self.is_begun = False
 
     def __call__(self, message: Any) -> Awaitable[None]:
@@ -171,7 +171,7 @@ class _Answer:
     async def _start(self, message: Any) -> None:
         present = dict(message["headers"])
         n_bytes = int(present.get(b"content-length", b"0"))
-        if n_bytes > _LARGE:
+        if n_bytes > _LARGE and not self._is_shared:
             try:
                 self._account.add(n_bytes)
             except FullError as error:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 KIB, MIB = 2**10, 2**20
+PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # bytes of memory while a body is read, checked and done
 
 
 class Limits(NamedTuple):
@@ -41,6 +42,8 @@ class Bounds(NamedTuple):
     url_bytes: int = 16 * KIB
     head_bytes: int = 32 * KIB  # of the request line and all headers
     headers: int = 100
+    chunks: int = 10_000  # of a chunked body, and one more for each so many bytes:
+    chunk_bytes: int = 64
     pipelined: int = 8  # requests that wait for the answer to one before them on the same connection
     first_seconds: float = 15.0  # until the first request of a connection begins
     idle_seconds: float = 60.0  # until the next one begins
@@ -48,6 +51,8 @@ class Bounds(NamedTuple):
     body_seconds: float = 30.0  # without a byte of a body
     body_rate: int = 16 * KIB  # bytes a second, on average, of a body that takes longer than that
     answer_seconds: float = 30.0  # in which no byte of an answer can be handed to the system
+    linger_seconds: float = 10.0  # for what still arrives after the last answer, which is discarded
+    linger_bytes: int = 256 * MIB
     grace_seconds: int = 10  # from the signal to end until what still runs is cancelled
 
 

@@ -6,6 +6,7 @@ damaged is moved aside and told, never used.
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,16 +95,19 @@ class Store:
 
     # -- detectors ----------------------------------------------------------------------------------------------
 
-    def detectors(self) -> list[tuple[int, str]]:
-        """Return number and name of each detector, oldest first."""
+    def detectors(self) -> list[tuple[int, str | None]]:
+        """Return number and name of each detector, oldest first; None in place of a name that is not text."""
+        sql = "SELECT id, CASE typeof(name) WHEN 'text' THEN CAST(name AS BLOB) END FROM detectors ORDER BY id"
         with _storage_errors():
-            return self._base.execute("SELECT id, name FROM detectors ORDER BY id").fetchall()
+            return [(id_, _text(name)) for id_, name in self._base.execute(sql).fetchall()]
 
     def detector(self, detector: int) -> Kept:
-        """Return a detector; if its configuration is damaged, it is a StorageError."""
+        """Return a detector; if anything in its row is damaged, it is a StorageError."""
         sql = "SELECT id, name, configuration, created FROM detectors WHERE id = ?"
         with _storage_errors():
             id_, name, configuration, created = self._base.execute(sql, (detector,)).fetchone()
+        if not isinstance(created, float) or not 0.0 <= created < math.inf:
+            raise StorageError(f"The time when {name!r} was created is damaged: it is {created!r:.100}.")
         return Kept(id_, name, _configuration(name, configuration), created)
 
     def add_detector(self, name: str, configuration: dict[str, Any], created: float) -> int:
@@ -261,6 +265,13 @@ class Store:
 
 def _rescued(path: Path) -> str:
     return f"{path} was damaged: what could be read was copied; it is kept as {path}.damaged."
+
+
+def _text(content: bytes | None) -> str | None:
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _configuration(name: str, text: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
-from imondrian.service.live import BusyError, FailedError, GoneError
+from imondrian.service.live import BusyError, FailedError, GoneError, RemovedError
 from imondrian.service.memory import FullError
 from imondrian.service.registry import AsideError, ConflictError, UnknownError
 from imondrian.service.safety import TooLongError
@@ -21,6 +21,7 @@ from imondrian.service.store import StorageError
 _LOG = logging.getLogger("imondrian.service")
 _STATUS = {
     UnknownError: 404,
+    RemovedError: 404,
     ConflictError: 409,
     TooLongError: 413,
     DamagedFileError: 422,
@@ -39,6 +40,11 @@ async def told(_request: Request, error: Exception) -> Response:
     """Answer with what was wrong."""
     code = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
     return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRY else {})
+
+
+async def told_full(_request: Request, _error: Exception) -> Response:
+    """Answer that there is no memory at present."""
+    return JSONResponse({"detail": "There is not enough memory for the request at present."}, 503, {"Retry-After": "1"})
 
 
 async def told_invalid(_request: Request, error: Exception) -> Response:
@@ -83,5 +89,6 @@ TOLD = {
     HTTPException: told_refused,
     RequestValidationError: told_invalid,
     ClientDisconnect: told_nobody,
+    MemoryError: told_full,
     Exception: told_nothing,
 }

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from weakref import WeakKeyDictionary
 
 from imondrian.service.memory import FullError
 
@@ -27,3 +28,18 @@ class Turns:
             yield
         finally:
             self._free.release()
+
+
+class TurnsOfEach:
+    """Turns for each of many objects by itself, for as long as these are there."""
+
+    def __init__(self, n_at_once: int, n_waiting: int) -> None:
+        self._n_at_once, self._n_waiting = n_at_once, n_waiting
+        self._turns: WeakKeyDictionary[object, Turns] = WeakKeyDictionary()
+
+    def turn(self, of: object) -> AbstractAsyncContextManager[None]:
+        """Wait for a turn with an object, or raise a FullError if too many wait for it already."""
+        turns = self._turns.get(of)
+        if turns is None:
+            turns = self._turns[of] = Turns(self._n_at_once, self._n_waiting)
+        return turns.turn()

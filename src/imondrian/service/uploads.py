@@ -1,6 +1,7 @@
 """Model files that clients send: sizes are checked by the header alone, before the file is read and compared."""
 
 import io
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from imondrian.engine.nodes import MAX_POINTS
@@ -8,7 +9,8 @@ from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.service.configuration import DEFAULTS, checked_configuration, checked_size, parameters_of, sizes_of
 from imondrian.service.doing import detector_from
-from imondrian.service.settings import Limits
+from imondrian.service.memory import FullError, Memory
+from imondrian.service.settings import PER_BYTE_OF_MODELS, Limits
 from imondrian.service.sizes import Sizes
 from imondrian.storage import complaints_about, read_header
 from imondrian.stream import StreamDetector, renamed_parameters
@@ -18,18 +20,31 @@ _MAX_HEADER_BYTES = 2**22  # the longest names of as many features as may be tak
 _MAX_SEEN = 2**52  # rows of a detector, so that it can count whatever it is sent later
 
 
-def check_model(content: bytes, configuration: dict[str, Any], limits: Limits) -> None:
+def check_model(content: bytes, configuration: dict[str, Any], limits: Limits, memory: Memory | None = None) -> None:
     """Refuse a file that is damaged, takes too much memory, or is that of another detector than the configured one."""
     sizes = sizes_in(content)
-    checked_size(sizes, limits)
+    n_bytes = checked_size(sizes, limits)
     _refuse_others(sizes._asdict(), sizes_of(configuration)._asdict())
-    _compare(_read(content), configuration)
+    with _held(memory, n_bytes, len(content), limits):
+        _compare(_read(content), configuration)
 
 
-def configuration_in(content: bytes, limits: Limits) -> dict[str, Any]:
+def configuration_in(content: bytes, limits: Limits, memory: Memory | None = None) -> dict[str, Any]:
     """Return the configuration of the detector in a file, checked; features without names are x0, x1, ..."""
-    checked_size(sizes_in(content), limits)
-    detector = _read(content)
+    with _held(memory, checked_size(sizes_in(content), limits), len(content), limits):
+        return _configuration_of(_read(content), limits)
+
+
+def _held(memory: Memory | None, n_bytes: int, n_file: int, limits: Limits) -> AbstractContextManager[None]:
+    """Count the detector in a file as memory of the request, beyond what is counted for the file.
+
+    It never counts more than all there is, so that the largest model can be read while nothing else takes memory.
+    """
+    n_more = min(n_bytes - (PER_BYTE_OF_MODELS - 1) * n_file, limits.memory_bytes - PER_BYTE_OF_MODELS * n_file)
+    return nullcontext() if memory is None or n_more <= 0 else memory.holding(n_more)
+
+
+def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any]:
     parameters = detector.parameters
     features = _names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
     given = {"features": features} | {name: parameters[name] for name in DEFAULTS}
@@ -64,8 +79,8 @@ def sizes_in(content: bytes) -> Sizes:
 def _read(content: bytes) -> StreamDetector:
     try:
         return detector_from(content)
-    except MemoryError as error:
-        raise InvalidInputError(str(error)) from None
+    except MemoryError as error:  # at present, which is no fault of the file
+        raise FullError(str(error)) from None
 
 
 def _compare(detector: StreamDetector, configuration: dict[str, Any]) -> None:

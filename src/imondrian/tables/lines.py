@@ -29,6 +29,16 @@ class Batch(NamedTuple):
     position: int  # in the file, behind them
     before: bytes = b""  # the last bytes before the position
     restart: Restart | None = None  # the lines that follow are those of a new file, or of a file that was cut
+    text: bytes = b""  # the lines as they stand in the file
+    before_text: bytes = b""  # the last bytes before them
+
+    def after(self, n_lines: int) -> tuple[int, bytes]:
+        """Return the position in the file after the first lines, and the last bytes before that position."""
+        if n_lines == len(self.lines):
+            return self.position, self.before
+        n_bytes = sum(len(line) + 1 for line in self.text.split(b"\n", n_lines)[:n_lines])
+        known = (self.before_text + self.text[:n_bytes])[-KNOWN_BYTES:]
+        return self.position - len(self.text) + n_bytes, known
 
 
 class Blocks(Protocol):
@@ -116,10 +126,11 @@ class Lines:
             if self._source.can_be_read_again and self._is_stopped.is_set():
                 return
             some = lines[first : first + _MOST_LINES]
-            text = b"\n".join(some) + end
+            text, before = b"\n".join(some) + end, self._before
             self._position += len(text)
-            self._before = (self._before + text)[-KNOWN_BYTES:]
-            yield Batch([line.removesuffix(b"\r") for line in some], self._position, self._before)
+            self._before = (before + text)[-KNOWN_BYTES:]
+            whole = [line.removesuffix(b"\r") for line in some]
+            yield Batch(whole, self._position, self._before, text=text, before_text=before)
 
     def _read(self) -> None:
         try:

@@ -27,8 +27,9 @@ def run(source: Source, choice: Choice, detecting: Detecting, watching: Watching
         _end_by_signals(stream, watcher)
         try:
             for some in stream.batches():
+                keeper.begin_batch(some.place_after)
                 watcher.take(some.lines, some.parser)
-                keeper.move_to(some.place)
+                keeper.end_batch()
         except OSError as error:
             if not isinstance(error, BrokenPipeError) and not stream.is_stopped:
                 raise

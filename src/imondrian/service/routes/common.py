@@ -1,7 +1,7 @@
 """What the routes share: the detectors, the one that a path names, and the errors that OpenAPI tells."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
@@ -33,7 +33,9 @@ def known_of(request: Request, name: str) -> Known:
     return registry_of(request).get(name)
 
 
-async def large_answer(request: Request, make: Callable[[], BaseModel]) -> Response:
+async def large_answer(
+    request: Request, make: Callable[[], BaseModel], turn: AbstractAsyncContextManager[None] | None = None
+) -> Response:
     """Answer with what is made in another thread, in its turn, unless the client has left meanwhile.
 
     The event loop only sends it: writing much JSON there would keep all others waiting.
@@ -41,7 +43,8 @@ async def large_answer(request: Request, make: Callable[[], BaseModel]) -> Respo
     async with request.app.state.answering.turn():
         if await request.is_disconnected():
             raise ClientDisconnect
-        content = await run_in_threadpool(lambda: make().model_dump_json().encode())
+        async with turn or nullcontext():
+            content = await run_in_threadpool(lambda: make().model_dump_json().encode())
     return Response(content, media_type=JSON)
 
 
@@ -51,3 +54,8 @@ async def copying(request: Request, known: Known) -> AsyncIterator[None]:
     async with request.app.state.copying.turn():
         with request.app.state.memory.holding(known.live.figures.n_bytes):
             yield
+
+
+def asking(request: Request, known: Known) -> AbstractAsyncContextManager[None]:
+    """Wait for the turn to ask the copy that a detector has for all, without a thread that others need."""
+    return request.app.state.asking.turn(known.live)

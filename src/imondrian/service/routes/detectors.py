@@ -24,7 +24,8 @@ Descriptions = RootModel[list[Description]]
 async def create(request: Request, response: Response, name: Name) -> Description:
     """Make a detector; if there is one with the same configuration already, nothing changes."""
     registry, configuration = registry_of(request), await run_in_threadpool(_configuration, await request.body())
-    known, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
+    async with request.app.state.making.turn():
+        known, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
     response.status_code = 201 if is_new else 200
     return described(known)
 
@@ -43,8 +44,8 @@ async def get(request: Request, name: Name) -> Description:
 
 @router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 507))
 async def remove(request: Request, name: Name) -> None:
-    """Remove a detector and all that is kept of it."""
-    await run_in_threadpool(registry_of(request).remove, name)
+    """Remove a detector and all that is kept of it; requests that wait for it are answered 404."""
+    await request.app.state.waiting.result_of(registry_of(request).start_removal(name))
 
 
 def _configuration(body: bytes) -> Configuration:

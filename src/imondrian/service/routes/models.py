@@ -6,7 +6,7 @@ from starlette.concurrency import run_in_threadpool
 from imondrian.model_files import to_bytes
 from imondrian.service import schemas
 from imondrian.service.answers import answer_to
-from imondrian.service.entries import MODEL, Answer
+from imondrian.service.entries import MODEL, NEW_MODEL, Answer
 from imondrian.service.registry import Known
 from imondrian.service.routes.common import JSON, Name, copying, known_of, problems, registry_of
 from imondrian.service.uploads import check_model
@@ -38,10 +38,14 @@ async def restore(request: Request, name: Name) -> Response:
     The configuration of a new one is that of the file; features that have no names there are called x0, x1 and so on.
     """
     registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
-    known, is_new = await run_in_threadpool(registry.restore, name, content, request_id)
-    if is_new:
-        return Response(answer_to(known.live.figures.n_seen).content, 201, media_type=JSON)
-    await run_in_threadpool(check_model, content, known.kept.configuration, registry.limits)
+    memory = request.app.state.memory
+    async with request.app.state.making.turn():
+        known, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
+        if not is_new:
+            await run_in_threadpool(check_model, content, known.kept.configuration, registry.limits, memory)
+    if is_new and request_id is None:  # else the answer is known by its id, with what it was then
+        made = answer_to(NEW_MODEL, known.live.figures.n_seen)
+        return Response(made.content, made.status, media_type=JSON)
     done = known.live.submit(MODEL, content, 0, request_id)
     answer: Answer = await request.app.state.waiting.result_of(done)
     return Response(answer.content, answer.status, media_type=JSON)

@@ -1,6 +1,5 @@
 """Points: learned, forgotten, scored, explained."""
 
-from contextlib import nullcontext
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
@@ -12,7 +11,7 @@ from imondrian.service.asking import FEW, explained, scored
 from imondrian.service.bodies import points_of
 from imondrian.service.entries import FORGET, POINTS, Answer
 from imondrian.service.registry import Known
-from imondrian.service.routes.common import JSON, Name, copying, known_of, large_answer, problems, registry_of
+from imondrian.service.routes.common import JSON, Name, asking, copying, known_of, large_answer, problems, registry_of
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 _SMALL = 2**14  # bytes of a body that is read at once, without asking another thread
@@ -69,7 +68,7 @@ async def score(request: Request, name: Name) -> schemas.Scores:
     """Score points without learning them; does not wait for those that are being learned."""
     known = known_of(request, name)
     points = await _points(request, known, registry_of(request).limits.points_per_request)
-    async with copying(request, known) if len(points) > FEW else nullcontext():
+    async with (copying if len(points) > FEW else asking)(request, known):
         return await run_in_threadpool(scored, known, points)
 
 
@@ -85,5 +84,8 @@ async def explain(request: Request, name: Name) -> Response:
     limits = registry_of(request).limits
     n_most = min(limits.explained_points, limits.explained_values // len(known.kept.configuration["features"]))
     points = await _points(request, known, n_most)
-    async with copying(request, known) if len(points) > FEW else nullcontext():
-        return await large_answer(request, partial(explained, known, points))
+    make = partial(explained, known, points)
+    if len(points) <= FEW:
+        return await large_answer(request, make, asking(request, known))
+    async with copying(request, known):
+        return await large_answer(request, make)

@@ -1,0 +1,217 @@
+"""Removing a detector waits for nothing it has to do; nobody who waits for one detector holds up another."""
+
+import contextlib
+import threading
+import time
+
+import numpy as np
+import pytest
+from imondrian.model_files import to_bytes
+
+from imondrian.service.app import create_app
+from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.entries import POINTS
+from imondrian.service.live import GoneError, RemovedError
+from imondrian.service.registry import ConflictError, Registry, UnknownError
+from imondrian.service.settings import Keeping, Limits
+from imondrian.service.store import StorageError
+from tests.service.serving import SMALL, Here, wait_until
+from tests.service.test_live import learned, n_rows
+
+XY = {"features": ["x", "y"], **SMALL}
+N_THREADS = 40  # of the pool
+PATIENCE = 10.0
+
+
+def submitted(known, points, request=None):
+    return known.live.submit(POINTS, points.tobytes(), len(points), request)
+
+
+def test_what_waits_for_a_removed_detector_is_refused_and_not_done(registry, stream):
+    known, _ = registry.create("a", XY)
+    with known.live.copies._changing:  # nothing is done meanwhile
+        at_work = submitted(known, stream[:1])
+        wait_until(lambda: not known.live.n_waiting)
+        waiting = [submitted(known, stream[i : i + 1], f"id-{i}") for i in range(5)]
+        registry.start_removal("a").result(PATIENCE)
+        for future in waiting:
+            with pytest.raises(RemovedError, match="was removed"):
+                future.result(PATIENCE)
+        with pytest.raises(UnknownError):
+            registry.get("a")
+        with pytest.raises(RemovedError):
+            submitted(known, stream[:1])
+        assert known.live.n_waiting == 0
+        again, is_new = registry.create("a", XY)
+        assert is_new
+        assert len(learned(again, stream[:3])) == 3
+    assert at_work.result(PATIENCE).status == 200  # it was begun before
+    assert known.live.wait_for_end(PATIENCE)
+    assert n_rows(registry) == {"detectors": 1, "entries": 1, "snapshots": 0, "answers": 0, "damaged": 0}
+
+
+def test_a_long_request_at_work_is_given_up_when_the_detector_is_removed(registry, stream):
+    known, _ = registry.create("a", XY)
+    with known.live.copies._changing:
+        long = submitted(known, np.tile(stream, (20, 1)))
+        wait_until(lambda: not known.live.n_waiting)
+        registry.remove("a")
+    with pytest.raises(RemovedError):
+        long.result(PATIENCE)
+    assert known.live.wait_for_end(PATIENCE)
+    assert known.live.complaints == {}
+
+
+def test_a_removed_detector_writes_no_snapshot(tmp_path, stream):
+    registry = Registry(tmp_path, keeping=Keeping(points_between_snapshots=1))
+    known, _ = registry.create("a", XY)
+    with known.live.copies._changing:
+        submitted(known, stream[:100])
+        wait_until(lambda: not known.live.n_waiting)
+        registry.remove("a")
+    assert known.live.wait_for_end(PATIENCE)
+    assert set(n_rows(registry).values()) == {0}
+    registry.close()
+
+
+def test_if_a_removal_fails_what_waits_is_done(registry, stream):
+    known, _ = registry.create("a", XY)
+    with known.live.copies._changing:
+        waiting = [submitted(known, stream[:1])]
+        wait_until(lambda: not known.live.n_waiting)
+        waiting += [submitted(known, stream[i : i + 1]) for i in range(5)]
+        wait_until(lambda: not known.live._is_journalling)
+        registry._store._base.execute("PRAGMA query_only = ON")
+        with pytest.raises(StorageError):
+            registry.remove("a")
+        registry._store._base.execute("PRAGMA query_only = OFF")
+    assert [future.result(PATIENCE).status for future in waiting] == [200] * 6
+    assert known.live.figures.n_seen == 6
+    registry.remove("a")
+
+
+@contextlib.contextmanager
+def held_writer(registry):
+    """Let nothing be written meanwhile."""
+    begun, free = threading.Event(), threading.Event()
+    registry.writer.submit(lambda _: (begun.set(), free.wait(PATIENCE)))
+    begun.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        free.set()
+
+
+def test_a_name_is_not_free_before_its_detector_is_gone(registry, stream):
+    known, _ = registry.create("a", XY)
+    with held_writer(registry):
+        removal = registry.start_removal("a")
+        for call in (
+            lambda: registry.create("a", XY),
+            lambda: registry.start_removal("a"),
+            lambda: submitted(known, stream[:1]),
+        ):
+            with pytest.raises(GoneError, match="is being removed"):
+                call()
+    removal.result(PATIENCE)
+    assert registry.create("a", XY)[1]
+
+
+def test_the_memory_of_a_removed_detector_counts_until_its_thread_has_ended(tmp_path, stream):
+    n_bytes = new_detector({**DEFAULTS, **XY}).n_bytes
+    registry = Registry(tmp_path, Limits(total_bytes=n_bytes * 3 // 2))
+    known, _ = registry.create("a", XY)
+    with known.live.copies._changing:
+        submitted(known, stream[:1])
+        wait_until(lambda: not known.live.n_waiting)
+        registry.remove("a")
+        with pytest.raises(ConflictError, match="are allowed"):
+            registry.create("b", XY)
+    assert known.live.wait_for_end(PATIENCE)
+    assert registry.create("b", XY)[1]
+    registry.close()
+
+
+def test_the_end_does_not_wait_longer_than_it_may_for_a_detector_that_is_being_made(tmp_path, stream):
+    registry = Registry(tmp_path)
+    known, _ = registry.create("a", XY)
+    learned(known, stream[:5])
+    with registry._making:
+        began = time.monotonic()
+        registry.close(0.3)
+        assert time.monotonic() - began < PATIENCE
+    registry = Registry(tmp_path)
+    assert registry.get("a").live.figures.n_seen == 5
+    registry.close()
+
+
+# -- over HTTP ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(registry):
+    for name in "ab":
+        registry.create(name, XY)
+    with Here(create_app(registry)) as answering:
+        yield answering
+
+
+@contextlib.contextmanager
+def asked_meanwhile(here, *requests):
+    """Ask many things at once, and give the statuses once all are answered."""
+    statuses = []
+    threads = [threading.Thread(target=lambda each=each: statuses.append(here.ask(*each)[0])) for each in requests]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    try:
+        yield statuses
+    finally:
+        for thread in threads:
+            thread.join(60)
+
+
+def assert_others_are_answered(here):
+    began = time.monotonic()
+    assert here.ask("POST", "/detectors/b/scores", {"points": [[1, 2]]})[0] == 200
+    assert here.ask("POST", "/detectors/b/points", {"points": [[1, 2]]})[0] == 200
+    assert here.ask("GET", "/")[0] == 200
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_requests_that_wait_for_a_removed_detector_are_answered_404(registry, here, stream):
+    known = registry.get("a")
+    with known.live.copies._changing:
+        submitted(known, stream[:1])  # which is at work
+        wait_until(lambda: not known.live.n_waiting)
+        with asked_meanwhile(here, *[("POST", "/detectors/a/points", {"points": [[1, 2]]})] * 5) as statuses:
+            assert here.ask("DELETE", "/detectors/a")[0] == 204
+            assert_others_are_answered(here)
+    assert statuses == [404] * 5
+    assert here.ask("GET", "/detectors/a")[0] == 404
+
+
+def test_detectors_that_wait_to_be_made_take_no_threads(registry, here):
+    requests = [("PUT", f"/detectors/c{i}", XY) for i in range(N_THREADS)]
+    model = to_bytes(new_detector({**DEFAULTS, **XY}))
+    requests += [("PUT", f"/detectors/m{i}/model", model) for i in range(N_THREADS)]
+    with registry._making, asked_meanwhile(here, *requests[::2]) as statuses:
+        assert_others_are_answered(here)
+        registry._making.release()
+        registry._making.acquire()
+        assert here.ask("DELETE", "/detectors/a")[0] == 204
+        registry._making.release()
+        wait_until(lambda: len(statuses) == N_THREADS)
+        registry._making.acquire()
+    assert set(statuses) == {201}
+
+
+def test_questions_that_wait_for_the_copy_of_a_detector_take_no_threads(registry, here):
+    body = {"points": [[1, 2]]}
+    requests = [("POST", f"/detectors/a/{what}", body) for what in ("scores", "explanations")] * N_THREADS
+    with registry.get("a").live.copies._asking, asked_meanwhile(here, *requests) as statuses:
+        assert_others_are_answered(here)
+        registry.get("a").live.copies._asking.release()
+        wait_until(lambda: len(statuses) == 2 * N_THREADS)
+        registry.get("a").live.copies._asking.acquire()
+    assert set(statuses) == {200}
