@@ -1,4 +1,4 @@
-# Each target works alone on a machine that has python3, pip and make.
+# Every target works on a machine that has only python3, pip and make: it creates .venv and installs what it needs.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,8 +15,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Those of Spark, which has its own processes, run apart. The engine's run twice: compiled, and as the plain Python they
-# are written in.
+# The Spark tests start their own processes and run separately. The engine tests run twice: compiled, and as plain Python.
 test: $(VENV)/.dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not spark and not exhaustive"
 	$(BIN)/pytest tests/spark
@@ -29,11 +28,11 @@ soak: $(VENV)/.dev
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/pytest -n $(JOBS) -m exhaustive
 
-# Rows per second on Spark, beside scikit-learn's forest; needs Java.
+# Rows per second on Spark, compared with scikit-learn's forest; needs Java.
 spark: $(VENV)/.spark
 	$(BIN)/python benchmarks/on_spark.py
 
-# Points per second of the service beside the detector by itself, and what attacks do to its memory and its answers.
+# Points per second of the service, compared with the detector alone; memory and latency under attack.
 service: $(VENV)/.serve
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/attacks.py
@@ -47,7 +46,7 @@ thresholds: $(VENV)/.base
 reproduce: $(VENV)/.experiments
 	$(BIN)/imondrian reproduce all
 
-# Those of the page need Chromium.
+# The screenshots of the service page need Chromium.
 pictures: $(VENV)/.dev
 	$(BIN)/python examples/pictures.py docs/images
 	$(BIN)/python examples/page.py docs/images
@@ -65,7 +64,7 @@ $(VENV)/.base: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-# Peers that cannot be installed are named by the benchmark, and keep nobody from the others.
+# The benchmark names peers that cannot be installed, and runs without them.
 $(VENV)/.bench: $(VENV)/.base
 	$(BIN)/python benchmarks/install.py
 	touch $@

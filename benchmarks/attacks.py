@@ -1,8 +1,8 @@
-"""Memory of the service, and how long `/health` takes, while clients do what they should not.
+"""Memory of the service, and the latency of `/health`, under attack.
 
-Each attack gets a service of its own. A process of its own asks for `/health` every few milliseconds meanwhile.
+Each attack runs against its own service, while a separate process requests `/health` every few milliseconds.
 
-    python benchmarks/attacks.py [words of the attacks to try]
+    python benchmarks/attacks.py [words in the names of the attacks to run]
 """
 
 import gc
@@ -22,7 +22,7 @@ import numpy as np
 
 from service import request, served
 
-SECONDS, PAUSE = 15.0, 0.005  # of an attack; between two questions
+SECONDS, PAUSE = 15.0, 0.005  # duration of an attack; pause between two requests
 MIB = 2**20
 HEAD = (
     b"POST /detectors/a/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -30,21 +30,21 @@ HEAD = (
 
 
 class Attack(NamedTuple):
-    """What clients do."""
+    """What the clients do, and the detector that they attack."""
 
     name: str
-    run: Callable[[int], None]  # with the port
-    is_large: bool = False  # whether the detector is a large one
+    run: Callable[[int], None]  # accepts the port
+    is_large: bool = False  # attacks a large detector
     n_features: int = 2
 
 
 def connect(port: int) -> socket.socket:
-    """Connect, with patience."""
+    """Connect to the service."""
     return socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
 
 
 def send(port: int, parts: list[bytes], end: float) -> None:
-    """Send all of it, as long as the service takes it, and read the answer."""
+    """Send the parts until the service refuses them or the time is over, and read the response."""
     with suppress(OSError), connect(port) as connection:
         for part in parts:
             connection.sendall(part)
@@ -54,9 +54,9 @@ def send(port: int, parts: list[bytes], end: float) -> None:
             pass
 
 
-def together(n: int, what: Callable[[], None]) -> None:
-    """Do something in so many threads."""
-    threads = [threading.Thread(target=what, daemon=True) for _ in range(n)]
+def in_threads(n: int, function: Callable[[], None]) -> None:
+    """Run a function in n threads."""
+    threads = [threading.Thread(target=function, daemon=True) for _ in range(n)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -64,7 +64,7 @@ def together(n: int, what: Callable[[], None]) -> None:
 
 
 def heads(port: int) -> None:
-    """Send heads without an end, one after the other."""
+    """Send endless headers, one request after the other."""
     end = time.monotonic() + SECONDS
     send(port, [b"GET / HTTP/1.1\r\n", *[b"a: b\r\n" * 10_000] * 1_700], end)
     send(port, [b"GET / HTTP/1.1\r\na: ", *[b"b" * MIB] * 100], end)
@@ -72,7 +72,7 @@ def heads(port: int) -> None:
 
 
 def unread(port: int) -> None:
-    """Send 100 MB of requests, and read nothing."""
+    """Send 100 MB of requests without reading the responses."""
     small = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with suppress(OSError), connect(port) as connection:
         connection.settimeout(3.0)
@@ -80,8 +80,8 @@ def unread(port: int) -> None:
             connection.sendall(small * (MIB // len(small)))
 
 
-def held(n: int, parts: list[bytes]) -> Callable[[int], None]:
-    """Send so much from so many connections, and then nothing."""
+def stalled(n: int, parts: list[bytes]) -> Callable[[int], None]:
+    """Send the parts from n connections, then send nothing more."""
 
     def run(port: int) -> None:
         end = time.monotonic() + SECONDS
@@ -99,17 +99,17 @@ def held(n: int, parts: list[bytes]) -> Callable[[int], None]:
 
 
 def bodies(n: int, path: bytes, part: bytes) -> Callable[[int], None]:
-    """Send so many bodies of 32 MiB at once, and read what they are answered."""
+    """Send n bodies of 32 MiB at once, and read the responses."""
     body = b'{"points":[' + part * (32 * MIB // len(part) - 10) + part[:-1] + b"]}"
 
     def run(port: int) -> None:
-        together(n, lambda: send(port, [HEAD % (path, len(body)), body], time.monotonic() + SECONDS))
+        in_threads(n, lambda: send(port, [HEAD % (path, len(body)), body], time.monotonic() + SECONDS))
 
     return run
 
 
 def readers(n: int, path: str) -> Callable[[int], None]:
-    """Ask for something from so many connections, again and again, and read it."""
+    """Request a path repeatedly from n connections, and read the responses."""
 
     def read(port: int) -> None:
         end = time.monotonic() + SECONDS
@@ -117,7 +117,7 @@ def readers(n: int, path: str) -> Callable[[int], None]:
             with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
                 answer.read()
 
-    return lambda port: together(n, lambda: read(port))
+    return lambda port: in_threads(n, lambda: read(port))
 
 
 ATTACKS = (
@@ -125,48 +125,48 @@ ATTACKS = (
     Attack("100 MB of header lines, one header of 100 MB, or a URL of 200 MB", heads),
     Attack("100 MB of small requests, without reading an answer", unread),
     Attack(
-        "1,000 connections with 32,000 bytes of a head each", held(1_000, [b"GET / HTTP/1.1\r\na: " + b"b" * 32_000])
+        "1,000 connections with 32,000 bytes of a head each", stalled(1_000, [b"GET / HTTP/1.1\r\na: " + b"b" * 32_000])
     ),
-    Attack("900 posts of 30 MB, of which 500 kB come", held(900, [HEAD % (b"points", 30_000_000), b"[" * 500_000])),
+    Attack("900 posts of 30 MB, of which 500 kB come", stalled(900, [HEAD % (b"points", 30_000_000), b"[" * 500_000])),
     Attack("six bodies of 32 MiB of `[],`", bodies(6, b"points", b"[],")),
     Attack("four bodies of 32 MiB of `1,` for 1,000 features", bodies(4, b"points", b"1,"), n_features=1_000),
     Attack(
         "eight models of 260 MB, of which 250 MB come",
-        held(8, [(HEAD % (b"model", 260_000_000)).replace(b"POST", b"PUT"), *[b"x" * 10**6] * 250]),
+        stalled(8, [(HEAD % (b"model", 260_000_000)).replace(b"POST", b"PUT"), *[b"x" * 10**6] * 250]),
     ),
     Attack(
         "40 readers of `history/{index}` of a large detector", readers(40, "/detectors/a/history/1999"), is_large=True
     ),
     Attack(
         "20 readers of its model who do not read it",
-        held(20, [b"GET /detectors/a/model HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]),
+        stalled(20, [b"GET /detectors/a/model HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]),
         is_large=True,
     ),
-    Attack("1,100 idle connections", held(1_100, [])),
+    Attack("1,100 idle connections", stalled(1_100, [])),
 )
 
 
-def ask(port: int, ended: "multiprocessing.synchronize.Event", told: "multiprocessing.Queue[list[float]]") -> None:
-    """Ask for `/health` until it is over, and tell how many seconds each answer took."""
-    gc.disable()  # or its pauses of 100 ms would be those of the service
-    taken = []
+def probe(port: int, ended: "multiprocessing.synchronize.Event", results: "multiprocessing.Queue[list[float]]") -> None:
+    """Request `/health` until the attack has ended, and put the latencies in seconds into the queue."""
+    gc.disable()  # its pauses of 100 ms would count as latency of the service
+    latencies = []
     while not ended.is_set():
         start = time.perf_counter()
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
             answer.read()
-        taken.append(time.perf_counter() - start)
+        latencies.append(time.perf_counter() - start)
         time.sleep(PAUSE)
-    told.put(taken[1:])  # the first one is that of a process that has just started
+    results.put(latencies[1:])  # the first one includes the start of this process
 
 
 def memory(process: int, field: str) -> float:
-    """Give a line of the status of a process, in MiB."""
+    """Return a field of the status of a process in MiB."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
 def prepare(port: int, attack: Attack) -> None:
-    """Create the detector that is attacked."""
+    """Create the attacked detector."""
     sizes = {"window": 10_000, "max_samples": 1_024, "n_trees": 200} if attack.is_large else {"n_trees": 10}
     n_features = 20 if attack.is_large else attack.n_features
     features = [f"x{i}" for i in range(n_features)]
@@ -182,33 +182,33 @@ def prepare(port: int, attack: Attack) -> None:
 
 
 def measured(attack: Attack) -> tuple[float, float, list[float]]:
-    """Give the memory before and at most, and how long `/health` took."""
+    """Return the memory before the attack, its peak, and the latencies of `/health`."""
     with tempfile.TemporaryDirectory() as folder, served(folder) as (port, process):
         prepare(port, attack)
         before = memory(process, "VmRSS")
         ended = multiprocessing.Event()
-        told: multiprocessing.Queue[list[float]] = multiprocessing.Queue()
-        asking = multiprocessing.Process(target=ask, args=(port, ended, told))
-        asking.start()
-        attacking = multiprocessing.Process(target=attack.run, args=(port,))
-        attacking.start()
-        attacking.join()
+        results: multiprocessing.Queue[list[float]] = multiprocessing.Queue()
+        prober = multiprocessing.Process(target=probe, args=(port, ended, results))
+        prober.start()
+        attacker = multiprocessing.Process(target=attack.run, args=(port,))
+        attacker.start()
+        attacker.join()
         ended.set()
-        taken = told.get()
-        asking.join()
-        return before, memory(process, "VmHWM"), taken
+        latencies = results.get()
+        prober.join()
+        return before, memory(process, "VmHWM"), latencies
 
 
 def main() -> None:
-    """Try the attacks, and print a line of the table of docs/service.md for each."""
+    """Run the attacks, and print the table of docs/service.md."""
     words = sys.argv[1:]
     print("| what clients send | memory, MiB | `/health`, ms: median, 99 %, slowest |\n|---|---|---|")
     for attack in ATTACKS:
         if words and not any(word in attack.name for word in words):
             continue
-        before, most, taken = measured(attack)
-        median, late, slowest = 1000 * np.quantile(taken, [0.5, 0.99, 1.0])
-        print(f"| {attack.name} | {before:.0f}, {most:.0f} | {median:.0f}, {late:.0f}, {slowest:.0f} |", flush=True)
+        before, peak, latencies = measured(attack)
+        median, late, slowest = 1000 * np.quantile(latencies, [0.5, 0.99, 1.0])
+        print(f"| {attack.name} | {before:.0f}, {peak:.0f} | {median:.0f}, {late:.0f}, {slowest:.0f} |", flush=True)
 
 
 if __name__ == "__main__":

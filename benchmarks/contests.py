@@ -1,4 +1,4 @@
-"""A contest: workloads that are measured together, by their names for ever; and how much of it is done."""
+"""A contest is a group of workloads that are measured together. The names of workloads never change."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -7,27 +7,27 @@ from timing import Measurement
 
 
 class Effort(NamedTuple):
-    """How much is done: what share of the rows, and at most how many repeats."""
+    """How much is measured: the divisor of all sizes, and the maximum number of repeats."""
 
     name: str
     divisor: int
     most_repeats: int
 
     def rows(self, n_rows: int) -> int:
-        """Give the number of rows, enough for a sample of a tree."""
+        """Return the number of rows, at least enough for the sample of a tree."""
         return max(n_rows // self.divisor, min(n_rows, 512))
 
     def repeats(self, n_repeats: int) -> int:
-        """Give the number of repeats."""
+        """Return the number of repeats."""
         return min(n_repeats, self.most_repeats)
 
 
 FULL = Effort("full", 1, 1_000)
-QUICK = Effort("quick: sizes are small and repeats few; neither times nor verdicts mean anything", 100, 2)
+QUICK = Effort("quick: small sizes and few repeats; times and results are meaningless", 100, 2)
 
 
-def nothing() -> str | None:
-    """Stand in the way of no contest."""
+def can_run() -> str | None:
+    """Return None: the contest can be measured."""
     return None
 
 
@@ -36,4 +36,4 @@ class Contest(NamedTuple):
 
     names: tuple[str, ...]
     measure: Callable[[Effort], Iterable[Measurement]]
-    hindrance: Callable[[], str | None] = nothing  # tells why it cannot be measured here, if it cannot
+    reason_to_skip: Callable[[], str | None] = can_run  # returns why it cannot be measured, or None

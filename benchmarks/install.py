@@ -1,6 +1,6 @@
-"""Install the peers one by one: one that cannot be installed here does not keep the others away.
+"""Install the peers one by one, so that one that cannot be installed does not affect the others.
 
-Usage: python benchmarks/install.py, with the Python that is to run the benchmark. The list is the extra `bench`.
+Usage: python benchmarks/install.py, with the Python that runs the benchmark. The extra `bench` lists the peers.
 """
 
 import subprocess
@@ -12,12 +12,12 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def main() -> None:
-    """Install what the extra names, and say what cannot be."""
+    """Install the packages of the extra, and print those that cannot be installed."""
     extras = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
     for requirement in extras["bench"]:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
         if subprocess.run(command, check=False).returncode != 0:
-            print(f"{requirement} cannot be installed here; the benchmark runs without it, and says so.")
+            print(f"{requirement} cannot be installed; the benchmark runs without it.")
 
 
 if __name__ == "__main__":

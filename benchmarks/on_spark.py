@@ -1,7 +1,7 @@
-"""Rows per second on Spark, two cores: fitting, scoring, watching; beside scikit-learn's forest in a pandas function.
+"""Rows per second on Spark with two cores: fit, score and watch, beside scikit-learn's forest in a pandas function.
 
-Usage: python benchmarks/on_spark.py [n_rows], by default 10,000,000 rows of 10 features, in a Parquet file that is made
-first. Prints a table; no result is kept. The times include reading the file, and for scores summing them up.
+Usage: python benchmarks/on_spark.py [n_rows], by default 10,000,000 rows of 10 features, in a Parquet file that is
+written first. Prints a table and stores nothing. The times include reading the file, and summing the scores.
 """
 
 import os
@@ -22,11 +22,11 @@ from imondrian.spark import fit, fit_by_key, score, watch
 NAMES = [f"x{j}" for j in range(10)]
 N_KEYS, ROWS_PER_STREAM, N_FILES = 1000, 50, 4
 N_REPEATS = 3
-BARE = {"kind": "depth", "scale": None, "threshold": "auto"}  # as little work beside the forest as can be
+BARE = {"kind": "depth", "scale": None, "threshold": "auto"}  # the least work besides the forest
 
 
 def main() -> None:
-    """Measure everything, each work by turns."""
+    """Measure all works alternately, and print the table."""
     n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
     spark = session()
     with tempfile.TemporaryDirectory() as folder:
@@ -68,13 +68,13 @@ def session() -> SparkSession:
 
 
 def rows_of(spark: SparkSession, n_rows: int) -> DataFrame:
-    """Make rows, all different, with a key."""
+    """Return distinct rows with a key."""
     columns = [F.randn(seed).alias(name) for seed, name in enumerate(NAMES)]
     return spark.range(n_rows).select("id", (F.col("id") % N_KEYS).cast("int").alias("key"), *columns)
 
 
 def measured(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Give the median of the seconds that each work takes, all of them by turns."""
+    """Return the median seconds of each work; the works alternate."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(N_REPEATS):
         for name, work in works.items():
@@ -85,18 +85,18 @@ def measured(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def total(df: DataFrame) -> Any:
-    """Have every score computed."""
+    """Compute every score."""
     return df.agg(F.sum("anomaly_score")).collect()
 
 
 def fitted_peer(df: DataFrame) -> IsolationForest:
-    """Fit scikit-learn's forest as it is done on Spark: to a sample that the driver collects."""
+    """Fit scikit-learn's forest to a sample that the driver collects, as is usual on Spark."""
     sample = df.select(*NAMES).sample(0.01, seed=0).toPandas()
     return IsolationForest(n_estimators=100, max_samples=256, random_state=0).fit(sample)
 
 
 def peer_scores(peer: IsolationForest) -> Any:
-    """Make a pandas function that scores with scikit-learn's forest."""
+    """Return a pandas function that scores with scikit-learn's forest."""
 
     @F.pandas_udf("double")
     def scores(batches: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.Series]:
@@ -107,7 +107,7 @@ def peer_scores(peer: IsolationForest) -> Any:
 
 
 def report_stream(spark: SparkSession, folder: str) -> None:
-    """Watch 1,000 keys, file by file, and tell how many rows a second and bytes a key that makes."""
+    """Watch 1,000 keys file by file, and print the rows per second and the size of the state."""
     for _ in range(N_FILES):
         rows_of(spark, N_KEYS * ROWS_PER_STREAM).coalesce(1).write.mode("append").parquet(f"{folder}/in")
     schema = spark.read.parquet(f"{folder}/in").schema

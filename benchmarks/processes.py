@@ -1,4 +1,4 @@
-"""What needs a process of its own (compiling, starting, peak memory, long growth), and how that is started."""
+"""Measurements that need their own process: compiling, start-up, peak memory, growing large forests."""
 
 import json
 import os
@@ -15,7 +15,7 @@ DATA_ALONE = "data alone"
 
 
 def in_new_process(name: str, *arguments: Any, **environment: str) -> dict[str, Any]:
-    """Run a function of this file in a process of its own, and give what it found."""
+    """Run a function of this module in a new process, and return its result."""
     command = [sys.executable, __file__, name, *map(json.dumps, arguments)]
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **environment})
     found: dict[str, Any] = json.loads(finished.stdout)
@@ -23,7 +23,7 @@ def in_new_process(name: str, *arguments: Any, **environment: str) -> dict[str, 
 
 
 def first_use() -> dict[str, float]:
-    """Use everything once, import included: first the forest, then the stream detector."""
+    """Use everything once, including the import: first the forest, then the stream detector."""
     from imondrian import MondrianForest, StreamDetector
 
     rows = [[float(i % 7), float(i % 11)] for i in range(100)]
@@ -56,9 +56,9 @@ def start_up(contestant: str) -> dict[str, float]:
 def batch_memory(contestant: str, n_rows: int) -> dict[str, float]:
     """Fit and score."""
     from peers import FORESTS, fitted, scoring
-    from workloads import crowd
+    from workloads import normal_points
 
-    X = crowd(n_rows, 10)
+    X = normal_points(n_rows, 10)
     if contestant in FORESTS:
         scoring(contestant, fitted(contestant, X))(X)
     return {"MB": peak_megabytes()}
@@ -67,20 +67,20 @@ def batch_memory(contestant: str, n_rows: int) -> dict[str, float]:
 def stream_memory(contestant: str, n_points: int) -> dict[str, float]:
     """Score and learn a stream."""
     from stream_peers import N_WARM, STREAMS
-    from workloads import crowd
+    from workloads import normal_points
 
-    stream = STREAMS[contestant](crowd(N_WARM + n_points, 10))
+    stream = STREAMS[contestant](normal_points(N_WARM + n_points, 10))
     for row in stream.rows:
         stream.step(row)
     return {"MB": peak_megabytes()}
 
 
 def online_mode(n_rows: int, n_first: int) -> dict[str, float]:
-    """Extend a forest of which each tree holds every point, from the first on."""
+    """Extend a forest in which each tree holds every point."""
     from imondrian import MondrianForest
-    from workloads import TREES, online
+    from workloads import TREES, smtp_like_points
 
-    points = online()[:n_rows]
+    points = smtp_like_points()[:n_rows]
     warm_up(points)
     forest = MondrianForest(TREES).build(points[:n_first])
     start = time.perf_counter()
@@ -89,7 +89,7 @@ def online_mode(n_rows: int, n_first: int) -> dict[str, float]:
 
 
 def stages(points: str, divisor: int) -> dict[str, float]:
-    """Do as the paper with SMTP: build, then extend stage by stage, and score all points again after each."""
+    """Follow the paper: build, then extend stage by stage, and score all points again after each stage."""
     from imondrian import MondrianForest
     from workloads import TREES
 
@@ -104,16 +104,16 @@ def stages(points: str, divisor: int) -> dict[str, float]:
 
 
 def made_parts() -> list[Any]:
-    """Divide points of the size and kind of SMTP into five parts."""
+    """Divide points like those of SMTP into five parts."""
     import numpy as np
 
-    from workloads import online
+    from workloads import smtp_like_points
 
-    return np.array_split(online(), 5)
+    return np.array_split(smtp_like_points(), 5)
 
 
 def smtp_parts() -> list[Any]:
-    """Divide SMTP itself as the paper does."""
+    """Divide SMTP as the paper does."""
     from imondrian.datasets import load
     from imondrian.experiments.divisions import published_stages
 
@@ -125,11 +125,11 @@ PARTS = {"made": made_parts, "smtp": smtp_parts}
 
 
 def growth(kind: str, n_features: int, zones: dict[str, list[int]], block: int, ends: list[int]) -> dict[str, Any]:
-    """Grow forests that hold every point, each to its end, by blocks; give the microseconds a point in each zone."""
+    """Extend forests that hold every point block by block; return the microseconds per point in each zone."""
     from imondrian import MondrianForest
-    from workloads import crowd, online
+    from workloads import normal_points, smtp_like_points
 
-    points = online() if kind == "online" else crowd(max(ends), n_features)
+    points = smtp_like_points() if kind == "smtp_like" else normal_points(max(ends), n_features)
     warm_up(points)
     found: dict[str, list[float]] = {zone: [] for zone in zones}
     for seed, end in enumerate(ends):
@@ -151,9 +151,9 @@ def warm_up(points: Any) -> None:
 
 
 def peak_megabytes() -> float:
-    """Give the most memory that this process has had.
+    """Return the peak memory of this process in MB.
 
-    What getrusage says counts the parent's memory as well, if the process was started by vfork, as Python does.
+    getrusage includes the parent's memory if the process was started by vfork, as Python does.
     """
     status = Path("/proc/self/status")
     if status.exists():

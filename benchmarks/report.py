@@ -1,4 +1,4 @@
-"""What a run comes to: medians, ratios and targets, as plain data for JSON, and as tables to read."""
+"""Results of a run: medians, ratios and targets, as JSON data and as Markdown tables."""
 
 import os
 import platform
@@ -13,15 +13,15 @@ from timing import Measurement
 
 
 class Run(NamedTuple):
-    """What was found: the measurements, and by workload why others have none."""
+    """The measurements of a run, and the reason for each workload that was not measured."""
 
-    effort: str  # with which it was done
+    effort: str
     measurements: Sequence[Measurement]
     unmeasured: dict[str, str]
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """Give all there is to say, as JSON can hold it."""
+    """Return everything that is written to the JSON file."""
     medians = {Side(m.workload, m.contestant, m.threads): m.median for m in run.measurements}
     return {
         "run": run.effort,
@@ -31,71 +31,71 @@ def summary(run: Run) -> dict[str, Any]:
         "unmeasured": run.unmeasured,
         "measurements": [m._asdict() | {"median": m.median} for m in run.measurements],
         "ratios": list(ratios(medians)),
-        "targets": [judged(target, medians) for target in TARGETS if target.over.workload in workloads(medians)],
+        "targets": [target_result(target, medians) for target in TARGETS if target.over.workload in workloads(medians)],
     }
 
 
 def workloads(medians: Iterable[Side]) -> set[str]:
-    """Name the workloads that have been measured."""
+    """Return the names of the measured workloads."""
     return {side.workload for side in medians}
 
 
 def ratios(medians: dict[Side, float]) -> Iterator[dict[str, Any]]:
-    """Hold every other contestant against ours, in the same workload on as many threads."""
+    """Yield the ratio of each peer's median to ours, in the same workload and with as many threads."""
     for side, median in medians.items():
         ours = medians.get(side._replace(contestant="ours"))
         if side.contestant != "ours" and ours is not None:
             yield side._asdict() | {"ratio": median / ours}
 
 
-def judged(target: Target, medians: dict[Side, float]) -> dict[str, Any]:
-    """Give a target with what was measured, and the verdict."""
+def target_result(target: Target, medians: dict[Side, float]) -> dict[str, Any]:
+    """Return a target with the measured value and the verdict."""
     sides = [side for side in (target.over, target.under) if side is not None]
-    demand = f"{target.relation} {written(target.bound, target.unit)}"
-    entry = {"name": target.name, "workload": target.over.workload, "target": demand, "source": target.source}
+    requirement = f"{target.relation} {with_unit(target.bound, target.unit)}"
+    entry = {"name": target.name, "workload": target.over.workload, "target": requirement, "source": target.source}
     if any(side not in medians for side in sides):
         return entry | {"measured": None, "verdict": "not measured"}
     measured = medians[target.over] / (1.0 if target.under is None else medians[target.under])
     is_met = measured >= target.bound if target.relation == ">=" else measured <= target.bound
     return entry | {
-        "measured": written(measured, target.unit),
+        "measured": with_unit(measured, target.unit),
         "value": measured,
         "verdict": "ok" if is_met else "MISS",
     }
 
 
-def lines(measurements: Iterable[Measurement]) -> Iterator[tuple[str, str, str, str]]:
-    """Give workload, threads, our median, and the others' with what they are over ours."""
+def result_rows(measurements: Iterable[Measurement]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield workload, threads, our median, and the medians of the peers with their ratios to ours."""
     for (workload, threads), found in groupby(measurements, key=lambda m: (m.workload, m.threads)):
         by_name = {m.contestant: m for m in found}
         ours = by_name.pop("ours", None)
-        others = [f"{name} {written(m.median, m.unit)}{over(m, ours)}" for name, m in by_name.items()]
-        yield workload, str(threads), "" if ours is None else written(ours.median, ours.unit), ", ".join(others)
+        peers = [f"{name} {with_unit(m.median, m.unit)}{ratio_text(m, ours)}" for name, m in by_name.items()]
+        yield workload, str(threads), "" if ours is None else with_unit(ours.median, ours.unit), ", ".join(peers)
 
 
-def over(other: Measurement, ours: Measurement | None) -> str:
-    """Write the ratio of another median to ours."""
-    return "" if ours is None else f" ({written(other.median / ours.median, 'x')})"
+def ratio_text(peer: Measurement, ours: Measurement | None) -> str:
+    """Return the ratio of a peer's median to ours as text."""
+    return "" if ours is None else f" ({with_unit(peer.median / ours.median, 'x')})"
 
 
-def written(value: float, unit: str) -> str:
-    """Write a number with three digits, and its unit."""
+def with_unit(value: float, unit: str) -> str:
+    """Return a number with three digits and its unit as text."""
     number = f"{value:#.3g}".rstrip(".") if value < 1_000 else f"{value:.0f}"
     return f"x {number}" if unit == "x" else f"{number} {unit}"
 
 
 def tables(run: Run) -> str:
-    """Write the table of ratios, and that of targets, in Markdown."""
+    """Return the table of workloads and the table of targets in Markdown."""
     found = summary(run)
-    measured = table(("workload", "threads", "ours", "others (over ours)"), list(lines(run.measurements)))
+    measured = table(("workload", "threads", "ours", "peers (ratio to ours)"), list(result_rows(run.measurements)))
     goals = [(t["verdict"], t["name"], t["measured"] or "-", t["target"], t["source"]) for t in found["targets"]]
-    judgement = table(("verdict", "what", "measured", "target", "from"), goals)
+    targets = table(("result", "workload", "measured", "target", "source"), goals)
     reasons = [*found["missing"], *(f"{name}: not measured, {reason}" for name, reason in run.unmeasured.items())]
-    return "\n\n".join([f"A run with effort: {run.effort}.", measured, judgement, "\n".join(reasons)]).rstrip()
+    return "\n\n".join([f"Effort: {run.effort}.", measured, targets, "\n".join(reasons)]).rstrip()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table whose columns are as wide as their cells."""
+    """Return a Markdown table with aligned columns."""
     widths = [max(len(row[j]) for row in (head, *rows)) for j in range(len(head))]
     bar = ["-" * width for width in widths]
     return "\n".join(

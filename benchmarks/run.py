@@ -1,8 +1,8 @@
-"""Measure imondrian beside its peers in one run: medians of interleaved repeats, as ratios, with their targets.
+"""Measure imondrian beside its peers: medians of alternating repeats, printed as ratios with their targets.
 
-A workload is a group (fit, score, ...) or one of those that --list shows; by default all are run. Tables are printed;
-JSON and a picture of the scaling are written to the folder of results: as latest.json and scaling.png if all was run,
-otherwise under names that say so.
+A workload is a group (fit, score, ...) or a name that --list shows; the default is all workloads. The tables are
+printed. JSON and a plot of the scaling are written to the results folder: as latest.json and scaling.png if
+everything was run, otherwise as quick or chosen.
 """
 
 import argparse
@@ -26,20 +26,20 @@ FAILED = "failed"
 
 
 def main() -> None:
-    """Measure what is asked for, print it, and write it."""
+    """Measure the chosen workloads, print the tables, and write the files."""
     parser = new_parser()
     arguments = parser.parse_args()
-    os.environ.update(dict.fromkeys(THREADS, "1"))  # read when libraries are loaded; who is to use two is told so
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # read on import; two threads are requested explicitly
     from contests import FULL, QUICK
     from suites import SUITES
 
     if arguments.list:
-        print(listed(SUITES))
+        print(list_of(SUITES))
         return
     try:
         contests = chosen(SUITES, arguments.workload)
     except KeyError as error:
-        parser.error(f"there is no workload {error}; known are {', '.join(SUITES)}, and those that --list shows")
+        parser.error(f"there is no workload {error}; choose from {', '.join(SUITES)}, or a name that --list shows")
     run = measured(contests, QUICK if arguments.quick else FULL)
     name = "quick" if arguments.quick else "chosen" if arguments.workload else "latest"
     write(run, arguments.results, name)
@@ -47,31 +47,31 @@ def main() -> None:
 
 
 def new_parser() -> argparse.ArgumentParser:
-    """Make the parser of the command line."""
+    """Return the argument parser."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", nargs="*", help="a group or a workload; all of them if none is named")
-    parser.add_argument("--quick", action="store_true", help="small sizes and few repeats: does it run at all?")
-    parser.add_argument("--list", action="store_true", help="show the groups and their workloads, and stop")
-    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="FOLDER", help="where to write")
+    parser.add_argument("workload", nargs="*", help="a group or a workload; default: all")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few repeats, only to check that it runs")
+    parser.add_argument("--list", action="store_true", help="list the groups and their workloads, and exit")
+    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="FOLDER", help="output folder")
     return parser
 
 
-def listed(suites: dict[str, list["Contest"]]) -> str:
-    """Show the groups and their workloads."""
+def list_of(suites: dict[str, list["Contest"]]) -> str:
+    """Return the groups and their workloads as text."""
     groups = {group: [name for contest in contests for name in contest.names] for group, contests in suites.items()}
     return "\n".join("\n    ".join([group, *names]) for group, names in groups.items())
 
 
 def chosen(suites: dict[str, list["Contest"]], names: Sequence[str]) -> list["Contest"]:
-    """Find the contests of groups and workloads, each once; one that is not there is a KeyError."""
+    """Return the contests of the named groups and workloads, each once; raise KeyError for an unknown name."""
     by_name = {name: [contest] for contests in suites.values() for contest in contests for name in contest.names}
     found = [contest for name in names or suites for contest in (by_name | suites)[name]]
     return list({contest.names: contest for contest in found}.values())
 
 
 def measured(contests: Sequence["Contest"], effort: "Effort") -> "Run":
-    """Measure one contest after the other, and tell of each when it is done; one that fails does not end the run."""
-    from report import Run, lines
+    """Measure the contests one by one and print each result; one that fails does not end the run."""
+    from report import Run, result_rows
 
     measurements: list[Measurement] = []
     unmeasured: dict[str, str] = {}
@@ -79,8 +79,8 @@ def measured(contests: Sequence["Contest"], effort: "Effort") -> "Run":
     for contest in contests:
         found, reason = outcome(contest, effort)
         clock = f"{time.perf_counter() - start:5.0f} s"
-        for workload, threads, ours, others in lines(found):
-            text = "; ".join(filter(None, [ours and f"ours {ours}", others]))
+        for workload, threads, ours, peers in result_rows(found):
+            text = "; ".join(filter(None, [ours and f"ours {ours}", peers]))
             print(f"{clock}  {workload} [threads: {threads}]: {text}", flush=True)
         for name in contest.names if reason else ():
             print(f"{clock}  {name}: not measured, {reason}", flush=True)
@@ -90,19 +90,19 @@ def measured(contests: Sequence["Contest"], effort: "Effort") -> "Run":
 
 
 def outcome(contest: "Contest", effort: "Effort") -> tuple[list["Measurement"], str]:
-    """Give what was measured, or why nothing was."""
-    hindrance = contest.hindrance()
-    if hindrance is not None:
-        return [], hindrance
+    """Return the measurements, and the reason if there are none."""
+    reason = contest.reason_to_skip()
+    if reason is not None:
+        return [], reason
     try:
         return list(contest.measure(effort)), ""
-    except Exception as error:  # noqa: BLE001 (a peer may raise anything, and half an hour of measuring is at stake)
+    except Exception as error:  # noqa: BLE001 (a peer may raise anything, which must not end a run of half an hour)
         traceback.print_exc()
         return [], f"{FAILED} ({type(error).__name__}: {error})"
 
 
 def write(run: "Run", folder: Path, name: str) -> None:
-    """Print the tables, and write JSON and the picture."""
+    """Print the tables, and write the JSON file and the plot."""
     from report import summary, tables
 
     print(f"\n{tables(run)}\n")
@@ -113,11 +113,11 @@ def write(run: "Run", folder: Path, name: str) -> None:
     try:
         from scaling import draw
     except ImportError as error:
-        print(f"no picture: {error}")
+        print(f"no plot: {error}")
         return
     picture = folder / ("scaling.png" if name == "latest" else f"scaling-{name}.png")
     draw(summary(run), picture)
-    print(f"drawn in {picture}")
+    print(f"plot written to {picture}")
 
 
 if __name__ == "__main__":

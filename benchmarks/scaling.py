@@ -1,6 +1,6 @@
-"""The picture of the scaling, drawn from the JSON of a run: small multiples, ours and the peers, on one thread.
+"""The scaling plot, drawn from the JSON of a run: four panels, ours and the peers, one thread.
 
-Usage: python benchmarks/scaling.py [results.json] [picture.png], by default of the last whole run.
+Usage: python benchmarks/scaling.py [results.json] [plot.png]; default: the last full run.
 """
 
 import json
@@ -18,7 +18,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from suites import fit, online, score, streams
 
 RESULTS = Path(__file__).parent / "results"
-LOOKS = {  # colours of Okabe and Ito, which the colour-blind can tell apart; marks differ too
+LOOKS = {  # Okabe-Ito colours, safe for colour-blind readers; markers differ too
     "ours": ("#0072B2", "o"),
     "scikit-learn": ("#E69F00", "s"),
     "isotree": ("#009E73", "^"),
@@ -26,11 +26,11 @@ LOOKS = {  # colours of Okabe and Ito, which the colour-blind can tell apart; ma
 }
 INK, GREY, PEER_BAR, DARK_BLUE = "#222222", "#666666", "#B0B0B0", "#0B3954"
 SCORED_ROWS = 100_000
-GAP = 0.075  # between two labels, in heights of the axes
+GAP = 0.075  # between two labels, as a share of the axes height
 
 
 class Line(NamedTuple):
-    """Medians that belong together, and what is written beside them."""
+    """The medians of one line, and its label."""
 
     label: str
     colour: str
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 class Medians:
-    """The medians of a run, on one thread."""
+    """The medians of a run with one thread."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.is_quick = found["run"] != "full"
@@ -48,16 +48,16 @@ class Medians:
         }
 
     def get(self, workload: str, contestant: str = "ours") -> float | None:
-        """Give a median, if it was measured."""
+        """Return a median, or None if it was not measured."""
         return self.by_name.get((workload, contestant))
 
     def line(self, label: str, contestant: str, names: dict[int, str], factor: float, look: tuple[str, str]) -> Line:
-        """Gather the medians of workloads by size."""
+        """Return the line of a contestant over workloads of several sizes."""
         found = [(size, self.get(name, contestant)) for size, name in names.items()]
         return Line(label, *look, [(size, factor * value) for size, value in found if value is not None])
 
     def lines(self, names: dict[int, str], factor: float) -> list[Line]:
-        """Gather those of ours and of the peers."""
+        """Return the lines of ours and of the peers."""
         return [self.line(contestant, contestant, names, factor, look) for contestant, look in LOOKS.items()]
 
 
@@ -72,19 +72,19 @@ def draw(found: dict[str, Any], path: Path) -> None:
     draw_online(low_left, medians)
     draw_streams(low_right, medians)
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    kind = "A quick run: sizes are not those named. " if medians.is_quick else ""
+    kind = "Quick run: sizes are smaller than stated. " if medians.is_quick else ""
     figure.supxlabel(f"{kind}One thread, medians.\n{versions}", fontsize=7, color=GREY)
     figure.savefig(path)
 
 
 def draw_fit(axes: Axes, medians: Medians) -> None:
-    """Draw the time of fitting against the number of rows."""
+    """Plot the fitting time against the number of rows."""
     names = {n_rows: fit.name_of(n_rows) for n_rows in fit.ROWS}
     finish(axes, medians.lines(names, 1e3), "Fit 100 trees x 256 samples, d = 10", "rows", "ms")
 
 
 def draw_score(axes: Axes, medians: Medians) -> None:
-    """Draw the time of scoring a row against the number of features."""
+    """Plot the time to score a row against the number of features."""
     names = {n_features: score.name_of(SCORED_ROWS, n_features) for n_features in score.FEATURES}
     lines = medians.lines(names, 1e6 / SCORED_ROWS)
     finish(axes, lines, f"Score {SCORED_ROWS:,} rows, 100 x 256", "features", "µs a row")
@@ -92,7 +92,7 @@ def draw_score(axes: Axes, medians: Medians) -> None:
 
 
 def draw_online(axes: Axes, medians: Medians) -> None:
-    """Draw the time of a point in trees that hold every point against their number."""
+    """Plot the time to extend by a point against the number of points held."""
     looks = {3: (LOOKS["ours"][0], "o"), 10: (DARK_BLUE, "s")}
     lines = [
         medians.line(
@@ -108,11 +108,11 @@ def draw_online(axes: Axes, medians: Medians) -> None:
 
 
 def finish(axes: Axes, lines: Sequence[Line], title: str, x_name: str, y_name: str) -> None:
-    """Draw lines on logarithmic axes, with their names at their ends."""
+    """Draw lines on logarithmic axes, with labels at their right ends."""
     lines = [line for line in lines if line.points]
-    dress(axes, title)
+    set_style(axes, title)
     if not lines:
-        say_nothing(axes)
+        show_no_data(axes)
         return
     for line in lines:
         is_ours = line.label.startswith("ours")
@@ -129,7 +129,7 @@ def finish(axes: Axes, lines: Sequence[Line], title: str, x_name: str, y_name: s
 
 
 def widen(axes: Axes, values: Sequence[float]) -> None:
-    """Let the axis of times span a factor of ten at the least, with the values in its middle."""
+    """Make the time axis span at least a factor of ten, centred on the values."""
     low, high = np.log10(min(values)), np.log10(max(values))
     margin = max(0.5 * (1.0 - (high - low)), 0.12)
     axes.set_ylim(10.0 ** (low - margin), 10.0 ** (high + margin))
@@ -141,7 +141,7 @@ def widen(axes: Axes, values: Sequence[float]) -> None:
 
 
 def name_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Write the names to the right of the ends, moved apart where they would touch."""
+    """Write the labels to the right of the line ends, moved apart where they would overlap."""
     low, high = np.log(axes.get_ylim())
     ordered = sorted(lines, key=lambda line: line.points[-1][1])
     heights = np.array([(np.log(line.points[-1][1]) - low) / (high - low) for line in ordered])
@@ -151,7 +151,7 @@ def name_lines(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def moved_apart(heights: np.ndarray, gap: float) -> np.ndarray:
-    """Move heights, in rising order, so that none is nearer to the next than the gap; groups keep their middle."""
+    """Move ascending heights so that neighbours are at least a gap apart; groups keep their centre."""
     groups: list[np.ndarray] = []
     for height in heights:
         groups.append(np.array([height]))
@@ -161,17 +161,17 @@ def moved_apart(heights: np.ndarray, gap: float) -> np.ndarray:
 
 
 def placed(group: np.ndarray, gap: float) -> np.ndarray:
-    """Place heights one gap from the next, around their middle."""
+    """Space heights one gap apart around their mean."""
     return group.mean() + gap * (np.arange(group.size) - (group.size - 1) / 2)
 
 
 def draw_streams(axes: Axes, medians: Medians) -> None:
-    """Draw the time of a point of a stream as bars; the peers know no blocks."""
-    dress(axes, "Stream: score and learn, 100 x 256 of 2,048, d = 10")
+    """Plot the time per stream point as bars; the peers have no blocks."""
+    set_style(axes, "Stream: score and learn, 100 x 256 of 2,048, d = 10")
     ours = {
-        f"ours, {preset}, {words}": medians.get(streams.name_of(preset, way))
+        f"ours, {preset}, {label}": medians.get(streams.name_of(preset, mode))
         for preset in streams.PRESETS
-        for way, words in (("many", "in blocks"), ("process", "one by one"))
+        for mode, label in (("many", "in blocks"), ("process", "one by one"))
     }
     peers = {
         label: medians.get(streams.name_of("paper", "process"), peer)
@@ -179,7 +179,7 @@ def draw_streams(axes: Axes, medians: Medians) -> None:
     }
     bars = {label: value for label, value in (ours | peers).items() if value is not None}
     if not bars:
-        say_nothing(axes)
+        show_no_data(axes)
         return
     colours = [LOOKS["ours"][0] if label.startswith("ours") else PEER_BAR for label in bars]
     axes.barh(list(bars), list(bars.values()), color=colours, height=0.68)
@@ -193,15 +193,15 @@ def draw_streams(axes: Axes, medians: Medians) -> None:
     axes.set_xlabel("µs a point", color=INK)
 
 
-def dress(axes: Axes, title: str) -> None:
-    """Give a panel its title, and take away what says nothing."""
+def set_style(axes: Axes, title: str) -> None:
+    """Set the title of a panel, and remove the unused spines."""
     axes.set_title(title, loc="left", fontsize=11, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=INK, labelsize=9)
 
 
-def say_nothing(axes: Axes) -> None:
-    """Say that there is nothing to show."""
+def show_no_data(axes: Axes) -> None:
+    """Write that nothing was measured."""
     axes.text(0.5, 0.5, "not measured in this run", transform=axes.transAxes, ha="center", color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])

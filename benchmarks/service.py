@@ -1,7 +1,7 @@
-"""Points per second of the service over HTTP, durably, beside the same detector called directly in the same run.
+"""Durable points per second of the service over HTTP, beside the same detector called directly in the same run.
 
-Single points from 32 connections, and blocks of 1,000 points from one and from two. All run by turns, several times;
-the medians are told. The clients run on the same machine, and take their share of its processors.
+Single points from 32 connections, and blocks of 1,000 points from one and from two. All alternate several times; the
+medians are printed. The clients run on the same machine and use part of its processors.
 
     python benchmarks/service.py [seconds]
 """
@@ -30,7 +30,7 @@ X = np.random.default_rng(0).normal(size=(20 * N_BLOCK, N_FEATURES))
 
 @contextmanager
 def served(folder: str) -> Iterator[tuple[int, int]]:
-    """Run the service, and give its port and the number of its process."""
+    """Run the service, and yield its port and process id."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     command = [sys.executable, "-m", "imondrian", "serve", "--data", folder, "--port", str(port)]
@@ -48,8 +48,8 @@ def served(folder: str) -> Iterator[tuple[int, int]]:
         process.wait()
 
 
-def worked(process: int) -> np.ndarray:
-    """Give the seconds that the event loop of a process, its first thread, has worked, and all others together."""
+def cpu_seconds(process: int) -> np.ndarray:
+    """Return the CPU seconds of the event loop (the first thread of a process) and of all other threads."""
     seconds = np.zeros(2)
     for thread in Path(f"/proc/{process}/task").glob("*"):
         user, system = (thread / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
@@ -58,7 +58,7 @@ def worked(process: int) -> np.ndarray:
 
 
 def request(method: str, path: str, content: object) -> bytes:
-    """Write a request."""
+    """Return an HTTP request as bytes."""
     body = json.dumps(content).encode()
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
@@ -67,7 +67,7 @@ def request(method: str, path: str, content: object) -> bytes:
 
 
 def load(port: int, requests: list[bytes], n_connections: int, seconds: float) -> float:
-    """Send requests from so many connections, each the next when it has its answer; give the answers per second."""
+    """Send requests from several connections, each after the previous answer; return the answers per second."""
     selector, n_done, started = selectors.DefaultSelector(), 0, time.perf_counter()
     for _ in range(n_connections):
         connection = socket.create_connection(("127.0.0.1", port))
@@ -88,7 +88,7 @@ def load(port: int, requests: list[bytes], n_connections: int, seconds: float) -
 
 
 def is_whole(received: bytearray) -> bool:
-    """Tell whether an answer is there with all its body."""
+    """Return True if the response has arrived with its whole body."""
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return False
@@ -99,7 +99,7 @@ def is_whole(received: bytearray) -> bool:
 
 
 def main() -> None:
-    """Measure by turns, and tell the medians."""
+    """Measure alternately, and print the medians."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
     singles = [request("POST", "/detectors/a/points", {"points": [row.tolist()]}) for row in X[:1000]]
     blocks = [
@@ -128,18 +128,20 @@ def main() -> None:
             "blocks of 1,000, 1 connection": lambda: N_BLOCK * load(port, blocks, 1, seconds),
             "blocks of 1,000, 2 connections": lambda: N_BLOCK * load(port, blocks, 2, seconds),
         }
-        for run in runs.values():  # to compile, and to fill the windows
+        for run in runs.values():  # compile, and fill the windows
             run()
         found = [{name: run() for name, run in runs.items()} for _ in range(N_ROUNDS)]
-        before, client = worked(process), time.process_time()
+        before, client = cpu_seconds(process), time.process_time()
         n_posts = load(port, singles, N_CONNECTIONS, seconds) * seconds
-        loop, others = 1e6 * (worked(process) - before) / n_posts
+        loop, others = 1e6 * (cpu_seconds(process) - before) / n_posts
         client = 1e6 * (time.process_time() - client) / n_posts
     for name in runs:
         rates = [each[name] for each in found]
         shares = [each[name] / next(iter(each.values())) for each in found]
         print(f"{name:42} {statistics.median(rates):8.0f} points/s   {statistics.median(shares):5.2f} of process_many")
-    print(f"work for a single point: event loop {loop:.0f} us, other threads {others:.0f} us, client {client:.0f} us")
+    print(
+        f"CPU time for a single point: event loop {loop:.0f} us, other threads {others:.0f} us, client {client:.0f} us"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A long stream: memory must not grow, and every tree must be sound at the end.
+"""A long stream: memory must not grow, and every tree must be valid at the end.
 
 Usage: python benchmarks/soak.py [n_points], by default 2,000,000 points of 10 features through `process_many`, with a
-window of 2,048 and 256 samples. Prints the resident memory as it goes, then the verdict; exits with 1 on a failure.
+window of 2,048 and 256 samples. Prints the resident memory on the way, then the result; exits with 1 on failure.
 """
 
 import resource
@@ -21,7 +21,7 @@ MAX_GROWTH = 5.0  # MB
 
 
 def main() -> None:
-    """Run the stream, and judge."""
+    """Run the stream, and check memory and trees."""
     n_points = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
     detector = StreamDetector(N_FEATURES, window=WINDOW, max_samples=SAMPLES, threshold="kmeans", seed=1)
     promised = detector.n_bytes
@@ -41,16 +41,16 @@ def main() -> None:
     sys.exit(int(growth > MAX_GROWTH or bool(complaints) or detector.n_bytes != promised))
 
 
-def batch(rng: np.random.Generator, way: float) -> np.ndarray:
-    """Make points whose place and spread wander, one in two hundred far out, one in twenty a copy."""
-    points = rng.normal(np.sin(7.0 * way), 1.0 + way, size=(BATCH, N_FEATURES))
+def batch(rng: np.random.Generator, progress: float) -> np.ndarray:
+    """Return points whose mean and spread drift; every 200th is an outlier, every 20th a copy."""
+    points = rng.normal(np.sin(7.0 * progress), 1.0 + progress, size=(BATCH, N_FEATURES))
     points[::200] *= 8.0
     points[1::20] = points[::20]
     return points
 
 
 def broken(detector: StreamDetector) -> list[str]:
-    """List what is wrong with the forest."""
+    """Return the violated invariants of the forest."""
     trees, arrays = detector.forest.state()
     window = Window(WINDOW, SAMPLES / WINDOW)
     window.restore(arrays)
@@ -59,7 +59,7 @@ def broken(detector: StreamDetector) -> list[str]:
 
 
 def resident_megabytes() -> float:
-    """Give the resident memory of this process, or its peak where the system does not tell."""
+    """Return the resident memory of this process, or its peak where the system does not report it."""
     status = Path("/proc/self/statm")
     if status.exists():
         return int(status.read_text().split()[1]) * resource.getpagesize() / 2**20

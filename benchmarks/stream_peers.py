@@ -1,4 +1,4 @@
-"""Detectors on streams, ours and the peers', warmed up: what scores and learns a row, and rows in the form it takes."""
+"""Stream detectors, ours and the peers', after a warm-up, with rows in the form that each accepts."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,18 +7,18 @@ import numpy as np
 
 from workloads import SAMPLES, TREES, WINDOW, as_records
 
-N_WARM = 6_000  # rows after which all are settled
+N_WARM = 6_000  # rows after which all detectors are in a steady state
 
 
 class Stream(NamedTuple):
-    """A detector that has learned the first rows of a table, and the others, to come one by one."""
+    """A detector that has learned the first rows of a table, and the remaining rows."""
 
     step: Callable[[Any], object]  # scores a row and learns it
     rows: list[Any]
 
 
 def our_detector(n_features: int, preset: str, n_threads: int = 1) -> Any:
-    """Make ours."""
+    """Return our detector."""
     from imondrian import StreamDetector
 
     sizes = {"window": WINDOW, "max_samples": SAMPLES, "n_trees": TREES}
@@ -26,14 +26,14 @@ def our_detector(n_features: int, preset: str, n_threads: int = 1) -> Any:
 
 
 def our_stream(X: np.ndarray, preset: str = "practice") -> Stream:
-    """Let ours learn."""
+    """Return our detector after the warm-up."""
     detector = our_detector(X.shape[1], preset)
     detector.process_many(X[:N_WARM])
     return Stream(detector.process, list(X[N_WARM:]))
 
 
 def new_krcf(X: np.ndarray) -> Any:
-    """Let the random cut forest in Rust learn."""
+    """Return the random cut forest of krcf (Rust) after the warm-up."""
     from krcf import RandomCutForest
 
     options = {"dimensions": X.shape[1], "shingle_size": 1, "num_trees": TREES, "sample_size": SAMPLES}
@@ -55,7 +55,7 @@ def krcf_stream(X: np.ndarray) -> Stream:
 
 
 def new_river(records: list[dict[str, float]]) -> Any:
-    """Let River's half-space trees learn, as many as they are by default: 10."""
+    """Return River's half-space trees after the warm-up, with their default of 10 trees."""
     from river.anomaly import HalfSpaceTrees
 
     trees = HalfSpaceTrees(seed=0)
@@ -65,7 +65,7 @@ def new_river(records: list[dict[str, float]]) -> Any:
 
 
 def river_stream(X: np.ndarray) -> Stream:
-    """Score with half-space trees, then let them learn."""
+    """Score with half-space trees, then learn."""
     records = as_records(X)
     trees = new_river(records)
 
@@ -77,7 +77,7 @@ def river_stream(X: np.ndarray) -> Stream:
 
 
 def rrcf_stream(X: np.ndarray) -> Stream:
-    """Let robust random cut trees hold the last points, each point scored when it is in; they must be numbered."""
+    """Return rrcf trees over the last points; each point is inserted, then scored. Points are numbered."""
     from rrcf import RCTree
 
     labels = range(N_WARM - SAMPLES, N_WARM)

@@ -1,8 +1,8 @@
-"""Quality on streams: our AUC beside the published ones, after the protocol of the Online Isolation Forest study.
+"""Quality on streams: our AUC beside published ones, with the protocol of the Online Isolation Forest study.
 
-Rows are shuffled and come in batches of 100; 32 trees, a window of 2,048; medians over 5 seeds. "Learn, then score" is
-that study's order: a batch is scored after it has been learned. "Score, then learn" is the honest one: nothing is
-known of a row when it is scored. Both presets are run, one setting for all sets.
+Rows are shuffled and arrive in batches of 100; 32 trees, a window of 2,048; medians over 5 seeds. "Learn, then score"
+is that study's order: a batch is scored after it has been learned. "Score, then learn" is stricter: a row is unknown
+when it is scored. Both presets are run, with the same settings for all data sets.
 
 The data sets are those in the folder named by IMONDRIAN_DATA, or downloaded.
 Usage: python benchmarks/streams.py [n_seeds]
@@ -25,7 +25,7 @@ from imondrian.defaults import PRESETS, Preset
 HERE = Path(__file__).parent
 TREES, SAMPLES, WINDOW, BATCH = 32, 256, 2048, 100
 SETS = ("http", "forestcover", "smtp", "shuttle", "mammography", "nyc-taxi", "annthyroid", "satellite")
-PUBLISHED = {  # read off the plots of that study
+PUBLISHED = {  # read from the plots of that study
     "Online-iForest": [0.998, 0.887, 0.861, 0.992, 0.854, 0.572, 0.685, 0.651],
     "asd-iForest": [0.999, 0.861, 0.905, 0.996, 0.855, 0.709, 0.810, 0.709],
     "half-space trees": [0.992, 0.722, 0.851, 0.981, 0.831, 0.342, 0.636, 0.531],
@@ -35,7 +35,7 @@ TARGET = 0.875  # mean over the eight sets, practice, learn then score
 
 
 def main() -> None:
-    """Run all sets in both orders with both presets, print the table, and write it as JSON beside this file."""
+    """Run all data sets in both orders with both presets, print the table, and write it as JSON."""
     n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     table: dict[str, dict[str, float]] = {name: dict(zip(SETS, row, strict=True)) for name, row in PUBLISHED.items()}
     for preset_name, preset in PRESETS.items():
@@ -67,7 +67,7 @@ ORDERS: dict[str, Order] = {"learn then score": learn_then_score, "score then le
 
 
 def auc_on(name: str, preset: Preset, scored: Order, n_seeds: int) -> float:
-    """Give the median area under the curve over the seeds."""
+    """Return the median AUC over the seeds."""
     start = time.perf_counter()
     data = load(name)
     aucs = [auc_of_seed(data.X, data.y, preset, scored, seed) for seed in range(n_seeds)]
@@ -78,7 +78,7 @@ def auc_on(name: str, preset: Preset, scored: Order, n_seeds: int) -> float:
 
 
 def auc_of_seed(X: np.ndarray, y: np.ndarray, preset: Preset, scored: Order, seed: int) -> float:
-    """Run one stream."""
+    """Return the AUC of one stream."""
     order = np.random.default_rng(seed).permutation(len(X))
     forest = MondrianForest(TREES, max_samples=SAMPLES, scale=preset.scale, seed=seed, n_jobs=-1, window=WINDOW)
     batches = [X[order[i : i + BATCH]] for i in range(0, len(order), BATCH)]

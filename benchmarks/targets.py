@@ -1,4 +1,4 @@
-"""The targets: a table of what is held against what, and how large the ratio must be; nothing is measured here."""
+"""The targets: which medians are compared, and the required ratio or limit."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from suites import boxes, fit, one_row, online, score, start_up, streams, thread
 
 
 class Side(NamedTuple):
-    """A median: of a workload, a contestant and a number of threads."""
+    """One side of a comparison: the median of a workload for a contestant and a number of threads."""
 
     workload: str
     contestant: str = "ours"
@@ -14,7 +14,7 @@ class Side(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The median of one side, over that of another if there is one, must be at least or at most the bound."""
+    """A bound on a median, or on the ratio of two medians."""
 
     name: str
     over: Side
@@ -25,27 +25,27 @@ class Target(NamedTuple):
     source: str
 
 
-SPEED, BEFORE, PAPER = "speed goals", "first benchmark", "a thirtieth of the paper's 1,612 s"
+SPEED, BEFORE, PAPER = "speed goals", "first benchmark", "1/30 of the paper's 1,612 s"
 
 
 def faster(workload: str, peer: str, times: float, source: str = SPEED) -> Target:
-    """Demand that ours be so many times as fast as the peer."""
+    """Require that ours is at least `times` times as fast as the peer."""
     return Target(f"{workload}: {peer} over ours", Side(workload, peer), Side(workload), ">=", times, "x", source)
 
 
 def gain(workload: str, contestant: str = "ours") -> Target:
-    """Demand that two threads be 1.7 times as fast as one."""
+    """Require that two threads are at least 1.7 times as fast as one."""
     over, under = (Side(workload, contestant, n_threads) for n_threads in (1, 2))
     return Target(f"{workload}: one thread over two", over, under, ">=", 1.7, "x", SPEED)
 
 
 def grows(name: str, late: str, early: str, times: float, source: str) -> Target:
-    """Demand that a point cost at most so many times what it cost earlier."""
+    """Require that a late point takes at most `times` times as long as an early one."""
     return Target(name, Side(late), Side(early), "<=", times, "x", source)
 
 
 def at_most(workload: str, bound: float, unit: str) -> Target:
-    """Demand that ours stay below a limit."""
+    """Require that ours is at most the bound."""
     return Target(workload, Side(workload), None, "<=", bound, unit, BEFORE)
 
 

@@ -1,4 +1,4 @@
-"""What the thresholds flag, on all open data sets: the table behind the default of the command line.
+"""What each threshold flags on all open data sets: the table behind the default of the command line.
 
 python benchmarks/thresholds.py  (the data sets are in the folder named by IMONDRIAN_DATA, or downloaded)
 """
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def data_sets() -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    """Give the points and labels of each open set, shuffled, at most so many rows."""
+    """Yield the points and labels of each open data set, shuffled, at most MOST_ROWS rows."""
     for name in names("open"):
         data = load(name)
         rows = np.random.default_rng(0).permutation(len(data.X))[:MOST_ROWS]
@@ -40,7 +40,7 @@ def data_sets() -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
 
 
 def measured(X: np.ndarray, is_odd: np.ndarray, kind: str, scale: str | None) -> np.ndarray:
-    """Give for each rule, over the seeds, the mean share flagged, recall, precision and F1."""
+    """Return for each rule the share flagged, recall, precision and F1, averaged over the seeds."""
     figures = np.zeros((len(RULES), 4))
     for seed in SEEDS:
         scores = MondrianForest(100, max_samples=256, scale=scale, seed=seed, n_jobs=-1).build(X).score(X, kind)

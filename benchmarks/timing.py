@@ -1,4 +1,4 @@
-"""How times are taken: warmed up, in turns, every repeat kept; compared as medians within one run."""
+"""Timing: warm up, alternate between the contestants, store every repeat, compare medians of one run."""
 
 import statistics
 import time
@@ -10,14 +10,14 @@ PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
 class Entrant(NamedTuple):
-    """Who is measured: "ours" or the name of a peer, on so many threads."""
+    """A contestant ("ours" or the name of a peer) and its number of threads."""
 
     contestant: str
     threads: int = 1
 
 
 class Measurement(NamedTuple):
-    """What was found for one entrant in one workload, once for each repeat."""
+    """The values of one entrant in one workload, one for each repeat."""
 
     workload: str
     contestant: str
@@ -27,45 +27,45 @@ class Measurement(NamedTuple):
 
     @property
     def median(self) -> float:
-        """The value that is reported."""
+        """The median over the repeats, which is what is reported."""
         return statistics.median(self.values)
 
 
 class Work(NamedTuple):
-    """Something to time: what is run, how many rows, points or forests that is, and how it is warmed up."""
+    """A function to time, the number of rows, points or forests it processes, and its warm-up."""
 
     run: Callable[[], object]
     n: int = 1
-    warm_up: Callable[[], object] | None = None  # by default a run
+    warm_up: Callable[[], object] | None = None  # default: one run
 
     def seconds(self) -> float:
-        """Run it, and give the seconds for each of the n."""
+        """Run once, and return the seconds per item."""
         start = time.perf_counter()
         self.run()
         return (time.perf_counter() - start) / self.n
 
 
 def timed(workload: str, works: dict[Entrant, Work], repeats: int, unit: str) -> list[Measurement]:
-    """Warm all entrants up, then time them in turns; the unit begins with "s", "ms" or "us"."""
+    """Warm up all entrants, then time them alternately; the unit begins with "s", "ms" or "us"."""
     factor = PER_SECOND[unit.split(maxsplit=1)[0]]
     seconds = interleaved(works, repeats)
     return measurements(workload, {who: [factor * value for value in values] for who, values in seconds.items()}, unit)
 
 
 def measurements(workload: str, found: dict[Entrant, list[float]], unit: str) -> list[Measurement]:
-    """Make the records of a workload, those of fewer threads first."""
+    """Return the measurements of a workload, sorted by the number of threads."""
     return [Measurement(workload, *who, unit, found[who]) for who in sorted(found, key=lambda who: who.threads)]
 
 
 def interleaved(works: dict[Entrant, Work], repeats: int) -> dict[Entrant, list[float]]:
-    """Warm all up, then time them in turns; give the seconds of every repeat."""
+    """Warm up all entrants, then time them alternately; return the seconds of every repeat."""
     for work in works.values():
         (work.warm_up or work.run)()
     return gathered({who: work.seconds for who, work in works.items()}, repeats)
 
 
 def gathered(measures: Mapping[Entrant, Callable[[], float]], repeats: int) -> dict[Entrant, list[float]]:
-    """Measure all in turns, so many times over."""
+    """Call the measuring functions alternately, `repeats` times each."""
     found: dict[Entrant, list[float]] = {who: [] for who in measures}
     for _ in range(repeats):
         for who, measure in measures.items():
@@ -73,12 +73,12 @@ def gathered(measures: Mapping[Entrant, Callable[[], float]], repeats: int) -> d
     return found
 
 
-def in_turn(call: Callable[[Any], object], things: Iterable[Any], n: int, each: int = 1) -> Work:
-    """Make the work of calling with the next n of the things, over and over; a thing may be a block of rows."""
-    endless = cycle(things)
+def in_turn(call: Callable[[Any], object], items: Iterable[Any], n: int, each: int = 1) -> Work:
+    """Return work that calls a function with the next n items, cycling over them; an item may be a block of rows."""
+    endless = cycle(items)
 
     def run() -> None:
-        for thing in islice(endless, n):
-            call(thing)
+        for item in islice(endless, n):
+            call(item)
 
     return Work(run, n * each)

@@ -111,8 +111,8 @@ def bench(*arguments, **environment):
     )
 
 
-def told_by(code):
-    """Give what a program among the files of the benchmark prints as JSON."""
+def output_of(code):
+    """Return what a program in the folder of the benchmark prints as JSON."""
     command = [sys.executable, "-c", f"import json; {code}"]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=BENCHMARKS).stdout)
 
@@ -139,10 +139,10 @@ def test_workloads_keep_their_names():
 
 
 def test_workloads_keep_their_data():
-    first_and_last = "[X[[0, -1]].tolist() for X in (crowd(101, 2), online())]"
-    crowd, online = map(np.array, told_by(f"from workloads import *; print(json.dumps({first_and_last}))"))
-    assert crowd == pytest.approx(np.array([[0.63879815, -1.60558484], [1.59266691, 3.75972217]]))
-    assert online == pytest.approx(
+    first_and_last = "[X[[0, -1]].tolist() for X in (normal_points(101, 2), smtp_like_points())]"
+    normal, smtp_like = map(np.array, output_of(f"from workloads import *; print(json.dumps({first_and_last}))"))
+    assert normal == pytest.approx(np.array([[0.63879815, -1.60558484], [1.59266691, 3.75972217]]))
+    assert smtp_like == pytest.approx(
         np.array([[0.40747991, 6.68043726, 5.37721266], [-1.42794708, 7.07403583, 6.22315094]])
     )
 
@@ -155,7 +155,7 @@ def test_a_workload_that_is_not_there_is_an_error_that_names_the_others():
 
 
 def test_targets_are_about_workloads_and_contestants_that_there_are():
-    sides = told_by("from targets import TARGETS; print(json.dumps([s for t in TARGETS for s in t[1:3] if s]))")
+    sides = output_of("from targets import TARGETS; print(json.dumps([s for t in TARGETS for s in t[1:3] if s]))")
     assert {workload for workload, _, _ in sides} <= {name for names in WORKLOADS.values() for name in names}
     assert {contestant for _, contestant, _ in sides} <= {"ours", "paper", "this machine", *PEERS}
     assert {threads for _, _, threads in sides} == {1, 2}

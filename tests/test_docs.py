@@ -15,16 +15,21 @@ from imondrian import MondrianForest
 from imondrian.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DECISIONS = ROOT / "docs" / "decisions"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def name_of(document):
+    return str(document.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
         assert (document.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_files_and_targets_that_are_named_exist(document):
     text = document.read_text()
     targets = (ROOT / "Makefile").read_text()
@@ -46,7 +51,7 @@ def test_documents_show_commands():
     assert shown == set(app.commands)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_commands_that_are_shown_can_be_parsed(document):
     for words in commands_in(document):
         command, name = app, "imondrian"
@@ -71,10 +76,19 @@ def leaves(group):
             yield name, command
 
 
-def test_the_architecture_names_every_module():
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    for module in (ROOT / "src" / "imondrian").rglob("[a-z]*.py"):
-        assert re.search(rf"\b{module.stem}\b", text), module
+def test_the_list_of_modules_names_every_module():
+    text, package = (ROOT / "docs" / "modules.md").read_text(), ROOT / "src" / "imondrian"
+    for module in package.rglob("[a-z]*.py"):
+        assert f"`{module.relative_to(package)}`" in text, module
+
+
+def test_decisions_are_numbered_and_listed():
+    pages = sorted(DECISIONS.glob("[0-9]*.md"))
+    assert [page.name[:3] for page in pages] == [f"{i:03d}" for i in range(1, len(pages) + 1)]
+    index = (DECISIONS / "README.md").read_text()
+    for page in pages:
+        number, title = re.match(r"# (\d{3})\. (.+)", page.read_text()).groups()
+        assert f"- [{number}]({page.name}) {title}\n" in index
 
 
 def test_the_file_format_names_every_member_and_header_entry(tmp_path):

@@ -13,7 +13,7 @@ from tests.reference_tree import c
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "imondrian"
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/**/*.md")])
 IN_THE_PAPER = [*(f"Algorithm {i}" for i in range(1, 6)), *(f"Eq. {i}" for i in range(1, 5))]
 
 
@@ -52,7 +52,7 @@ def is_defined(file, name):
     return True
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_of_the_code_exist(document):
     assert missing(document.read_text()) == []
 

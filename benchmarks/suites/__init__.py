@@ -1,4 +1,4 @@
-"""The groups of workloads, a file each."""
+"""The groups of workloads, one module each."""
 
 from contests import Contest
 from suites import boxes, files, fit, memory, one_row, online, score, start_up, streams, threads

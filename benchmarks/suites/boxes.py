@@ -1,4 +1,4 @@
-"""Scores that look at the boxes of nodes, and explanations; one row at a time and in blocks, beside krcf."""
+"""Box-aware scores and explanations, one row at a time and in blocks, beside krcf."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,10 +11,10 @@ from imondrian import MondrianForest
 from peers import present
 from stream_peers import N_WARM, new_krcf
 from timing import Entrant, Measurement, Work, in_turn, timed
-from workloads import SAMPLES, TREES, crowd
+from workloads import SAMPLES, TREES, normal_points
 
 N_ROWS, BLOCK, N_BLOCKS, REPEATS = 300, 2_000, 3, 9
-Ask = Callable[[MondrianForest, Any], object]
+Query = Callable[[MondrianForest, Any], object]
 
 
 def score_of_row(forest: MondrianForest, x: np.ndarray, kind: str) -> float:
@@ -32,7 +32,7 @@ def explanation_of_row(forest: MondrianForest, x: np.ndarray) -> np.ndarray:
     return forest.explain(x[None])
 
 
-WORKLOADS: dict[str, tuple[Ask, Ask, str]] = {  # one row, a block, and what is asked of krcf
+WORKLOADS: dict[str, tuple[Query, Query, str]] = {  # for one row, for a block, and the method of krcf
     "score by expected": (partial(score_of_row, kind="expected"), partial(scores_of_block, kind="expected"), "score"),
     "score by size": (partial(score_of_row, kind="size"), partial(scores_of_block, kind="size"), "score"),
     "explain": (explanation_of_row, MondrianForest.explain, "attribution"),
@@ -40,18 +40,18 @@ WORKLOADS: dict[str, tuple[Ask, Ask, str]] = {  # one row, a block, and what is 
 
 
 def row_name(what: str) -> str:
-    """Give the name of the workload of one row at a time."""
+    """Return the name of the workload for one row at a time."""
     return f"{what}, d = 10: one row"
 
 
 def block_name(what: str) -> str:
-    """Give the name of the workload of blocks."""
+    """Return the name of the workload for blocks."""
     return f"{what}, d = 10: blocks of {BLOCK}"
 
 
 def measure(effort: Effort, what: str) -> list[Measurement]:
-    """Time ours row by row and in blocks, each in turns with krcf, which knows no blocks."""
-    X = crowd(N_WARM + N_BLOCKS * BLOCK, 10)
+    """Time ours row by row and in blocks, each alternating with krcf, which has no blocks."""
+    X = normal_points(N_WARM + N_BLOCKS * BLOCK, 10)
     of_row, of_block, method = WORKLOADS[what]
     forests = {n: MondrianForest(TREES, max_samples=SAMPLES, scale="std", n_jobs=n).build(X[:N_WARM]) for n in (1, 2)}
     rows, blocks = list(X[N_WARM : N_WARM + N_ROWS]), np.split(X[N_WARM:], N_BLOCKS)

@@ -1,4 +1,4 @@
-"""Model files: saving and loading a forest, beside pickles of the peers; a file of ours is checked when it is read."""
+"""Saving and loading a forest, beside pickles of the peers. Our files are checked when they are read."""
 
 import pickle
 import tempfile
@@ -11,7 +11,7 @@ import imondrian
 from contests import Contest, Effort
 from peers import FORESTS, fitted, present
 from timing import Entrant, Measurement, Work, timed
-from workloads import SAMPLES, TREES, crowd
+from workloads import SAMPLES, TREES, normal_points
 
 SAVE, LOAD = (f"{verb} {TREES} x {SAMPLES}, d = 10" for verb in ("save", "load"))
 REPEATS = 15
@@ -31,7 +31,7 @@ def load_pickle(path: Path) -> Any:
 
 def measure(effort: Effort) -> list[Measurement]:
     """Save the forests, then load them."""
-    X = crowd(10_000, 10)
+    X = normal_points(10_000, 10)
     models = {name: fitted(name, X) for name in present(FORESTS)}
     repeats = effort.repeats(REPEATS)
     with tempfile.TemporaryDirectory() as folder:
@@ -45,12 +45,12 @@ def measure(effort: Effort) -> list[Measurement]:
 
 
 def saver(name: str) -> Callable[[Any, Path], None]:
-    """Give what saves a model of ours or of a peer."""
+    """Return the function that saves a model."""
     return imondrian.save if name == "ours" else save_pickle
 
 
 def loader(name: str) -> Callable[[Path], Any]:
-    """Give what loads it."""
+    """Return the function that loads a model."""
     return imondrian.load if name == "ours" else load_pickle
 
 

@@ -1,24 +1,24 @@
-"""Fitting: 100 trees of 256 samples, on one thread and on two."""
+"""Fitting 100 trees of 256 samples, with one and with two threads."""
 
 from functools import partial
 
 from contests import Contest, Effort
 from peers import FORESTS, fitted, present
 from timing import Entrant, Measurement, Work, timed
-from workloads import SAMPLES, TREES, crowd
+from workloads import SAMPLES, TREES, normal_points
 
 ROWS = (10_000, 100_000, 1_000_000)
 REPEATS = 7
 
 
 def name_of(n_rows: int) -> str:
-    """Give the name of the workload."""
+    """Return the name of the workload."""
     return f"fit {TREES} x {SAMPLES}, n = {n_rows}, d = 10"
 
 
 def measure(effort: Effort, n_rows: int) -> list[Measurement]:
-    """Make and fit every forest."""
-    X = crowd(effort.rows(n_rows), 10)
+    """Create and fit every forest."""
+    X = normal_points(effort.rows(n_rows), 10)
     works = {
         Entrant(name, n_threads): Work(partial(fitted, name, X, n_threads))
         for n_threads in (1, 2)

@@ -1,4 +1,4 @@
-"""Peak memory, of each contestant in a process of its own; the interpreter and the data are in it."""
+"""Peak memory of each contestant in its own process, including the interpreter and the data."""
 
 from functools import partial
 
@@ -16,26 +16,26 @@ REPEATS = 2
 
 
 def measure_batch(effort: Effort) -> list[Measurement]:
-    """Fit and score; beside it the data alone."""
+    """Fit and score; the data alone for comparison."""
     sizes = dict.fromkeys((*present(FORESTS), DATA_ALONE), effort.rows(N_ROWS))
     return peaks(effort, BATCH, "batch_memory", sizes)
 
 
 def measure_stream(effort: Effort) -> list[Measurement]:
-    """Score and learn one by one; rrcf, which is slow, has its full size from the start."""
+    """Score and learn one by one. rrcf is slow, so it gets few points; it has its full size from the start."""
     sizes = {name: N_SLOW if name == "rrcf" else effort.rows(N_POINTS) for name in present(STREAMS)}
     return peaks(effort, STREAM, "stream_memory", sizes)
 
 
 def peaks(effort: Effort, workload: str, function: str, sizes: dict[str, int]) -> list[Measurement]:
-    """Measure the contestants in turns, after a start of ours that compiles what is not yet."""
+    """Measure the contestants alternately, after one start of ours that compiles missing kernels."""
     peak(function, "ours", sizes["ours"])
     measures = {Entrant(name): partial(peak, function, name, size) for name, size in sizes.items()}
     return measurements(workload, gathered(measures, effort.repeats(REPEATS)), "MB")
 
 
 def peak(function: str, name: str, size: int) -> float:
-    """Measure one."""
+    """Return the peak memory of one contestant in MB."""
     return float(in_new_process(function, name, size)["MB"])
 
 

@@ -1,4 +1,4 @@
-"""Scoring one row at a time, ready-made, another each time: by the forest itself and through each adapter."""
+"""Scoring one row at a time, a different row each time: with the forest itself and through each adapter."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,21 +10,21 @@ from contests import Contest, Effort
 from peers import FORESTS, fitted, present, scoring, why_missing
 from stream_peers import N_WARM, new_river
 from timing import Entrant, Measurement, Work, in_turn, timed
-from workloads import SAMPLES, TREES, as_records, crowd
+from workloads import SAMPLES, TREES, as_records, normal_points
 
 FOREST = "score one row: MondrianForest.score_one"
 RIVER = "score one row: River's score_one on a dictionary"
 SCIKIT_LEARN = "score one row: scikit-learn's score_samples"
 PYOD = "score one row: PyOD's decision_function"
-N_ROWS = 300  # different ones
-N_SLOW = 10  # in a run of those that take milliseconds
+N_ROWS = 300  # distinct rows
+N_SLOW = 10  # rows per run of contestants that take milliseconds
 SLOW = {"scikit-learn", "pyod"}
 REPEATS = 15
 
 
 def by_forest(effort: Effort) -> list[Measurement]:
-    """Ask ours for the score of a point, and the peers for that of a table of one row."""
-    X = crowd(10_000, 10)
+    """Score a point with ours, and a table of one row with the peers."""
+    X = normal_points(10_000, 10)
     forests = {name: fitted(name, X) for name in present(FORESTS)}
     calls = {name: scoring(name, forest) for name, forest in forests.items()}
     rows = {name: tables(X) for name in calls}
@@ -33,10 +33,10 @@ def by_forest(effort: Effort) -> list[Measurement]:
 
 
 def through_river(effort: Effort) -> list[Measurement]:
-    """Ask for the score of a dictionary; the peer is River's half-space trees, 10 of them."""
+    """Score a dictionary; the peer is River's half-space trees, 10 of them."""
     from imondrian.river import IsolationMondrianForest
 
-    records = as_records(crowd(N_WARM + N_ROWS, 10))
+    records = as_records(normal_points(N_WARM + N_ROWS, 10))
     ours = IsolationMondrianForest(TREES, SAMPLES, kind="depth", scale=None, seed=0)
     for record in records[:N_WARM]:
         ours.learn_one(record)
@@ -45,10 +45,10 @@ def through_river(effort: Effort) -> list[Measurement]:
 
 
 def through_scikit_learn(effort: Effort) -> list[Measurement]:
-    """Ask the estimators for the score of a table of one row."""
+    """Score a table of one row with the scikit-learn estimators."""
     from imondrian import IsolationMondrianForest
 
-    X = crowd(10_000, 10)
+    X = normal_points(10_000, 10)
     settings = {"kind": "depth", "scale": None, "contamination": "auto"}
     ours = IsolationMondrianForest(n_estimators=TREES, max_samples=SAMPLES, random_state=0, **settings).fit(X)
     calls = {"ours": ours.score_samples, "scikit-learn": fitted("scikit-learn", X).score_samples}
@@ -56,12 +56,12 @@ def through_scikit_learn(effort: Effort) -> list[Measurement]:
 
 
 def through_pyod(effort: Effort) -> list[Measurement]:
-    """Ask PyOD's detectors for the score of a table of one row; its forest is scikit-learn's."""
+    """Score a table of one row with the PyOD detectors; PyOD's forest is that of scikit-learn."""
     from pyod.models.iforest import IForest
 
     from imondrian.pyod import IMForest
 
-    X = crowd(10_000, 10)
+    X = normal_points(10_000, 10)
     parameters = {"n_estimators": TREES, "max_samples": SAMPLES, "random_state": 0}
     calls = {"ours": IMForest(kind="depth", scale=None, **parameters).fit(X), "pyod": IForest(**parameters).fit(X)}
     calls = {name: detector.decision_function for name, detector in calls.items()}
@@ -69,7 +69,7 @@ def through_pyod(effort: Effort) -> list[Measurement]:
 
 
 def tables(X: np.ndarray) -> list[np.ndarray]:
-    """Make tables of one row each."""
+    """Return tables of one row each."""
     return [x[None].copy() for x in X[:N_ROWS]]
 
 

@@ -1,4 +1,4 @@
-"""The paper's online mode: every tree holds every point, and grows with them; each in a process of its own."""
+"""The paper's online mode: every tree holds every point. Each workload runs in its own process."""
 
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ EXTEND = f"online, {ONLINE_ROWS} x 3, {TREES} trees: extend"
 MEMORY = f"online, {ONLINE_ROWS} x 3, {TREES} trees: peak memory"
 MADE_STAGES = f"online, {ONLINE_ROWS} x 3, {TREES} trees: five stages with re-scoring"
 SMTP_STAGES = f"online, SMTP, {TREES} trees: five stages with re-scoring"
-PAPER = "paper"  # what it prints for SMTP
+PAPER = "paper"  # its published figure for SMTP
 REPEATS = 3
 BLOCK, BLOCKS_AROUND = 1_000, 5
 FEATURES, SIZES = (3, 10), (10_000, 100_000, 1_000_000)
@@ -26,22 +26,22 @@ Found = dict[str, Any]
 
 
 def growth_name(n_features: int, n_points: int) -> str:
-    """Give the name of the workload: time per point, at a size."""
+    """Return the name of the workload: time per point at a size."""
     return f"online, {ONLINE_TREES} trees, d = {n_features}: a point at {n_points}"
 
 
 def growth_memory_name(n_features: int) -> str:
-    """Give the name of the workload: memory at the largest size."""
+    """Return the name of the workload: peak memory at the largest size."""
     return f"online, {ONLINE_TREES} trees, d = {n_features}: peak memory at {SIZES[-1]}"
 
 
 def smtp_growth_name(n_points: int) -> str:
-    """Give the name of the workload: time per point, at a size, of points like those of SMTP."""
+    """Return the name of the workload: time per point at a size, for points like those of SMTP."""
     return f"online, {ONLINE_ROWS} x 3, {ONLINE_TREES} trees: a point at {n_points}"
 
 
 def measure_extend(effort: Effort) -> list[Measurement]:
-    """Extend from 19,000 points on."""
+    """Extend a forest of 19,000 points."""
     sizes = [size // effort.divisor for size in (ONLINE_ROWS, ONLINE_START)]
     found = [in_new_process("online_mode", *sizes) for _ in range(effort.repeats(REPEATS))]
     return [
@@ -51,14 +51,14 @@ def measure_extend(effort: Effort) -> list[Measurement]:
 
 
 def measure_stages(effort: Effort, workload: str, points: str) -> list[Measurement]:
-    """Go through the paper's stages, on made points or on SMTP itself; beside it the seconds that the paper prints."""
+    """Run the paper's stages on synthetic points or on SMTP, beside the seconds published in the paper."""
     seconds = [in_new_process("stages", points, effort.divisor)["s"] for _ in range(effort.repeats(REPEATS))]
     printed = sum(PUBLISHED[Place("online", "imforest", "smtp", stage)].seconds for stage in STAGES)
     return measurements(workload, {OURS: seconds, Entrant(PAPER): [printed]}, "s")
 
 
 def why_no_smtp() -> str | None:
-    """Tell why the set is not at hand, if it is not."""
+    """Return the reason why the data set is missing, or None."""
     try:
         load("smtp", download=False)
     except ImondrianError as error:
@@ -67,30 +67,30 @@ def why_no_smtp() -> str | None:
 
 
 def measure_smtp_growth(effort: Effort) -> list[Measurement]:
-    """Grow on points like those of SMTP."""
-    found = grown(effort, "online", 3, ZONES, [LATE] * REPEATS)
+    """Measure the time per point at two sizes, for points like those of SMTP."""
+    found = grown(effort, "smtp_like", 3, ZONES, [LATE] * REPEATS)
     return [m for size in ZONES for m in at_size(smtp_growth_name(size), found, size)]
 
 
 def measure_growth(effort: Effort, n_features: int) -> list[Measurement]:
-    """Grow to a million points, and some more forests to fewer; the blocks before and after each size are timed."""
+    """Extend one forest to a million points and others to fewer; time the blocks around each size."""
     around = BLOCKS_AROUND * BLOCK
     zones = {size: (size - around, size + around) for size in SIZES}
     *_, (_, some), (_, all_of_them) = zones.values()
-    found = grown(effort, "crowd", n_features, zones, [some, all_of_them, some])
+    found = grown(effort, "normal", n_features, zones, [some, all_of_them, some])
     sizes = [m for size in SIZES for m in at_size(growth_name(n_features, size), found, size)]
     return [*sizes, *measurements(growth_memory_name(n_features), {OURS: [found["GB"]]}, "GB")]
 
 
 def grown(effort: Effort, kind: str, n_features: int, zones: dict[int, tuple[int, int]], ends: list[int]) -> Found:
-    """Grow in another process; with less effort all sizes shrink alike."""
+    """Extend forests in another process; with less effort all sizes shrink equally."""
     smaller = {size: [end // effort.divisor for end in zone] for size, zone in zones.items()}
     ends = [end // effort.divisor for end in ends]
     return in_new_process("growth", kind, n_features, smaller, BLOCK // effort.divisor, ends)
 
 
 def at_size(workload: str, found: Found, size: int) -> list[Measurement]:
-    """Make the record of one size."""
+    """Return the measurement at one size."""
     return measurements(workload, {OURS: found["us"][str(size)]}, "us a point")
 
 

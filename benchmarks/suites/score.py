@@ -1,4 +1,4 @@
-"""Scoring many rows with 100 trees of 256 samples, on one thread and on two; ours by the paper's depth."""
+"""Scoring many rows with 100 trees of 256 samples, with one and with two threads; ours with the score `depth`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from joblib import parallel_config
 from contests import Contest, Effort
 from peers import FORESTS, fitted, present, scoring
 from timing import Entrant, Measurement, Work, timed
-from workloads import SAMPLES, TREES, crowd
+from workloads import SAMPLES, TREES, normal_points
 
 FEATURES = (3, 10, 36, 77)
 REPEATS = {100_000: 7, 1_000_000: 3}  # by the number of rows
@@ -17,13 +17,13 @@ N_WARM_UP = 10_000
 
 
 def name_of(n_rows: int, n_features: int) -> str:
-    """Give the name of the workload."""
+    """Return the name of the workload."""
     return f"score {n_rows} rows, {TREES} x {SAMPLES}, d = {n_features}"
 
 
 def measure(effort: Effort, n_rows: int, n_features: int) -> list[Measurement]:
     """Fit every forest on the rows, then score them."""
-    X = crowd(effort.rows(n_rows), n_features)
+    X = normal_points(effort.rows(n_rows), n_features)
     works = {
         Entrant(name, n_threads): scoring_work(name, X, n_threads) for n_threads in (1, 2) for name in present(FORESTS)
     }
@@ -31,13 +31,13 @@ def measure(effort: Effort, n_rows: int, n_features: int) -> list[Measurement]:
 
 
 def scoring_work(name: str, X: np.ndarray, n_threads: int) -> Work:
-    """Make the work of scoring all rows, warmed up on some of them."""
+    """Return work that scores all rows and is warmed up with some of them."""
     score = partial(scored, scoring(name, fitted(name, X, n_threads)), n_threads=n_threads)
     return Work(partial(score, X), warm_up=partial(score, X[:N_WARM_UP]))
 
 
 def scored(score: Callable[[np.ndarray], np.ndarray], X: np.ndarray, n_threads: int) -> np.ndarray:
-    """Score; scikit-learn asks joblib for its threads, the others were told when they were made."""
+    """Score X. scikit-learn gets its number of threads from joblib, the others when they are created."""
     with parallel_config(backend="threading", n_jobs=n_threads):
         return score(X)
 

@@ -1,4 +1,4 @@
-"""Starting: from a new process to the first score; and compiling, with an empty cache."""
+"""Start-up: from a new process to the first score, and compiling with an empty cache."""
 
 import tempfile
 from functools import partial
@@ -15,19 +15,19 @@ REPEATS, COMPILE_REPEATS = 5, 3
 
 
 def measure_start(effort: Effort) -> list[Measurement]:
-    """Start every contestant in turns, after one start that loads files from the disk and compiles what is not yet."""
+    """Start the contestants alternately, after one start that loads files and compiles missing kernels."""
     measures = {Entrant(name): partial(seconds_of_start, name) for name in present(FORESTS)}
     gathered(measures, 1)
     return measurements(START, gathered(measures, effort.repeats(REPEATS)), "s")
 
 
 def seconds_of_start(name: str) -> float:
-    """Start one."""
+    """Return the start-up seconds of one contestant."""
     return float(in_new_process("start_up", name)["s"])
 
 
 def measure_first_use(effort: Effort) -> list[Measurement]:
-    """Compile every kernel, first those of the forest, then those of streams."""
+    """Compile every kernel: first those of the forest, then those of streams."""
     found = [first_use() for _ in range(effort.repeats(COMPILE_REPEATS))]
     return [
         *measurements(FIRST_USE, {Entrant("ours"): [one["forest"] for one in found]}, "s"),

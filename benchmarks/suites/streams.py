@@ -1,4 +1,4 @@
-"""Streams: each row is scored, then learned; 100 trees, 256 of the last 2,048 points, one by one and in blocks."""
+"""Streams: score and learn each row; 100 trees, 256 of the last 2,048 points, one by one and in blocks."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,34 +9,34 @@ from contests import Contest, Effort
 from peers import present
 from stream_peers import N_WARM, STREAMS, our_detector, our_stream
 from timing import Entrant, Measurement, Work, in_turn, timed
-from workloads import crowd
+from workloads import normal_points
 
 PRESETS = ("paper", "practice")
 REPEATS, N_ROWS, N_SLOW, BLOCK = 9, 500, 3, 2_000
 Works = dict[Entrant, Work]
 
 
-def name_of(preset: str, way: str) -> str:
-    """Give the name of the workload; the way is "process" (one by one) or "many" (in blocks)."""
-    return f"stream, {preset}: {way}"
+def name_of(preset: str, mode: str) -> str:
+    """Return the name of the workload; the mode is "process" (one by one) or "many" (in blocks)."""
+    return f"stream, {preset}: {mode}"
 
 
-def measure(effort: Effort, preset: str, way: str) -> list[Measurement]:
-    """Time ours in turns with the peers, which take rows one by one; all have learned, and are shown, the same rows."""
+def measure(effort: Effort, preset: str, mode: str) -> list[Measurement]:
+    """Time ours alternating with the peers, which process rows one by one; all get the same rows."""
     repeats = effort.repeats(REPEATS)
-    X = crowd(N_WARM + (repeats + 1) * BLOCK, 10)  # so that no row comes twice
+    X = normal_points(N_WARM + (repeats + 1) * BLOCK, 10)  # so that no row is repeated
     peers = {Entrant(name): peer_work(name, X) for name in present(STREAMS) if name != "ours"}
-    return timed(name_of(preset, way), WAYS[way](X, preset) | peers, repeats, "us a point")
+    return timed(name_of(preset, mode), MODES[mode](X, preset) | peers, repeats, "us a point")
 
 
 def one_by_one(X: np.ndarray, preset: str) -> Works:
-    """Make the work of `process`."""
+    """Return the work of `process`."""
     stream = our_stream(X, preset)
     return {Entrant("ours"): in_turn(stream.step, stream.rows, N_ROWS)}
 
 
 def in_blocks(X: np.ndarray, preset: str) -> Works:
-    """Make the work of `process_many`, on one thread and on two."""
+    """Return the work of `process_many`, with one and with two threads."""
     blocks = [X[first : first + BLOCK] for first in range(N_WARM, len(X), BLOCK)]
     detectors = {n_threads: our_detector(X.shape[1], preset, n_threads) for n_threads in (1, 2)}
     for detector in detectors.values():
@@ -48,12 +48,14 @@ def in_blocks(X: np.ndarray, preset: str) -> Works:
 
 
 def peer_work(name: str, X: np.ndarray) -> Work:
-    """Make the work of a peer, row by row."""
+    """Return the work of a peer, row by row."""
     stream = STREAMS[name](X)
     return in_turn(stream.step, stream.rows, N_SLOW if name == "rrcf" else N_ROWS)
 
 
-WAYS: dict[str, Callable[[np.ndarray, str], Works]] = {"process": one_by_one, "many": in_blocks}
+MODES: dict[str, Callable[[np.ndarray, str], Works]] = {"process": one_by_one, "many": in_blocks}
 CONTESTS = [
-    Contest((name_of(preset, way),), partial(measure, preset=preset, way=way)) for preset in PRESETS for way in WAYS
+    Contest((name_of(preset, mode),), partial(measure, preset=preset, mode=mode))
+    for preset in PRESETS
+    for mode in MODES
 ]

@@ -1,4 +1,4 @@
-"""Two threads beside one: of ours, and of pure arithmetic, which shows what this machine has to give."""
+"""Two threads beside one, for our functions and for pure arithmetic, which shows the limit of the machine."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from contests import Contest, Effort
 from imondrian import MondrianForest
 from imondrian.engine.threads import Threads
 from timing import Entrant, Measurement, Work, timed
-from workloads import SAMPLES, TREES, crowd
+from workloads import SAMPLES, TREES, normal_points
 
 ARITHMETIC = "two threads: pure arithmetic"
 FIT = f"two threads: fit {TREES} x 2000, d = 10"
@@ -21,7 +21,7 @@ REPEATS, N_STEPS = 25, 40_000_000
 
 
 def arithmetic(_effort: Effort) -> Callable[[int], object]:
-    """Give arithmetic that needs no memory, shared out among the threads."""
+    """Return arithmetic without memory access, divided among the threads."""
     return lambda n_threads: Threads(n_threads).run([partial(spin, N_STEPS // n_threads)] * n_threads)
 
 
@@ -36,25 +36,25 @@ def spin(n: int) -> int:
 
 def fit(effort: Effort) -> Callable[[int], object]:
     """Build trees that hold every point."""
-    X = crowd(effort.rows(2_000), 10)
+    X = normal_points(effort.rows(2_000), 10)
     return lambda n_threads: MondrianForest(TREES, n_jobs=n_threads).build(X)
 
 
 def score(effort: Effort) -> Callable[[int], object]:
     """Score many rows."""
-    X = crowd(effort.rows(100_000), 10)
+    X = normal_points(effort.rows(100_000), 10)
     forests = {n: MondrianForest(TREES, max_samples=SAMPLES, n_jobs=n).build(X) for n in (1, 2)}
     return lambda n_threads: forests[n_threads].score(X)
 
 
 def extend(effort: Effort) -> Callable[[int], object]:
-    """Extend trees that hold every point, from none on."""
-    X = crowd(effort.rows(2_000), 10)
+    """Extend empty trees that hold every point."""
+    X = normal_points(effort.rows(2_000), 10)
     return lambda n_threads: MondrianForest(TREES, n_jobs=n_threads).extend(X)
 
 
 def measure(effort: Effort, workload: str) -> list[Measurement]:
-    """Time one thread and two in turns."""
+    """Time one thread and two threads alternately."""
     contestant, make = WORKLOADS[workload]
     work = make(effort)
     works = {Entrant(contestant, n_threads): Work(partial(work, n_threads)) for n_threads in (1, 2)}
