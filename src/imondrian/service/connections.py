@@ -176,7 +176,7 @@ class Connection(RequestParser):
     async def _begin_last_answer(self, cycle: RequestResponseCycle, message: Any) -> None:
         """Answer a request whose body has not arrived and is not needed: the connection ends with this answer."""
         self._is_last_answer, self._is_deaf, self._unparsed = True, True, b""
-        message["headers"] = [*message["headers"], (b"connection", b"close")]
+        message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
         await cycle.send(message)
         cycle.keep_alive = True  # it is not closed at once, since the client could not read the answer then
 
@@ -265,8 +265,9 @@ class Connection(RequestParser):
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
         """Answer without the application, and close."""
-        self._write(status, detail)
-        self._linger()
+        if self._lingers_until is None:
+            self._write(status, detail)
+            self._linger()
 
     def _linger(self) -> None:
         """Let the client read the last answer: discard what it still sends until it closes, or for a while.

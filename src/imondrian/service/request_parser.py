@@ -111,7 +111,7 @@ class RequestParser(HttpToolsProtocol):
             self._n_held += self._n_piece
             start += self._n_piece
             self._feed(piece)
-            if self._n_held > self._bounds.head_bytes + _PIECE:
+            if self._n_held > self._bounds.head_bytes + _PIECE and not self._is_deaf:
                 self._problem = self._head_problem()
                 self.send_400_response("")
         self._has_chunks = False
