@@ -54,8 +54,8 @@ def broken(detector: StreamDetector) -> list[str]:
     trees, arrays = detector.forest.state()
     window = Window(WINDOW, SAMPLES / WINDOW)
     window.restore(arrays)
-    of_trees = [text for t in range(trees.heads.size) for text in broken_invariants(trees, t, window.check())]
-    return [*window.complaints(), *of_trees]
+    of_trees = [text for t in range(trees.heads.size) for text in broken_invariants(trees, t, window.tree_check())]
+    return [*window.problems(), *of_trees]
 
 
 def resident_megabytes() -> float:

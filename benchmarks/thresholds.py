@@ -10,7 +10,7 @@ import numpy as np
 from imondrian import MondrianForest
 from imondrian.datasets import load, names
 from imondrian.defaults import PRESETS
-from imondrian.thresholds import rule_of
+from imondrian.thresholds import threshold_rule
 
 RULES = ("kmeans", "auto", 0.01, 0.02, 0.05, 0.1)
 SEEDS = range(3)
@@ -45,7 +45,7 @@ def measured(X: np.ndarray, is_odd: np.ndarray, kind: str, scale: str | None) ->
     for seed in SEEDS:
         scores = MondrianForest(100, max_samples=256, scale=scale, seed=seed, n_jobs=-1).build(X).score(X, kind)
         for k, rule in enumerate(RULES):
-            is_flagged = scores > rule_of(rule)(scores)
+            is_flagged = scores > threshold_rule(rule)(scores)
             n_right = int((is_flagged & is_odd).sum())
             n_flagged, n_odd = int(is_flagged.sum()), int(is_odd.sum())
             f1 = 2.0 * n_right / (n_flagged + n_odd)

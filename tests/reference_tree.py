@@ -48,13 +48,13 @@ def build(points, time_of_parent, draws):
 
 
 def extended(root, x, draws):
-    """Algorithm 4 for one tree: give the new root."""
+    """Algorithm 4 for one tree; return the new root."""
     draws.descend()
     return _extended(root, x, 0.0, draws)
 
 
 def _extended(node, x, time_of_parent, draws):
-    """Algorithm 5; give the node that stands in the place of `node` afterwards."""
+    """Algorithm 5; return the node that replaces `node`."""
     error_lower = np.maximum(node.lower - x, 0.0)
     error_upper = np.maximum(x - node.upper, 0.0)
     errors = error_lower + error_upper

@@ -1,15 +1,15 @@
-"""Hostile points for property tests, and small makers of trees."""
+"""Hostile points for property tests, and functions that make small trees."""
 
 from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
 
+from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.invariants import broken_invariants, samples_are_possible
 from imondrian.engine.nodes import NO_LIMIT, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.reservoir import build_trees, extend_trees
-from imondrian.engine.soundness import NONE, first_unsound
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -78,6 +78,6 @@ def sample_of(max_samples):
 
 
 def assert_sound(trees, max_samples=NO_LIMIT):
-    assert first_unsound(trees) == NONE
+    assert first_broken_tree(trees) == NONE
     for t in range(trees.heads.size):
         assert broken_invariants(trees, t, sample_of(max_samples)) == []

@@ -94,7 +94,7 @@ def test_what_cannot_be_scored_is_an_error_that_names_it(adapter, case):
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
 def test_a_wrong_width(adapter):
     model = adapter.fitted(X)
-    if adapter is River:  # features come and go
+    if adapter is River:  # features appear and disappear
         assert (River.scores(model, X[:, :2]) == River.scores(model, X * [1, 1, 0])).all()
         return
     with pytest.raises(ValueError, match="2 features"):

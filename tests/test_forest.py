@@ -1,4 +1,4 @@
-"""The forest: the same bits on every way, errors that leave it as it was, and what it says of itself."""
+"""The forest: the same bits however it is called, errors that leave it unchanged, and its properties."""
 
 import pickle
 
@@ -175,7 +175,7 @@ BAD_TABLES = {
     "no columns": (X[:, :0], "X is empty"),
     "one dimension": (X[0], "X must be a table of rows and features, but has 1 dimension"),
     "three dimensions": (X[None], "has 3 dimension"),
-    "a span that overflows": (HUGE, r"X\[2, 0\] is -1e\+308: beyond 1e\+153 in size, spans overflow"),
+    "a span that overflows": (HUGE, r"X\[2, 0\] is -1e\+308: values must be at most 1e\+153 in absolute value"),
     "text": (np.array([["a", "b", "c", "d"]]), "X must be numbers"),
     "text among numbers": ([[1.0, "two", 3.0, 4.0]], "X must be numbers"),
     "None": ([[1.0, None, 3.0, 4.0]], "X"),
@@ -232,7 +232,7 @@ def test_forgetting_what_is_not_there_is_an_error_and_changes_nothing(mode):
     before = bits(forest)
     with pytest.raises(InvalidInputError, match=r"X\[1\] is not in the forest"):
         forest.forget([X[0], X[0] + 1e-9])
-    with pytest.raises(InvalidInputError, match=r"X\[0\] is not in the forest, at least not so often"):
+    with pytest.raises(InvalidInputError, match=r"X\[0\] is not in the forest, or not as many times"):
         forest.forget([X[0], X[1], X[0]])
     with pytest.raises(InvalidInputError, match="is not in the forest"):
         forest.forget(np.vstack([X[:30], X[:1]]))
@@ -269,10 +269,10 @@ def test_an_unknown_score_is_named(method):
     ("parameters", "message"),
     [
         ({"n_trees": 0}, "n_trees must be between 1 and .*, but is 0"),
-        ({"n_trees": 2.5}, "n_trees must be a whole number, but is 2.5"),
-        ({"n_trees": True}, "n_trees must be a whole number, but is True"),
+        ({"n_trees": 2.5}, "n_trees must be an integer, but is 2.5"),
+        ({"n_trees": True}, "n_trees must be an integer, but is True"),
         ({"max_samples": 0}, "max_samples must be between 1"),
-        ({"max_samples": "auto"}, "max_samples must be a whole number, but is 'auto'"),
+        ({"max_samples": "auto"}, "max_samples must be an integer, but is 'auto'"),
         ({"seed": -1}, "seed must be between 0"),
         ({"seed": 2**64}, "seed must be between 0"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
@@ -354,9 +354,9 @@ def test_a_forest_can_be_pickled_and_shown():
 
 
 def test_a_tree_that_can_hold_no_more_says_so(monkeypatch):
-    monkeypatch.setattr("imondrian.forest.MAX_POINTS", 310)
+    monkeypatch.setattr("imondrian.forest_state.MAX_POINTS", 310)
     forest = MondrianForest(n_trees=1).build(X)
-    with pytest.raises(InvalidInputError, match="500 points are more than a tree can hold, 310"):
+    with pytest.raises(InvalidInputError, match="A tree can hold at most 310 points, not 500"):
         forest.extend(NEW)
     assert forest.extend(NEW[:10]).n_points == 310
 

@@ -24,7 +24,9 @@ X = np.random.default_rng(3).normal(size=(12_000, 3))
 FILES = (
     "stream.py",
     "stream_state.py",
+    "stream_parameters.py",
     "forest.py",
+    "forest_state.py",
     "estimator.py",
     "river.py",
     "scales.py",
@@ -295,15 +297,15 @@ def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():
         with pytest.raises(InterruptError):
             threads.run([long, long])
         with pytest.raises(InterruptError):
-            threads.wait_for_strays()
+            threads.wait_for_running_tasks()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     assert done == []
     threading.Thread(target=lambda: (time.sleep(0.05), may_end.set())).start()
-    threads.wait_for_strays()
+    threads.wait_for_running_tasks()
     assert done in ([1], [1, 1])
-    assert threads.crews == []
+    assert threads.running == []
 
 
 def test_an_interrupted_save_leaves_the_old_file(tmp_path):

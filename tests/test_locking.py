@@ -15,7 +15,7 @@ import pytest
 from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import NO_LIMIT
 from imondrian.errors import BusyError
-from imondrian.locking import changes, new_locks, reads
+from imondrian.locking import new_locks, read_locked, write_locked
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
@@ -65,11 +65,11 @@ class Counter:
     def _settle(self):
         pass
 
-    @reads
+    @read_locked
     def read(self, meanwhile):
         self._note("reader", meanwhile)
 
-    @changes
+    @write_locked
     def change(self, meanwhile):
         self._note("writer", meanwhile)
 
@@ -106,7 +106,7 @@ def test_code_of_others_may_read_in_the_middle_of_a_call_but_not_change():
     counter = Counter()
     counter.change(lambda: counter.read(lambda: None))
     assert counter.seen[-1] == ("writer", "reader")
-    with pytest.raises(BusyError, match="in the middle of another call of the same Counter"):
+    with pytest.raises(BusyError, match="already inside another call of the same Counter"):
         counter.change(lambda: counter.change(lambda: None))
 
 

@@ -1,4 +1,4 @@
-"""What the documents name in the code is there, and the way from the paper to the code leaves nothing out."""
+"""The names of code in the documents exist, and the map from the paper to the code is complete."""
 
 import re
 from importlib import import_module
@@ -21,13 +21,13 @@ IN_THE_PAPER = [*(f"Algorithm {i}" for i in range(1, 6)), *(f"Eq. {i}" for i in 
 
 
 def missing(text):
-    """List what a document names inline, outside of its examples, and is not there."""
+    """Return the names of code in a document, outside of its examples, that do not exist."""
     inline = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     return [name for name in (" ".join(name.split()) for name in inline) if not exists(name)]
 
 
 def exists(name):
-    """Tell whether `path.py`, `path.py: name`, `Class.member` or `function()` is there; nothing else is looked at."""
+    """Return True if `path.py`, `path.py: name`, `Class.member` or `function()` exists; others are not checked."""
     if found := re.fullmatch(r"([\w/.-]+\.py)(?:: ([\w.]+))?", name):
         files = [folder / found[1] for folder in (ROOT, PACKAGE) if (folder / found[1]).is_file()]
         return any(found[2] is None or is_defined(file, found[2]) for file in files)
@@ -39,7 +39,7 @@ def exists(name):
 
 
 def is_defined(file, name):
-    """Tell whether the file itself defines the name; that of a member is looked for in the module as it is imported."""
+    """Return True if the file itself defines the name; a member is looked up in the imported module."""
     text, (head, _, member) = file.read_text(), name.partition(".")
     if not re.search(rf"^(?:(?:def|class) )?{head}\b", text, re.MULTILINE):
         return False
@@ -64,7 +64,7 @@ def test_names_of_the_code_exist(document):
         "engine/extend.py: overhang",  # is imported there, and defined elsewhere
         "engine/nowhere.py: extend",
         "engine/nowhere.py",
-        "scores.py: Reading.median",
+        "scores.py: ScoringCache.median",
         "MondrianForest.guess",
         "NoSuchForest.build",
         "no_such_function()",

@@ -1,4 +1,4 @@
-"""State that comes back read-only, unaligned or in another's memory is made our own before any kernel sees it."""
+"""Restored arrays that are read-only, unaligned or in foreign memory are copied before any kernel uses them."""
 
 import copy
 import pickle
@@ -11,7 +11,7 @@ from joblib.externals.loky import get_reusable_executor
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import CUT
 from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_own
+from imondrian.inputs import as_owned_array
 from imondrian.model_files import to_bytes
 
 X = np.random.default_rng(0).normal(size=(1_500, 10))
@@ -116,16 +116,16 @@ def test_joblib_may_send_a_large_detector_to_other_processes():
 
 def test_arrays_are_copied_only_where_they_must_be():
     plain = np.arange(6.0)
-    assert as_own(plain, np.dtype(float)) is plain
+    assert as_owned_array(plain, np.dtype(float)) is plain
     for other in (plain[::2], plain[1:], plain.view(np.recarray), plain.astype(">f8")):
-        own = as_own(other, np.dtype(float))
+        own = as_owned_array(other, np.dtype(float))
         assert type(own) is np.ndarray
         assert own.flags.owndata
         assert own.flags.carray
         assert own.dtype == np.dtype(float)
         np.testing.assert_array_equal(own, other)
-    with pytest.raises(InvalidInputError, match="must be of type"):
-        as_own(plain, CUT)
+    with pytest.raises(InvalidInputError, match="must have the dtype"):
+        as_owned_array(plain, CUT)
 
 
 def test_a_pickle_of_another_version_is_one_clear_error():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from imondrian.scales import StandardScale, are_possible, new_scale
+from imondrian.scales import StandardScale, are_valid_moments, new_scale
 from tests.strategies import POINT_SETS
 
 X = np.random.default_rng(0).normal(loc=[5.0, -100.0], scale=[2.0, 0.01], size=(200, 2))
@@ -89,8 +89,8 @@ def test_values_at_the_limit_of_size_do_not_overflow():
     assert np.isfinite(scale.follow(points)).all()
     other.follow(points)
     scale.join(other.moments)
-    assert are_possible(scale.moments, 400)
-    assert not are_possible(scale.moments, 401)
+    assert are_valid_moments(scale.moments, 400)
+    assert not are_valid_moments(scale.moments, 401)
     assert scale.weights()[0] > 0
 
 
@@ -100,6 +100,6 @@ def test_values_at_the_limit_of_size_do_not_overflow():
 def test_impossible_moments_are_noticed(row, value):
     scale = StandardScale(2)
     scale.follow(X)
-    assert are_possible(scale.moments, 200)
+    assert are_valid_moments(scale.moments, 200)
     scale.moments[row, 1] = value
-    assert not are_possible(scale.moments, 200)
+    assert not are_valid_moments(scale.moments, 200)

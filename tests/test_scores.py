@@ -1,11 +1,11 @@
-"""What the scores mean: high is odd, 0.5 is average, boxes count, explanations point at the right feature."""
+"""What scores mean: high is anomalous, 0.5 is average, boxes count, explanations name the right feature."""
 
 import numpy as np
 import pytest
 
 from imondrian import MondrianForest
 from imondrian.engine.threads import Threads
-from imondrian.scores import SCORES, Reading
+from imondrian.scores import SCORES, ScoringCache
 
 RNG = np.random.default_rng(1)
 CROWD = RNG.normal(size=(1000, 3))
@@ -43,7 +43,7 @@ def test_a_point_among_copies_only_is_odd_to_the_scores_that_see_boxes():
 
 @pytest.mark.parametrize("kind", ["expected", "size"])
 def test_the_further_the_odder(kind):
-    """Path lengths cannot tell how far a point lies outside; the box-aware scores can."""
+    """Path lengths do not depend on how far a point lies outside; box-aware scores do."""
     forest = MondrianForest(max_samples=256).build(CROWD)
     scores = [forest.score_one([distance, 0.0, 0.0], kind) for distance in (4.0, 6.0, 10.0, 100.0)]
     assert scores == sorted(scores)
@@ -91,18 +91,18 @@ def test_few_rows_in_large_trees_are_scored_alike_on_one_thread_and_on_two(kind)
     few = CROWD[:60] + 0.1
     one, two = (forest.score(few, kind) for forest in forests)
     assert one.tolist() == two.tolist()
-    assert all("frozen" not in vars(forest._read()) for forest in forests)
+    assert all("frozen" not in vars(forest._scoring_cache()) for forest in forests)
     assert np.array_equal(forests[0].score(np.vstack([few] * 10), kind)[:60], one)
 
 
 def test_a_compact_copy_is_made_for_many_rows_only():
     trees, _ = MondrianForest(n_trees=4).build(CROWD).state()
-    reading = Reading(trees, np.ones(3), Threads(1))
-    SCORES["depth"].of(reading, CROWD[:10])
-    assert "frozen" not in vars(reading)
-    SCORES["depth"].of(reading, CROWD)
-    assert "frozen" in vars(reading)
-    assert reading.is_worth_freezing(1)
+    cache = ScoringCache(trees, np.ones(3), Threads(1))
+    SCORES["depth"].of(cache, CROWD[:10])
+    assert "frozen" not in vars(cache)
+    SCORES["depth"].of(cache, CROWD)
+    assert "frozen" in vars(cache)
+    assert cache.is_worth_freezing(1)
 
 
 @pytest.mark.parametrize("scale", [None, "std"])

@@ -168,7 +168,7 @@ def whole(request, tmp_path_factory):
 
 
 def refused(path, content):
-    """Tell whether the documented error, and no other, meets these bytes."""
+    """Return True if loading these bytes raises the documented error and no other."""
     path.write_bytes(content)
     try:
         imondrian.load(path)
@@ -178,7 +178,7 @@ def refused(path, content):
 
 
 def sealed(content):
-    """Give bytes of a zip the digest that makes them look untouched: damage with intent."""
+    """Add the matching digest to the bytes of a zip, as somebody who damages a file on purpose would."""
     body = content[:-64]
     return body + hashlib.sha256(body).hexdigest().encode()
 
@@ -229,7 +229,7 @@ def test_1000_files_with_a_flipped_bit_are_refused(tmp_path, whole):
 
 
 def test_600_sealed_files_with_a_wild_byte_never_crash_and_are_sound_if_accepted(tmp_path, whole):
-    """With the digest made right again, a changed byte may give another sound forest, but never an unsound one."""
+    """With a matching digest, a changed byte may give another sound forest, but never an unsound one."""
     rng = np.random.default_rng(2)
     n_refused = 0
     for place, byte in zip(rng.choice(len(whole) - 64, 600), rng.integers(256, size=600), strict=True):
@@ -315,7 +315,7 @@ def test_a_sealed_file_whose_array_has_a_broken_header_is_refused(tmp_path, whol
 
 def test_a_sealed_file_whose_counters_would_run_over_is_refused(tmp_path, whole):
     parts = members(whole)
-    wrong_number = 0 if "ring.npy" not in parts else 13  # a window has no sample that takes a next point
+    wrong_number = 0 if "ring.npy" not in parts else 13  # a window has no sample with a next point to accept
     for name, value in (("n_points", 2**62 - 1), ("n_owed", 2**62), ("next_kept", wrong_number), ("n_points", -1)):
         array = as_array(parts[f"heads.{name}.npy"]).copy()
         array[0] = value

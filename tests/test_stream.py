@@ -1,4 +1,4 @@
-"""The stream detector: scores, labels and state do not depend on how a stream is cut into calls or kept in files."""
+"""The stream detector: results do not depend on how a stream is divided into calls or saved to files."""
 
 import json
 import signal
@@ -96,7 +96,7 @@ def test_a_point_is_scored_before_it_is_learned():
 
 
 def test_scores_are_those_of_the_forest():
-    """For scores that need no level, what the detector gives is what scoring and extending in turn give."""
+    """For scores without a level, the detector's scores are those of alternate scoring and extending."""
     detector, forest = detector_of(preset="paper"), MondrianForest(7, max_samples=16, scale=None, seed=3, window=64)
     for i, x in enumerate(X[:150]):
         expected = 0.5 if i == 0 else forest.score_one(x)
@@ -151,7 +151,7 @@ def test_after_a_change_the_old_is_odd_and_the_new_is_normal_within_one_and_a_ha
         old, new = rng.normal(0.0, 1.0, (2000, 4)), rng.normal(30.0, 1.0, (768, 4))
         detector.process_many(old)
         first = detector.process_many(new).score[:8]
-        assert (first > 0.6).all()  # odd at first
+        assert (first > 0.6).all()  # anomalous at first
         then_old, then_new = detector.score(old[:200]), detector.score(rng.normal(30.0, 1.0, (200, 4)))
         assert (then_old > detector.threshold).all()
         assert (then_new > detector.threshold).mean() < 0.2
@@ -254,7 +254,7 @@ def test_the_first_names_must_be_as_many_as_features():
         ({"n_features": 0}, "n_features must be between 1"),
         ({"window": 0}, "window must be between 1"),
         ({"max_samples": 0}, "max_samples must be between 1"),
-        ({"n_trees": 2.5}, "n_trees must be a whole number"),
+        ({"n_trees": 2.5}, "n_trees must be an integer"),
         ({"threshold": "median"}, "threshold must be 'kmeans', 'auto' or 0.5"),
         ({"threshold": 0.7}, "a share below 0.5, but is 0.7"),
         ({"preset": "best"}, "preset must be one of practice, paper, but is 'best'"),
@@ -361,7 +361,7 @@ def test_notes_of_another_forest_are_refused_before_memory_is_taken(tmp_path, wi
     notes = detector.notes()
     notes["parameters"] |= {"window": window}
     storage.save(detector.forest.snapshot(), tmp_path / "detector.imf", {"StreamDetector": notes})
-    with pytest.raises(imondrian.DamagedFileError, match="the forest is not that of the detector"):
+    with pytest.raises(imondrian.DamagedFileError, match="the forest does not match the parameters of the detector"):
         imondrian.load(tmp_path / "detector.imf")
 
 
@@ -429,7 +429,7 @@ def test_forgetting_takes_rows_of_any_kind_all_or_none():
 def test_single_rows_of_a_shingle_cannot_be_forgotten():
     detector = detector_of(shingle=2)
     detector.process_many(X[:50])
-    with pytest.raises(InvalidInputError, match="2 rows each"):
+    with pytest.raises(InvalidInputError, match="a point consists of 2 rows"):
         detector.forget(X[49:50])
 
 
@@ -559,7 +559,7 @@ def test_odd_rows_are_skipped_too(bad):
 
 @pytest.mark.parametrize("bad", [5.0, None, np.array(5.0), {0: 1.0}])
 def test_what_is_no_table_is_named(bad):
-    with pytest.raises(InvalidInputError, match="X must be a table or rows one after the other"):
+    with pytest.raises(InvalidInputError, match="X must be a table or an iterable of rows"):
         StreamDetector(1).process_many(bad)
 
 

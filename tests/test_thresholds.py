@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from imondrian import InvalidInputError
-from imondrian.thresholds import StreamingThreshold, fixed, quantile, rule_of, two_means
+from imondrian.thresholds import StreamingThreshold, fixed, quantile, threshold_rule, two_means
 
 SCORES = st.lists(st.floats(0.001, 0.999), min_size=1, max_size=40).map(np.array)
 RNG = np.random.default_rng(0)
@@ -47,13 +47,13 @@ def test_a_share_lies_above_the_quantile(scores, share):
 
 
 def test_rules_by_name():
-    assert rule_of("auto")(TYPICAL) == fixed()(TYPICAL) == 0.5
-    assert rule_of("kmeans")(TYPICAL) == two_means(TYPICAL)
-    assert rule_of(0.1)(TYPICAL) == np.quantile(TYPICAL, 0.9)
+    assert threshold_rule("auto")(TYPICAL) == fixed()(TYPICAL) == 0.5
+    assert threshold_rule("kmeans")(TYPICAL) == two_means(TYPICAL)
+    assert threshold_rule(0.1)(TYPICAL) == np.quantile(TYPICAL, 0.9)
 
 
 @pytest.mark.parametrize("wrong", ["mean", 0.0, 0.6, -0.1, None, True, float("nan")])
-@pytest.mark.parametrize(("taker", "name"), [(rule_of, "contamination"), (StreamingThreshold, "rule")])
+@pytest.mark.parametrize(("taker", "name"), [(threshold_rule, "contamination"), (StreamingThreshold, "rule")])
 def test_a_wrong_contamination_is_named(taker, name, wrong):
     with pytest.raises(InvalidInputError, match=rf"^{name} must be 'auto', 'kmeans' or a share .* but is"):
         taker(wrong)
@@ -65,9 +65,9 @@ def test_a_stream_of_the_same_scores_comes_to_the_same_threshold(contamination):
     stream = StreamingThreshold(contamination, half_life=10**9)
     for score in TYPICAL:
         stream.update(score)
-    assert stream.threshold == pytest.approx(rule_of(contamination)(TYPICAL), abs=2e-3)
+    assert stream.threshold == pytest.approx(threshold_rule(contamination)(TYPICAL), abs=2e-3)
     labels = [stream.is_anomaly(score) for score in TYPICAL]
-    assert np.mean(labels == (rule_of(contamination)(TYPICAL) < TYPICAL)) > 0.99
+    assert np.mean(labels == (threshold_rule(contamination)(TYPICAL) < TYPICAL)) > 0.99
 
 
 @pytest.mark.parametrize("contamination", ["kmeans", 0.1])

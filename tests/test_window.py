@@ -10,7 +10,7 @@ from numba import config
 
 from imondrian import EmptyForestError, InvalidInputError, MondrianForest
 from imondrian.engine.invariants import broken_invariants
-from imondrian.engine.window import slide_trees, write_chosen
+from imondrian.engine.window import slide_trees, write_selected
 from imondrian.samplers import Window
 from imondrian.scores import SCORES
 from tests.engine.test_law import assert_same_law
@@ -21,7 +21,7 @@ X = RNG.normal(size=(300, 3))
 
 
 def sampler_of(forest):
-    """The sampler of a forest, made anew from its state."""
+    """The sampler of a forest, rebuilt from its state."""
     sampler = Window(forest.window, min((forest.max_samples or forest.window) / forest.window, 1.0))
     sampler.restore(forest.state()[1])
     return sampler
@@ -30,9 +30,9 @@ def sampler_of(forest):
 def assert_window_is_sound(forest):
     trees, _ = forest.state()
     sampler = sampler_of(forest)
-    assert list(sampler.complaints()) == []
+    assert list(sampler.problems()) == []
     for t in range(forest.n_trees):
-        assert broken_invariants(trees, t, sampler.check()) == []
+        assert broken_invariants(trees, t, sampler.tree_check()) == []
 
 
 def held(trees, t):
@@ -70,7 +70,7 @@ def test_trees_hold_their_share_of_the_window_after_every_point(points, seed, wi
 def chosen_of(forest, t, numbers):
     trees, _ = forest.state()
     chosen = np.empty(len(numbers), np.bool_)
-    write_chosen(trees.heads[t : t + 1], np.array(numbers), sampler_of(forest).share, chosen)
+    write_selected(trees.heads[t : t + 1], np.array(numbers), sampler_of(forest).share, chosen)
     return chosen
 
 
@@ -89,7 +89,7 @@ def test_forgetting_leaves_gaps_and_sound_trees(points, seed, max_samples, data)
 
 def test_forgetting_is_exact():
     forest = MondrianForest(n_trees=5, window=50, max_samples=20, scale="std").extend(X[:120])
-    with pytest.raises(InvalidInputError, match=r"X\[1\] is not in the forest, at least not so often"):
+    with pytest.raises(InvalidInputError, match=r"X\[1\] is not in the forest, or not as many times"):
         forest.forget([X[100], X[0]])  # the second has left the window
     forest.forget(X[100:110])
     assert (forest.holds(X[100:110]) == 0).all()
@@ -112,7 +112,7 @@ def test_of_copies_the_oldest_is_forgotten():
 
 
 def test_a_tree_without_room_passes_points_by():
-    """It takes luck beyond exp(-60); the kernel must survive it all the same."""
+    """The probability is below exp(-60); the kernel must survive it nevertheless."""
     trees, ring = empty(4, 5, 3, seed=1), np.full((50, 3), np.nan)
     for i in range(len(X)):
         slide_trees(trees, ring, 0.5, i, X[i : i + 1], np.ones(3))
@@ -139,7 +139,7 @@ def test_chosen_points_are_a_uniform_share():
     heads = empty(400, 1, 1, seed=11).heads
     chosen = np.empty((400, 1000), np.bool_)
     for t in range(400):
-        write_chosen(heads[t : t + 1], np.arange(1000) + 10**12, 0.2, chosen[t])
+        write_selected(heads[t : t + 1], np.arange(1000) + 10**12, 0.2, chosen[t])
     assert (np.abs(chosen.sum(axis=0) - 80) < 5 * math.sqrt(64)).all()
     assert (np.abs(chosen.sum(axis=1) - 200) < 5 * math.sqrt(160)).all()
     together = (chosen[:, 1:] & chosen[:, :-1]).mean()
@@ -153,7 +153,7 @@ def test_memory_is_fixed_from_the_start():
     for rows in np.split(X, 10):
         assert forest.extend(rows).n_bytes == n_bytes
     assert forest.build(X).n_bytes == n_bytes
-    with pytest.raises(InvalidInputError, match="This forest has 3 features, not 4"):
+    with pytest.raises(InvalidInputError, match="n_features must be 3, as in this forest, but is 4"):
         forest.reserve(4)
 
 
@@ -209,7 +209,7 @@ def test_forests_with_the_same_window_can_be_joined():
     joined = one.join(two)
     assert joined.n_trees == 6
     assert_window_is_sound(joined.extend(X[:40]))
-    with pytest.raises(InvalidInputError, match="differ in what their windows have seen"):
+    with pytest.raises(InvalidInputError, match="differ in the points that their windows have seen"):
         joined.join(two)
     with pytest.raises(InvalidInputError, match="differ in window: 30 and 31"):
         joined.join(MondrianForest(n_trees=3, max_samples=8, window=31).extend(X))
@@ -224,9 +224,7 @@ def test_rescoring_a_dense_window_takes_one_pass_and_gives_the_same(kind):
     np.testing.assert_allclose(scores, forest.score(rows, kind), rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("window", "complaint"), [(0, "window must be between 1"), (2.5, "window must be a whole number")]
-)
+@pytest.mark.parametrize(("window", "complaint"), [(0, "window must be between 1"), (2.5, "window must be an integer")])
 def test_a_bad_window_is_named(window, complaint):
     with pytest.raises(InvalidInputError, match=complaint):
         MondrianForest(window=window)

@@ -21,7 +21,7 @@ def test_the_clock_of_every_window_is_possible_while_it_fills(first):
         while number <= 3 * length:
             for window.number in {number, min(number + 1, next_step - 1), next_step - 1}:
                 window.next_step = next_step
-                assert list(window.complaints()) == [], (length, window.number)
+                assert list(window.problems()) == [], (length, window.number)
             number, next_step = next_step, next_step + _step_length(next_step, length)
 
 

@@ -1,10 +1,10 @@
-"""Drift: telling that a stream has moved for good, from how often points lie outside and from how scores are spread.
+"""Drift detection: reports that a stream has moved for good.
 
-The stream is looked at in blocks. Two figures of each block are held against those of the blocks before it: the share
-of points outside the root box of a tree that takes them, and the distance (Kolmogorov's) between the histogram of the
-block's scores and that of all blocks before. A block is odd if a figure lies more than five standard deviations above
-its mean over at least eight blocks. One odd block may be a burst; two in a row are a drift. Afterwards the figures are
-gathered anew. No point and no score is kept.
+The stream is divided into blocks. Two figures of each block are compared with those of earlier blocks: the share of
+points outside the root box of the trees that insert them, and the Kolmogorov distance between the histograms of the
+block's scores and of all earlier scores. A block is unusual if a figure lies more than five standard deviations above
+its mean over at least eight blocks. One unusual block may be a burst; two in a row are a drift. After a drift, the
+figures are collected afresh. Neither points nor scores are stored.
 """
 
 import math
@@ -13,43 +13,41 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.copying import shallow_copy
-from imondrian.engine.jit import Array, kernel
+from imondrian.engine.histogram import count_in_bins
+from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SHOWN
-from imondrian.inputs import as_count
+from imondrian.inputs import as_count, as_number
 
 _N_BINS = 64
-_N_BLOCKS_BEFORE = 8
+_MIN_BLOCKS = 8
 _N_DEVIATIONS = 5.0
 _COUNT, _MEAN, _SQUARES = 0, 1, 2
 OUTSIDE, SCORES = "outside", "scores"
 
 
-@kernel
-def count_in_bins(bins: Array, scores: Array) -> None:
-    """Count scores in even bins over [0, 1]."""
-    for score in scores:
-        count_in_bin(bins, score)
-
-
-@kernel
-def count_in_bin(bins: Array, score: float) -> None:
-    """Count a score in its bin."""
-    if 0.0 <= score <= 1.0:
-        bins[min(int(score * bins.size), bins.size - 1)] += 1.0
-
-
 class Drift(NamedTuple):
     """A report that the stream has moved for good."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index; of the row at which it was noticed
-    since: int  # of the first row of the first odd block
-    what: str  # "outside": more points outside the root boxes; "scores": their histogram has moved
-    value: float  # of that figure in the last block
-    usual: float  # its mean over the blocks before
+    index: int  # type: ignore[assignment]  # hides tuple.index; of the row at which the drift was detected
+    since: int  # index of the first row of the first unusual block
+    what: str  # "outside": more points outside the root boxes; "scores": the histogram of scores has changed
+    value: float  # the figure of the last block
+    usual: float  # its mean over the earlier blocks
+
+
+def restored_drift(index: Any, since: Any, what: Any, value: Any, usual: Any) -> Drift:
+    """Return the drift with these fields, as saved in a file; raise a ValueError if they are invalid."""
+    if what not in (OUTSIDE, SCORES):
+        raise ValueError(f"the kind of a drift must be {OUTSIDE!r} or {SCORES!r}, but is {what!r}.")
+    index, since = (as_count(row, "a row of a drift", 0, MAX_SHOWN) for row in (index, since))
+    figures = [as_number(figure, "a figure of a drift") for figure in (value, usual)]
+    if not np.isfinite(figures).all():
+        raise ValueError(f"the figures of a drift must be finite, but are {figures}.")
+    return Drift(index, since, what, *figures)
 
 
 class DriftMonitor:
-    """The two figures of a stream of scores, block by block; whoever counts the scores says where a block ends.
+    """The two figures of a stream of scores, block by block; the caller says where blocks end.
 
     Examples
     --------
@@ -71,52 +69,58 @@ class DriftMonitor:
         self.present = np.zeros(_N_BINS)
         self.before = np.zeros(_N_BINS)
         self.moments = np.zeros((2, 3))  # of both figures: count, mean, sum of squared deviations
-        self.counts = [0, 0]  # points taken, and outside, up to the present block
-        self.began = [-1, -1]  # the first rows of the last block and of the present one; -1 before there is any
-        self.was_odd = False  # the last block
+        self.counts = [0, 0]  # points inserted, and those outside, before the present block
+        self.began = [-1, -1]  # first rows of the previous and of the present block; -1 if there is none
+        self.was_odd = False  # whether the previous block was unusual
 
     def copy(self) -> "DriftMonitor":
-        """Return another that goes on without this one."""
+        """Return an independent copy."""
         other = shallow_copy(self)
         other.present, other.before, other.moments = self.present.copy(), self.before.copy(), self.moments.copy()
         return other
 
     def begin(self, n_taken: int, n_outside: int, index: int) -> None:
-        """Begin a block after the row of that index, when so many points had been taken, so many of them outside."""
+        """Begin a block after the row of that index, with the total numbers of inserted points and of those outside."""
         self.present[:] = 0.0
         self.counts = [n_taken, n_outside]
         self.began = [self.began[1], index + 1]
 
     def count(self, scores: Array) -> None:
-        """Count scores in the present block; what was counted before the first block is dropped when that begins."""
+        """Count scores in the present block. Scores before the first block are dropped when it begins."""
         count_in_bins(self.present, scores)
 
     def close(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
-        """End a block with the row of that index, and begin the next; report a drift, if this is one."""
-        drift = self._judged(n_taken - self.counts[0], n_outside - self.counts[1], index)
+        """End a block with the row of that index and begin the next; return a Drift if one is detected."""
+        drift = self._evaluate(n_taken - self.counts[0], n_outside - self.counts[1], index)
         self.begin(n_taken, n_outside, index)
         return drift
 
-    def _judged(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
-        share = min(max(n_outside / max(n_taken, 1), 0.0), 1.0)  # counts go back if the forest is built again
+    def _evaluate(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
+        share = min(max(n_outside / max(n_taken, 1), 0.0), 1.0)  # counts decrease if the forest is built again
         figures = {OUTSIDE: share, SCORES: self._distance()}
-        odd = next((what for what, value in figures.items() if self._is_odd(what, value)), None)
-        if odd is None:
+        unusual = next((what for what, value in figures.items() if self._is_unusual(what, value)), None)
+        if unusual is None:
             self._learn(figures)
-        if odd is None or not self.was_odd:
-            self.was_odd = odd is not None
+        if unusual is None or not self.was_odd:
+            self.was_odd = unusual is not None
             return None
-        drift = Drift(index, self.began[0], odd, float(figures[odd]), float(self._moments_of(odd)[_MEAN]))
+        drift = Drift(index, self.began[0], unusual, float(figures[unusual]), float(self._moments_of(unusual)[_MEAN]))
         self.before[:], self.moments[:], self.was_odd = 0.0, 0.0, False
         return drift
 
     def state(self) -> dict[str, Any]:
-        """Give all that changes, as JSON can hold it."""
+        """Return the state in types that JSON supports."""
         arrays = {name: getattr(self, name).tolist() for name in ("present", "before", "moments")}
         return {"counts": self.counts, "began": self.began, "was_odd": self.was_odd, **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave, or raise a ValueError."""
+        """Restore what `state` returned.
+
+        Raises
+        ------
+        ValueError
+            If the state is invalid.
+        """
         for name in ("present", "before", "moments"):
             array = np.array(state[name], dtype=np.float64)
             if array.shape != getattr(self, name).shape or not ((array >= 0.0) & (array <= MAX_SHOWN)).all():
@@ -136,21 +140,21 @@ class DriftMonitor:
         return self.moments[0 if what == OUTSIDE else 1]
 
     def _distance(self) -> float:
-        """Give Kolmogorov's distance between the present scores and those before."""
+        """Return the Kolmogorov distance between the present scores and the earlier ones."""
         if not (self.before.any() and self.present.any()):
             return 0.0
-        apart = np.cumsum(self.present) / self.present.sum() - np.cumsum(self.before) / self.before.sum()
-        return float(np.abs(apart).max())
+        difference = np.cumsum(self.present) / self.present.sum() - np.cumsum(self.before) / self.before.sum()
+        return float(np.abs(difference).max())
 
-    def _is_odd(self, what: str, value: float) -> bool:
+    def _is_unusual(self, what: str, value: float) -> bool:
         count, mean, squares = self._moments_of(what)
-        if count < _N_BLOCKS_BEFORE:
+        if count < _MIN_BLOCKS:
             return False
         deviation = max(math.sqrt(squares / (count - 1)), self._least_deviation(what, mean))
         return bool(value > mean + _N_DEVIATIONS * deviation)
 
     def _least_deviation(self, what: str, mean: float) -> float:
-        """Give the deviation that chance alone makes: of a share, and of Kolmogorov's distance."""
+        """Return the standard deviation of pure chance: of a share, or of the Kolmogorov distance."""
         n = max(self.present.sum(), 1.0)
         if what == OUTSIDE:
             share = min(max(mean, 1.0 / n), 0.5)
@@ -158,7 +162,7 @@ class DriftMonitor:
         return 0.26 / math.sqrt(n)
 
     def _learn(self, figures: dict[str, float]) -> None:
-        """Add a block to those before (Welford's method); the first has nothing to be distant from."""
+        """Add a block to the earlier ones (Welford's method); the first block has no distance to earlier ones."""
         for what, value in figures.items():
             if what == OUTSIDE or self.before.any():
                 moments = self._moments_of(what)

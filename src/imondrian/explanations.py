@@ -1,4 +1,4 @@
-"""The features that make a row odd, by name: what an explanation comes to in words."""
+"""Explanations in words: the features that make a row anomalous, by name."""
 
 from typing import NamedTuple
 
@@ -8,25 +8,25 @@ from imondrian.engine.jit import Array
 
 NO_NAME = "(no name)"
 _WORTH_NAMING = 0.05
-_EXACT = 2.0**53  # below, whole numbers are what they say
+_EXACT = 2.0**53  # floats below this represent integers exactly
 
 
 class Reason(NamedTuple):
-    """One feature's part in the score of a row."""
+    """The share of one feature in the score of a row."""
 
     feature: str
     value: float  # of the row
-    share: float  # of the score, between 0 and 1
-    is_high: bool  # the row lies too high there; else too low
+    share: float  # of the score, in [0, 1]
+    is_high: bool  # True: the value is unusually high; False: unusually low
 
     @property
     def side(self) -> str:
-        """On which side of the others the row lies."""
+        """Either "high" or "low": whether the value lies above or below those of other rows."""
         return "high" if self.is_high else "low"
 
     @property
     def amount(self) -> str:
-        """The value in few digits, a whole number in all of its own."""
+        """The value with six digits; an integer with all its digits."""
         is_whole = self.value == round(self.value) and abs(self.value) < _EXACT
         return f"{self.value:.0f}" if is_whole else f"{self.value:.6g}"
 
@@ -34,8 +34,8 @@ class Reason(NamedTuple):
         return f"{self.feature or NO_NAME} {self.side} ({self.share:.0%})"
 
 
-class OddRow(NamedTuple):
-    """A row that is odd, and why."""
+class AnomalousRow(NamedTuple):
+    """An anomalous row and the reasons for its score."""
 
     row: int  # counted from 1
     score: float
@@ -45,9 +45,9 @@ class OddRow(NamedTuple):
 
 
 def reasons_of(parts: Array, row: Array, names: list[str], n: int = 3) -> list[Reason]:
-    """Name the features with the greatest parts in the score of a row, at most n, the greatest first.
+    """Return the features with the largest parts in the score of a row, at most n, largest first.
 
-    Parts below a twentieth of the score are left out, but for the greatest.
+    Parts below a twentieth of the score are left out, except for the largest.
 
     Examples
     --------

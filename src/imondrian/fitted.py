@@ -9,7 +9,7 @@ from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_weights, sample_size
 from imondrian.scores import SCORES
-from imondrian.thresholds import rule_of
+from imondrian.thresholds import threshold_rule
 
 _PARAMETERS = {
     "n_estimators",
@@ -74,7 +74,7 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
     preset_of(parameters["preset"])  # for its check
     if parameters["kind"] not in SCORES:
         raise ValueError(f"the kind of the score is {parameters['kind']!r}.")
-    rule_of(parameters["contamination"])  # for its check
+    threshold_rule(parameters["contamination"])  # for its check
     if isinstance(parameters["scale"], list):
         as_weights(parameters["scale"], None)
     for name, value in parameters.items():
@@ -112,7 +112,7 @@ def threshold_of_rows(forest: MondrianForest, points: Array, parameters: dict[st
     """Find the threshold for the rows that the forest was fitted on."""
     if parameters["contamination"] == "auto":
         return 0.5
-    return rule_of(parameters["contamination"])(forest.score(points, parameters["kind"]))
+    return threshold_rule(parameters["contamination"])(forest.score(points, parameters["kind"]))
 
 
 def threshold_of_held(forest: MondrianForest, parameters: dict[str, Any]) -> float:
@@ -120,7 +120,7 @@ def threshold_of_held(forest: MondrianForest, parameters: dict[str, Any]) -> flo
     parameters = with_preset(parameters)
     if parameters["contamination"] == "auto":
         return 0.5
-    return rule_of(parameters["contamination"])(forest.rescore(parameters["kind"])[1])
+    return threshold_rule(parameters["contamination"])(forest.rescore(parameters["kind"])[1])
 
 
 def seed_from(random_state: np.random.RandomState) -> int:

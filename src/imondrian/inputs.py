@@ -1,4 +1,4 @@
-"""The one door for points: finite, C-contiguous float64, or one clear error."""
+"""Input validation: points become finite, C-contiguous float64 arrays, or an InvalidInputError is raised."""
 
 from contextlib import suppress
 from decimal import Decimal
@@ -8,52 +8,51 @@ from typing import Any
 import numpy as np
 
 from imondrian.defaults import MAX_SAMPLES
-from imondrian.engine.jit import Array, direct, kernel
+from imondrian.engine.finite import all_finite
+from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
 
 _NUMBERS = (Real, np.bool_, Decimal)
-_WITHOUT_SIGN = np.int64(2**63 - 1)
-_LARGEST = np.float64(MAX_SIZE).view(np.int64)
 
 
 def as_points(X: Any, n_features: int | None) -> Array:
-    """Check a table of points and give it in the one layout that kernels take."""
+    """Check a table of points; return it in the layout that kernels expect."""
     points = _as_numbers(X, "X")
     if points.ndim != 2:
         raise InvalidInputError(f"X must be a table of rows and features, but has {points.ndim} dimension(s).")
     if points.size == 0:
         raise InvalidInputError(f"X is empty: its shape is {points.shape}.")
     _check_width(points.shape[1], n_features, "X")
-    if not are_usable(points.ravel()):
-        _complain(points)
+    if not all_finite(points.ravel()):
+        _raise_not_finite(points)
     return points
 
 
 def as_point(x: Any, n_features: int | None) -> Array:
-    """Check one point and give it as a table of one row."""
+    """Check one point; return it as a table of one row."""
     return as_row(x, n_features)[None]
 
 
 def as_row(x: Any, n_features: int | None) -> Array:
-    """Check one point and give it in the one layout that kernels take."""
+    """Check one point; return it in the layout that kernels expect."""
     if type(x) is np.ndarray and x.shape == (n_features,) and x.dtype == np.float64 and x.flags.carray:
-        if direct(are_usable, x):
+        if call_without_dispatch(all_finite, x):
             return x
-        _complain(x)
+        _raise_not_finite(x)
     point = _as_numbers(x, "x")
     if point.ndim != 1:
         raise InvalidInputError(f"x must be one row of features, but has {point.ndim} dimension(s).")
     if point.size == 0:
         raise InvalidInputError("x is empty.")
     _check_width(point.size, n_features, "x")
-    if not direct(are_usable, point):
-        _complain(point)
+    if not call_without_dispatch(all_finite, point):
+        _raise_not_finite(point)
     return point
 
 
 def as_number(value: Any, name: Any) -> float:
-    """Check the value of one feature: a number, finite or not, and no text that looks like one."""
+    """Check the value of one feature: a number, finite or not; text that looks like a number is rejected."""
     if type(value) is float:
         return value
     if isinstance(value, _NUMBERS):
@@ -82,29 +81,29 @@ def as_weights(weights: Any, n_features: int | None) -> Array:
 
 
 def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
-    """Check a whole number in a range."""
+    """Check an integer in a range."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InvalidInputError(f"{name} must be a whole number, but is {value!r}.")
+        raise InvalidInputError(f"{name} must be an integer, but is {value!r}.")
     if not smallest <= value <= largest:
         raise InvalidInputError(f"{name} must be between {smallest} and {largest}, but is {value}.")
     return int(value)
 
 
-def as_own(array: Any, dtype: np.dtype[Any]) -> Array:
-    """Return an array in the one layout that kernels take: plain, writable, aligned, in order, and nobody else's.
+def as_owned_array(array: Any, dtype: np.dtype[Any]) -> Array:
+    """Return an array in the layout that kernels expect: plain ndarray, writable, aligned, C order, owning its memory.
 
-    What was restored (from a pickle, a memory map, shared memory) may be read-only or lie in another's memory; then it
-    is copied.
+    Restored arrays (from a pickle, a memory map, shared memory) may be read-only or belong to another object; they are
+    copied.
     """
     if type(array) is np.ndarray and array.dtype == dtype and array.flags.carray and array.flags.owndata:
         return array
     if array.dtype.names != dtype.names:
-        raise InvalidInputError(f"An array of a forest must be of type {dtype}, but is of type {array.dtype}.")
+        raise InvalidInputError(f"An array of a forest must have the dtype {dtype}, but has {array.dtype}.")
     return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
 
 
 def sample_size(max_samples: Any, n_rows: int) -> int | None:
-    """Return the size of a tree's sample: "auto" is the default, a float a share of the rows at hand, None no limit."""
+    """Return the size of a tree's sample: "auto" is the default, a float that share of the rows, None no limit."""
     if isinstance(max_samples, str) and max_samples == "auto":
         return MAX_SAMPLES
     if isinstance(max_samples, (float, np.floating)) and 0.0 < max_samples <= 1.0:
@@ -127,7 +126,7 @@ def _as_numbers(values: Any, name: str) -> Array:
                 raise InvalidInputError(f"{name} must be numbers, but one value is {value!r}.")
     elif array.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
-    try:  # one layout: else kernels would be compiled again for each other
+    try:  # one layout, or kernels would be compiled once for each
         return np.require(array, np.float64, ["C", "A", "W"])
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers: {error}.") from None
@@ -138,22 +137,10 @@ def _check_width(width: int, n_features: int | None, name: str) -> None:
         raise InvalidInputError(f"{name} has {width} features, but this forest was built on {n_features}.")
 
 
-@kernel
-def are_usable(values: Array) -> bool:
-    """Tell whether all values are of a size that can be reckoned with; NaN is of none.
-
-    Without its sign, a number is the larger the larger its bits are as a whole number, NaN and infinity the largest.
-    """
-    bits, beyond = values.view(np.int64), np.int64(0)
-    for i in range(bits.size):
-        beyond |= _LARGEST - (bits[i] & _WITHOUT_SIGN)  # negative if larger
-    return bool(beyond >= 0)
-
-
-def _complain(points: Array) -> None:
+def _raise_not_finite(points: Array) -> None:
     where = tuple(int(i) for i in np.argwhere(~(np.abs(points) <= MAX_SIZE))[0])
     value, name = points[where], "X" if points.ndim == 2 else "x"
     place = f"{name}[{', '.join(map(str, where))}]"
     if np.isfinite(value):
-        raise InvalidInputError(f"{place} is {value}: beyond {MAX_SIZE:g} in size, spans overflow.")
+        raise InvalidInputError(f"{place} is {value}: values must be at most {MAX_SIZE:g} in absolute value.")
     raise InvalidInputError(f"{place} is {value}: values must be finite.")

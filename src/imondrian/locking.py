@@ -1,8 +1,8 @@
-"""Locks for objects that several threads use: readers share the object, a writer has it alone.
+"""Locks for objects that several threads use: many readers or one writer.
 
-A lock is a tuple of stripes. A reader holds the stripe of its thread, a writer all of them. The stripes are locks of
-the interpreter and are taken by ``with`` alone, because an interruption (Ctrl+C) can then never leave one of them held;
-a counter of readers kept in Python could be left too high for ever. A process is forked when no call is under way.
+A lock is a tuple of stripes. A reader holds the stripe of its thread, a writer holds all of them. The stripes are locks
+of the interpreter and are acquired only by ``with``, so that an interruption (Ctrl+C) can never leave one of them held;
+a counter of readers in Python could stay too high for ever. A process is forked only when no call is running.
 """
 
 import os
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from imondrian.errors import BusyError
 
 _LAST_STRIPE = 3
-_PAGE_BITS = 12  # a thread's identity is an address: its lowest bits are the same for all threads
+_PAGE_BITS = 12  # a thread's identifier is an address, whose lowest bits are the same for all threads
 _PACKAGE = __name__.partition(".")[0]
 
 Locks = tuple[Any, Any, Any, Any]
@@ -26,19 +26,19 @@ Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
-class Shared(Protocol):
-    """An object whose methods `reads` and `changes` guard."""
+class Lockable(Protocol):
+    """An object whose methods are decorated with `read_locked` or `write_locked`."""
 
     _locks: Locks
 
     def _is_settled(self) -> bool:
-        """Return True unless an interrupted call has left something to finish."""
+        """Return True unless an interrupted call has left work to finish."""
 
     def _settle(self) -> None:
-        """Finish what an interrupted call has left."""
+        """Finish the work of an interrupted call."""
 
 
-Self = TypeVar("Self", bound=Shared)
+Self = TypeVar("Self", bound=Lockable)
 
 
 def new_locks() -> Locks:
@@ -51,18 +51,20 @@ def new_locks() -> Locks:
 
 
 def lock_of(instance: Any) -> Any:
-    """Return the one lock of an object that has no place to keep it."""
+    """Return the lock of an object that has no attribute for one."""
     with _OF_INSTANCES_LOCK:
         return _OF_INSTANCES.setdefault(instance, RLock())
 
 
-def is_inside(instance: Shared) -> bool:
-    """Return True if this thread is inside a call of the object: a signal handler may ask in the middle of one."""
+def is_inside(instance: Lockable) -> bool:
+    """Return True if this thread is inside a call of the object, as a signal handler may be."""
     return bool(instance._locks[get_ident() >> _PAGE_BITS & _LAST_STRIPE]._is_owned())  # noqa: SLF001
 
 
-def reads(method: Callable[Concatenate[Self, Arguments], Answer]) -> Callable[Concatenate[Self, Arguments], Answer]:
-    """Let a method run beside other readers, but never beside a writer."""
+def read_locked(
+    method: Callable[Concatenate[Self, Arguments], Answer],
+) -> Callable[Concatenate[Self, Arguments], Answer]:
+    """Decorate a method that only reads: it runs alongside other readers, but never alongside a writer."""
 
     @wraps(method)
     def shared(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
@@ -74,75 +76,83 @@ def reads(method: Callable[Concatenate[Self, Arguments], Answer]) -> Callable[Co
         with stripe:
             if self._is_settled():
                 return method(self, *args, **kwargs)
-        return alone(self, *args, **kwargs)
+        return exclusive(self, *args, **kwargs)
 
-    alone = changes(method)
+    exclusive = write_locked(method)
     return shared
 
 
-def changes(method: Callable[Concatenate[Self, Arguments], Answer]) -> Callable[Concatenate[Self, Arguments], Answer]:
-    """Let a method run beside no other method of the object, from any thread."""
+def write_locked(
+    method: Callable[Concatenate[Self, Arguments], Answer],
+) -> Callable[Concatenate[Self, Arguments], Answer]:
+    """Decorate a method that changes the object: it never runs alongside another method, from any thread."""
 
     @wraps(method)
-    def alone(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+    def exclusive(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
         first, second, third, fourth = self._locks
         if is_inside(self):
             if not (first._is_owned() and second._is_owned()):  # noqa: SLF001 (a reader of this thread)
-                raise _busy(self)
+                raise _busy_error(self)
             _check_caller(self)
             return method(self, *args, **kwargs)
         with first, second, third, fourth:
             self._settle()
             return method(self, *args, **kwargs)
 
-    return alone
+    return exclusive
+
+
+def unlocked(method: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+    """Return a decorated method without its lock, for a caller that already holds it."""
+    return method.__wrapped__  # type: ignore[attr-defined]
 
 
 def _check_caller(instance: object) -> None:
-    """Raise if it is not our own code that calls one method of an object inside another: a signal handler, say."""
+    """Raise BusyError if code outside of this package (a signal handler, say) calls a method inside another one."""
     caller = sys._getframe(2).f_globals.get("__name__", "")  # noqa: SLF001
     if caller.partition(".")[0] != _PACKAGE:
-        raise _busy(instance)
+        raise _busy_error(instance)
 
 
-def _busy(instance: object) -> BusyError:
-    return BusyError(f"This thread is in the middle of another call of the same {type(instance).__name__}.")
+def _busy_error(instance: object) -> BusyError:
+    return BusyError(f"This thread is already inside another call of the same {type(instance).__name__}.")
 
 
 # -- forks ------------------------------------------------------------------------------------------------------------
 
-_ALL: WeakValueDictionary[int, Any] = WeakValueDictionary()  # locks, in the order in which they are taken
+_ALL: WeakValueDictionary[int, Any] = WeakValueDictionary()  # all locks, in the order in which they are acquired
 _NUMBERS = count()
 _CREATING = RLock()  # held while locks are created
-_HELD: list[Any] = []  # while a process is forked
-_INTERRUPTIONS: list[BaseException] = []  # that came while the locks were waited for
+_HELD: list[Any] = []  # locks held while a process is forked
+_INTERRUPTIONS: list[BaseException] = []  # that arrived while waiting for the locks
 _OF_INSTANCES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _OF_INSTANCES_LOCK = RLock()
-_SOON = 0.05  # seconds
+_SIGNAL_DELAY = 0.05  # seconds
 
 
 def _hold_all() -> None:
-    """Wait for the calls of other threads, so that the child finds every object between two calls, and no lock held.
+    """Wait for the calls of other threads, so that the child process finds every object idle and no lock held.
 
-    Python ignores an exception in this function and forks all the same. Hence an interruption does not end the wait.
+    Python ignores an exception in this function and forks nevertheless. An interruption therefore does not end the
+    wait.
     """
     while True:
         try:
-            _hold_others()
+            _acquire_others()
             _CREATING.acquire()
-            if not _others():
+            if not _locks_not_held():
                 return
             _CREATING.release()
         except BaseException as error:  # noqa: BLE001
             _INTERRUPTIONS.append(error)
 
 
-def _hold_others() -> None:
-    """Take the locks that are not held yet: each is noted by the same C function that takes it, uninterrupted."""
-    _HELD.extend(filter(type(_CREATING).acquire, _others()))
+def _acquire_others() -> None:
+    """Acquire the locks that are not held yet; the C function that acquires a lock also records it, uninterrupted."""
+    _HELD.extend(filter(type(_CREATING).acquire, _locks_not_held()))
 
 
-def _others() -> list[Any]:
+def _locks_not_held() -> list[Any]:
     """Return the locks that are not held yet."""
     held = set(map(id, _HELD))
     references = sorted(_ALL.valuerefs(), key=lambda reference: reference.key)
@@ -157,13 +167,13 @@ def _release_all() -> None:
 
 def _release_in_parent() -> None:
     _release_all()
-    if _INTERRUPTIONS and callable(signal.getsignal(signal.SIGINT)):  # repeated once this function, too, is over
-        Timer(_SOON, os.kill, [os.getpid(), signal.SIGINT]).start()
+    if _INTERRUPTIONS and callable(signal.getsignal(signal.SIGINT)):  # send it again after this function has returned
+        Timer(_SIGNAL_DELAY, os.kill, [os.getpid(), signal.SIGINT]).start()
     _INTERRUPTIONS.clear()
 
 
 def _release_in_child() -> None:
-    """Release the locks; calls of estimators are not waited for, since they change an estimator all at once."""
+    """Release the locks. Calls of estimators are not waited for, since they change an estimator all at once."""
     global _OF_INSTANCES_LOCK  # noqa: PLW0603
     _OF_INSTANCES_LOCK = RLock()
     _OF_INSTANCES.clear()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from imondrian import storage
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
-from imondrian.forest import MondrianForest, Snapshot
+from imondrian.forest import MondrianForest
+from imondrian.forest_state import Snapshot
 from imondrian.stream import StreamDetector
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _put_together(
     forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]
 ) -> MondrianForest | StreamDetector | Fitted:
     """Make a model of what `_parts` gave."""
-    with storage.complaints_about(name):
+    with storage.damaged_file_errors(name):
         if not notes:
             return forest
         if _DETECTOR in notes:
@@ -92,7 +93,7 @@ def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianFor
         return model
     from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (scikit-learn takes seconds to load)
 
-    with storage.complaints_about(path):
+    with storage.damaged_file_errors(path):
         return IsolationMondrianForest.from_fitted(model)
 
 

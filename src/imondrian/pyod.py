@@ -13,7 +13,7 @@ from imondrian.forest import MondrianForest
 from imondrian.inputs import sample_size
 from imondrian.locking import lock_of
 from imondrian.option_types import Kind, KindOrPreset, MaxSamples, PresetName, ScaleOrPreset
-from imondrian.scores import scoring_of
+from imondrian.scores import score_kind
 
 
 class IMForest(BaseDetector):
@@ -87,7 +87,7 @@ class IMForest(BaseDetector):
 
     def _fit(self, X: Any, y: Any) -> None:
         kind = self._kind()
-        scoring_of(kind)  # for its check, before work is done
+        score_kind(kind)  # for its check, before work is done
         points = check_array(X, dtype=float)
         self._set_n_classes(y)
         seed = check_random_state(self.random_state).randint(2**31 - 1)

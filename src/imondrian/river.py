@@ -12,9 +12,9 @@ from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, resolved
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_column, as_number, as_point, as_points
-from imondrian.locking import Locks, changes, reads
+from imondrian.locking import Locks, read_locked, write_locked
 from imondrian.option_types import Kind, KindOrPreset, PresetName, ScaleOrPreset
-from imondrian.scores import scoring_of
+from imondrian.scores import score_kind
 
 _BEFORE_LEARNING = 0.0  # no anomaly, as River's detectors say at first: its filters compare with the scores so far
 
@@ -82,7 +82,7 @@ class IsolationMondrianForest(AnomalyDetector):
         if seed is None:
             seed = int(np.random.default_rng().integers(2**63))
         self._kind: Kind = resolved(kind, "kind", preset)
-        scoring_of(self._kind)  # for its check
+        score_kind(self._kind)  # for its check
         weights = resolved(scale, "scale", preset)
         self._forest = MondrianForest(n_trees, max_samples=max_samples, window=window, scale=weights, seed=seed)
 
@@ -101,31 +101,31 @@ class IsolationMondrianForest(AnomalyDetector):
             is_learned = self._forest.n_shown > learning.n_before
             self._names, self._learning = learning.names if is_learned else self._names, None
 
-    @reads
+    @read_locked
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_forest": copy.deepcopy(self._forest)}  # names and forest of one moment
 
-    @changes
+    @write_locked
     def learn_one(self, x: Mapping[Hashable, float]) -> None:
         """Learn one point."""
         names = self._names_with(x)
         self._learn(as_point(_row(x, names, self._width(names)), None), names)
 
-    @changes
+    @write_locked
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...), as `learn_one` would one after the other."""
         frame = into_frame(X)
         names = self._names_with(frame.columns)
         self._learn(as_points(_matrix(frame, names, self._width(names)), None), names)
 
-    @reads
+    @read_locked
     def score_one(self, x: Mapping[Hashable, float]) -> float:
         """Score one point in (0, 1), high is odd; 0 until two different points were learned. Ignores new features."""
         if not self._forest.can_score:
             return _BEFORE_LEARNING
         return self._forest.score_one(_row(x, self._names, self._width(self._names)), self._kind)
 
-    @reads
+    @read_locked
     def score_many(self, X: Any) -> Any:
         """Score the rows of a data frame as `score_one` would; give a series of the same kind."""
         frame = into_frame(X)
@@ -135,7 +135,7 @@ class IsolationMondrianForest(AnomalyDetector):
             scores = self._forest.score(_matrix(frame, self._names, self._width(self._names)), self._kind)
         return to_native_series(scores, name="score", like=frame)
 
-    @reads
+    @read_locked
     def explain_one(self, x: Mapping[Hashable, float]) -> dict[Hashable, float]:
         """Divide the score among the features learned: positive too high, negative too low; sizes sum to the score."""
         if not self._forest.can_score:

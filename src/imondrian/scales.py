@@ -1,62 +1,67 @@
-"""Feature weights: how much a unit of each feature counts in the rates of the cuts. The data stay as they are."""
+"""Feature weights: how much a unit of each feature counts in the rates of the cuts. The data are not transformed."""
 
-import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.jit import Array
+from imondrian.engine.moments import (
+    COUNT,
+    MEAN,
+    SQUARES,
+    add_points,
+    add_points_and_write_weights,
+    write_weights,
+)
 from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE
 from imondrian.engine.randomness import LARGEST
 from imondrian.inputs import as_weights
 
-COUNT, MEAN, SQUARES = 0, 1, 2  # the rows of `moments`; squares: the sum of the squared deviations from the mean
-
 
 class Scale(Protocol):
-    """One weight per feature, which may move with the points seen and not forgotten."""
+    """One weight per feature; an adaptive scale follows the points seen and not forgotten."""
 
     moments: Array
-    moves: bool  # whether the weights depend on the points
+    is_adaptive: bool  # True if the weights depend on the points
 
     def weights(self) -> Array:
-        """Give the weights as they are now."""
+        """Return the present weights."""
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Begin anew with these points, a sample of n_points."""
+        """Restart with these points, a sample of n_points points."""
 
     def follow(self, X: Array) -> Array:
-        """Add points, and give the weights after each of them as a row."""
+        """Add points; return the weights after each of them, one row per point."""
 
     def join(self, moments: Array) -> None:
-        """Add all that another scale has seen."""
+        """Add all points that another scale has seen."""
 
     def restore(self, moments: Array) -> None:
-        """Take over the moments of another scale of the same kind."""
+        """Restore the moments of another scale of the same kind."""
 
     def copy(self) -> "Scale":
-        """Make another that can move on without this one."""
+        """Return an independent copy."""
 
 
 class FixedScale:
-    """Weights that stay as they are."""
+    """Weights that never change."""
 
-    moves = False
+    is_adaptive = False
 
     def __init__(self, weights: Array) -> None:
         self._weights = weights
         self.moments = np.zeros((3, weights.size))
 
     def weights(self) -> Array:
-        """Give the weights."""
+        """Return the weights."""
         return self._weights
 
     def restart(self, X: Array, n_points: int) -> None:
         """Do nothing."""
 
     def follow(self, X: Array) -> Array:
-        """Give the weights once for every row."""
+        """Return the weights, repeated for every row."""
         return np.tile(self._weights, (X.shape[0], 1))
 
     def join(self, moments: Array) -> None:
@@ -66,67 +71,67 @@ class FixedScale:
         """Do nothing."""
 
     def copy(self) -> Scale:
-        """Give this one, which never moves."""
+        """Return this scale, which never changes."""
         return self
 
 
 class StandardScale:
-    """One over the standard deviation of each feature; 1 for a feature that does not vary."""
+    """1 / standard deviation of each feature; 1 for a feature that does not vary."""
 
-    moves = True
+    is_adaptive = True
 
     def __init__(self, n_features: int) -> None:
         self.moments = np.zeros((3, n_features))
-        self._weights: Array | None = None  # those of the moments, once they have been asked for
+        self._weights: Array | None = None  # computed on demand from the moments
 
     def weights(self) -> Array:
-        """Give the weights as they are now."""
+        """Return the present weights."""
         weights = self._weights
         if weights is None:
             weights = np.empty(self.moments.shape[1])
             write_weights(self.moments, weights)
-            self._weights = weights  # only now: other threads may read at the same time
+            self._weights = weights  # assigned when complete: other threads may read at the same time
         return weights
 
     def restore(self, moments: Array) -> None:
-        """Take over the moments of another scale."""
+        """Restore the moments of another scale."""
         self.moments[:], self._weights = moments, None
 
     def copy(self) -> Scale:
-        """Make another with the same moments."""
+        """Return an independent copy."""
         other = StandardScale(self.moments.shape[1])
         other.restore(self.moments)
         return other
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Take the deviations of these points alone, as if n_points had them."""
+        """Use the deviations of these points alone, as if they were those of n_points points."""
         self.restore(np.zeros_like(self.moments))
         add_points(self.moments, X)
         self.moments[SQUARES] *= n_points / max(X.shape[0], 1)
         self.moments[COUNT] = n_points
 
     def follow(self, X: Array) -> Array:
-        """Add points one by one (Welford's method)."""
+        """Add points one by one (Welford's method); return the weights after each."""
         self._weights = None
         weights = np.empty(X.shape)
         add_points_and_write_weights(self.moments, X, weights)
         return weights
 
     def join(self, moments: Array) -> None:
-        """Add all that another scale has seen (the pairwise update of Chan, Golub and LeVeque)."""
+        """Add all points that another scale has seen (the pairwise update of Chan, Golub and LeVeque)."""
         ours, theirs, self._weights = self.moments, moments, None
         count = ours[COUNT] + theirs[COUNT]
-        apart = theirs[MEAN] - ours[MEAN]
+        difference = theirs[MEAN] - ours[MEAN]
         share = np.divide(theirs[COUNT], count, out=np.zeros_like(count), where=count > 0)
         with np.errstate(over="ignore"):
-            squares = ours[SQUARES] + theirs[SQUARES] + apart * apart * ours[COUNT] * share
+            squares = ours[SQUARES] + theirs[SQUARES] + difference * difference * ours[COUNT] * share
         ours[SQUARES] = np.minimum(squares, LARGEST)
-        ours[MEAN] += apart * share
+        ours[MEAN] += difference * share
         ours[COUNT] = np.minimum(count, MAX_SHOWN)
 
 
 def unit_scale(n_features: int) -> Scale:
-    """Make a scale that weighs all features alike, as the paper does."""
+    """Return a scale with weight 1 for all features, as in the paper."""
     return FixedScale(np.ones(n_features))
 
 
@@ -134,57 +139,14 @@ SCALES: dict[str | None, Callable[[int], Scale]] = {None: unit_scale, "std": Sta
 
 
 def new_scale(scale: Any, n_features: int) -> Scale:
-    """Make the scale of that name, or one of the given weights."""
+    """Return the scale of that name, or one with the given weights."""
     if scale is None or isinstance(scale, str):
         return SCALES[scale](n_features)
     return FixedScale(as_weights(scale, n_features))
 
 
-def are_possible(moments: Array, n_points: int) -> bool:
-    """Tell whether there can be at least n_points points with such moments."""
+def are_valid_moments(moments: Array, n_points: int) -> bool:
+    """Return True if at least n_points points can have these moments."""
     count, mean, squares = moments
     counts = count.min() >= n_points and count.max() <= MAX_SHOWN and bool((count == count[0]).all())
     return counts and bool((np.abs(mean) <= MAX_SIZE).all() and (squares >= 0).all() and np.isfinite(squares).all())
-
-
-@kernel
-def write_weights(moments: Array, weights: Array) -> None:
-    """Write the present weight of every feature."""
-    for j in range(weights.size):
-        weights[j] = weight(moments[COUNT, j], moments[MEAN, j], moments[SQUARES, j])
-
-
-@kernel
-def add_points(moments: Array, X: Array) -> None:
-    """Add the rows of X to the moments."""
-    for i in range(X.shape[0]):
-        add_point(moments, X[i])
-
-
-@kernel
-def add_points_and_write_weights(moments: Array, X: Array, weights: Array) -> None:
-    """Add the rows of X to the moments; after each, write the weights into a row."""
-    for i in range(X.shape[0]):
-        add_point(moments, X[i])
-        for j in range(X.shape[1]):
-            weights[i, j] = weight(moments[COUNT, j], moments[MEAN, j], moments[SQUARES, j])
-
-
-@helper
-def add_point(moments: Array, x: Array) -> None:
-    """Add x to the moments (Welford's method)."""
-    share = 1.0 / (moments[COUNT, 0] + 1.0)
-    for j in range(x.size):
-        deviation = x[j] - moments[MEAN, j]
-        moments[COUNT, j] += 1.0
-        moments[MEAN, j] += deviation * share
-        moments[SQUARES, j] = min(moments[SQUARES, j] + deviation * (x[j] - moments[MEAN, j]), LARGEST)
-
-
-@helper
-def weight(count: float, mean: float, squares: float) -> float:
-    """Give one over the standard deviation, or 1 where the deviations are no more than rounding errors of the mean."""
-    rounding = mean * 2.2e-16
-    if squares <= count * rounding * rounding:
-        return 1.0
-    return math.sqrt(count) / math.sqrt(squares)

@@ -1,4 +1,4 @@
-"""The scores, each in (0, 1): high is odd, 0.5 as isolated as an average point."""
+"""The kinds of score. Each is in (0, 1): high is anomalous, 0.5 is as isolated as an average point."""
 
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -6,27 +6,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.engine.attribution import HIGH, LOW, add_shares
-from imondrian.engine.box_scores_static import write_insides_and_means
+from imondrian.engine.attribution import HIGH, LOW, add_attributions
+from imondrian.engine.box_scores_static import write_sums_above_and_means
 from imondrian.engine.frozen import (
-    Frozen,
+    FrozenTrees,
     add_frozen_depths,
     add_frozen_expected_depths,
     add_frozen_log_sizes,
     freeze,
     frozen_score_of_row,
 )
-from imondrian.engine.jit import Array, direct
+from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import Trees
 from imondrian.engine.one_row import (
     depth_score_of_row,
     expected_score_of_row,
     size_score_of_row,
-    sliding_size_score_of_row,
+    window_size_score_of_row,
 )
-from imondrian.engine.rescore import add_held_depths, add_held_log_sizes
-from imondrian.engine.score_formula import make_scores_of_depths, make_scores_of_log_sizes
-from imondrian.engine.threads import Threads, pieces
+from imondrian.engine.rescore import add_held_depths, add_held_log_sizes, is_aligned, write_leaf_slots
+from imondrian.engine.score_formula import depths_to_scores, log_sizes_to_scores
+from imondrian.engine.threads import Threads, even_slices
 from imondrian.engine.window import (
     score_depths_and_slide,
     score_expected_depths_and_slide,
@@ -36,184 +36,209 @@ from imondrian.engine.window import (
 )
 from imondrian.errors import InvalidInputError
 
-_ROWS_PER_TASK = 2048  # in fewer, trees are fetched into the cache too often
+UNKNOWN_SCORE = 0.5  # of any point, while the forest holds no points
+_ROWS_PER_TASK = 2048  # with fewer rows per task, trees are loaded into the cache too often
 _WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
 
 
-class Reading:
-    """Trees that do not change while they are read, and what is derived from them when first asked for."""
+class ScoringCache:
+    """Trees that do not change while they are scored, and what scoring derives from them on first use."""
 
     def __init__(self, trees: Trees, weights: Array, threads: Threads) -> None:
         self.trees = trees
         self.weights = weights
         self.threads = threads
-        self.n_rows = 0  # scored so far
+        self._n_rows = 0  # scored so far without a frozen copy
 
     @cached_property
-    def frozen(self) -> Frozen:
-        """The compact copy for many rows."""
+    def frozen(self) -> FrozenTrees:
+        """The compact copy of the trees for many rows."""
         return freeze(self.trees)
 
     @cached_property
-    def insides_and_means(self) -> tuple[Array, Array]:
-        """What the score "size" needs of every node and of every tree."""
-        insides, means = np.empty(self.trees.parents.shape), np.empty(self.trees.heads.size)
-        write_insides_and_means(self.trees, self.weights, insides, means)
-        return insides, means
+    def sums_above_and_means(self) -> tuple[Array, Array]:
+        """For the score "size": the sum of terms above every node, and the mean log size of every tree."""
+        sums_above, means = np.empty(self.trees.parents.shape), np.empty(self.trees.heads.size)
+        write_sums_above_and_means(self.trees, self.weights, sums_above, means)
+        return sums_above, means
 
     def is_worth_freezing(self, n_rows: int) -> bool:
-        """Tell whether so many walks more are faster with a compact copy made first."""
+        """Return True if scoring n_rows more rows is faster with a compact copy, including the time to make it."""
         if "frozen" in self.__dict__:
             return True
-        self.n_rows += n_rows
+        self._n_rows += n_rows
         n_leaves = int(self.trees.heads["n_leaves"].max())
         if 2 * n_leaves * self.trees.heads.size >= 2**32:
-            return False  # nodes are numbered by 32 bits
-        return self.n_rows * _WORTH_FREEZING >= n_leaves
+            return False  # node numbers have 32 bits
+        return self._n_rows * _WORTH_FREEZING >= n_leaves
 
-    def pieces(self, n_rows: int) -> list[slice]:
-        """Cut rows into tasks: long ones, but of few rows one for each thread."""
-        return pieces(n_rows, min(_ROWS_PER_TASK, -(-n_rows // self.threads.n)))
+    def row_slices(self, n_rows: int) -> list[slice]:
+        """Divide rows into tasks: long ones, or one per thread if there are few rows."""
+        return even_slices(n_rows, min(_ROWS_PER_TASK, -(-n_rows // self.threads.n_threads)))
 
     def mean(self, add: Callable[[Array, Array], None], X: Array) -> Array:
-        """Average over the trees what `add` sums up for the rows of X."""
+        """Return the mean over the trees of what `add` sums for the rows of X (Eq. 4)."""
         sums = np.zeros(X.shape[0])
-        tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in self.pieces(X.shape[0])]
+        tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in self.row_slices(X.shape[0])]
         self.threads.run(tasks)
         return sums / self.trees.heads.size
 
 
-def depth(reading: Reading, X: Array) -> Array:
-    """Score by path length: Eqs. 1-4 of [Ma2020]."""
-    frozen = reading.frozen
-    return _halved(reading.mean(lambda rows, sums: add_frozen_depths(frozen, rows, sums), X))
+def depth(cache: ScoringCache, X: Array) -> Array:
+    """Return scores by path length: Eqs. 1-4 of [Ma2020]."""
+    frozen = cache.frozen
+    return _depth_scores(cache.mean(lambda rows, sums: add_frozen_depths(frozen, rows, sums), X))
 
 
-def expected(reading: Reading, X: Array) -> Array:
-    """Score by the expected depth at which x would be isolated, were it inserted (ours)."""
-    trees, frozen, weights = reading.trees, reading.frozen, reading.weights
-    return _halved(reading.mean(lambda rows, sums: add_frozen_expected_depths(trees, frozen, rows, weights, sums), X))
-
-
-def size(reading: Reading, X: Array) -> Array:
-    """Score by the log size of the cell of x, over that of the points held (ours)."""
-    trees, frozen, weights = reading.trees, reading.frozen, reading.weights
-    insides, means = reading.insides_and_means
-    return _sized(
-        reading.mean(lambda rows, sums: add_frozen_log_sizes(trees, frozen, rows, weights, insides, means, sums), X)
+def expected(cache: ScoringCache, X: Array) -> Array:
+    """Return scores by the expected depth at which a row would be isolated if it were inserted (ours)."""
+    trees, frozen, weights = cache.trees, cache.frozen, cache.weights
+    return _depth_scores(
+        cache.mean(lambda rows, sums: add_frozen_expected_depths(trees, frozen, rows, weights, sums), X)
     )
 
 
-def depth_of_row(reading: Reading, x: Array) -> float:
-    """Score one row as `depth` does."""
-    if reading.is_worth_freezing(1):
-        return float(direct(frozen_score_of_row, reading.frozen, x))
-    return float(direct(depth_score_of_row, reading.trees, x))
+def size(cache: ScoringCache, X: Array) -> Array:
+    """Return scores by the log size of a row's cell, relative to that of the points held (ours)."""
+    trees, frozen, weights = cache.trees, cache.frozen, cache.weights
+    sums_above, means = cache.sums_above_and_means
+    return _size_scores(
+        cache.mean(lambda rows, sums: add_frozen_log_sizes(trees, frozen, rows, weights, sums_above, means, sums), X)
+    )
 
 
-def expected_of_row(reading: Reading, x: Array) -> float:
-    """Score one row as `expected` does."""
-    return float(direct(expected_score_of_row, reading.trees, x, reading.weights))
+def depth_of_row(cache: ScoringCache, x: Array) -> float:
+    """Like `depth` for one row."""
+    if cache.is_worth_freezing(1):
+        return float(call_without_dispatch(frozen_score_of_row, cache.frozen, x))
+    return float(call_without_dispatch(depth_score_of_row, cache.trees, x))
 
 
-def size_of_row(reading: Reading, x: Array) -> float:
-    """Score one row as `size` does."""
-    return float(direct(size_score_of_row, reading.trees, x, reading.weights, *reading.insides_and_means))
+def expected_of_row(cache: ScoringCache, x: Array) -> float:
+    """Like `expected` for one row."""
+    return float(call_without_dispatch(expected_score_of_row, cache.trees, x, cache.weights))
 
 
-def held_depth(reading: Reading) -> Array:
-    """Score the point in every leaf slot of aligned trees by path length, which for a point held is `expected` too."""
-    sums = np.zeros(int(reading.trees.heads["n_leaves"][0]))
-    add_held_depths(reading.trees, sums)
-    return _halved(sums / reading.trees.heads.size)
+def size_of_row(cache: ScoringCache, x: Array) -> float:
+    """Like `size` for one row."""
+    return float(call_without_dispatch(size_score_of_row, cache.trees, x, cache.weights, *cache.sums_above_and_means))
 
 
-def held_size(reading: Reading) -> Array:
+def held_depth(cache: ScoringCache) -> Array:
+    """Score the point in every leaf slot of aligned trees by path length; for points held, `expected` is the same."""
+    sums = np.zeros(int(cache.trees.heads["n_leaves"][0]))
+    add_held_depths(cache.trees, sums)
+    return _depth_scores(sums / cache.trees.heads.size)
+
+
+def held_size(cache: ScoringCache) -> Array:
     """Score the point in every leaf slot of aligned trees by the log size of its cell."""
-    sums = np.zeros(int(reading.trees.heads["n_leaves"][0]))
-    add_held_log_sizes(reading.trees, reading.weights, reading.insides_and_means[1], sums)
-    return _sized(sums / reading.trees.heads.size)
+    sums = np.zeros(int(cache.trees.heads["n_leaves"][0]))
+    add_held_log_sizes(cache.trees, cache.weights, cache.sums_above_and_means[1], sums)
+    return _size_scores(sums / cache.trees.heads.size)
 
 
-def _sized(excess: Array) -> Array:
-    make_scores_of_log_sizes(excess)
+def _size_scores(excess: Array) -> Array:
+    log_sizes_to_scores(excess)
     return excess
 
 
-def _halved(relative: Array) -> Array:
-    make_scores_of_depths(relative)
+def _depth_scores(relative: Array) -> Array:
+    depths_to_scores(relative)
     return relative
 
 
-def _sliding_depth(trees: Trees, x: Array, _weights: Array) -> float:
-    return float(direct(depth_score_of_row, trees, x))
+def _next_depth(trees: Trees, x: Array, _weights: Array) -> float:
+    return float(call_without_dispatch(depth_score_of_row, trees, x))
 
 
-def _sliding_expected(trees: Trees, x: Array, weights: Array) -> float:
-    return float(direct(expected_score_of_row, trees, x, weights))
+def _next_expected(trees: Trees, x: Array, weights: Array) -> float:
+    return float(call_without_dispatch(expected_score_of_row, trees, x, weights))
 
 
-def _sliding_size(trees: Trees, x: Array, weights: Array) -> float:
-    return float(direct(sliding_size_score_of_row, trees, x, weights))
+def _next_size(trees: Trees, x: Array, weights: Array) -> float:
+    return float(call_without_dispatch(window_size_score_of_row, trees, x, weights))
 
 
-class Score(NamedTuple):
-    """One score, in all the ways in which it is asked for: many rows and one agree to the last bit."""
+class ScoreKind(NamedTuple):
+    """The functions that compute one kind of score. For many rows and for one, they agree bit for bit."""
 
-    of_many: Callable[[Reading, Array], Array]
-    of_row: Callable[[Reading, Array], float]
-    of_held: Callable[[Reading], Array]  # of the point in every leaf slot of aligned trees
-    slide: Callable[..., None]  # a kernel that finds what the scores of rows are made of, and shows them to the trees
-    make: Callable[[Array, Array], None]  # a kernel that makes scores of that
-    of_sliding_row: Callable[[Trees, Array, Array], float]  # of a row that comes next in a window
+    score_rows: Callable[[ScoringCache, Array], Array]  # many rows, with a frozen copy
+    score_row: Callable[[ScoringCache, Array], float]
+    score_held: Callable[[ScoringCache], Array]  # the point in every leaf slot of aligned trees
+    slide: Callable[..., None]  # a kernel that writes the terms of the scores and shows the rows to the trees
+    combine: Callable[[Array, Array], None]  # a kernel that turns these terms into scores
+    score_next_row: Callable[[Trees, Array, Array], float]  # the next row of a window
 
-    def of(self, reading: Reading, X: Array) -> Array:
+    def score(self, cache: ScoringCache, X: Array) -> Array:
         """Score the rows of X."""
-        if reading.is_worth_freezing(X.shape[0]):
-            return self.of_many(reading, X)
+        if cache.is_worth_freezing(X.shape[0]):
+            return self.score_rows(cache, X)
         scores = np.empty(X.shape[0])
-        scores[0] = self.of_row(reading, X[0])  # what all rows need is made with the first
-        reading.threads.run([partial(self._write, reading, X, scores, rows) for rows in reading.pieces(X.shape[0])])
+        scores[0] = self.score_row(cache, X[0])  # fills the cache before threads use it
+        cache.threads.run([partial(self._write, cache, X, scores, rows) for rows in cache.row_slices(X.shape[0])])
         return scores
 
-    def _write(self, reading: Reading, X: Array, scores: Array, rows: slice) -> None:
+    def _write(self, cache: ScoringCache, X: Array, scores: Array, rows: slice) -> None:
         """Write the scores of some rows, one after the other."""
         for i in range(rows.start, rows.stop):
-            scores[i] = self.of_row(reading, X[i])
+            scores[i] = self.score_row(cache, X[i])
 
 
 SCORES = {
-    "depth": Score(depth, depth_of_row, held_depth, score_depths_and_slide, write_scores_of_depths, _sliding_depth),
-    "expected": Score(
+    "depth": ScoreKind(depth, depth_of_row, held_depth, score_depths_and_slide, write_scores_of_depths, _next_depth),
+    "expected": ScoreKind(
         expected,
         expected_of_row,
         held_depth,
         score_expected_depths_and_slide,
         write_scores_of_depths,
-        _sliding_expected,
+        _next_expected,
     ),
-    "size": Score(size, size_of_row, held_size, score_log_sizes_and_slide, write_scores_of_log_sizes, _sliding_size),
+    "size": ScoreKind(size, size_of_row, held_size, score_log_sizes_and_slide, write_scores_of_log_sizes, _next_size),
 }
 
 
-def scoring_of(kind: str) -> Score:
-    """Give the score of that name."""
+def score_kind(kind: str) -> ScoreKind:
+    """Return the kind of score of that name.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no kind of that name.
+    """
     if not isinstance(kind, str) or kind not in SCORES:
         raise InvalidInputError(f"kind must be one of {', '.join(SCORES)}, but is {kind!r}.")
     return SCORES[kind]
 
 
-def shares(reading: Reading, X: Array) -> Array:
-    """Give each feature's share in the isolation of each row: positive where the row lies too high.
+def score_held_points(cache: ScoringCache, points: Array, kind: str) -> Array:
+    """Score the points that the trees hold: in one pass over the nodes if all trees hold the same points.
 
-    The sizes of a row's shares sum to 1. Where no tree can tell (all points are copies), all features share alike.
+    `points` are all points held, including copies.
+    """
+    scoring, trees = SCORES[kind], cache.trees
+    if points.shape[0] == 0:
+        return np.empty(0)
+    if is_aligned(trees) and trees.copies[0].sum() == points.shape[0]:
+        slots = np.empty(points.shape[0], np.int64)
+        write_leaf_slots(trees, points, slots)
+        return scoring.score_held(cache)[slots]
+    distinct, index = np.unique(points, axis=0, return_inverse=True)
+    return scoring.score(cache, distinct)[index.ravel()]
+
+
+def attributions(cache: ScoringCache, X: Array) -> Array:
+    """Return each feature's share in the isolation of each row: positive if the row is too high, negative if too low.
+
+    The absolute shares of a row sum to 1. If all points are equal, all features have equal shares.
     """
     sums = np.zeros((X.shape[0], 2, X.shape[1]))
     tasks = [
-        lambda rows=rows: add_shares(reading.trees, X[rows], reading.weights, sums[rows])
-        for rows in reading.pieces(X.shape[0])
+        lambda rows=rows: add_attributions(cache.trees, X[rows], cache.weights, sums[rows])
+        for rows in cache.row_slices(X.shape[0])
     ]
-    reading.threads.run(tasks)
+    cache.threads.run(tasks)
     sums[sums.sum(axis=(1, 2)) == 0.0] = 1.0
     sums /= sums.sum(axis=(1, 2), keepdims=True)
     side = np.where(sums[:, HIGH] >= sums[:, LOW], 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""Shingling: the last few rows of a time series as one point, so that its shape counts and not its values alone."""
+"""Shingling: the last few rows of a time series as one point, so that its shape counts as well as its values."""
 
 import numpy as np
 
@@ -7,16 +7,16 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.inputs import as_count
 
-_MOST = 2**20
+_MAX_SIZE = 2**20
 
 
 class Shingle:
-    """The last `size` rows, the oldest first, put side by side.
+    """The last `size` rows, oldest first, concatenated.
 
     Parameters
     ----------
     size : int
-        How many rows make a point; 1 leaves rows as they are.
+        Number of rows in a point; 1 leaves rows unchanged.
     n_features : int, default=1
         Number of values in a row.
 
@@ -30,23 +30,23 @@ class Shingle:
     """
 
     def __init__(self, size: int, n_features: int = 1) -> None:
-        self.size = as_count(size, "shingle", 1, _MOST)
-        self.n_features = as_count(n_features, "n_features", 1, _MOST)
-        self.last = np.empty((0, self.n_features))  # the rows that the next one is put beside
+        self.size = as_count(size, "shingle", 1, _MAX_SIZE)
+        self.n_features = as_count(n_features, "n_features", 1, _MAX_SIZE)
+        self.last = np.empty((0, self.n_features))  # the rows that precede the next one in a point
 
     def copy(self) -> "Shingle":
-        """Return another that goes on without this one."""
+        """Return an independent copy."""
         other = shallow_copy(self)
         other.last = self.last.copy()
         return other
 
     @property
     def n_missing(self) -> int:
-        """How many rows must come before the next one completes a point."""
+        """Number of rows that must arrive before the next one completes a point."""
         return self.size - 1 - self.last.shape[0]
 
     def points(self, rows: Array) -> Array:
-        """Give the points that the rows complete, one for each, fewer only at the beginning; the last rows are kept."""
+        """Return the points that the rows complete, one for each (fewer only at the start), and store the last rows."""
         if self.size == 1:
             return np.asarray(rows)
         points = self.preview(rows)
@@ -55,14 +55,20 @@ class Shingle:
         return points
 
     def restore(self, rows: list[list[float]]) -> None:
-        """Take over the last rows of another shingle, or raise a ValueError."""
+        """Restore the last rows of another shingle.
+
+        Raises
+        ------
+        ValueError
+            If they are too many or not finite.
+        """
         last = np.array(rows, dtype=np.float64).reshape(-1, self.n_features)
         if last.shape[0] >= self.size or not (np.abs(last) <= MAX_SIZE).all():
             raise ValueError("the rows of the shingle are damaged.")
         self.last = last
 
     def preview(self, rows: Array) -> Array:
-        """Give the points that `points` would give, and keep nothing."""
+        """Return the points that `points` would return, without storing rows."""
         if self.size == 1:
             return np.asarray(rows)
         joined = np.vstack([self.last, rows])

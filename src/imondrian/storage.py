@@ -1,7 +1,7 @@
-"""Model files (.imf): a zip of plain .npy arrays and a JSON header, sealed by a digest; never a pickle.
+"""Model files (.imf): a zip of plain .npy arrays and a JSON header with a digest; never a pickle.
 
-Members are stored, not compressed, so that no array can be longer than the file itself. The digest of all
-other bytes is the comment of the zip, at the very end. Loading checks everything before a kernel walks it.
+Members are not compressed, so that no array can be longer than the file itself. The digest of all other bytes is the
+comment of the zip, at the very end. Loading checks everything before a kernel uses it.
 """
 
 import errno
@@ -19,79 +19,88 @@ from typing import IO, Any
 import numpy as np
 
 from imondrian import sealed_zip
+from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of
-from imondrian.engine.soundness import NONE, first_unsound
 from imondrian.errors import DamagedFileError, InvalidInputError
-from imondrian.files import written_whole
-from imondrian.forest import MondrianForest, Snapshot
+from imondrian.files import atomic_write
+from imondrian.forest import MondrianForest
+from imondrian.forest_state import Snapshot
 from imondrian.inputs import as_count
 from imondrian.samplers import Sampler, new_sampler
-from imondrian.scales import are_possible
+from imondrian.scales import are_valid_moments
 
 FORMAT, VERSION = "imondrian forest", 1
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
-_MAX_CONTAINERS = 2**17  # in a header: an empty list of JSON takes 20 times its length in memory
-_MAX_MESSAGE = 500  # characters of what is wrong with a file
+_MAX_CONTAINERS = 2**17  # in a header: an empty JSON list takes 20 times its length in memory
+_MAX_MESSAGE = 500  # characters of the description of what is wrong with a file
+_COLUMN_NAMES = {"hash_key": "lot"}  # columns whose names in files differ from those in memory
 
 
 def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
-    """Write the forest to a file, with notes (anything JSON can hold) for whoever stands above it.
+    """Write the forest to a file, with notes (anything JSON supports) for the object that owns the forest.
 
-    It is written beside the file and renamed when complete, so that an interrupted save leaves an old file intact.
+    The file is written next to the target and renamed when complete, so that an interrupted save leaves an old file
+    intact.
     """
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         write(forest, file, notes)
 
 
 def write(forest: Snapshot, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
     """Write the forest and notes to an open, empty file."""
-    header, arrays = _packed(forest, notes or {})
+    header, arrays = _pack(forest, notes or {})
     text = json.dumps(header).encode()
     _check_header_length(text)
-    with sealed_zip.writing(file) as archive:
-        with sealed_zip.new_member(archive, _HEADER) as member:
+    with sealed_zip.create(file) as archive:
+        with sealed_zip.create_member(archive, _HEADER) as member:
             member.write(text)
         for name, array in arrays.items():
-            with sealed_zip.new_member(archive, name) as member:
+            with sealed_zip.create_member(archive, name) as member:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
-    """Read a forest that `save` has written, and the notes; a file that is cut or altered is a DamagedFileError."""
+    """Read a forest and its notes from a file that `save` has written.
+
+    Raises
+    ------
+    DamagedFileError
+        If the file is truncated, altered or not a model file.
+    """
     with Path(path).open("rb") as file:
         return read(file, path)
 
 
 def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
-    """Read what `write` has written; the name is for what there is to complain about."""
-    with complaints_about(name), sealed_zip.reading(file) as archive:
-        return _unpacked(archive, file.seek(0, os.SEEK_END))
+    """Read what `write` has written; the name is used in error messages."""
+    with damaged_file_errors(name), sealed_zip.open_verified(file) as archive:
+        return _unpack(archive, file.seek(0, os.SEEK_END))
 
 
 def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = _MAX_HEADER_BYTES) -> dict[str, Any]:
-    """Read the header alone, if it is not longer than that, without the arrays and without checking the digest."""
-    with complaints_about(name), sealed_zip.reading_unsealed(file) as archive:
+    """Read the header alone, up to max_bytes, without the arrays and without checking the digest."""
+    with damaged_file_errors(name), sealed_zip.open_unverified(file) as archive:
         n_bytes = archive.getinfo(_HEADER).file_size
         if n_bytes > max_bytes:
-            raise ValueError(f"the header has {n_bytes} bytes, but may have {max_bytes} at most.")
+            raise ValueError(f"the header has {n_bytes} bytes, but may have at most {max_bytes}.")
         return _read_header(archive)
 
 
 @contextmanager
-def complaints_about(name: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn whatever a hostile file can provoke in zipfile, json and numpy into the one documented error."""
+def damaged_file_errors(name: str | os.PathLike[str]) -> Iterator[None]:
+    """Convert any error that a hostile file can cause in zipfile, json and numpy to DamagedFileError."""
     try:
         yield
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a place in the file that cannot be; anything else is the disk's fault
+        if error.errno != errno.EINVAL:  # EINVAL: an impossible position in the file; other errors are the disk's
             raise
         raise _damaged(name, error) from None
     except MemoryError:
-        raise _damaged(name, "what it describes takes more memory than there is.") from None
+        raise _damaged(name, "loading it would need more memory than is available.") from None
     except (zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise _damaged(name, f"{error}.") from None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, SyntaxError) as error:
@@ -99,15 +108,15 @@ def complaints_about(name: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _damaged(name: str | os.PathLike[str], what: object) -> DamagedFileError:
-    """Make the one documented error, in one line of bounded length whatever the file holds."""
+    """Return the DamagedFileError, a single line of bounded length whatever the file contains."""
     text = " ".join(str(what)[:_MAX_MESSAGE].split())
     return DamagedFileError(f"{os.fspath(name)}: {text}")
 
 
-# -- what is in it ----------------------------------------------------------------------------------------------
+# -- content ----------------------------------------------------------------------------------------------------
 
 
-def _packed(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+def _pack(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a file."""
     parameters = dict(forest.parameters)
     if isinstance(parameters["scale"], np.ndarray):
@@ -128,10 +137,10 @@ def _packed(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], di
 
 
 def _member_name(field: str, column: str | None) -> str:
-    return f"{field}.npy" if column is None else f"{field}.{column}.npy"
+    return f"{field}.npy" if column is None else f"{field}.{_COLUMN_NAMES.get(column, column)}.npy"
 
 
-def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
+def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
     header = _read_header(archive)
     n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
@@ -142,19 +151,19 @@ def _unpacked(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, d
     layouts = {"moments": ((3, n_features), np.dtype(np.float64)), **sampler.layout(n_features)}
     sizes = [math.prod(shapes[name]) * field.dtype.itemsize for name, field in FIELDS.items()]
     if sum(sizes) + sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values()) > n_bytes:
-        raise ValueError("the header promises more than the file holds.")
+        raise ValueError("the header describes more data than the file contains.")
     names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
     if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):
-        raise ValueError(f"the members are {archive.namelist()}.")
+        raise ValueError(f"the members are not those of a model file: {archive.namelist()}.")
     trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
-    beside = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
-    sampler.restore(beside)
-    _check_forest(forest, sampler, trees, beside["moments"])
-    return MondrianForest.from_state(header["parameters"], trees, beside), header["notes"]
+    extra = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
+    sampler.restore(extra)
+    _check_forest(forest, sampler, trees, extra["moments"])
+    return MondrianForest.from_state(header["parameters"], trees, extra), header["notes"]
 
 
 def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
-    with sealed_zip.member(archive, _HEADER) as member:
+    with sealed_zip.open_member(archive, _HEADER) as member:
         text = member.read(_MAX_HEADER_BYTES + 1)
     _check_header_length(text)
     header = json.loads(text)
@@ -165,22 +174,24 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     if set(header) != _HEADER_KEYS or not (
         isinstance(header["parameters"], dict) and isinstance(header["notes"], dict)
     ):
-        raise ValueError(f"the header's entries are {sorted(header)}.")
+        raise ValueError(f"the header's entries are not those of a model file: {sorted(header)}.")
     return header
 
 
 def _check_header_length(text: bytes) -> None:
-    """Refuse a header that takes much memory when it is read: what is written is held to the same bounds."""
+    """Raise if reading the header would need much memory; the same limits apply to writing."""
     if len(text) > _MAX_HEADER_BYTES:
-        raise InvalidInputError(f"The header of a model file can have {_MAX_HEADER_BYTES} bytes at most.")
+        raise InvalidInputError(
+            f"The header of a model file can have at most {_MAX_HEADER_BYTES} bytes, but would have {len(text)}."
+        )
     if text.count(b"[") + text.count(b"{") > _MAX_CONTAINERS or text.count(b'":') > _MAX_CONTAINERS:
         raise InvalidInputError(
-            f"The header of a model file can have {_MAX_CONTAINERS} lists, objects or keys at most."
+            f"The header of a model file can have at most {_MAX_CONTAINERS} lists, objects or keys."
         )
 
 
 def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:
-    """Read one array of the table, a record column by column."""
+    """Read one array of the node table; a record column by column."""
     dtype = FIELDS[name].dtype
     if dtype.names is None:
         return _read_array(archive, _member_name(name, None), shape, dtype)
@@ -192,7 +203,7 @@ def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> 
 
 def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Read an array of exactly this shape and type."""
-    with sealed_zip.member(archive, name) as member:
+    with sealed_zip.open_member(archive, name) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is not an array of format 1.0.")
         found_shape, is_fortran, found_dtype = _read_array_header(member, name)
@@ -206,7 +217,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dty
 
 
 def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, order and type; numpy evaluates the header as Python literals, which can fail in many ways."""
+    """Read shape, order and type. numpy evaluates the header as Python literals, which can fail in many ways."""
     try:
         with warnings.catch_warnings(action="error"):
             return np.lib.format.read_array_header_1_0(member)
@@ -215,17 +226,17 @@ def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], b
 
 
 def _check_forest(forest: MondrianForest, sampler: Sampler, trees: Trees, moments: Array) -> None:
-    """Check the moments, what is remembered, and every tree."""
-    follows_all = isinstance(forest.scale, str) and forest.window is None
-    if not are_possible(moments, trees.heads["n_points"].max() if follows_all else 0):
-        raise ValueError("moments.npy is damaged: no points have such moments.")
+    """Check the moments, the state of the sampler, and every tree."""
+    scale_counts_all = isinstance(forest.scale, str) and forest.window is None
+    if not are_valid_moments(moments, trees.heads["n_points"].max() if scale_counts_all else 0):
+        raise ValueError("moments.npy is damaged: no points can have these moments.")
     if trees.points.shape[1] > sampler.limit:
-        raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold no more than {sampler.limit} points.")
-    for complaint in sampler.complaints():
-        raise ValueError(f"{complaint}.")
-    t = first_unsound(trees)
+        raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold at most {sampler.limit} points.")
+    for problem in sampler.problems():
+        raise ValueError(f"{problem}.")
+    t = first_broken_tree(trees)
     if t != NONE:
         raise ValueError(f"tree {t} is damaged: {', '.join(broken_invariants(trees, t)[:1])}.")
-    for complaint, is_wrong in sampler.check()(trees):
+    for problem, is_wrong in sampler.tree_check()(trees):
         if is_wrong.any():
-            raise ValueError(f"tree {is_wrong.argmax()} is damaged: {complaint}.")
+            raise ValueError(f"tree {is_wrong.argmax()} is damaged: {problem}.")

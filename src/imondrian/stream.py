@@ -1,4 +1,4 @@
-"""The stream detector: scores each point, tells whether it is an anomaly, and learns it; in a fixed number of bytes."""
+"""The stream detector: scores each point, labels it and learns it, in a fixed number of bytes."""
 
 import copy
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from imondrian.defaults import (
-    FROM_PRESET,
     LEARN_ANOMALIES,
     MAX_SAMPLES,
     N_JOBS,
@@ -17,42 +16,43 @@ from imondrian.defaults import (
     SEED,
     SHINGLE,
     WINDOW,
-    default_warm_up,
     with_preset,
 )
-from imondrian.drift import OUTSIDE, SCORES, Drift
+from imondrian.drift import Drift
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, MAX_SHOWN
+from imondrian.engine.nodes import MAX_POINTS
+from imondrian.engine.stream_counts import N_SEEN, N_SHOWN
 from imondrian.errors import InvalidInputError
-from imondrian.forest import MAX_SEED, MondrianForest, Snapshot
-from imondrian.inputs import as_count, as_number
-from imondrian.locking import changes, is_inside, reads
-from imondrian.named_rows import Records
-from imondrian.option_types import ON_ERROR, Kind, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.forest import MondrianForest
+from imondrian.forest_state import Snapshot
+from imondrian.inputs import as_count
+from imondrian.locking import is_inside, read_locked, unlocked, write_locked
+from imondrian.named_rows import RowConverter
+from imondrian.option_types import Kind, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.samplers import Step
-from imondrian.scores import scoring_of
+from imondrian.scores import UNKNOWN_SCORE
 from imondrian.shingles import Shingle
-from imondrian.stream_state import N_DRIFTS, N_DRIFTS_KEPT, N_SEEN, N_SHOWN, N_SKIPPED, Judged, Progress
-from imondrian.thresholds import THRESHOLDS, StreamingThreshold
+from imondrian.stream_parameters import check_forest, checked_parameters, renamed_parameters
+from imondrian.stream_state import BlockResults, StreamState
+from imondrian.thresholds import StreamingThreshold
 
-_score_and_slide = MondrianForest.score_and_slide.__wrapped__  # type: ignore[attr-defined]  # the lock is held
-_score_and_slide_one = MondrianForest.score_and_slide_one.__wrapped__  # type: ignore[attr-defined]
-_FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
-_NOTHING = -1
-_UNKNOWN = 0.5  # the score of a point of which nothing can be said
+_score_and_extend_block = unlocked(MondrianForest.score_and_extend_block)  # a detector holds the lock of its forest
+_score_and_extend_point = unlocked(MondrianForest.score_and_extend_point)
+_n_shown = unlocked(MondrianForest.n_shown.fget)  # type: ignore[attr-defined]
+_NONE = -1
 
 
 class Result(NamedTuple):
-    """What there is to say of one row."""
+    """The result of one row."""
 
-    score: float  # in (0, 1), high is odd; NaN of a row that was skipped
-    is_anomaly: bool  # the score lies above the threshold; never while warming up
-    threshold: float  # as it was when the row came
-    index: int  # type: ignore[assignment]  # hides tuple.index; number of the row in the stream
+    score: float  # in (0, 1), high is anomalous; NaN for a skipped row
+    is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up
+    threshold: float  # before the row was counted
+    index: int  # type: ignore[assignment]  # hides tuple.index; number of the row in the stream, from 0
 
 
 class Results(NamedTuple):
-    """What there is to say of many rows: the fields of `Result` as arrays."""
+    """The results of many rows: the fields of `Result` as arrays."""
 
     score: Array
     is_anomaly: Array
@@ -63,63 +63,63 @@ class Results(NamedTuple):
 class StreamDetector:
     """Anomaly detection on an endless stream, with a forest that follows the latest points.
 
-    Each point is scored, then held against a threshold that moves with the scores, then learned; the point that leaves
-    the window is forgotten exactly. Memory is fixed from the start, see `n_bytes`.
+    Each point is scored, compared with a threshold that follows the scores, and then learned; the point that leaves the
+    window is forgotten exactly. Memory is fixed from the start, see `n_bytes`.
 
     Parameters
     ----------
     n_features : int
         Number of values in a row.
     window : int, default=2048
-        How many of the latest points are known.
+        Number of latest points that the forest holds.
     max_samples : int or None, default=256
-        How many points of the window a tree holds, about; None: all of them.
+        Approximate number of points of the window that a tree holds; None: all of them.
     n_trees : int, default=100
         Number of trees.
     threshold : "preset", "auto", "kmeans" or float, default="preset"
-        What is an anomaly: a share below 0.5 of the latest points, the oddest; a score above 0.5 ("auto", or 0.5); or a
-        score above the middle between the means of two clusters of the latest scores ("kmeans", the paper; it always
-        finds two clusters, be the upper one ever so ordinary).
+        Which points are anomalies. A float below 0.5: that share of the latest points, those with the highest scores.
+        "auto" or 0.5: scores above 0.5. "kmeans" (the paper): scores above the midpoint of the means of two clusters of
+        the latest scores; there are always two clusters, even if no score is unusual.
     preset : "practice" or "paper", default="practice"
-        "practice": `kind="size"`, `scale="std"`, `threshold=0.01`. "paper": `kind="depth"`, `scale=None` (features as
-        they come), `threshold="kmeans"`.
+        "practice": `kind="size"`, `scale="std"`, `threshold=0.01`. "paper": `kind="depth"`, `scale=None` (unscaled
+        features), `threshold="kmeans"`.
     kind : "preset", "depth", "expected" or "size", default="preset"
-        Another score than that of the preset.
+        The kind of score, if not that of the preset.
     scale : "preset", None, "std" or one weight per feature, default="preset"
-        Another scale than that of the preset. (In a shingle, a weight for each feature of each row.)
+        The scale, if not that of the preset. With a shingle, one weight for each feature of each row.
     seed : int, default=0
-        The same seed and the same rows give the same results, bit for bit, however they are cut into calls.
+        The same seed and the same rows give the same results, bit for bit, however the rows are divided into calls.
     warm_up : int, optional
-        How many points are learned before any is called an anomaly. By default an eighth of the window.
+        Number of points that are learned before any is labelled an anomaly. By default an eighth of the window.
     learn_anomalies : bool, default=True
-        Whether points called anomalies are learned. If not, a stream that moves to a new place may be called anomalous
-        for ever; and rows must be scored one by one, which is slower.
+        Whether points labelled anomalies are learned. If not, a stream that moves to a new place may be anomalous for
+        ever, and rows are scored one by one, which is slower.
     shingle : int, default=1
-        How many rows make a point: the last so many, side by side, for time series.
+        Number of consecutive rows that form a point, for time series.
     on_error : "raise" or "skip", default="raise"
-        What to do with a row that cannot be used (not finite, no number, a wrong width, other features): raise an
-        InvalidInputError, or count it in `n_skipped` and give it the score NaN. Either way nothing else changes.
+        What to do with a row that cannot be used (not finite, not a number, wrong width, other features): raise an
+        InvalidInputError, or count it in `n_skipped` and return the score NaN. In both cases nothing else changes.
     n_jobs : int, default=1
         Number of threads for `process_many`; results do not depend on it.
 
     Attributes
     ----------
     n_seen : int
-        Number of rows so far, those skipped included.
+        Number of rows so far, including skipped ones.
     n_skipped : int
         Number of rows skipped.
     drifts : tuple of Drift
-        The last reports that the stream has moved for good, at most 16.
+        The latest reports that the stream has moved for good, at most 16.
     forest : MondrianForest
-        The forest itself.
+        The forest.
     kind : str
-        The score: "depth", "expected" or "size".
+        The kind of score: "depth", "expected" or "size".
 
     Notes
     -----
-    A detector may be used from several threads: a call that changes it has it alone, calls that only ask run side by
-    side. An interrupted call (Ctrl+C) has processed the first rows up to some row as if no other had come; `n_seen`
-    says how many.
+    A detector may be used from several threads: a call that changes it runs alone, calls that only read run at the same
+    time. An interrupted call (Ctrl+C) has processed the first rows, up to some row, as if no others had arrived;
+    `n_seen` says how many.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class StreamDetector:
         on_error: OnError = "raise",
         n_jobs: int = N_JOBS,
     ) -> None:
-        self._configure(
+        self._set_parameters(
             {
                 "n_features": n_features,
                 "window": window,
@@ -172,221 +172,229 @@ class StreamDetector:
             }
         )
         names = ("n_trees", "max_samples", "window", "scale", "seed", "n_jobs")
-        self._begin(MondrianForest(**{name: self._parameters[name] for name in names}))
+        self._set_forest(MondrianForest(**{name: self._parameters[name] for name in names}))
         self.forest.reserve(n_features * shingle)
 
-    def _configure(self, parameters: dict[str, Any]) -> None:
-        """Check the parameters and keep them."""
-        self._parameters = _checked_parameters(**with_preset(parameters))
+    def _set_parameters(self, parameters: dict[str, Any]) -> None:
+        """Check and store the parameters."""
+        self._parameters = checked_parameters(**with_preset(parameters))
         self.kind: Kind = self._parameters["kind"]
 
-    def _begin(self, forest: MondrianForest) -> None:
-        """Begin with a forest, and nothing counted yet; the parameters are set."""
+    def _set_forest(self, forest: MondrianForest) -> None:
+        """Start with a forest and zero counters; the parameters are set."""
         window, n_features = self._parameters["window"], self._parameters["n_features"]
         threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
         shingle = Shingle(self._parameters["shingle"], n_features)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
-        self._progress = self._prepared = Progress(shingle, threshold, window, self._parameters["warm_up"])
-        self._awaited = _NOTHING  # number of the first point that the forest is being shown by this detector
+        self._state = StreamState(shingle, threshold, window, self._parameters["warm_up"])
+        self._next_state = self._state  # with the rows that are being processed, not yet counted
+        self._first_unrecorded = _NONE  # number of the first point that this detector shows to the forest right now
 
     def __repr__(self) -> str:
         return f"StreamDetector({', '.join(f'{name}={value!r}' for name, value in self._parameters.items())})"
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments that make a detector like this one, with what its preset stands for."""
+        """The arguments that make a detector like this one, with the values of its preset."""
         return dict(self._parameters)
 
     @property
     def n_seen(self) -> int:
-        """Number of rows so far, those skipped included."""
-        return self._committed().n_seen
+        """Number of rows so far, including skipped ones."""
+        return self._recorded_state().n_seen
 
     @property
     def n_skipped(self) -> int:
         """Number of rows skipped."""
-        return int(self._committed().counts[N_SKIPPED])
+        return self._recorded_state().n_skipped
 
     @property
     def n_scored(self) -> int:
         """Number of points scored."""
-        return self._committed().n_scored
+        return self._recorded_state().n_scored
 
     @property
     def n_drifts(self) -> int:
         """Number of reports that the stream has moved for good."""
-        return int(self._committed().counts[N_DRIFTS])
+        return self._recorded_state().n_drifts
 
     @property
     def feature_names(self) -> list[Any] | None:
-        """The names of the features, once a dictionary or a frame has named them."""
-        names = self._committed().names
+        """The names of the features, once a dictionary or a data frame has named them."""
+        names = self._recorded_state().names
         return None if names is None else list(names)
 
     @property
     def threshold(self) -> float:
-        """The score above which the next point would be an anomaly, were it not for the warm-up."""
-        return self._committed().threshold.threshold
+        """The score above which the next point is an anomaly, once the warm-up is over."""
+        return self._recorded_state().threshold.threshold
 
     @property
     def is_warm(self) -> bool:
-        """Whether the warm-up is over, so that the next point can be called an anomaly."""
-        return self._committed().is_warm
+        """Whether the warm-up is over, so that the next point can be labelled an anomaly."""
+        return self._recorded_state().is_warm
 
     @property
     def drifts(self) -> tuple[Drift, ...]:
-        """The last reports that the stream has moved for good."""
-        return self._committed().drifts
+        """The latest reports that the stream has moved for good."""
+        return self._recorded_state().drifts
 
     @property
-    @reads
+    @read_locked
     def n_bytes(self) -> int:
-        """Memory that the state takes: the same from the first point to the last."""
-        return self.forest.n_bytes + self._progress.n_bytes
+        """Memory of the state: the same from the first point to the last."""
+        return self.forest.n_bytes + self._state.n_bytes
 
-    # -- the stream -------------------------------------------------------------------------------------------------
+    # -- processing -------------------------------------------------------------------------------------------------
 
-    @changes
+    @write_locked
     def process(self, x: Any) -> Result:
-        """Score one row, tell whether it is an anomaly, then learn it.
+        """Score one row, label it, then learn it.
 
         Parameters
         ----------
-        x : array of shape (n_features,), dictionary, or a number where there is one feature
+        x : array of shape (n_features,), dictionary, or a number if there is one feature
+
+        Returns
+        -------
+        Result
         """
-        records, progress = self._records(), self._progress
-        index = progress.check_growth(1)
+        converter, state = self._row_converter(), self._state
+        index = state.check_growth(1)
         try:
-            row = records.point(x)
+            row = converter.point(x)
         except InvalidInputError:
             if self._parameters["on_error"] == "raise":
                 raise
-            progress.skip(1)
-            return Result(float("nan"), False, progress.threshold.threshold, index)
-        if progress.shingle.size > 1 or records.names is not progress.names or self._judges_first(progress):
-            score, is_anomaly, threshold = (column[0].item() for column in self._process(row, records.names))
+            state.skip(1)
+            return Result(float("nan"), False, state.threshold.threshold, index)
+        if state.shingle.size > 1 or converter.names is not state.names or self._labels_before_learning(state):
+            score, is_anomaly, threshold = (column[0].item() for column in self._process(row, converter.names))
             return Result(score, is_anomaly, threshold, index)
         return Result(*self._process_point(row[0]), index)
 
     def process_many(self, X: Any) -> Results:
-        """Like `process` for one row after the other, and the same to the last bit; several times as fast.
+        """Like `process` for one row after the other, bit for bit, but several times as fast.
 
         Parameters
         ----------
-        X : array of shape (n_rows, n_features), data frame (pandas, polars), or rows or dictionaries in any iterable
+        X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries
 
         Returns
         -------
         Results
-            With one entry per row. With ``on_error="raise"`` and a bad row anywhere, nothing is processed.
+            One entry per row. With ``on_error="raise"`` and an unusable row anywhere, nothing is processed.
         """
         if isinstance(X, Iterator):
             X = list(X)
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
-            raise InvalidInputError(f"X must be a table or rows one after the other, but is {X!r}.")
+            raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
         return self._process_many(X)
 
-    @changes
+    @write_locked
     def _process_many(self, X: Any) -> Results:
-        """Process rows that are all there: nobody waits for the lock while they are waited for."""
-        records, first = self._records(), self._progress.check_growth(len(X))
+        """Process rows that are in memory: the lock is not held while an iterator produces them."""
+        converter, first = self._row_converter(), self._state.check_growth(len(X))
         index = np.arange(first, first + len(X))
         if len(X) == 0:
             return Results(np.empty(0), np.empty(0, np.bool_), np.empty(0), index)
         if self._parameters["on_error"] == "raise":
-            return Results(*self._process(records.points(X), records.names), index)
-        rows, is_usable = records.usable(X)
-        return Results(*self._process_usable(rows, is_usable, records.names), index)
+            return Results(*self._process(converter.points(X), converter.names), index)
+        rows, is_usable = converter.usable_points(X)
+        return Results(*self._process_usable(rows, is_usable, converter.names), index)
 
-    @changes
+    @write_locked
     def skip(self, n_rows: int = 1) -> None:
-        """Count rows that came and cannot be used, as ``on_error="skip"`` does; nothing else changes."""
+        """Count rows that cannot be used, as ``on_error="skip"`` does; nothing else changes."""
         n_rows = as_count(n_rows, "n_rows", 0, MAX_POINTS)
-        self._progress.check_growth(n_rows)
-        self._progress.skip(n_rows)
+        self._state.check_growth(n_rows)
+        self._state.skip(n_rows)
 
-    @reads
+    @read_locked
     def score(self, X: Any) -> Array:
-        """Score each row as if it came next; nothing is learned and nothing counted."""
-        rows = self._records().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
-        points = [self._progress.shingle.preview(row[None]) for row in rows]
+        """Score each row as if it were the next; nothing is learned or counted."""
+        rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
+        points = [self._state.shingle.preview(row[None]) for row in rows]
         if sum(map(len, points)) == 0:
-            return np.full(len(rows), _UNKNOWN)
+            return np.full(len(rows), UNKNOWN_SCORE)
         return self.forest.score_next(np.vstack(points), self.kind)
 
-    @reads
+    @read_locked
     def explain(self, x: Any) -> dict[Any, float]:
-        """Divide the score of a row, as if it came next, among its features; the sizes of the parts sum to the score.
+        """Divide the score of a row, as if it were the next, among its features.
 
-        A part is positive where the row lies too high, negative where it lies too low. Features are named as the
-        stream named them, or numbered; in a shingle with the rows ago as well: ("x", 2) is x two rows ago.
+        Returns
+        -------
+        dict
+            The part of each feature: positive if the row is too high, negative if it is too low; the absolute values
+            sum to the score. The keys are the names of the features, or their numbers. With a shingle, a key also has
+            the number of rows ago: ("x", 2) is x two rows ago.
         """
-        records, shingle = self._records(), self._progress.shingle
-        point = shingle.preview(records.point(x))
-        names = records.names or range(shingle.n_features)
+        converter, shingle = self._row_converter(), self._state.shingle
+        point = shingle.preview(converter.point(x))
+        names = converter.names or range(shingle.n_features)
         size = shingle.size
         keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
         if len(point) == 0:
-            return dict.fromkeys(keys, _UNKNOWN / len(keys))
+            return dict.fromkeys(keys, UNKNOWN_SCORE / len(keys))
         return {key: float(value) for key, value in zip(keys, self.explain_point(point), strict=True)}
 
-    @reads
+    @read_locked
     def explain_point(self, point: Array) -> Array:
-        """Divide the score of a point as the forest holds it among its values; of a shingle, those of all its rows."""
+        """Divide the score of a point, as the forest holds it, among its values; with a shingle, those of all rows."""
         if self.forest.n_points == 0:
-            return np.full(point.size, _UNKNOWN / point.size)
+            return np.full(point.size, UNKNOWN_SCORE / point.size)
         point = point.reshape(1, -1)
         parts = self.forest.explain(point, self.kind)[0]
         return parts * (self.forest.score_next(point, self.kind)[0] / np.abs(parts).sum())
 
-    @changes
+    @write_locked
     def forget(self, X: Any) -> Self:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
 
-        A row that is not in the window is an error, and then none is forgotten. The threshold and the drift monitor
-        have seen the rows and keep what they counted. The points of a shingle are several rows each, which cannot be
-        forgotten by one of them.
+        The threshold and the drift monitor keep what they have counted. With a shingle, a point consists of several
+        rows, so that single rows cannot be forgotten.
+
+        Raises
+        ------
+        InvalidInputError
+            If a row is not in the window; then none is forgotten.
         """
-        size = self._progress.shingle.size
+        size = self._state.shingle.size
         if size > 1:
-            raise InvalidInputError(f"The points are {size} rows each: single rows cannot be forgotten.")
-        self.forest.forget(self._records().points(X))
+            raise InvalidInputError(f"Single rows cannot be forgotten: a point consists of {size} rows.")
+        self.forest.forget(self._row_converter().points(X))
         return self
 
-    @reads
+    @read_locked
     def rescore(self) -> tuple[Array, Array]:
-        """Score the points of the window again with the forest as it is now; give the points, oldest first, and scores.
+        """Score the points of the window again with the present forest, as the paper does after each update.
 
-        The paper scores earlier points again after each update.
+        Returns
+        -------
+        points : array of shape (n_points, n_features)
+            Oldest first.
+        scores : array of shape (n_points,)
         """
         return self.forest.rescore(self.kind)
 
-    # -- model files ------------------------------------------------------------------------------------------------
+    # -- saving and copying -----------------------------------------------------------------------------------------
 
-    @reads
+    @read_locked
     def notes(self) -> dict[str, Any]:
-        """Give what a model file keeps beside the forest, as JSON can hold it."""
-        progress = self._progress
-        return {
-            "parameters": self.parameters,
-            "names": progress.names,
-            "shingle": progress.shingle.last.ravel().tolist(),
-            "threshold": progress.threshold.state(),
-            "monitor": progress.monitor.state(),
-            "drifts": [list(drift) for drift in progress.drifts],
-            "counts": progress.counts[:N_SHOWN].tolist(),
-        }
+        """Return what a model file stores in addition to the forest, in types that JSON supports."""
+        return {"parameters": self.parameters, **self._state.notes()}
 
     @classmethod
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
-        """Make a detector from its forest and what `notes` gave; notes that cannot be are a ValueError."""
+        """Make a detector from its forest and what `notes` returned; raise a ValueError if the notes are invalid."""
         detector = cls.__new__(cls)
         detector._restore(forest, notes)  # noqa: SLF001
         return detector
 
-    @reads
+    @read_locked
     def snapshot(self) -> tuple[Snapshot, dict[str, Any]]:
-        """Copy all that the detector is: its forest, and `notes` for all else."""
+        """Return a copy of everything: a snapshot of the forest, and `notes`."""
         return self.forest.snapshot(), self.notes()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -395,248 +403,132 @@ class StreamDetector:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "notes" not in state:
-            raise ValueError("This detector was pickled by another version of imondrian; any can read model files.")
+            raise ValueError("This detector was pickled by another version of imondrian; use model files instead.")
         self._restore(MondrianForest.from_state(**state["forest"]), state["notes"])
 
-    @reads
+    @read_locked
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.from_notes(copy.deepcopy(self.forest, memo), self.notes())
 
-    # -- inside -----------------------------------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------------------------------
 
     def _restore(self, forest: MondrianForest, notes: dict[str, Any]) -> None:
         """Become the detector with that forest and those notes, or raise a ValueError."""
-        self._configure(renamed_parameters(notes["parameters"]))
-        _check_forest(forest, self._parameters)
-        self._begin(forest)
-        progress = self._progress
-        if notes["names"] is not None:
-            progress.names = _checked_names(notes["names"], self._parameters["n_features"])
-        progress.shingle.restore(notes["shingle"])
-        progress.threshold.restore(notes["threshold"])
-        progress.monitor.restore(notes["monitor"])
-        if len(notes["drifts"]) > N_DRIFTS_KEPT:
-            raise ValueError(f"there are {len(notes['drifts'])} drifts, but at most {N_DRIFTS_KEPT} are kept.")
-        progress.drifts = tuple(_checked_drift(*values) for values in notes["drifts"])
-        if any(ours > theirs for ours, theirs in zip(progress.monitor.counts, forest.n_taken, strict=True)):
-            raise ValueError("the drift monitor has counted points that the forest has not taken.")
-        counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
-        progress.counts[:] = [*counts, forest.sliding.number]
-        _check_counts(progress)
+        self._set_parameters(renamed_parameters(notes["parameters"]))
+        check_forest(forest, self._parameters)
+        self._set_forest(forest)
+        self._state.restore(notes, forest.n_taken, forest.n_shown)
 
-    def _committed(self) -> Progress:
-        """Return what has been committed; in the middle of a call, which only a signal handler can see, as it was."""
-        return self._progress if is_inside(self) else self._settled()
+    def _recorded_state(self) -> StreamState:
+        """Return the recorded state; within a call (in a signal handler), that of before the call."""
+        return self._state if is_inside(self) else self._settled_state()
 
-    @reads
-    def _settled(self) -> Progress:
-        return self._progress
+    @read_locked
+    def _settled_state(self) -> StreamState:
+        return self._state
 
     def _is_settled(self) -> bool:
-        window = self.forest.sliding
-        return window.changes.pending is None and window.number == self._progress.counts.item(N_SHOWN)
+        forest = self.forest
+        return forest.sampler.updates.pending is None and _n_shown(forest) == self._state.n_shown
 
     def _settle(self) -> None:
-        """Finish what an interrupted call has left: rows that the forest has been shown are counted here too."""
+        """Finish the work of an interrupted call: record the rows that the forest was shown."""
         self.forest._settle()  # noqa: SLF001 (the locks are held)
-        window, n_shown = self.forest.sliding, self._progress.counts.item(N_SHOWN)
-        if window.number != n_shown:
-            scored = window.scored
-            if scored is not None and (self._awaited, scored.first, scored.end) == (n_shown, n_shown, window.number):
-                self._account(*scored.read())
+        n_shown, n_recorded = _n_shown(self.forest), self._state.n_shown
+        if n_shown != n_recorded:
+            scored = self.forest.sampler.last_scored
+            expected = (self._first_unrecorded, n_shown)
+            if scored is not None and (scored.first, scored.end) == expected and scored.first == n_recorded:
+                self._record(*scored.read())
             else:
-                self._progress.counts[N_SHOWN] = window.number  # somebody has extended the forest itself
+                self._state.counts[N_SHOWN] = n_shown  # the forest was extended directly
 
-    def _records(self) -> Records:
-        """Return what turns rows into points; names that it learns count when the first of its rows is processed."""
-        return Records(self._parameters["n_features"], self._progress.names)
+    def _row_converter(self) -> RowConverter:
+        """Return a converter; names that it learns are recorded when the first of its rows is processed."""
+        return RowConverter(self._parameters["n_features"], self._state.names)
 
-    def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> Judged:
+    def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> BlockResults:
         """Process the usable rows and skip the others."""
         score, is_anomaly = np.full(is_usable.size, np.nan), np.zeros(is_usable.size, np.bool_)
         threshold = np.empty(is_usable.size)
-        done = first = 0
+        n_done = first = 0
         for usable, run in groupby(is_usable):
             n = len(list(run))
             places = slice(first, first + n)
             if usable:
-                score[places], is_anomaly[places], threshold[places] = self._process(rows[done : done + n], names)
-                done += n
+                score[places], is_anomaly[places], threshold[places] = self._process(rows[n_done : n_done + n], names)
+                n_done += n
             else:
-                self._progress.skip(n)
-                threshold[places] = self._progress.threshold.threshold
+                self._state.skip(n)
+                threshold[places] = self._state.threshold.threshold
             first += n
-        return Judged(score, is_anomaly, threshold)
+        return BlockResults(score, is_anomaly, threshold)
 
-    def _process(self, rows: Array, names: list[Any] | None) -> Judged:
-        """Score, judge and learn rows that have been checked, block by block."""
-        done: list[Judged] = []
+    def _process(self, rows: Array, names: list[Any] | None) -> BlockResults:
+        """Score, label and learn checked rows, block by block."""
+        results: list[BlockResults] = []
         first = 0
         while first < rows.shape[0]:
-            n_waiting = self._progress.shingle.n_missing
-            last = first + (n_waiting or self._n_together(rows.shape[0] - first))
-            process = self._process_waiting if n_waiting else self._process_block
-            done.append(process(rows[first:last], names))
+            n_missing = self._state.shingle.n_missing
+            last = first + (n_missing or self._block_length(rows.shape[0] - first))
+            process = self._process_incomplete if n_missing else self._process_block
+            results.append(process(rows[first:last], names))
             first = last
-        return done[0] if len(done) == 1 else Judged(*map(np.concatenate, zip(*done, strict=True)))
+        return results[0] if len(results) == 1 else BlockResults(*map(np.concatenate, zip(*results, strict=True)))
 
-    def _n_together(self, n_rows: int) -> int:
-        """Return how many of that many rows make a block: all that are treated alike, and that the window can take."""
-        progress = self._progress
-        if progress.is_warm and not self._parameters["learn_anomalies"]:
+    def _block_length(self, n_rows: int) -> int:
+        """Return how many of the next n_rows rows form a block: those treated alike, and accepted by the window."""
+        state = self._state
+        if state.is_warm and not self._parameters["learn_anomalies"]:
             return 1
-        return min(progress.n_alike, self.forest.sliding.scored_block(n_rows, self.kind))
+        return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(n_rows, self.kind))
 
-    def _judges_first(self, progress: Progress) -> bool:
-        """Return True if a point must be judged before it is known whether it is learned; the first always is."""
-        return not self._parameters["learn_anomalies"] and progress.is_warm and progress.n_scored > 0
+    def _labels_before_learning(self, state: StreamState) -> bool:
+        """Return True if a point must be labelled before it is known whether to learn it; the first always is."""
+        return not self._parameters["learn_anomalies"] and state.is_warm and state.n_scored > 0
 
     def _process_point(self, point: Array) -> tuple[float, bool, float]:
-        """Like `_process_block` for one point, without the copies that only many are worth."""
-        progress = self._prepared = self._progress
-        self._awaited = progress.counts.item(N_SHOWN)
-        score, steps = _score_and_slide_one(self.forest, point, self.kind)
-        if steps or not progress.is_counting:
-            judged = self._account(np.array([score]), steps)
-            return score, bool(judged.is_anomaly[0]), float(judged.threshold[0])
-        is_warm, threshold = progress.is_warm, progress.threshold.threshold
-        progress.count_row(score)
+        """Like `_process_block` for one point, without the copies that pay off only for many."""
+        state = self._next_state = self._state
+        self._first_unrecorded = state.n_shown
+        score, steps = _score_and_extend_point(self.forest, point, self.kind)
+        if steps or not state.updates_threshold:
+            results = self._record(np.array([score]), steps)
+            return score, bool(results.is_anomaly[0]), float(results.threshold[0])
+        is_warm, threshold = state.is_warm, state.threshold.threshold
+        state.count_row(score)
         return score, is_warm and score > threshold, threshold
 
-    def _process_block(self, rows: Array, names: list[Any] | None) -> Judged:
-        """Score, judge and learn a block of rows, each of which completes a point."""
-        progress, points = self._progress.prepared(rows, names)
-        self._prepared, self._awaited = progress, progress.counts.item(N_SHOWN)
-        if not self._judges_first(progress):
-            return self._account(*_score_and_slide(self.forest, points, self.kind))
+    def _process_block(self, rows: Array, names: list[Any] | None) -> BlockResults:
+        """Score, label and learn a block of rows, each of which completes a point."""
+        state, points = self._state.with_rows(rows, names)
+        self._next_state, self._first_unrecorded = state, state.n_shown
+        if not self._labels_before_learning(state):
+            return self._record(*_score_and_extend_block(self.forest, points, self.kind))
         score = self.forest.score_next(points, self.kind)
-        if not score[0] > progress.threshold.threshold:
-            self.forest.slide_scored(points[0], float(score[0]))
-        return self._account(score, [])
+        if not score[0] > state.threshold.threshold:
+            self.forest.extend_scored(points[0], float(score[0]))
+        return self._record(score, [])
 
-    def _process_waiting(self, rows: Array, names: list[Any] | None) -> Judged:
-        """Keep rows that do not complete a point yet."""
-        progress = self._progress.prepared(rows, names)[0].copy()
-        progress.counts[N_SEEN] += len(rows)
-        self._progress = progress
-        threshold = np.full(len(rows), progress.threshold.threshold)
-        return Judged(np.full(len(rows), _UNKNOWN), np.zeros(len(rows), np.bool_), threshold)
+    def _process_incomplete(self, rows: Array, names: list[Any] | None) -> BlockResults:
+        """Store rows that do not complete a point yet."""
+        state = self._state.with_rows(rows, names)[0].copy()
+        state.counts[N_SEEN] += len(rows)
+        self._state = state
+        threshold = np.full(len(rows), state.threshold.threshold)
+        return BlockResults(np.full(len(rows), UNKNOWN_SCORE), np.zeros(len(rows), np.bool_), threshold)
 
-    def _account(self, scores: Array, steps: list[Step]) -> Judged:
-        """Judge and count scores of prepared rows that the forest has been shown; if interrupted, it is repeated."""
-        progress = self._prepared.copy()
-        if self._judges_first(progress):
-            steps = self._own_step(progress)
-        judged = progress.observe(scores, steps)
-        progress.counts[N_SHOWN] = self.forest.sliding.number
-        self._progress, self._awaited = progress, _NOTHING
-        return judged
+    def _record(self, scores: Array, steps: list[Step]) -> BlockResults:
+        """Label and count the scores of rows that the forest was shown; after an interruption, this is repeated."""
+        state = self._next_state.copy()
+        if self._labels_before_learning(state):
+            steps = self._own_step(state)
+        results = state.observe(scores, steps)
+        state.counts[N_SHOWN] = _n_shown(self.forest)
+        self._state, self._first_unrecorded = state, _NONE
+        return results
 
-    def _own_step(self, progress: Progress) -> list[Step]:
-        """Take a step with every eighth of a window that was scored, where the window itself may stand still."""
-        is_due = (progress.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
+    def _own_step(self, state: StreamState) -> list[Step]:
+        """Return a step after every eighth of a window of scored points; the window itself may not advance."""
+        is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.n_taken)] if is_due else []
-
-
-def _checked_parameters(  # noqa: PLR0913
-    *,
-    n_features: Any,
-    window: Any,
-    max_samples: Any,
-    n_trees: Any,
-    threshold: Any,
-    preset: Any,
-    kind: Any,
-    scale: Any,
-    seed: Any,
-    warm_up: Any,
-    learn_anomalies: Any,
-    shingle: Any,
-    on_error: Any,
-    n_jobs: Any,
-) -> dict[str, Any]:
-    """Check the arguments of a detector; return them as plain numbers, texts and lists."""
-    window = as_count(window, "window", 1, MAX_POINTS)
-    return {
-        "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
-        "window": window,
-        "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
-        "n_trees": as_count(n_trees, "n_trees", 1, MAX_POINTS),
-        "threshold": _checked_threshold(threshold),
-        "preset": preset,
-        "kind": _checked_kind(kind),
-        "scale": scale.tolist() if isinstance(scale, np.ndarray) else scale,
-        "seed": as_count(seed, "seed", 0, MAX_SEED),
-        "warm_up": default_warm_up(window) if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
-        "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
-        "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
-        "on_error": _checked_choice(on_error, "on_error", ON_ERROR),
-        "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
-    }
-
-
-def _check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
-    """Make sure that the forest can be that of a detector with these parameters."""
-    n_features = parameters["n_features"] * parameters["shingle"]
-    ours = (parameters["window"], parameters["max_samples"], n_features)
-    is_ours = forest.window is not None and ours == (forest.window, forest.max_samples, forest.n_features)
-    if not is_ours or not np.array_equal(parameters["scale"], forest.scale):
-        raise ValueError("the forest is not that of the detector.")
-    as_count(parameters["n_trees"], "n_trees", 1, forest.n_trees)
-
-
-def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a model file under their present names.
-
-    Version 0.1 wrote `n_estimators` for `n_trees` and `score` for `kind`; its first files had neither score nor scale.
-    """
-    renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
-    return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed
-
-
-def _checked_kind(kind: Any) -> Any:
-    scoring_of(kind)
-    return kind
-
-
-def _checked_names(names: Any, n_features: int) -> list[Any]:
-    records = Records(n_features)
-    records.fix_names(names)
-    return list(records.names or ())
-
-
-def _check_counts(progress: Progress) -> None:
-    """Raise a ValueError if counts contradict each other."""
-    n_seen, n_skipped, n_scored, n_drifts, _ = progress.counts.tolist()
-    if n_skipped + n_scored > n_seen or n_drifts < len(progress.drifts):
-        raise ValueError(f"the counts {progress.counts[:N_SHOWN].tolist()} contradict each other.")
-    last = max([*progress.monitor.began, *(drift.index for drift in progress.drifts)])
-    if last > n_seen:
-        raise ValueError(f"row {last} is spoken of, but only {n_seen} have been seen.")
-
-
-def _checked_drift(index: int, since: int, what: str, value: float, usual: float) -> Drift:
-    if what not in (OUTSIDE, SCORES):
-        raise ValueError(f"a drift is of {what!r}.")
-    index, since = (as_count(row, "a row of a drift", 0, MAX_SHOWN) for row in (index, since))
-    figures = [as_number(figure, "a figure of a drift") for figure in (value, usual)]
-    if not np.isfinite(figures).all():
-        raise ValueError(f"the figures of a drift are {figures}.")
-    return Drift(index, since, what, *figures)
-
-
-def _checked_threshold(threshold: Any) -> Any:
-    if isinstance(threshold, str) and threshold in THRESHOLDS:
-        return threshold
-    is_number = isinstance(threshold, (float, int, np.floating)) and not isinstance(threshold, bool)
-    if is_number and 0.0 < threshold <= 0.5:
-        return "auto" if threshold == 0.5 else float(threshold)
-    raise InvalidInputError(
-        f"threshold must be 'kmeans', 'auto' or 0.5 (scores above 0.5), or a share below 0.5, but is {threshold!r}."
-    )
-
-
-def _checked_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        raise InvalidInputError(f"{name} must be one of {choices}, but is {value!r}.")
-    return value

@@ -1,35 +1,37 @@
-"""How far a stream detector has come: all that it counts and keeps beside its forest."""
+"""The state of a stream detector besides its forest: counters, threshold, drift monitor, shingle and feature names."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from imondrian.copying import shallow_copy
-from imondrian.drift import Drift, DriftMonitor, count_in_bin
-from imondrian.engine.jit import Array, direct, kernel
+from imondrian.drift import Drift, DriftMonitor, restored_drift
+from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.stream_counts import N_DRIFTS, N_SCORED, N_SEEN, N_SHOWN, N_SKIPPED, count_row
 from imondrian.errors import InvalidInputError
+from imondrian.inputs import as_count
+from imondrian.named_rows import RowConverter
 from imondrian.samplers import Step
 from imondrian.shingles import Shingle
-from imondrian.thresholds import StreamingThreshold, count_score
+from imondrian.thresholds import StreamingThreshold
 
-N_SEEN, N_SKIPPED, N_SCORED, N_DRIFTS, N_SHOWN = range(5)
-N_DRIFTS_KEPT = 16
+N_DRIFTS_STORED = 16
 
 
-class Judged(NamedTuple):
-    """What was said of points, in their order."""
+class BlockResults(NamedTuple):
+    """The results of a block of rows, in their order."""
 
     score: Array
     is_anomaly: Array
     threshold: Array
 
 
-class Progress:
-    """Counts, threshold, drift monitor, shingle and feature names of a detector.
+class StreamState:
+    """Counters, threshold, drift monitor, shingle and feature names of a detector.
 
-    A detector changes a copy and then puts it in the place of the old one, so that an interruption finds the one or
-    the other. `count_row` changes all that one row changes in a single call of a kernel, which nothing interrupts.
+    A detector changes a copy and then replaces the old state by it, so that an interruption finds either the old or the
+    new one. `count_row` makes all changes of one row in a single kernel call, which cannot be interrupted.
 
     Attributes
     ----------
@@ -44,15 +46,15 @@ class Progress:
         self.counts = np.zeros(5, np.int64)
         self._window, self._warm_up = window, warm_up
 
-    def copy(self) -> "Progress":
-        """Return another that goes on without this one."""
+    def copy(self) -> "StreamState":
+        """Return an independent copy."""
         other = shallow_copy(self)
         other.shingle, other.threshold = self.shingle.copy(), self.threshold.copy()
         other.monitor, other.counts = self.monitor.copy(), self.counts.copy()
         return other
 
-    def prepared(self, rows: Array, names: list[Any] | None) -> "tuple[Progress, Array]":
-        """Return another that has taken in rows but has not counted them yet, and the points that they complete."""
+    def with_rows(self, rows: Array, names: list[Any] | None) -> "tuple[StreamState, Array]":
+        """Return a state whose shingle contains the rows, not yet counted, and the points that they complete."""
         other = shallow_copy(self)
         other.shingle, other.names = self.shingle.copy(), names
         return other, other.shingle.points(rows)
@@ -63,64 +65,122 @@ class Progress:
         return self.counts.item(N_SEEN)
 
     @property
+    def n_skipped(self) -> int:
+        """Number of rows skipped so far."""
+        return self.counts.item(N_SKIPPED)
+
+    @property
     def n_scored(self) -> int:
         """Number of points scored so far."""
         return self.counts.item(N_SCORED)
 
     @property
+    def n_drifts(self) -> int:
+        """Number of drifts reported so far."""
+        return self.counts.item(N_DRIFTS)
+
+    @property
+    def n_shown(self) -> int:
+        """Number of points that the forest had been shown."""
+        return self.counts.item(N_SHOWN)
+
+    @property
     def is_warm(self) -> bool:
-        """Whether the warm-up is over, so that the next point can be called an anomaly."""
+        """Whether the warm-up is over, so that the next point can be labelled an anomaly."""
         return self.n_scored >= self._warm_up
 
     @property
-    def is_counting(self) -> bool:
-        """Whether the next score counts for the threshold: those of the first half of the warm-up do not."""
+    def updates_threshold(self) -> bool:
+        """Whether the next score counts for the threshold; those of the first half of the warm-up do not."""
         return self.n_scored >= self._warm_up // 2
 
     @property
-    def n_alike(self) -> int:
-        """How many points are treated alike: up to the next half of the warm-up."""
-        turns = (turn - self.n_scored for turn in (self._warm_up // 2, self._warm_up))
-        return min((n for n in turns if n > 0), default=MAX_SHOWN)
+    def n_until_next_phase(self) -> int:
+        """Number of points until the next half of the warm-up ends: these are treated alike."""
+        distances = (end - self.n_scored for end in (self._warm_up // 2, self._warm_up))
+        return min((n for n in distances if n > 0), default=MAX_SHOWN)
 
     @property
     def n_bytes(self) -> int:
-        """Memory taken, in which a full shingle is counted from the start."""
+        """Memory used, counting a full shingle from the start."""
         arrays = (self.threshold.histogram, self.monitor.present, self.monitor.before, self.monitor.moments)
         return sum(array.nbytes for array in arrays) + (self.shingle.size - 1) * self.shingle.n_features * 8
 
     def check_growth(self, n_rows: int) -> int:
-        """Return the number of rows so far, or raise if so many more cannot be counted."""
+        """Return the number of rows so far; raise if n_rows more cannot be counted."""
         n_seen = self.n_seen
         if n_seen + n_rows > MAX_SHOWN:
-            raise InvalidInputError(f"The detector has seen {n_seen} rows, and can count {MAX_SHOWN} at most.")
+            raise InvalidInputError(
+                f"The detector has seen {n_seen} rows and can count at most {MAX_SHOWN}; {n_rows} more are too many."
+            )
         return n_seen
 
     def skip(self, n_rows: int) -> None:
         """Count rows that cannot be used."""
         self.counts += np.array([n_rows, n_rows, 0, 0, 0])
 
-    def observe(self, scores: Array, steps: list[Step]) -> Judged:
-        """Judge scores that are treated alike, and count them."""
+    def observe(self, scores: Array, steps: list[Step]) -> BlockResults:
+        """Label and count scores that all belong to the same phase of the warm-up."""
         is_warm = self.is_warm
-        if self.is_counting:
+        if self.updates_threshold:
             threshold = self.threshold.observe(scores)
         else:
             threshold = np.full(scores.size, self.threshold.threshold)
-        self._watch(scores, steps)
+        self._update_monitor(scores, steps)
         self.counts[N_SEEN] += scores.size
         self.counts[N_SCORED] += scores.size
-        return Judged(scores, (scores > threshold) & is_warm, threshold)
+        return BlockResults(scores, (scores > threshold) & is_warm, threshold)
 
     def count_row(self, score: float) -> None:
-        """Count the score of one row that was shown to the forest, where no step ends with it."""
+        """Count the score of one row that the forest was shown, if no step ends with it."""
         threshold = self.threshold
-        direct(
+        call_without_dispatch(
             count_row, threshold.histogram, threshold.clock, self.monitor.present, self.counts, score, threshold.growth
         )
 
-    def _watch(self, scores: Array, steps: list[Step]) -> None:
-        """Let the drift monitor look at the scores, block by block: its blocks are the steps of a full window."""
+    def notes(self) -> dict[str, Any]:
+        """Return the state in types that JSON supports."""
+        return {
+            "names": self.names,
+            "shingle": self.shingle.last.ravel().tolist(),
+            "threshold": self.threshold.state(),
+            "monitor": self.monitor.state(),
+            "drifts": [list(drift) for drift in self.drifts],
+            "counts": self.counts[:N_SHOWN].tolist(),
+        }
+
+    def restore(self, notes: dict[str, Any], n_taken: tuple[int, int], n_shown: int) -> None:
+        """Restore what `notes` returned, for a forest with these counters.
+
+        Raises
+        ------
+        ValueError
+            If the notes are invalid or contradict each other or the forest.
+        """
+        if notes["names"] is not None:
+            self.names = RowConverter(self.shingle.n_features).checked_names(notes["names"])
+        self.shingle.restore(notes["shingle"])
+        self.threshold.restore(notes["threshold"])
+        self.monitor.restore(notes["monitor"])
+        if len(notes["drifts"]) > N_DRIFTS_STORED:
+            raise ValueError(f"there are {len(notes['drifts'])} drifts, but at most {N_DRIFTS_STORED} are stored.")
+        self.drifts = tuple(restored_drift(*values) for values in notes["drifts"])
+        if any(ours > theirs for ours, theirs in zip(self.monitor.counts, n_taken, strict=True)):
+            raise ValueError("the drift monitor has counted points that the forest has not inserted.")
+        counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
+        self.counts[:] = [*counts, n_shown]
+        self._check_counts()
+
+    def _check_counts(self) -> None:
+        """Raise a ValueError if counts contradict each other."""
+        if self.n_skipped + self.n_scored > self.n_seen or self.n_drifts < len(self.drifts):
+            raise ValueError(f"the counts {self.counts[:N_SHOWN].tolist()} contradict each other.")
+        last = max([*self.monitor.began, *(drift.index for drift in self.drifts)])
+        if last > self.n_seen:
+            raise ValueError(f"row {last} is mentioned, but only {self.n_seen} have been seen.")
+
+    def _update_monitor(self, scores: Array, steps: list[Step]) -> None:
+        """Pass the scores to the drift monitor; its blocks are the steps of a full window."""
         first = 0
         for step in steps:
             self.monitor.count(scores[first : step.n_rows])
@@ -133,15 +193,5 @@ class Progress:
 
     def _report(self, drift: Drift | None) -> None:
         if drift is not None:
-            self.drifts = (*self.drifts, drift)[-N_DRIFTS_KEPT:]
+            self.drifts = (*self.drifts, drift)[-N_DRIFTS_STORED:]
             self.counts[N_DRIFTS] = min(self.counts[N_DRIFTS] + 1, MAX_SHOWN)
-
-
-@kernel
-def count_row(histogram: Array, clock: Array, bins: Array, counts: Array, score: float, growth: float) -> None:
-    """Count the score of one row everywhere."""
-    count_score(histogram, clock, score, growth)
-    count_in_bin(bins, score)
-    counts[N_SEEN] += 1
-    counts[N_SCORED] += 1
-    counts[N_SHOWN] += 1

@@ -1,4 +1,4 @@
-"""Thresholds above which a score is an anomaly: fixed, by two clusters, or by a share; for batches and streams."""
+"""Thresholds above which a score is an anomaly: fixed, two-means or quantile; for batches and for streams."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,30 +7,38 @@ import numpy as np
 
 from imondrian.copying import shallow_copy
 from imondrian.defaults import PRESET, PRESETS, WINDOW
-from imondrian.engine.jit import Array, direct, helper, kernel, summing_helper
+from imondrian.engine.histogram import (
+    COUNT,
+    MAX_WEIGHT,
+    N_COUNTED,
+    SUM,
+    WEIGHT,
+    count_and_write_quantiles,
+    count_and_write_two_means,
+    count_score,
+    count_scores,
+    quantile_threshold,
+    two_means_threshold,
+)
+from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.option_types import Threshold
 
 Rule = Callable[[Array], float]
 _N_BINS = 1024
-_COUNT, _SUM = 0, 1
-_WEIGHT, _N_COUNTED = 0, 1
-_FORGOTTEN = 1e-9  # a bin of less than this share of the weight is not looked at any more
-_ROUNDING = 1e-12
-_HEAVY = 1e50  # weights are brought down again before they can overflow
 
 
 def fixed(value: float = 0.5) -> Rule:
-    """Make the rule that calls an anomaly what scores above the value (0.5: odder than an average point)."""
+    """Return the rule with a constant threshold (0.5: more isolated than an average point)."""
     return lambda _scores: value
 
 
 def two_means(scores: Array) -> float:
-    """Part the scores into the two clusters of least squares, and give the middle between their means.
+    """Divide the scores into the two clusters with least squares; return the midpoint of their means.
 
-    The labelling by K-means of [Ma2020], in one dimension: exact, by sorting and prefix sums, without iterations or
-    a seed. A new score joins the cluster whose mean is nearer. Where all scores are alike, none is an anomaly.
+    The labelling by K-means of [Ma2020] in one dimension: exact, by sorting and prefix sums, without iterations or a
+    seed. A new score joins the cluster with the nearer mean. If all scores are equal, none is an anomaly.
     """
     ordered = np.sort(scores)
     centred = ordered - ordered.mean()
@@ -45,12 +53,18 @@ def two_means(scores: Array) -> float:
 
 
 def quantile(share: float) -> Rule:
-    """Make the rule that calls that share of the scores anomalies."""
+    """Return the rule that labels that share of the scores as anomalies."""
     return lambda scores: float(np.quantile(scores, 1.0 - share))
 
 
-def rule_of(contamination: Any, name: str = "contamination") -> Rule:
-    """Return the rule for "auto" (0.5), "kmeans" or a share in (0, 0.5]."""
+def threshold_rule(contamination: Any, name: str = "contamination") -> Rule:
+    """Return the rule for "auto" (0.5), "kmeans" or a share in (0, 0.5].
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else; the message calls it `name`.
+    """
     if isinstance(contamination, str) and contamination in THRESHOLDS:
         return THRESHOLDS[contamination]
     is_number = isinstance(contamination, (float, int, np.floating)) and not isinstance(contamination, bool)
@@ -65,16 +79,16 @@ THRESHOLDS: dict[str, Rule] = {"auto": fixed(), "kmeans": two_means}
 
 
 class StreamingThreshold:
-    """The same three rules on a stream of scores, from a histogram that forgets: no score is kept.
+    """The same three rules on a stream of scores, from a histogram that forgets; scores are not stored.
 
-    A score weighs half as much after `half_life` others, so that about the last 1.44 * half_life count.
+    After `half_life` further scores, a score has half its weight, so about the last 1.44 * half_life scores count.
 
     Parameters
     ----------
     rule : "auto", "kmeans" or float, default=0.01
-        0.5; the middle between the means of two clusters; or the share of scores to lie above.
+        0.5; the midpoint of the means of two clusters; or the share of scores above the threshold.
     half_life : int, default=1024
-        After how many scores one counts half.
+        Number of scores after which a score has half its weight.
 
     Examples
     --------
@@ -86,175 +100,77 @@ class StreamingThreshold:
     """
 
     def __init__(self, rule: Threshold = PRESETS[PRESET].threshold, half_life: int = WINDOW // 2) -> None:
-        rule_of(rule, "rule")  # for its check
+        threshold_rule(rule, "rule")  # raises if it is invalid
         self.rule = rule
         self.half_life = as_count(half_life, "half_life", 1, 2**53)
         self.histogram = np.zeros((2, _N_BINS))  # weight and weighted sum of the scores in each bin
         self.clock = np.array([1.0, 0.0])  # weight of the next score; number of scores counted
-        self.growth = 2.0 ** (1.0 / self.half_life)  # of the weight from one score to the next
-        self._known = (-1.0, 0.0)  # a threshold, behind the number of scores it was computed from
+        self.growth = 2.0 ** (1.0 / self.half_life)  # factor from the weight of one score to that of the next
+        self._cached = (-1.0, 0.0)  # number of scores, and the threshold computed from them
 
     def copy(self) -> "StreamingThreshold":
-        """Return another that goes on without this one."""
+        """Return an independent copy."""
         other = shallow_copy(self)
         other.histogram, other.clock = self.histogram.copy(), self.clock.copy()
         return other
 
     @property
     def threshold(self) -> float:
-        """The score above which a point is an anomaly; 1 (nothing is) as long as the stream has not shown any."""
-        n_counted = self.clock[_N_COUNTED]
-        if self._known[0] != n_counted:
-            self._known = n_counted, self._computed()
-        return self._known[1]
+        """The score above which a point is an anomaly; 1 (no point is) before the first score."""
+        n_counted = self.clock[N_COUNTED]
+        if self._cached[0] != n_counted:
+            self._cached = n_counted, self._compute()
+        return self._cached[1]
 
     def update(self, score: float) -> None:
-        """Count one score, and all earlier ones a little less."""
+        """Count one score and reduce the relative weight of all earlier ones."""
         if not 0.0 <= score <= 1.0:
             raise InvalidInputError(f"A score must be between 0 and 1, but is {score}.")
         count_score(self.histogram, self.clock, score, self.growth)
 
     def observe(self, scores: Array) -> Array:
-        """Count scores one after the other; give the threshold that was there before each.
+        """Count scores one after the other; return the threshold before each.
 
-        What is no score, not being between 0 and 1, is not counted.
+        A value outside [0, 1], or NaN, is not counted.
         """
         thresholds = np.empty(len(scores))
         if self.rule == "kmeans":
             count_and_write_two_means(self.histogram, self.clock, scores, self.growth, thresholds)
         elif self.rule != "auto":
             share = float(self.rule)
-            count_and_write_upper_share(self.histogram, self.clock, scores, self.growth, share, thresholds)
+            count_and_write_quantiles(self.histogram, self.clock, scores, self.growth, share, thresholds)
         else:
             count_scores(self.histogram, self.clock, scores, self.growth)
             thresholds[:] = 0.5
         return thresholds
 
     def state(self) -> dict[str, Any]:
-        """Give all that changes, as JSON can hold it."""
-        return {"histogram": self.histogram.tolist(), "weight": float(self.clock[_WEIGHT])}
+        """Return the state in types that JSON supports."""
+        return {"histogram": self.histogram.tolist(), "weight": float(self.clock[WEIGHT])}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave, or raise a ValueError."""
+        """Restore what `state` returned.
+
+        Raises
+        ------
+        ValueError
+            If the state is invalid.
+        """
         histogram, weight = np.array(state["histogram"], dtype=np.float64), float(state["weight"])
-        possible = histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 0.0 < weight <= _HEAVY
-        if not possible or not (histogram[_SUM] >= 0.0).all() or not (histogram[_SUM] <= histogram[_COUNT]).all():
+        is_valid = (
+            histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 0.0 < weight <= MAX_WEIGHT
+        )
+        if not is_valid or not (histogram[SUM] >= 0.0).all() or not (histogram[SUM] <= histogram[COUNT]).all():
             raise ValueError("the histogram of scores is damaged.")
-        self.histogram, self.clock, self._known = histogram, np.array([weight, 0.0]), (-1.0, 0.0)
+        self.histogram, self.clock, self._cached = histogram, np.array([weight, 0.0]), (-1.0, 0.0)
 
     def is_anomaly(self, score: float) -> bool:
-        """Tell whether the score lies above the present threshold."""
+        """Return True if the score lies above the present threshold."""
         return bool(score > self.threshold)
 
-    def _computed(self) -> float:
+    def _compute(self) -> float:
         if self.rule == "auto":
             return 0.5
         if self.rule == "kmeans":
-            return float(direct(two_means_of, self.histogram))
-        return float(direct(upper_share_of, self.histogram, float(self.rule)))
-
-
-@kernel
-def count_scores(histogram: Array, clock: Array, scores: Array, growth: float) -> None:
-    """Count scores one after the other."""
-    for i in range(scores.size):
-        count_score(histogram, clock, scores[i], growth)
-
-
-@kernel
-def count_score(histogram: Array, clock: Array, score: float, growth: float) -> None:
-    """Add the score to its bin; instead of the old ones becoming lighter, the new ones become heavier."""
-    if not 0.0 <= score <= 1.0:
-        return  # nor NaN
-    place = min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
-    histogram[_COUNT, place] += clock[_WEIGHT]
-    histogram[_SUM, place] += clock[_WEIGHT] * score
-    clock[_WEIGHT] *= growth
-    clock[_N_COUNTED] += 1.0
-    if clock[_WEIGHT] > _HEAVY:
-        for i in range(histogram.shape[1]):
-            histogram[_COUNT, i] /= clock[_WEIGHT]
-            histogram[_SUM, i] /= clock[_WEIGHT]
-        clock[_WEIGHT] = 1.0
-
-
-@kernel
-def count_and_write_two_means(histogram: Array, clock: Array, scores: Array, growth: float, thresholds: Array) -> None:
-    """Count scores one after the other, and write the threshold by two means before each."""
-    for i in range(scores.size):
-        thresholds[i] = two_means_of(histogram)
-        count_score(histogram, clock, scores[i], growth)
-
-
-@kernel
-def count_and_write_upper_share(
-    histogram: Array, clock: Array, scores: Array, growth: float, share: float, thresholds: Array
-) -> None:
-    """Count scores one after the other, and write the threshold by an upper share before each."""
-    for i in range(scores.size):
-        thresholds[i] = upper_share_of(histogram, share)
-        count_score(histogram, clock, scores[i], growth)
-
-
-@kernel
-def two_means_of(histogram: Array) -> float:
-    """Give the middle between the means of the two clusters of least squares, parted between bins; 1 if only one."""
-    lightest = _FORGOTTEN * weight_of(histogram)
-    first, last = 0, histogram.shape[1] - 1
-    while first < last and histogram[_COUNT, first] <= lightest:
-        first += 1
-    while last > first and histogram[_COUNT, last] <= lightest:
-        last -= 1
-    n, total = 0.0, 0.0
-    for i in range(first, last + 1):
-        if histogram[_COUNT, i] > lightest:
-            n += histogram[_COUNT, i]
-            total += histogram[_SUM, i]
-    best, threshold = 0.0, 1.0
-    n_low, sum_low = 0.0, 0.0
-    for i in range(first, last):
-        if histogram[_COUNT, i] > lightest:
-            n_low += histogram[_COUNT, i]
-            sum_low += histogram[_SUM, i]
-            if n - n_low <= lightest:
-                break
-            gain = parted_squares(n_low, sum_low, n - n_low, total - sum_low)
-            if gain > best:
-                best = gain
-                threshold = 0.5 * (sum_low / n_low + (total - sum_low) / (n - n_low))
-    return threshold
-
-
-@summing_helper
-def weight_of(histogram: Array) -> float:
-    """Sum the weights of all bins."""
-    total = 0.0
-    for i in range(histogram.shape[1]):
-        total += histogram[_COUNT, i]
-    return total
-
-
-@helper
-def parted_squares(n_low: float, sum_low: float, n_high: float, sum_high: float) -> float:
-    """Give, but for a factor that does not change, by how much two clusters lower the sum of squares of one."""
-    apart = sum_high * n_low - sum_low * n_high
-    return apart * apart / (n_low * n_high)
-
-
-@kernel
-def upper_share_of(histogram: Array, share: float) -> float:
-    """Give the score above which at most that share of the weight lies; 1 before there is any."""
-    wanted = 0.0
-    for i in range(histogram.shape[1]):
-        wanted += share * histogram[_COUNT, i]
-    if wanted == 0.0:
-        return 1.0
-    i = histogram.shape[1] - 1
-    while histogram[_COUNT, i] < wanted and i > 0:
-        wanted -= histogram[_COUNT, i]
-        i -= 1
-    if histogram[_COUNT, i] == 0.0:
-        return 0.0
-    even = (i + 1.0 - wanted / histogram[_COUNT, i]) / histogram.shape[1]
-    mean = histogram[_SUM, i] / histogram[_COUNT, i]
-    return max(even, mean + _ROUNDING)  # where all scores are alike, none lies above
+            return float(call_without_dispatch(two_means_threshold, self.histogram))
+        return float(call_without_dispatch(quantile_threshold, self.histogram, float(self.rule)))

@@ -21,7 +21,7 @@ def send(*numbers):
         os.kill(os.getpid(), number)
 
 def run(path, telling):
-    with files.written_whole(path) as file:
+    with files.atomic_write(path) as file:
         file.write(b"new")
         {inside}
 

@@ -13,38 +13,38 @@ from imondrian.engine.bottom_k import offer_rows
 STEP, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 
 
-def drawn(lots, X, counts, size):
-    """Give keys and points of every tree's sample, in order."""
-    keys, points = np.full((len(lots), size), np.inf), np.zeros((len(lots), size, X.shape[1]))
-    offer_rows(np.array(lots, np.uint64), X, np.array(counts, np.int64), keys, points)
+def drawn(tree_keys, X, counts, size):
+    """Return keys and points of every tree's sample, in order."""
+    keys, points = np.full((len(tree_keys), size), np.inf), np.zeros((len(tree_keys), size, X.shape[1]))
+    offer_rows(np.array(tree_keys, np.uint64), X, np.array(counts, np.int64), keys, points)
     return in_order(keys, points)
 
 
 def in_order(keys, points):
     orders = [
-        np.lexsort((*tree_points.T[::-1], tree_keys)) for tree_keys, tree_points in zip(keys, points, strict=True)
+        np.lexsort((*some_points.T[::-1], some_keys)) for some_keys, some_points in zip(keys, points, strict=True)
     ]
     return (
-        np.array([tree_keys[order] for tree_keys, order in zip(keys, orders, strict=True)]),
-        np.array([tree_points[order] for tree_points, order in zip(points, orders, strict=True)]),
+        np.array([some_keys[order] for some_keys, order in zip(keys, orders, strict=True)]),
+        np.array([some_points[order] for some_points, order in zip(points, orders, strict=True)]),
     )
 
 
 def scrambled(word):
-    """Scramble 64 bits as SplitMix64 does, in plain whole numbers."""
+    """Scramble 64 bits as SplitMix64 does, in plain integers."""
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
     return word ^ (word >> 31)
 
 
-def plain_sample(lot, X, counts, size):
+def plain_sample(tree_key, X, counts, size):
     """List the keys of all copies of all rows, and take the smallest."""
     entries = []
     for x, count in zip(X, counts, strict=True):
         word = STEP
         for value in x:
             word = (scrambled(word ^ int(np.float64(value + 0.0).view(np.uint64))) + STEP) & MASK
-        key, state = 0.0, (lot + word) & MASK
+        key, state = 0.0, (tree_key + word) & MASK
         for left in range(count, 0, -1):
             key -= math.log1p(-(scrambled(state) >> 11) * 2.0**-53) / left
             entries.append((key, *x))
@@ -55,10 +55,10 @@ def plain_sample(lot, X, counts, size):
 def test_the_sample_is_that_of_all_keys_written_out():
     rng = np.random.default_rng(0)
     X, counts = rng.normal(size=(40, 3)), rng.integers(1, 6, 40)
-    lots = [int(word) for word in rng.integers(0, 2**63, 5)]
-    keys, points = drawn(lots, X, counts, 20)
-    for t, lot in enumerate(lots):
-        expected = plain_sample(lot, X, counts, 20)
+    tree_keys = [int(word) for word in rng.integers(0, 2**63, 5)]
+    keys, points = drawn(tree_keys, X, counts, 20)
+    for t, tree_key in enumerate(tree_keys):
+        expected = plain_sample(tree_key, X, counts, 20)
         np.testing.assert_allclose(keys[t], expected[:, 0], rtol=1e-14)
         np.testing.assert_array_equal(points[t], expected[:, 1:])
 
@@ -87,8 +87,8 @@ def test_minus_zero_is_zero():
 @pytest.mark.compiled
 def test_every_row_is_drawn_as_often_as_every_other():
     """Chi-square over 20,000 trees at 1e-4: a true sampler fails once in 10,000 runs; seeds are fixed."""
-    lots = np.random.default_rng(1).integers(0, 2**63, 20_000)
-    _, points = drawn(lots, np.arange(50.0)[:, None], np.ones(50), 10)
+    tree_keys = np.random.default_rng(1).integers(0, 2**63, 20_000)
+    _, points = drawn(tree_keys, np.arange(50.0)[:, None], np.ones(50), 10)
     drawings = np.bincount(points.ravel().astype(int), minlength=50)
     expected = 20_000 * 10 / 50
     variance = 20_000 * 0.2 * 0.8 * 50 / 49  # of a sample without replacement, its sum being fixed
@@ -100,9 +100,9 @@ def test_every_row_is_drawn_as_often_as_every_other():
 @pytest.mark.parametrize("n_copies", [1, 2, 30, 1000])
 def test_of_copies_as_many_are_drawn_as_of_different_rows(n_copies):
     """How many copies of a row are in a sample is hypergeometric; chi-square over 20,000 trees at 1e-4."""
-    lots, n_others, size = np.random.default_rng(n_copies).integers(0, 2**63, 20_000), 40, 12
+    tree_keys, n_others, size = np.random.default_rng(n_copies).integers(0, 2**63, 20_000), 40, 12
     counts = np.append(np.ones(n_others), n_copies)
-    _, points = drawn(lots, np.arange(n_others + 1.0)[:, None], counts, size)
+    _, points = drawn(tree_keys, np.arange(n_others + 1.0)[:, None], counts, size)
     found = np.bincount((points[:, :, 0] == n_others).sum(axis=1), minlength=size + 1)
     law = stats.hypergeom(n_others + n_copies, n_copies, size).pmf(np.arange(size + 1)) * 20_000
     often = law >= 5
@@ -117,8 +117,8 @@ def test_of_copies_as_many_are_drawn_as_of_different_rows(n_copies):
 @pytest.mark.compiled
 def test_trees_draw_independently():
     """Of 20,000 pairs of trees, how many rows two samples share is hypergeometric; chi-square at 1e-4."""
-    lots = np.random.default_rng(5).integers(0, 2**63, 40_000)
-    _, points = drawn(lots, np.arange(30.0)[:, None], np.ones(30), 6)
+    tree_keys = np.random.default_rng(5).integers(0, 2**63, 40_000)
+    _, points = drawn(tree_keys, np.arange(30.0)[:, None], np.ones(30), 6)
     shared = np.array([np.isin(a, b).sum() for a, b in zip(points[::2, :, 0], points[1::2, :, 0], strict=True)])
     law = stats.hypergeom(30, 6, 6).pmf(np.arange(7)) * 20_000
     found = np.bincount(shared, minlength=7)

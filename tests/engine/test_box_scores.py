@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from numba import config
 
-from imondrian.engine.attribution import HIGH, LOW, add_shares
-from imondrian.engine.box_scores_static import write_insides_and_means
+from imondrian.engine.attribution import HIGH, LOW, add_attributions
+from imondrian.engine.box_scores_static import write_sums_above_and_means
 from imondrian.engine.frozen import add_frozen_expected_depths, add_frozen_log_sizes, freeze
-from imondrian.engine.nodes import Trees, part
+from imondrian.engine.nodes import Trees, slice_trees
 from imondrian.engine.one_row import (
     expected_score_of_row,
     size_score_of_row,
-    sliding_size_score_of_row,
+    window_size_score_of_row,
 )
-from imondrian.engine.score_formula import make_scores_of_depths, make_scores_of_log_sizes
+from imondrian.engine.score_formula import depths_to_scores, log_sizes_to_scores
 from imondrian.engine.view import view
 from tests.plain_walks import add_expected_depths, add_log_sizes
 from tests.reference_tree import c
@@ -104,7 +104,7 @@ def ordinary(seed, n=20, d=3):
 
 
 def per_tree(trees, add):
-    return np.array([add(part(trees, slice(t, t + 1))) for t in range(trees.heads.size)])
+    return np.array([add(slice_trees(trees, slice(t, t + 1))) for t in range(trees.heads.size)])
 
 
 def sums(add, rows, *arguments):
@@ -122,13 +122,13 @@ def log_sizes(rows):
 
 
 def mean_log_sizes(trees, weights):
-    return insides_and_means(trees, weights)[1]
+    return sums_above_and_means(trees, weights)[1]
 
 
-def insides_and_means(trees, weights):
-    insides, means = np.empty(trees.parents.shape), np.empty(trees.heads.size)
-    write_insides_and_means(trees, weights, insides, means)
-    return insides, means
+def sums_above_and_means(trees, weights):
+    sums_above, means = np.empty(trees.parents.shape), np.empty(trees.heads.size)
+    write_sums_above_and_means(trees, weights, sums_above, means)
+    return sums_above, means
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -177,7 +177,7 @@ def fast_scores(trees, rows, weights):
     """Both scores as they are found for many rows in trees at rest."""
     depths, excesses, frozen = np.zeros(len(rows)), np.zeros(len(rows)), freeze(trees)
     add_frozen_expected_depths(trees, frozen, rows, weights, depths)
-    add_frozen_log_sizes(trees, frozen, rows, weights, *insides_and_means(trees, weights), excesses)
+    add_frozen_log_sizes(trees, frozen, rows, weights, *sums_above_and_means(trees, weights), excesses)
     return depths, excesses
 
 
@@ -202,17 +202,17 @@ def test_walking_upwards_gives_the_same_also_with_many_features():
 def test_one_row_is_scored_as_many_are_to_the_last_bit(points, others, seed):
     trees, weights = grown(points, seed), np.ones(points.shape[1])
     rows = np.vstack([points, np.resize(others, (20, points.shape[1]))])
-    insides, means = insides_and_means(trees, weights)
+    sums_above, means = sums_above_and_means(trees, weights)
     trees.heads["level"] = means
     depths, excesses = (found / trees.heads.size for found in fast_scores(trees, rows, weights))
-    make_scores_of_depths(depths)
-    make_scores_of_log_sizes(excesses)
+    depths_to_scores(depths)
+    log_sizes_to_scores(excesses)
     assert depths.tolist() == [expected_score_of_row(trees, x, weights) for x in rows]
     walked = plain_scores(trees, rows, weights)[0] / trees.heads.size
-    make_scores_of_depths(walked)
+    depths_to_scores(walked)
     assert depths.tolist() == walked.tolist()
-    assert excesses.tolist() == [size_score_of_row(trees, x, weights, insides, means) for x in rows]
-    assert excesses.tolist() == [sliding_size_score_of_row(trees, x, weights) for x in rows]
+    assert excesses.tolist() == [size_score_of_row(trees, x, weights, sums_above, means) for x in rows]
+    assert excesses.tolist() == [window_size_score_of_row(trees, x, weights) for x in rows]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -221,7 +221,7 @@ def test_shares_are_what_their_definition_says(seed):
     trees = built(points, seed, n_trees=2)
     for t in range(2):
         found = np.zeros((len(rows), 2, 3))
-        add_shares(part(trees, slice(t, t + 1)), rows, WEIGHTS, found)
+        add_attributions(slice_trees(trees, slice(t, t + 1)), rows, WEIGHTS, found)
         plain = [plain_shares(view(trees, t), x, WEIGHTS) for x in rows]
         np.testing.assert_allclose(found, plain, atol=1e-5)
 
@@ -231,7 +231,7 @@ def test_shares_sum_to_one_in_every_tree_that_can_tell(points, others, seed):
     trees = built(points, seed)
     rows = np.vstack([points, np.resize(others, (3, points.shape[1]))])
     shares = np.zeros((len(rows), 2, points.shape[1]))
-    add_shares(trees, rows, np.ones(points.shape[1]), shares)
+    add_attributions(trees, rows, np.ones(points.shape[1]), shares)
     assert np.isfinite(shares).all()
     can_tell = [3 if len(np.unique(np.vstack([points, x]) + 0.0, axis=0)) > 1 else 0 for x in rows]
     np.testing.assert_allclose(shares.sum(axis=(1, 2)), can_tell, rtol=1e-9)

@@ -7,7 +7,7 @@ from imondrian.engine.frozen import add_frozen_depths, freeze, frozen_score_of_r
 from imondrian.engine.nodes import joined
 from imondrian.engine.one_row import depth_score_of_row
 from imondrian.engine.reservoir import forget_points
-from imondrian.engine.score_formula import make_scores_of_depths
+from imondrian.engine.score_formula import depths_to_scores
 from tests.plain_walks import add_depths
 from tests.strategies import POINT_SETS, SEEDS, built, empty, grown
 
@@ -18,7 +18,7 @@ def assert_same_depths(trees, rows):
     add_frozen_depths(freeze(trees), rows, frozen)
     assert live.tobytes() == frozen.tobytes()
     live /= trees.heads.size
-    make_scores_of_depths(live)
+    depths_to_scores(live)
     assert live.tolist() == [frozen_score_of_row(freeze(trees), x) for x in rows]
     assert live.tolist() == [depth_score_of_row(trees, x) for x in rows]
 

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
+from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.invariants import INVARIANTS, broken_invariants
 from imondrian.engine.nodes import NO_NODE, Trees
-from imondrian.engine.soundness import NONE, first_unsound
 from tests.strategies import built, empty, sample_of
 
 POINTS = np.random.default_rng(0).normal(size=(12, 3))
@@ -18,7 +18,7 @@ ROOM = 2
 def sound_tree():
     trees = built(np.vstack([POINTS, POINTS[:2]]), seed=3, n_trees=1, room=ROOM)
     assert broken_invariants(trees, 0) == []
-    assert first_unsound(trees) == NONE
+    assert first_broken_tree(trees) == NONE
     return trees
 
 
@@ -82,7 +82,7 @@ DAMAGES = {
     "a counter is negative": head("n_owed", -1),
     "a counter is too large": head("n_points", 2**62 + 1),
     "the key of the sample is above 1": head("log_key", 0.5),
-    "the key of the sample is above 1 or no number": head("log_key", np.nan),
+    "the key of the sample is above 1 or not a number": head("log_key", np.nan),
     "an unused leaf slot is not zero": entry("points", (14, 0), 1.0),
     "an unused inner slot is not zero": entry("boxes", (12, 1, 0), 1.0),
     "the root is not a node": head("root", NO_NODE),
@@ -104,21 +104,21 @@ DAMAGES = {
     "a cut happens before the one above": cut("split_time", -1.0),
     "a box is not the union": widen_a_box,
     "a box is not the union of": entry("boxes", (0, 0, 0), np.nan),
-    "a cut does not part": swap_children,
-    "a cut does not part its": move_a_cut,
-    "a cut does not part its children": cut("split_value", np.nan),
+    "a cut does not separate": swap_children,
+    "a cut does not separate its": move_a_cut,
+    "a cut does not separate its children": cut("split_value", np.nan),
     "the tree holds more points": head("n_points", 3),
     "the tree holds more points than its": lambda trees: (head("n_points", 3)(trees), head("n_owed", 20)(trees)),
-    "the tree holds fewer points": head("n_points", 99),
+    "the tree holds too few points": head("n_points", 99),
 }
 
 
-@pytest.mark.parametrize("complaint", DAMAGES)
-def test_a_broken_invariant_is_named(complaint):
+@pytest.mark.parametrize("problem", DAMAGES)
+def test_a_broken_invariant_is_named(problem):
     trees = sound_tree()
-    DAMAGES[complaint](trees)
-    assert any(found.startswith(complaint) for found in broken_invariants(trees, 0)), broken_invariants(trees, 0)
-    assert first_unsound(trees) == (NONE if complaint.startswith("the tree holds") else 0)  # which is for the memory
+    DAMAGES[problem](trees)
+    assert any(found.startswith(problem) for found in broken_invariants(trees, 0)), broken_invariants(trees, 0)
+    assert first_broken_tree(trees) == (NONE if problem.startswith("the tree holds") else 0)  # the sampler's check
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -134,14 +134,14 @@ def test_the_compiled_checks_find_what_the_plain_ones_find(seed):
         place = np.unravel_index(rng.integers(array.size), array.shape)
         array[place] = rng.choice(small) if array.dtype.kind == "f" else rng.choice(whole)
         plain = broken_invariants(damaged, 0, lambda _: iter(()))
-        assert (first_unsound(damaged) == NONE) == (not plain), plain
+        assert (first_broken_tree(damaged) == NONE) == (not plain), plain
 
 
 def test_a_cycle_alone_would_pass_the_links():
     """Parents and children agree in it, so that it is the populations that rule it out."""
     trees = sound_tree()
     make_a_cycle(trees)
-    assert not any("parent" in complaint for complaint in broken_invariants(trees, 0))
+    assert not any("parent" in problem for problem in broken_invariants(trees, 0))
 
 
 def test_a_sample_that_has_missed_its_next_point_is_named():
@@ -149,7 +149,7 @@ def test_a_sample_that_has_missed_its_next_point_is_named():
     assert broken_invariants(trees, 0, sample_of(4)) == []
     trees.heads["next_kept"] = 12
     assert broken_invariants(trees, 0, sample_of(4)) == [
-        "the next point to take has passed already: the tree as a whole"
+        "the next point to accept has already passed: the tree as a whole"
     ]
 
 
@@ -171,10 +171,10 @@ def test_the_place_is_named():
 
 
 def test_every_check_has_been_broken():
-    """Of each check, every complaint it can make is among those provoked above."""
+    """Of each check, every problem it can make is among those provoked above."""
     provoked = " ".join([*DAMAGES, "an empty tree has a root"])  # the last in a test of its own
     for check in (check for group in INVARIANTS for check in group):
-        complaints = re.findall(r'yield \(?\s*f?"([^"]+)"', inspect.getsource(check))
-        assert complaints
-        for complaint in complaints:
-            assert complaint[:20] in provoked or "{" in complaint, complaint
+        problems = re.findall(r'yield \(?\s*f?"([^"]+)"', inspect.getsource(check))
+        assert problems
+        for problem in problems:
+            assert problem[:20] in provoked or "{" in problem, problem

@@ -1,4 +1,4 @@
-"""Trees that came about in different ways have the same law: two-sample tests over thousands of trees.
+"""Trees that were built, extended or forgotten differently have the same law: two-sample tests over thousands of trees.
 
 Each comparison is a Kolmogorov-Smirnov test that fails below LEVEL. A test below makes at most 33 comparisons (the
 depth and the time of isolation of each of 16 points, and the time of the first cut), so that a correct engine fails

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.engine.nodes import FIELDS, NO_LIMIT, Trees, joined, part, resized
+from imondrian.engine.nodes import FIELDS, NO_LIMIT, Trees, joined, resized, slice_trees
 from imondrian.engine.reservoir import extend_trees, forget_points
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, built, empty, extended, grown, point_sets
 
@@ -80,7 +80,7 @@ def test_copies_are_counted_and_not_split(points, seed):
 
 @given(points=POINT_SETS, x=st.lists(st.floats(-5, 5), min_size=3, max_size=3), seed=SEEDS)
 def test_forgetting_undoes_extending(points, x, seed):
-    x = np.array(x)[None, : points.shape[1]] + 0.0  # a box does not tell -0.0 from 0.0
+    x = np.array(x)[None, : points.shape[1]] + 0.0  # a box does not distinguish -0.0 from 0.0
     trees = built(points + 0.0, seed, room=1)
     before = copied(trees)
     forget_points(extended(trees, x), x)
@@ -101,8 +101,8 @@ def test_one_by_one_equals_all_at_once(points, seed, max_samples):
 @given(points=POINT_SETS, seed=SEEDS)
 def test_a_tree_does_not_depend_on_the_others(points, seed):
     many, few = built(points, seed, n_trees=7, room=4), built(points, seed, n_trees=3, room=4)
-    assert_equal(part(many, slice(3)), few)
-    assert_equal(part(extended(many, points[:4]), slice(3)), extended(few, points[:4]))
+    assert_equal(slice_trees(many, slice(3)), few)
+    assert_equal(slice_trees(extended(many, points[:4]), slice(3)), extended(few, points[:4]))
 
 
 @given(points=POINT_SETS, seed=SEEDS)
@@ -110,8 +110,8 @@ def test_trees_side_by_side_are_the_same_trees(points, seed):
     ours, theirs = built(points, seed, n_trees=2), grown(points[:3], seed, n_trees=3)
     both = joined([ours, theirs])
     assert_sound(both)
-    assert_equal(part(both, slice(2)), ours)
-    assert_equal(part(both, slice(2, 5)), theirs)
+    assert_equal(slice_trees(both, slice(2)), ours)
+    assert_equal(slice_trees(both, slice(2, 5)), theirs)
 
 
 @given(points=POINT_SETS, seed=SEEDS, powers=st.lists(st.integers(-3, 3), min_size=3, max_size=3))

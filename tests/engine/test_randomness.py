@@ -31,12 +31,12 @@ def gap_values(heads, low, high, n):
 @njit
 def features(heads, sizes, weights, n):
     total = randomness.total_rate(sizes, weights)
-    return np.array([randomness.feature_by_rate(heads, 0, sizes, weights, total) for _ in range(n)])
+    return np.array([randomness.draw_feature(heads, 0, sizes, weights, total) for _ in range(n)])
 
 
 @njit
 def numbers(heads, n, k):
-    return randomness.distinct_numbers(heads, 0, n, k)
+    return randomness.sample_without_replacement(heads, 0, n, k)
 
 
 def heads_of(seed, n_trees=1):

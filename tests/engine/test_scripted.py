@@ -40,9 +40,9 @@ def test_build_extend_and_forget_as_drawn(script):
     assert tree.lower.tolist() == [[0, 0], [0, 0], [4, 2], [0, 0], [1, 0]]
     assert tree.upper.tolist() == [[4, 2], [1, 0], [4, 2], [0, 0], [1, 0]]
 
-    # (0.5, -3) hangs over the root by 3: the clock ln2 would ring at ln2 / 3, but the root's cut comes at ln2 / 6;
+    # (0.5, -3) lies 3 outside the root box: the clock ln2 would ring at ln2 / 3, but the root's cut is at ln2 / 6;
     # half the clock is left at the left child, overhang 3: it rings after ln2 / 6, before the child's cut.
-    # y is the only feature that hangs over; the cut lies between -3 and 0, at 0 - 0.5 * 3.
+    # y is the only feature outside the box; the cut lies between -3 and 0, at 0 - 0.5 * 3.
     script += [0.5, 0.7, 0.5]
     tree = view(extended(trees, [[0.5, -3.0]]), 0)
     assert tree.split_feature.tolist() == [1, 1, -1, -1, 0, -1, -1]

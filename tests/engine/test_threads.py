@@ -1,4 +1,4 @@
-"""The pool: every task once, errors not lost, pieces that cover all."""
+"""Threads: every task runs once, errors are not lost, and slices cover everything."""
 
 import threading
 import time
@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.engine.threads import Threads, pieces
+from imondrian.engine.threads import Threads, even_slices
 
 
 @given(length=st.integers(0, 1000), largest=st.integers(1, 300))
 def test_pieces_cover_everything_once(length, largest):
-    covered = [i for piece in pieces(length, largest) for i in range(piece.start, piece.stop)]
+    covered = [i for piece in even_slices(length, largest) for i in range(piece.start, piece.stop)]
     assert covered == list(range(length))
-    assert all(piece.stop - piece.start <= largest for piece in pieces(length, largest))
+    assert all(piece.stop - piece.start <= largest for piece in even_slices(length, largest))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5, -1, -2, -100])

@@ -1,10 +1,10 @@
-"""The kernels of windows against plain ones: rows walked together, and memory asked for ahead, change nothing."""
+"""The window kernels compared with plain ones: walking rows together and prefetching do not change results."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.engine.window import Steps, score_depths_and_slide, slide_trees, slide_trees_by_one
+from imondrian.engine.window import StepPlan, score_depths_and_slide, slide_trees, slide_trees_by_one
 from tests.plain_walks import add_depths
 from tests.strategies import POINT_SETS, SEEDS, empty
 
@@ -42,7 +42,7 @@ def test_rows_walked_together_have_the_depths_they_have_alone(points, seed, leng
     others, _ = fresh(points, seed)
     for first in range(0, len(rows), length):
         block = rows[first : first + length]
-        steps = Steps(np.empty(0, np.int64), weights[None], np.empty((3, 0, 2), np.int64))
+        steps = StepPlan(np.empty(0, np.int64), weights[None], np.empty((3, 0, 2), np.int64))
         parts = np.empty((3, len(block)))
         score_depths_and_slide(trees, ring, SHARE, first, block, steps, parts)
         for i, x in enumerate(block[:, None]):

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import LocalOutlierFactor
 
+from imondrian.engine.baselines.incremental_lof import FIELDS, Tables
 from imondrian.errors import InvalidInputError
-from imondrian.experiments.baselines.incremental_lof import FIELDS, IncrementalLOF, Tables, Updates
+from imondrian.experiments.baselines.incremental_lof import IncrementalLOF, Updates
 from tests.strategies import POINT_SETS, point_sets
 
 N_NEIGHBORS = st.one_of(st.integers(1, 5), st.integers(6, 30))

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 import pytest
-from imondrian.model_files import to_bytes
 
+from imondrian.model_files import to_bytes
 from imondrian.service.app import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.entries import POINTS

@@ -155,7 +155,7 @@ def test_a_header_that_cannot_be_is_a_damaged_file(header):
 def test_a_second_end_inside_of_the_comment_is_not_believed():
     end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 100, 0, 0)
     content = to_bytes(new_detector(WIDE))
-    with pytest.raises(DamagedFileError, match="cut or altered"):
+    with pytest.raises(DamagedFileError, match="truncated or altered"):
         read_header(io.BytesIO(content[: -len(end)] + end), "The model")
 
 

@@ -15,12 +15,12 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 
 import imondrian
 from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianForest, StreamDetector
-from imondrian.assembly import sampled_forest
+from imondrian.distributed import new_sampled_forest
 from imondrian.model_files import to_bytes
 from imondrian.spark import fit, score
-from imondrian.thresholds import rule_of
+from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
-from tests.test_assembly import assembled
+from tests.test_distributed import assembled
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ def test_partitions_do_not_matter(frame, forest, n_partitions):
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 0.5, 2.0]])
 def test_it_is_the_forest_that_one_machine_would_put_together(frame, points, scale):
     ours = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
-    assert to_bytes(ours.forest_) == to_bytes(assembled(sampled_forest(20, 64, scale, seed=5), points))
+    assert to_bytes(ours.forest_) == to_bytes(assembled(new_sampled_forest(20, 64, scale, seed=5), points))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,9 @@ def test_the_preset_sets_what_is_not_given(frame, points, given, kind, scale, co
     assert parameters["preset"] == given.get("preset", "practice")
     scores = ours.forest_.score(points, kind)
     threshold = -ours.offset_
-    assert threshold == (0.5 if contamination == "auto" else rule_of(contamination)(ours.forest_.rescore(kind)[1]))
+    assert threshold == (
+        0.5 if contamination == "auto" else threshold_rule(contamination)(ours.forest_.rescore(kind)[1])
+    )
     scored = score(frame, ours, label="is_anomaly").cache()  # the model knows the names of its features
     np.testing.assert_array_equal(scores_of(scored).astype(float), scores)
     np.testing.assert_array_equal(scores_of(scored, "is_anomaly").astype(bool), scores > threshold)
@@ -125,7 +127,7 @@ def test_bad_rows_are_named(bad_frame):
 def test_bad_rows_are_left_out_if_so_told(bad_frame, points):
     with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are left out"):
         forest = fit(bad_frame, FEATURES, 5, 16, scale=None, on_error="skip").forest_
-    assert to_bytes(forest) == to_bytes(assembled(sampled_forest(5, 16), points))
+    assert to_bytes(forest) == to_bytes(assembled(new_sampled_forest(5, 16), points))
 
 
 def test_arrays_of_another_length_are_bad_rows(spark):
@@ -141,7 +143,7 @@ def test_arrays_of_another_length_are_bad_rows(spark):
         ({"features": ["a", "a"]}, "'a' is named twice"),
         ({"features": ["a", "name"]}, "'name' must be a column of numbers, but its type is string"),
         ({"features": []}, "one column at least"),
-        ({"max_samples": None}, "max_samples must be a whole number, but is None"),
+        ({"max_samples": None}, "max_samples must be an integer, but is None"),
         ({"max_samples": 0}, "max_samples must be between 1"),
         ({"n_trees": -1}, "n_trees must be between 1"),
         ({"scale": "max"}, "scale must be None, 'std'"),

@@ -7,13 +7,13 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
 from imondrian import InvalidInputError, IsolationMondrianForest
-from imondrian.assembly import sampled_forest
 from imondrian.defaults import PRESETS
+from imondrian.distributed import new_sampled_forest
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.spark import fit_by_key, score_by_key
-from imondrian.thresholds import rule_of
+from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
-from tests.test_assembly import assembled
+from tests.test_distributed import assembled
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ def test_every_key_has_the_forest_of_its_rows(models, points):
     assert [(row.key, row.n_points) for row in rows] == [(k, len(points[k::7])) for k in range(7)]
     for row in rows:
         model = from_bytes(bytes(row.model))
-        assert to_bytes(model.forest) == to_bytes(assembled(sampled_forest(10, 32, seed=2), points[row.key :: 7]))
+        assert to_bytes(model.forest) == to_bytes(assembled(new_sampled_forest(10, 32, seed=2), points[row.key :: 7]))
         assert (model.parameters["kind"], model.threshold, model.feature_names) == ("depth", 0.5, FEATURES)
 
 
@@ -42,7 +42,7 @@ def test_the_preset_sets_what_is_not_given(frame, points, preset, kind, scale):
         model = from_bytes(bytes(row.model))
         assert (model.parameters["preset"], model.parameters["kind"], model.forest.scale) == (preset, kind, scale)
         scores = model.forest.score(points[row.key :: 7], kind)
-        assert model.threshold == rule_of(PRESETS[preset].contamination)(scores)
+        assert model.threshold == threshold_rule(PRESETS[preset].contamination)(scores)
         mine = scored.where(F.col("key") == row.key)
         np.testing.assert_array_equal(scores_of(mine).astype(float), scores)
         np.testing.assert_array_equal(scores_of(mine, "is_anomaly").astype(bool), scores > model.threshold)
@@ -139,7 +139,7 @@ def test_bad_rows(frame):
     ("arguments", "message"),
     [
         ({"key": "nowhere"}, "no column 'nowhere'"),
-        ({"max_samples": None}, "max_samples must be a whole number, but is None"),
+        ({"max_samples": None}, "max_samples must be an integer, but is None"),
         ({"on_error": "?"}, "on_error must be one of"),
     ],
 )

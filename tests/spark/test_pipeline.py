@@ -11,7 +11,7 @@ from imondrian import DamagedFileError, InvalidInputError
 from imondrian.defaults import PRESETS
 from imondrian.model_files import to_bytes
 from imondrian.spark import IsolationMondrianForest, IsolationMondrianForestModel, fit
-from imondrian.thresholds import rule_of
+from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
 
 pytestmark = pytest.mark.spark
@@ -81,7 +81,7 @@ def test_the_preset_sets_what_is_not_given(frame, points, preset):
     model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, maxSamples=32, preset=preset).fit(frame)
     kind, scale, contamination, _ = PRESETS[preset]
     assert model.forest.scale == scale
-    assert model.threshold == rule_of(contamination)(model.forest.rescore(kind)[1])
+    assert model.threshold == threshold_rule(contamination)(model.forest.rescore(kind)[1])
     np.testing.assert_array_equal(scores_of(model.transform(frame)).astype(float), model.forest.score(points, kind))
     assert IsolationMondrianForest().getOrDefault("preset") == "practice"
 
@@ -164,5 +164,5 @@ def test_a_damaged_model_is_refused(model, spark, tmp_path):
     content[len(content) // 2] ^= 1
     rows = spark.createDataFrame([(bytes(content),)], "content binary")
     rows.write.mode("overwrite").parquet(str(tmp_path / "model" / "data"))
-    with pytest.raises(DamagedFileError, match="cut or altered"):
+    with pytest.raises(DamagedFileError, match="truncated or altered"):
         IsolationMondrianForestModel.load(str(tmp_path / "model"))

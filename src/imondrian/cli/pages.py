@@ -9,7 +9,7 @@ from imondrian.cli.settings import Choice, Making
 from imondrian.cli.summary import Summary, about_columns
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.files import written_whole
+from imondrian.files import atomic_write
 from imondrian.plots import plot_pair, plot_reasons, plot_scores, plot_timeline
 from imondrian.report import Picture, Report, write_report
 from imondrian.scorer import Scorer
@@ -39,7 +39,7 @@ def write_page(
         facts=_facts(scorer, summary, making, choice),
         footer=f"imondrian {imondrian.__version__}",
     )
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         write_report(report, file)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from imondrian.cli.console import printable
 from imondrian.cli.rows import Rows
 from imondrian.engine.jit import Array
-from imondrian.explanations import NO_NAME, OddRow, Reason, reasons_of
+from imondrian.explanations import NO_NAME, AnomalousRow, Reason, reasons_of
 from imondrian.scorer import Scorer
 from imondrian.tables.columns import EXPLANATION, LABEL, ROW, SCORE
 
@@ -29,7 +29,7 @@ class Summary(NamedTuple):
     rule: str
     features: list[str]
     left_out: dict[str, str]
-    oddest: list[OddRow]
+    oddest: list[AnomalousRow]
     written: dict[str, str]  # what was written, and where
 
     def as_json(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Tally:
         self._n_oddest = n_oddest
         self._n_reasons = n_reasons
         self.n_rows = self.n_scored = self.n_anomalies = 0
-        self.oddest: list[OddRow] = []
+        self.oddest: list[AnomalousRow] = []
         self._features: list[str] = []
 
     def add(self, rows: Rows, scores: Array) -> None:
@@ -78,13 +78,13 @@ class Tally:
         new = self.described(rows, order, scores)
         self.oddest = sorted([*self.oddest, *new], key=lambda odd: (-odd.score, odd.row))[: self._n_oddest]
 
-    def described(self, rows: Rows, places: Array, scores: Array) -> list[OddRow]:
+    def described(self, rows: Rows, places: Array, scores: Array) -> list[AnomalousRow]:
         """Say of some of the rows how odd they are, and why; of those without a score there is nothing to say."""
         places = places[np.isfinite(scores[places])]
         times = None if self._time is None else rows.frame[self._time]
         parts = self._scorer.parts(rows.points[places])
         return [
-            OddRow(
+            AnomalousRow(
                 rows.first + int(i) + 1,
                 float(scores[i]),
                 bool(scores[i] > self._scorer.threshold),
@@ -110,7 +110,7 @@ class Tally:
         )
 
 
-def row_as_json(odd: OddRow) -> dict[str, Any]:
+def row_as_json(odd: AnomalousRow) -> dict[str, Any]:
     """Give what is said of a row as JSON can hold it."""
     return {
         ROW: odd.row,
@@ -121,7 +121,7 @@ def row_as_json(odd: OddRow) -> dict[str, Any]:
     }
 
 
-def print_rows(found: list[OddRow], console: Any) -> None:
+def print_rows(found: list[AnomalousRow], console: Any) -> None:
     """Print rows with their scores and reasons."""
     from rich.table import Table
 

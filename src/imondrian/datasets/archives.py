@@ -15,7 +15,7 @@ from imondrian.datasets.content import MOST_BYTES, Content, as_content
 from imondrian.datasets.sources import Source, opened
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
-from imondrian.files import written_whole
+from imondrian.files import atomic_write
 
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _FAILURES = (
@@ -48,7 +48,7 @@ def write(path: Path, content: Content) -> None:
     arrays: dict[str, Any] = {"X": content.X, "y": content.y}
     if content.feature_names is not None:
         arrays["feature_names"] = np.array(content.feature_names)
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         np.savez_compressed(file, **arrays)
 
 

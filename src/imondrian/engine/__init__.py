@@ -1,1 +1,1 @@
-"""The Mondrian trees: kernels over arrays, one verb of the paper per file."""
+"""The Mondrian trees: compiled functions over arrays. Every compiled function of the package is in this folder."""

@@ -1,6 +1,6 @@
-"""The share of each feature in the isolation of a point: on which cuts, and on which side, it is parted from others."""
+"""Attribution: the share of each feature in the isolation of a point, by the cuts that separate it, with their side."""
 
-from imondrian.engine.box_scores_live import cut_off_by
+from imondrian.engine.box_scores_live import accumulate_hazard
 from imondrian.engine.boxes import bound, leaf_overhang, overhang
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.logarithms import decay, log_of_count
@@ -17,72 +17,75 @@ from imondrian.engine.nodes import (
     tree_population,
 )
 
-HIGH, LOW = 0, 1  # the side of the others on which x lies
+HIGH, LOW = 0, 1  # whether x lies above or below the other points
 
 
 @kernel
-def add_shares(trees: Trees, X: Array, weights: Array, shares: Array) -> None:
-    """Add to shares[i, side, j] the share of feature j in the isolation of row i on that side, for every tree."""
+def add_attributions(trees: Trees, X: Array, weights: Array, attributions: Array) -> None:
+    """Add the share of feature j in the isolation of row i, for every tree, to attributions[i, side, j]."""
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
             for i in range(X.shape[0]):
                 leaf = leaf_towards(trees, t, X[i])
                 if is_point_of(trees, t, leaf, X[i]):
-                    share_as_held(trees, t, X[i], leaf, shares[i])
+                    attribute_held_point(trees, t, X[i], leaf, attributions[i])
                 else:
-                    share_as_new(trees, t, X[i], weights, shares[i])
+                    attribute_new_point(trees, t, X[i], weights, attributions[i])
 
 
 @helper
-def share_as_new(trees: Trees, t: int, x: Array, weights: Array, shares: Array) -> None:
-    """Credit each cut on the way of x to its feature, and being cut off to the features by their overhang.
+def attribute_new_point(trees: Trees, t: int, x: Array, weights: Array, attributions: Array) -> None:
+    """Credit each cut on the path of x to its feature, and a virtual isolation to the features by their overhang.
 
-    The credits are the weights that the log size gives to the same cuts, and sum to 1.
+    The credits are the weights that the log size gives to the same cuts; they sum to 1.
     """
     node, time = trees.heads[t]["root"], 0.0
     n = log_of_count(tree_population(trees, t) + 1)
-    unit, alive, spent = 1.0 / n, 1.0, 0.0
+    unit, survival, hazard = 1.0 / n, 1.0, 0.0
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
         rate = overhang(trees, t, node, x, weights)
-        spent = cut_off_by(spent, rate, cut["split_time"] - time)
-        survives = decay(spent)
-        credit_overhang(trees, t, node, x, weights, rate, (alive - survives) * n * unit, shares)
-        alive, time = survives, cut["split_time"]
+        hazard = accumulate_hazard(hazard, rate, cut["split_time"] - time)
+        survival_after = decay(hazard)
+        credit_overhang(trees, t, node, x, weights, rate, (survival - survival_after) * n * unit, attributions)
+        survival, time = survival_after, cut["split_time"]
         below = child_towards(trees, t, node, x)
         n_below = log_of_count(population(trees, t, below) + 1)
         side = HIGH if below == cut["right"] else LOW
-        shares[side, cut["split_feature"]] += alive * (n - n_below) * unit
+        attributions[side, cut["split_feature"]] += survival * (n - n_below) * unit
         node, n = below, n_below
     rate = leaf_overhang(trees, t, node, x, weights)
-    credit_overhang(trees, t, node, x, weights, rate, alive * n * unit, shares)
+    credit_overhang(trees, t, node, x, weights, rate, survival * n * unit, attributions)
 
 
 @helper
 def credit_overhang(
-    trees: Trees, t: int, node: int, x: Array, weights: Array, rate: float, credit: float, shares: Array
+    trees: Trees, t: int, node: int, x: Array, weights: Array, rate: float, credit: float, attributions: Array
 ) -> None:
-    """Divide the credit among the features by the weighted overhang of x over the node's box, `rate` in all."""
+    """Divide the credit among the features in proportion to the weighted overhang of x over the node's box.
+
+    `rate` is the sum of the weighted overhangs.
+    """
     if rate == 0.0:
-        return  # x is inside, or its overhang so small that it vanishes
+        return  # x is inside, or its overhang underflows to 0
     for j in range(x.size):
         below = bound(trees, t, node, LOWER, j) - x[j]
         above = x[j] - bound(trees, t, node, UPPER, j)
         if above > 0.0:
-            shares[HIGH, j] += credit * min(weights[j] * above / rate, 1.0)
+            attributions[HIGH, j] += credit * min(weights[j] * above / rate, 1.0)
         elif below > 0.0:
-            shares[LOW, j] += credit * min(weights[j] * below / rate, 1.0)
+            attributions[LOW, j] += credit * min(weights[j] * below / rate, 1.0)
 
 
 @helper
-def share_as_held(trees: Trees, t: int, x: Array, leaf: int, shares: Array) -> None:
-    """Credit each cut on the way of x, a point of the tree, to its feature; the credits sum to 1."""
-    whole = log_of_count(tree_population(trees, t)) - log_of_count(trees.copies[t, slot_of(leaf)])
+def attribute_held_point(trees: Trees, t: int, x: Array, leaf: int, attributions: Array) -> None:
+    """Credit each cut on the path of x, a point of the tree, to its feature; the credits sum to 1."""
+    total = log_of_count(tree_population(trees, t)) - log_of_count(trees.copies[t, slot_of(leaf)])
     node = trees.heads[t]["root"]
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
         below = child_towards(trees, t, node, x)
         side = HIGH if below == cut["right"] else LOW
-        parted = log_of_count(cut["population"]) - log_of_count(population(trees, t, below))
-        shares[side, cut["split_feature"]] += parted / whole
+        credit = log_of_count(cut["population"]) - log_of_count(population(trees, t, below))
+        attributions[side, cut["split_feature"]] += credit / total
         node = below

@@ -10,9 +10,9 @@ _SMALL = 32
 
 @helper
 def harmonic_number(n: int) -> float:
-    """Sum 1/i for i = 1..n.
+    """Return the sum of 1/i for i = 1..n.
 
-    Differs from Eq. 2, ln(n) + 0.5772: exact (to rounding), so that c(2) = 1 and not 0.154.
+    Differs from Eq. 2, ln(n) + 0.5772: exact up to rounding, so that c(2) = 1 instead of 0.154.
     """
     if n < _SMALL:
         total = 0.0
@@ -26,11 +26,11 @@ def harmonic_number(n: int) -> float:
 
 @helper
 def average_path_length(n: int) -> float:
-    """Give c(n) (Eq. 1); 0 where there is nothing to part."""
+    """Return c(n) (Eq. 1); 0 for fewer than two points."""
     return 2.0 * harmonic_number(n - 1) - 2.0 * (n - 1) / n if n > 1 else 0.0
 
 
 @helper
 def relative_depth(depth: float, average: float) -> float:
-    """Divide a depth by the average one; 1, as for an average point, where a tree parts nothing."""
+    """Return depth / average; 1, the value of an average point, if the average is 0 (a tree that splits nothing)."""
     return depth / average if average > 0.0 else 1.0

@@ -1,10 +1,11 @@
-"""The box-aware walk: how early, and by how much room, a point would be isolated if it were inserted now.
+"""Box-aware scores in trees that may change with the next point, by a walk from the root.
 
-At a node that x hangs over by g (weighted), Algorithm 5 would cut x off with probability 1 - exp(-g * dt), dt the
-time since the cut above. The walk carries the probability `alive` that this has not happened yet, so that its
-results are expectations over Algorithm 5 given the tree, exact but for what happens with a chance below 1e-6; nothing
-is sampled. The scores are ours, not the paper's. This is the walk in trees that may change with the next point; where
-they rest while many rows are scored, `upwards` finds the same with less work.
+They measure how early (`expected`) and in how large a cell (`size`) a point would be isolated if it were inserted now.
+At a node where the weighted overhang of x is g, Algorithm 5 would insert x above the node with probability 1 - exp(-g *
+dt), dt being the time since the parent's cut. The walk carries the probability `survival` that this has not happened
+yet. Its results are expectations over Algorithm 5 given the tree, exact except for events with a probability below
+1e-6; nothing is sampled. The scores are ours, not the paper's. For many rows in trees that do not change,
+`box_scores_static` computes the same with less work.
 """
 
 from imondrian.engine.average_path_length import average_path_length
@@ -25,25 +26,28 @@ from imondrian.engine.nodes import (
 
 
 @helper
-def cut_off_by(spent: float, rate: float, duration: float) -> float:
-    """Add up the rate of being cut off over time; x is alive with probability `decay(spent)`, never quite 0."""
-    return lesser(spent + rate * duration, MAX_DECAY)
+def accumulate_hazard(hazard: float, rate: float, duration: float) -> float:
+    """Return the cumulative hazard of being isolated; the survival probability is `decay(hazard)`, never quite 0."""
+    return lesser(hazard + rate * duration, MAX_DECAY)
 
 
 @helper
 def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
-    """Give the expected depth at which x would be isolated, were it inserted by Algorithm 5.
+    """Return the expected depth at which x would be isolated if Algorithm 5 inserted it.
 
-    It is one edge, and one more for every node that x passes alive. A point that is held is isolated where it is: its
-    depth, and c(k) for k copies.
+    The depth is 1 plus the survival probability after each inner node on the path. A point that the tree holds is
+    isolated where it is: at its depth, plus c(k) for k copies.
+
+    Finding the leaf and then walking upwards takes 1.05 to 1.1 times as long here, one row in one tree at a time (2 to
+    10 features; 0.92 times with 25).
     """
-    node, time, spent, alive, total = trees.heads[t]["root"], 0.0, 0.0, 1.0, 0.0
+    node, time, hazard, survival, total = trees.heads[t]["root"], 0.0, 0.0, 1.0, 0.0
     while not is_leaf(node):
         rate, split_time = overhang(trees, t, node, x, weights), trees.cuts[t, slot_of(node)]["split_time"]
         if rate > 0.0:
-            spent = cut_off_by(spent, rate, split_time - time)
-            alive = decay(spent)
-        total += alive
+            hazard = accumulate_hazard(hazard, rate, split_time - time)
+            survival = decay(hazard)
+        total += survival
         time = split_time
         node = child_towards(trees, t, node, x)
     if is_point_of(trees, t, node, x):
@@ -53,7 +57,7 @@ def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 @helper
 def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> float:
-    """Give by how much the log size of x exceeds the level; not at all where all points, x too, are copies."""
+    """Return the log size of x above the level; 0 if all points of the tree, and x, are equal."""
     root = trees.heads[t]["root"]
     if is_leaf(root) and is_point_of(trees, t, root, x):
         return 0.0
@@ -62,68 +66,68 @@ def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> floa
 
 @helper
 def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
-    """Give the log size of the cell of x, averaged over all scales of mass.
+    """Return the log size of the cell of x, averaged over all scales of mass.
 
-    A node counts by how much alive * log(n + 1) falls there, n the points around x: because x is cut off, or because
-    others are parted from it. Over the whole way it falls from the log of the whole crowd to nothing, so that every
-    halving of the crowd around x counts alike.
+    A node's weight is the decrease of survival * log(n + 1) at the node, n being the points around x: because x is
+    isolated there, or because other points are separated from it. Along the path this decreases from log(N + 1), for N
+    points in the tree, to 0, so that every halving of the points around x has equal weight.
     """
-    node, time, spent, alive, total = trees.heads[t]["root"], 0.0, 0.0, 1.0, 0.0
-    whole = log_of_count(tree_population(trees, t) + 1)
-    before = whole
+    node, time, hazard, survival, total = trees.heads[t]["root"], 0.0, 0.0, 1.0, 0.0
+    log_total = log_of_count(tree_population(trees, t) + 1)
+    before = log_total
     while not is_leaf(node):
         split_time = trees.cuts[t, slot_of(node)]["split_time"]
         rate, extent_of_box = overhang_and_extent(trees, t, node, x, weights)
         if rate > 0.0:
-            spent = cut_off_by(spent, rate, split_time - time)
-            alive = decay(spent)
+            hazard = accumulate_hazard(hazard, rate, split_time - time)
+            survival = decay(hazard)
         time = split_time
         node = child_towards(trees, t, node, x)
-        after = alive * log_of_count(population(trees, t, node) + 1)
+        after = survival * log_of_count(population(trees, t, node) + 1)
         total += (before - after) * floored_log(extent_of_box + rate)
         before = after
     rate = leaf_overhang(trees, t, node, x, weights)
     if rate == 0.0 and is_point_of(trees, t, node, x):
         return held_log_size(trees, t, node, weights)
-    return (total + before * floored_log(rate)) / whole
+    return (total + before * floored_log(rate)) / log_total
 
 
 @helper
 def held_log_size(trees: Trees, t: int, leaf: int, weights: Array) -> float:
-    """Give the log size of the cell of a point held, up from its leaf: here it is itself one of the crowd."""
-    node, crowd = trees.parents[t, leaf], log_of_count(trees.copies[t, slot_of(leaf)])
+    """Return the log size of the cell of a point of the tree, from its leaf upwards; the point itself is counted."""
+    node, log_n = trees.parents[t, leaf], log_of_count(trees.copies[t, slot_of(leaf)])
     size = LOG_ZERO if node == NO_NODE else floored_log(extent(trees, t, node, weights))
-    total = crowd * (size - 0.5 * crowd)
+    total = log_n * (size - 0.5 * log_n)
     while node != NO_NODE:
-        wider = log_of_count(population(trees, t, node))
-        total += (wider - crowd) * floored_log(extent(trees, t, node, weights))
-        node, crowd = trees.parents[t, node], wider
-    return total / crowd
+        log_n_above = log_of_count(population(trees, t, node))
+        total += (log_n_above - log_n) * floored_log(extent(trees, t, node, weights))
+        node, log_n = trees.parents[t, node], log_n_above
+    return total / log_n
 
 
 @helper
 def mean_log_size(trees: Trees, t: int, weights: Array) -> float:
-    """Give the mean of `log_size` over the points that tree t holds.
+    """Return the mean of `log_size` over the points that tree t holds.
 
-    Summed by nodes: a cut of log size s that parts n points into k and l adds s * (n log n - k log k - l log l).
+    Summed over nodes: a cut of log size s that separates n points into k and l adds s * (n log n - k log k - l log l).
     """
-    whole = entropy(tree_population(trees, t))
+    scale = n_log_n(tree_population(trees, t))
     total = 0.0
     for slot in range(trees.heads[t]["n_leaves"] - 1):
         cut = trees.cuts[t, slot]
-        parted = entropy(cut["population"])
+        gain = n_log_n(cut["population"])
         for node in (cut["left"], cut["right"]):
             if not is_leaf(node):
-                parted -= entropy(population(trees, t, node))
-        total += parted * floored_log(extent(trees, t, inner_node(slot), weights))
+                gain -= n_log_n(population(trees, t, node))
+        total += gain * floored_log(extent(trees, t, inner_node(slot), weights))
     for slot in range(trees.heads[t]["n_leaves"]):
-        total -= 0.5 * entropy(trees.copies[t, slot]) * log_of_count(trees.copies[t, slot])
+        total -= 0.5 * n_log_n(trees.copies[t, slot]) * log_of_count(trees.copies[t, slot])
     if trees.heads[t]["n_leaves"] == 1:
-        total += whole * LOG_ZERO
-    return total / whole
+        total += scale * LOG_ZERO
+    return total / scale
 
 
 @helper
-def entropy(n: int) -> float:
-    """Give n log n."""
+def n_log_n(n: int) -> float:
+    """Return n log n."""
     return n * log_of_count(n)

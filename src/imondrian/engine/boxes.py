@@ -1,4 +1,4 @@
-"""Tight boxes: how far a point hangs over one, stretching it, shrinking it. A leaf's box is its point."""
+"""Tight boxes: how far a point lies outside of one, stretching and shrinking. A leaf's box is its point."""
 
 from imondrian.engine.jit import Array, helper, summing_helper
 from imondrian.engine.nodes import LOWER, UPPER, Trees, is_leaf, slot_of
@@ -7,7 +7,7 @@ from imondrian.engine.randomness import LARGEST
 
 @helper
 def bound(trees: Trees, t: int, node: int, side: int, j: int) -> float:
-    """Give the LOWER or UPPER bound of the node's box along feature j."""
+    """Return the LOWER or UPPER bound of the node's box along feature j."""
     if is_leaf(node):
         return trees.points[t, slot_of(node), j]
     return trees.boxes[t, slot_of(node), side, j]
@@ -15,7 +15,7 @@ def bound(trees: Trees, t: int, node: int, side: int, j: int) -> float:
 
 @summing_helper
 def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float:
-    """Sum over the features how far x lies outside the box of an inner node, weighted: the rate of Algorithm 5."""
+    """Return the weighted distance of x from the box of an inner node, summed by feature: the rate of Algorithm 5."""
     slot = slot_of(node)
     rate = 0.0
     for j in range(x.size):
@@ -25,7 +25,7 @@ def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float
 
 @summing_helper
 def leaf_overhang(trees: Trees, t: int, leaf: int, x: Array, weights: Array) -> float:
-    """Do for a leaf what `overhang` does for an inner node (apart: a choice inside would cost six times the time)."""
+    """Like `overhang` for a leaf. Separate: testing the kind of node inside the loop would take six times as long."""
     slot = slot_of(leaf)
     rate = 0.0
     for j in range(x.size):
@@ -35,13 +35,13 @@ def leaf_overhang(trees: Trees, t: int, leaf: int, x: Array, weights: Array) -> 
 
 @helper
 def distance(lower: float, upper: float, value: float) -> float:
-    """Give how far a value lies outside an interval, without a branch, since no processor can guess it."""
+    """Return how far a value lies outside an interval. Without a branch, which the CPU could not predict."""
     return greater(greater(lower - value, value - upper), 0.0)
 
 
 @helper
 def copy_box(trees: Trees, t: int, node: int, slot: int) -> None:
-    """Give the inner node in a slot the box of another node."""
+    """Copy the box of a node to the inner node in a slot."""
     if is_leaf(node):
         for j in range(trees.points.shape[2]):
             trees.boxes[t, slot, LOWER, j] = trees.points[t, slot_of(node), j]
@@ -54,7 +54,7 @@ def copy_box(trees: Trees, t: int, node: int, slot: int) -> None:
 
 @summing_helper
 def extent(trees: Trees, t: int, node: int, weights: Array) -> float:
-    """Sum the side lengths of the box of an inner node, weighted."""
+    """Return the weighted sum of the side lengths of the box of an inner node."""
     slot = slot_of(node)
     rate = 0.0
     for j in range(weights.size):
@@ -64,7 +64,7 @@ def extent(trees: Trees, t: int, node: int, weights: Array) -> float:
 
 @summing_helper
 def overhang_and_extent(trees: Trees, t: int, node: int, x: Array, weights: Array) -> tuple[float, float]:
-    """Give both in one pass over the box of an inner node."""
+    """Return both in one pass over the box of an inner node."""
     slot = slot_of(node)
     rate, size = 0.0, 0.0
     for j in range(x.size):
@@ -76,7 +76,10 @@ def overhang_and_extent(trees: Trees, t: int, node: int, x: Array, weights: Arra
 
 @summing_helper
 def overhang_and_reach(trees: Trees, t: int, node: int, x: Array, weights: Array) -> tuple[float, float]:
-    """Give the overhang also without weights: that is 0 only inside; the other may be so small that it vanishes."""
+    """Return the overhang with and without weights.
+
+    Only the unweighted one is 0 exactly if x lies inside; the weighted one may underflow to 0.
+    """
     slot = slot_of(node)
     rate, reach = 0.0, 0.0
     for j in range(x.size):
@@ -88,7 +91,7 @@ def overhang_and_reach(trees: Trees, t: int, node: int, x: Array, weights: Array
 
 @helper
 def stretch(trees: Trees, t: int, node: int, x: Array) -> None:
-    """Stretch the box of an inner node over x."""
+    """Stretch the box of an inner node to contain x."""
     slot = slot_of(node)
     for j in range(x.size):
         trees.boxes[t, slot, LOWER, j] = lesser(trees.boxes[t, slot, LOWER, j], x[j])
@@ -97,25 +100,25 @@ def stretch(trees: Trees, t: int, node: int, x: Array) -> None:
 
 @helper
 def lesser(a: float, b: float) -> float:
-    """Give the lesser of two numbers; unlike min it need not think of NaN, and is several times as fast."""
+    """Return the lesser of two numbers. It ignores NaN, and is therefore several times as fast as min."""
     return a if a < b else b  # noqa: FURB136
 
 
 @helper
 def greater(a: float, b: float) -> float:
-    """Give the greater of two numbers."""
+    """Return the greater of two numbers."""
     return a if a > b else b  # noqa: FURB136
 
 
 @helper
 def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
-    """Tighten the box of an inner node that x has left around its children; tell whether that changed it."""
+    """Shrink the box of an inner node to those of its children after x was removed; return True if the box changed."""
     slot = slot_of(node)
     if not is_on_face(trees, t, slot, x):
-        return False  # only x can have held a bound
+        return False  # x did not define any bound
     lower, upper = trees.boxes[t, slot, LOWER], trees.boxes[t, slot, UPPER]
-    left_lower, left_upper = faces(trees, t, trees.cuts[t, slot]["left"])
-    right_lower, right_upper = faces(trees, t, trees.cuts[t, slot]["right"])
+    left_lower, left_upper = bounds(trees, t, trees.cuts[t, slot]["left"])
+    right_lower, right_upper = bounds(trees, t, trees.cuts[t, slot]["right"])
     n_changed = 0
     for j in range(x.size):
         low, high = lesser(left_lower[j], right_lower[j]), greater(left_upper[j], right_upper[j])
@@ -126,7 +129,7 @@ def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
 
 @helper
 def is_on_face(trees: Trees, t: int, slot: int, x: Array) -> bool:
-    """Tell whether x lies on a face of the box of the inner node in a slot."""
+    """Return True if x lies on a face of the box of the inner node in a slot."""
     n_held = 0
     for j in range(x.size):
         n_held += (x[j] == trees.boxes[t, slot, LOWER, j]) | (x[j] == trees.boxes[t, slot, UPPER, j])
@@ -134,8 +137,8 @@ def is_on_face(trees: Trees, t: int, slot: int, x: Array) -> bool:
 
 
 @helper
-def faces(trees: Trees, t: int, node: int) -> tuple[Array, Array]:
-    """Give the lower and the upper bounds of the node's box."""
+def bounds(trees: Trees, t: int, node: int) -> tuple[Array, Array]:
+    """Return the lower and the upper bounds of the node's box."""
     slot = slot_of(node)
     if is_leaf(node):
         return trees.points[t, slot], trees.points[t, slot]

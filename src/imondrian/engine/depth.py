@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length
-from imondrian.engine.jit import Array, choice, helper
+from imondrian.engine.jit import Array, helper, select
 from imondrian.engine.nodes import Trees, slot_of
 
 _32, _LOW_32 = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -14,13 +14,14 @@ _ONE, _LEAF = np.uint64(1), np.uint64(1)
 
 @helper
 def write_path_lengths(trees: Trees, t: int, X: Array, first: int, last: int, lengths: Array) -> None:
-    """Write for some rows the number of edges from the root to their leaf.
+    """Write, for some rows, the number of edges from the root to their leaf.
 
-    Algorithm 3 of [Ma2020]. Differs: it ends, at the leaf, and adds c(k) for a leaf of k copies, as iForest does. Four
-    rows walk by turns, so that none waits for memory alone.
+    Algorithm 3 of [Ma2020]. Differs: it ends at the leaf, and adds c(k) for a leaf of k copies, as iForest does. Four
+    rows are walked alternately, so that their cache misses overlap: one row at a time takes 1.3 to 1.4 times as long
+    (blocks of 8 rows in 100 trees of 256 points, 3 to 30 features).
     """
     for i in range(first, last, 4):
-        a, b, c, d = four_leaves(trees, t, X, i, min(i + 1, last - 1), min(i + 2, last - 1), min(i + 3, last - 1))
+        a, b, c, d = find_four_leaves(trees, t, X, i, min(i + 1, last - 1), min(i + 2, last - 1), min(i + 3, last - 1))
         lengths[i] = length_at(trees, t, a)
         if i + 1 < last:
             lengths[i + 1] = length_at(trees, t, b)
@@ -31,26 +32,26 @@ def write_path_lengths(trees: Trees, t: int, X: Array, first: int, last: int, le
 
 
 @helper
-def length_at(trees: Trees, t: int, place: Any) -> float:
-    """Give the path length at a place: a leaf, and its depth in the high 32 bits."""
-    leaf: Any = np.uint32(place & _LOW_32)
-    return (place >> _32) + average_path_length(trees.copies[t, slot_of(leaf)])
+def length_at(trees: Trees, t: int, position: Any) -> float:
+    """Return the path length at a position: a leaf, with its depth in the high 32 bits."""
+    leaf: Any = np.uint32(position & _LOW_32)
+    return (position >> _32) + average_path_length(trees.copies[t, slot_of(leaf)])
 
 
 @helper
-def four_leaves(trees: Trees, t: int, X: Array, i: int, j: int, k: int, l: int) -> tuple[Any, Any, Any, Any]:  # noqa: E741
-    """Bring four rows to their leaves; written out, since only variables, not arrays, stay in registers."""
+def find_four_leaves(trees: Trees, t: int, X: Array, i: int, j: int, k: int, l: int) -> tuple[Any, Any, Any, Any]:  # noqa: E741
+    """Walk four rows to their leaves. Written out, because only variables, not arrays, stay in registers."""
     a = b = c = d = np.uint64(trees.heads[t]["root"])
     while a & b & c & d & _LEAF == 0:
-        a, b = next_place(trees, t, a, X, i), next_place(trees, t, b, X, j)
-        c, d = next_place(trees, t, c, X, k), next_place(trees, t, d, X, l)
+        a, b = step_down(trees, t, a, X, i), step_down(trees, t, b, X, j)
+        c, d = step_down(trees, t, c, X, k), step_down(trees, t, d, X, l)
     return a, b, c, d
 
 
 @helper
-def next_place(trees: Trees, t: int, place: Any, X: Array, i: int) -> Any:
-    """Take row i one step down, and count it; at a leaf it marks time."""
-    node: Any = np.uint32(place & _LOW_32)
-    cut = trees.cuts[t, slot_of(node)]  # at a leaf that of some other node: it is not followed
-    child = choice(X[i, cut["split_feature"]] >= cut["split_value"], cut["right"], cut["left"])
-    return choice(place & _LEAF == 0, ((place >> _32) + _ONE << _32) | np.uint64(child), place)
+def step_down(trees: Trees, t: int, position: Any, X: Array, i: int) -> Any:
+    """Move row i one node down and count the step; at a leaf it stays."""
+    node: Any = np.uint32(position & _LOW_32)
+    cut = trees.cuts[t, slot_of(node)]  # at a leaf, the cut of another node: it is not used
+    child = select(X[i, cut["split_feature"]] >= cut["split_value"], cut["right"], cut["left"])
+    return select(position & _LEAF == 0, ((position >> _32) + _ONE << _32) | np.uint64(child), position)

@@ -1,4 +1,4 @@
-"""Extend a tree by one point as if it had been there from the start: Algorithm 5 of [Ma2020]."""
+"""Extend a tree by one point, as if the point had been there from the start: Algorithm 5 of [Ma2020]."""
 
 from imondrian.engine.boxes import copy_box, distance, leaf_overhang, overhang_and_reach, stretch
 from imondrian.engine.jit import Array, helper
@@ -13,22 +13,22 @@ from imondrian.engine.nodes import (
     is_point_of,
     new_leaf,
     population,
-    put_in_place,
+    replace_in_parent,
     slot_of,
 )
-from imondrian.engine.randomness import LARGEST, exponential, feature_by_rate, time_after, value_in_gap
+from imondrian.engine.randomness import LARGEST, draw_feature, exponential, time_after, value_in_gap
 
 
 @helper
 def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
     """Insert x into tree t, keeping the tree a sample of the Mondrian process.
 
-    Algorithm 5 of [Ma2020]. Differs: one exponential clock per descent instead of one per node (the same law by
-    memorylessness); populations grow on the way down; a copy of a leaf's point is counted in the leaf, since no cut
-    can part them; `x[q] < p` goes left here as everywhere.
+    Algorithm 5 of [Ma2020]. Differs: one exponential clock per descent instead of one per node (the same law, because
+    the exponential distribution is memoryless); populations are increased on the path; a copy of a leaf's point is
+    counted in the leaf, since no cut can separate them; `x[q] < p` goes left here as everywhere.
     """
     if trees.heads[t]["n_leaves"] == 0:
-        plant(trees, t, x)
+        insert_first_point(trees, t, x)
         return
     clock = exponential(trees.heads, t)
     node, time = trees.heads[t]["root"], 0.0
@@ -37,7 +37,7 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
         rate, reach = overhang_and_reach(trees, t, node, x, weights)
         spent = rate * (cut["split_time"] - time)
         if clock < spent:
-            cut_off(trees, t, node, x, weights, rate, time_after(time, clock, rate, cut["split_time"]))
+            insert_above(trees, t, node, x, weights, rate, time_after(time, clock, rate, cut["split_time"]))
             return
         clock -= spent
         time = cut["split_time"]
@@ -49,11 +49,11 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
         trees.copies[t, slot_of(node)] += 1
     else:
         rate = leaf_overhang(trees, t, node, x, weights)
-        cut_off(trees, t, node, x, weights, rate, time_after(time, clock, rate, LARGEST))
+        insert_above(trees, t, node, x, weights, rate, time_after(time, clock, rate, LARGEST))
 
 
 @helper
-def plant(trees: Trees, t: int, x: Array) -> None:
+def insert_first_point(trees: Trees, t: int, x: Array) -> None:
     """Make x the first leaf of an empty tree."""
     leaf = new_leaf(trees, t, 0, x, 1)
     trees.heads[t]["root"] = leaf
@@ -61,20 +61,23 @@ def plant(trees: Trees, t: int, x: Array) -> None:
 
 
 @helper
-def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, rate: float, time: float) -> None:
-    """Put a new parent above the node, whose cut at this time parts its box from x, which hangs over by `rate`."""
+def insert_above(trees: Trees, t: int, node: int, x: Array, weights: Array, rate: float, time: float) -> None:
+    """Insert a new parent above the node, whose cut at this time separates the node's box from x.
+
+    `rate` is the weighted overhang of x over the box.
+    """
     slot = trees.heads[t]["n_leaves"] - 1
     copy_box(trees, t, node, slot)
-    sizes = trees.points[t, slot + 1]  # the place of the new leaf is scratch paper until it comes
+    sizes = trees.points[t, slot + 1]  # scratch space: the slot of the new leaf, not yet written
     for j in range(x.size):
         sizes[j] = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
-    feature = feature_by_rate(trees.heads, t, sizes, weights, rate)
+    feature = draw_feature(trees.heads, t, sizes, weights, rate)
     lower, upper = trees.boxes[t, slot, LOWER, feature], trees.boxes[t, slot, UPPER, feature]
     x_is_above = x[feature] > upper
-    above, leaf = inner_node(slot), new_leaf(trees, t, slot + 1, x, 1)
-    put_in_place(trees, t, node, above)
-    trees.parents[t, node] = above
-    trees.parents[t, leaf] = above
+    parent, leaf = inner_node(slot), new_leaf(trees, t, slot + 1, x, 1)
+    replace_in_parent(trees, t, node, parent)
+    trees.parents[t, node] = parent
+    trees.parents[t, leaf] = parent
     cut = trees.cuts[t, slot]
     cut["split_time"] = time
     cut["split_feature"] = feature
@@ -84,4 +87,4 @@ def cut_off(trees: Trees, t: int, node: int, x: Array, weights: Array, rate: flo
     )
     cut["left"] = node if x_is_above else leaf
     cut["right"] = leaf if x_is_above else node
-    stretch(trees, t, above, x)
+    stretch(trees, t, parent, x)

@@ -1,8 +1,11 @@
-"""A compact copy of the trees for the scores of many rows: few words per node, breadth first; eight walks at a time.
+"""A compact copy of the trees for scoring many rows: a few words per node, breadth first, eight walks at a time.
 
-Numbers are compared as whole numbers of the same order (`key_of`): that takes a cycle where comparing floats takes
-six, and its outcome can be taken off a node's number without a branch, which could not be guessed. Eight walks go on by
-turns, eight rows in one tree or one row in eight trees, so that none waits for memory alone.
+Split values are compared as integers of the same order (`ordered_key`): an integer comparison takes one cycle instead
+of six, and its result can be subtracted from a node number without a branch, which the CPU could not predict. Eight
+walks advance alternately (eight rows in one tree, or one row in eight trees), so that their cache misses overlap.
+
+Measured on 2,000 rows in 100 trees of 256 points with 2 to 30 features: without the copy, four rows at a time (`depth`)
+take 2.1 to 2.8 times as long, one row at a time 4.8 to 6.8 times.
 """
 
 from typing import Any, NamedTuple
@@ -10,44 +13,44 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length, relative_depth
-from imondrian.engine.box_scores_static import excess_above, expected_depth_above, new_way
-from imondrian.engine.jit import Array, helper, kernel, making_helper
+from imondrian.engine.box_scores_static import excess_from_leaf, expected_depth_from_leaf, new_path
+from imondrian.engine.jit import Array, allocating_helper, helper, kernel
 from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, slot_of, tree_population
 from imondrian.engine.score_formula import score_of_depth
 
-LANES = 8  # walks side by side
-_NUMBERS_PER_BLOCK = 8192  # that stay in the cache while the trees pass by
-_STRIDE = 4  # steps between two looks whether all have arrived
+LANES = 8  # simultaneous walks
+_NUMBERS_PER_BLOCK = 8192  # floats of a block of rows, which stays in the cache for all trees
+_STRIDE = 4  # steps between two checks whether all walks have reached a leaf
 _ONE = np.uint64(1)
 _NEGATIVE, _HIGHEST = np.int64(-(2**63)), np.uint64(2**64 - 1)
 
 
-class Frozen(NamedTuple):
-    """The trees one after the other. Siblings lie side by side, the left one first; a leaf leads to itself."""
+class FrozenTrees(NamedTuple):
+    """The compact trees, one after the other. Siblings are adjacent, the left one first; a leaf is its own child."""
 
-    keys: Array  # of the split value
-    features: Array  # times LANES
-    rights: Array  # the right child; the left one lies before it
-    depths: Array  # of a leaf, relative to c(n) of its tree
-    nodes: Array  # of the live tree
+    keys: Array  # the ordered key of the split value
+    features: Array  # the split feature times LANES
+    rights: Array  # the right child; the left one is just before it
+    depths: Array  # of a leaf: path length relative to c(n) of its tree
+    nodes: Array  # the node number in the original tree
     levels: Array  # edges from the root
     roots: Array
 
 
 class Block(NamedTuple):
-    """Rows that stay in the cache while the trees pass by."""
+    """Rows that stay in the cache while all trees are walked."""
 
-    keys: Array  # of their numbers, in groups of LANES rows, feature by feature
-    leaves: Array  # the frozen leaves into which they fall in a tree
-    depths: Array  # summed over the trees
+    keys: Array  # ordered keys of their values, in groups of LANES rows, feature by feature
+    leaves: Array  # the frozen leaf of each row in the present tree
+    depths: Array  # sums over the trees
 
 
-def freeze(trees: Trees) -> Frozen:
-    """Copy the trees into the compact form."""
+def freeze(trees: Trees) -> FrozenTrees:
+    """Copy the trees to the compact form."""
     n_nodes = np.maximum(2 * trees.heads["n_leaves"] - 1, 1)
     roots = np.concatenate([[0], np.cumsum(n_nodes)])
     size = int(roots[-1])
-    frozen = Frozen(
+    frozen = FrozenTrees(
         np.zeros(size, np.uint64),
         np.zeros(size, np.uint32),
         np.zeros(size, np.uint32),
@@ -61,8 +64,8 @@ def freeze(trees: Trees) -> Frozen:
 
 
 @kernel
-def copy_trees(trees: Trees, frozen: Frozen, queue: Array) -> None:
-    """Copy every tree, breadth first; one without points becomes a leaf of average depth."""
+def copy_trees(trees: Trees, frozen: FrozenTrees, queue: Array) -> None:
+    """Copy every tree, breadth first. A tree without points becomes a leaf of average depth."""
     for t in range(frozen.roots.size):
         root = frozen.roots[t]
         queue[0] = trees.heads[t]["root"]
@@ -72,33 +75,33 @@ def copy_trees(trees: Trees, frozen: Frozen, queue: Array) -> None:
         while i < end:
             if i == level_ends:
                 depth, level_ends = depth + 1, end
-            node, place = queue[i], root + np.uint64(i)
-            frozen.nodes[place], frozen.levels[place] = node, depth
+            node, position = queue[i], root + np.uint64(i)
+            frozen.nodes[position], frozen.levels[position] = node, depth
             if node == NO_NODE or is_leaf(node):
-                frozen.keys[place] = _HIGHEST
-                frozen.rights[place] = place + _ONE  # no key reaches the highest: it stays at the left, here
+                frozen.keys[position] = _HIGHEST
+                frozen.rights[position] = position + _ONE  # every key is smaller, so a walk goes left: it stays here
                 below = average_path_length(trees.copies[t, slot_of(node)]) if node != NO_NODE else 0.0
-                frozen.depths[place] = relative_depth(depth + below, average)
+                frozen.depths[position] = relative_depth(depth + below, average)
             else:
                 cut = trees.cuts[t, slot_of(node)]
-                frozen.keys[place] = key_of(cut["split_value"])
-                frozen.features[place] = LANES * cut["split_feature"]
-                frozen.rights[place] = root + np.uint64(end + 1)
+                frozen.keys[position] = ordered_key(cut["split_value"])
+                frozen.features[position] = LANES * cut["split_feature"]
+                frozen.rights[position] = root + np.uint64(end + 1)
                 queue[end], queue[end + 1] = cut["left"], cut["right"]
                 end += 2
             i += 1
 
 
 @helper
-def key_of(value: float) -> Any:
-    """Give a whole number that lies below that of another value just if the value does; 0.0 and -0.0 have the same."""
+def ordered_key(value: float) -> Any:
+    """Convert a float to an unsigned integer; the integers have the order of the floats. 0.0 and -0.0 give the same."""
     bits = np.float64(value + 0.0).view(np.int64)
     return np.int64(bits ^ ((bits >> 63) | _NEGATIVE)).view(np.uint64)
 
 
 @kernel
-def add_frozen_depths(frozen: Frozen, X: Array, sums: Array) -> None:
-    """Add to each row's sum its path length relative to c(n) in every tree, n the points that the tree holds."""
+def add_frozen_depths(frozen: FrozenTrees, X: Array, sums: Array) -> None:
+    """Add to each row's sum its path length in every tree, relative to c(n) for a tree of n points."""
     block = new_block(X)
     for first in range(0, X.shape[0], block.leaves.size):
         n_rows = write_keys(X, first, block)
@@ -110,12 +113,14 @@ def add_frozen_depths(frozen: Frozen, X: Array, sums: Array) -> None:
 
 
 @helper
-def add_depths_of_rows(frozen: Frozen, t: int, block: Block, n_features: int, n_rows: int) -> None:
-    """Add the depths of the rows of a block in a tree to their sums."""
-    root, place, width = frozen.roots[t], np.uint64(0), np.uint64(n_features * LANES)
+def add_depths_of_rows(frozen: FrozenTrees, t: int, block: Block, n_features: int, n_rows: int) -> None:
+    """Add the depths in one tree to the sums of a block of rows."""
+    root, start, width = frozen.roots[t], np.uint64(0), np.uint64(n_features * LANES)
     depths, leaf_depths = block.depths, frozen.depths
     for i in range(0, n_rows, LANES):
-        a, b, c, d, e, f, g, h = eight_leaves(frozen, block.keys, place, root, root, root, root, root, root, root, root)
+        a, b, c, d, e, f, g, h = find_eight_leaves(
+            frozen, block.keys, start, root, root, root, root, root, root, root, root
+        )
         depths[i] += leaf_depths[a]
         depths[i + 1] += leaf_depths[b]
         depths[i + 2] += leaf_depths[c]
@@ -124,13 +129,13 @@ def add_depths_of_rows(frozen: Frozen, t: int, block: Block, n_features: int, n_
         depths[i + 5] += leaf_depths[f]
         depths[i + 6] += leaf_depths[g]
         depths[i + 7] += leaf_depths[h]
-        place += width
+        start += width
 
 
 @kernel
-def add_frozen_expected_depths(trees: Trees, frozen: Frozen, X: Array, weights: Array, sums: Array) -> None:
-    """Add to each row's sum its expected depth relative to c(n) in every tree, n the points that the tree holds."""
-    block, way = new_block(X), new_way(trees.cuts.shape[1])
+def add_frozen_expected_depths(trees: Trees, frozen: FrozenTrees, X: Array, weights: Array, sums: Array) -> None:
+    """Add to each row's sum its expected depth in every tree, relative to c(n) for a tree of n points."""
+    block, path = new_block(X), new_path(trees.cuts.shape[1])
     for first in range(0, X.shape[0], block.leaves.size):
         n_rows = write_keys(X, first, block)
         for t in range(frozen.roots.size):
@@ -139,16 +144,16 @@ def add_frozen_expected_depths(trees: Trees, frozen: Frozen, X: Array, weights: 
             find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
             for i in range(n_rows):
                 leaf, depth, x = frozen.nodes[block.leaves[i]], int(frozen.levels[block.leaves[i]]), X[first + i]
-                length = expected_depth_above(trees, t, leaf, depth, x, weights, way) if n > 1 else 0.0
+                length = expected_depth_from_leaf(trees, t, leaf, depth, x, weights, path) if n > 1 else 0.0
                 sums[first + i] += relative_depth(length, average)
 
 
 @kernel
 def add_frozen_log_sizes(
-    trees: Trees, frozen: Frozen, X: Array, weights: Array, insides: Array, means: Array, sums: Array
+    trees: Trees, frozen: FrozenTrees, X: Array, weights: Array, sums_above: Array, means: Array, sums: Array
 ) -> None:
-    """Add to each row's sum by how much its log size exceeds the mean one in every tree."""
-    block, way = new_block(X), new_way(trees.cuts.shape[1])
+    """Add to each row's sum the excess of its log size over the tree's mean, for every tree."""
+    block, path = new_block(X), new_path(trees.cuts.shape[1])
     for first in range(0, X.shape[0], block.leaves.size):
         n_rows = write_keys(X, first, block)
         for t in range(frozen.roots.size):
@@ -156,34 +161,36 @@ def add_frozen_log_sizes(
                 find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
                 for i in range(n_rows):
                     leaf, x = frozen.nodes[block.leaves[i]], X[first + i]
-                    sums[first + i] += excess_above(trees, t, leaf, x, weights, way, insides, means[t])
+                    sums[first + i] += excess_from_leaf(trees, t, leaf, x, weights, path, sums_above, means[t])
 
 
-@making_helper
+@allocating_helper
 def new_block(X: Array) -> Block:
-    """Make room for as many rows as stay in the cache."""
+    """Allocate a block of as many rows as stay in the cache."""
     length = LANES * max(_NUMBERS_PER_BLOCK // (LANES * X.shape[1]), 4)
     return Block(np.empty(length * X.shape[1], np.uint64), np.empty(length, np.uint64), np.empty(length))
 
 
 @helper
 def write_keys(X: Array, first: int, block: Block) -> int:
-    """Write the keys of the rows from one on, and give their number; lanes left over in the last group walk left."""
+    """Write the keys of a block of rows starting at `first`; return their number. Unused lanes always go left."""
     n_rows = min(block.leaves.size, X.shape[0] - first)
     for i in range(-(-n_rows // LANES) * LANES):
         group, lane = i // LANES, i % LANES
         for j in range(X.shape[1]):
-            key = key_of(X[first + i, j]) if i < n_rows else np.uint64(0)
+            key = ordered_key(X[first + i, j]) if i < n_rows else np.uint64(0)
             block.keys[(group * X.shape[1] + j) * LANES + lane] = key
     return n_rows
 
 
 @helper
-def find_leaves_of_rows(frozen: Frozen, t: int, block: Block, n_features: int, n_rows: int) -> None:
-    """Bring the rows of a block to their leaves in a tree."""
-    root, place, width = frozen.roots[t], np.uint64(0), np.uint64(n_features * LANES)
+def find_leaves_of_rows(frozen: FrozenTrees, t: int, block: Block, n_features: int, n_rows: int) -> None:
+    """Find the leaves of a block of rows in a tree."""
+    root, start, width = frozen.roots[t], np.uint64(0), np.uint64(n_features * LANES)
     for i in range(0, n_rows, LANES):
-        a, b, c, d, e, f, g, h = eight_leaves(frozen, block.keys, place, root, root, root, root, root, root, root, root)
+        a, b, c, d, e, f, g, h = find_eight_leaves(
+            frozen, block.keys, start, root, root, root, root, root, root, root, root
+        )
         block.leaves[i] = a
         block.leaves[i + 1] = b
         block.leaves[i + 2] = c
@@ -192,18 +199,22 @@ def find_leaves_of_rows(frozen: Frozen, t: int, block: Block, n_features: int, n
         block.leaves[i + 5] = f
         block.leaves[i + 6] = g
         block.leaves[i + 7] = h
-        place += width
+        start += width
 
 
 @kernel
-def frozen_score_of_row(frozen: Frozen, x: Array) -> float:
-    """Give the score of one row by path length, as that of many is, to the last bit."""
+def frozen_score_of_row(frozen: FrozenTrees, x: Array) -> float:
+    """Return the depth score of one row, bit for bit that of `add_frozen_depths`.
+
+    Without the copy (`one_row.depth_score_of_row`) it takes 1.02 to 1.2 times as long (median 1.1, trees of 256
+    points).
+    """
     keys, roots = np.empty(x.size * LANES, np.uint64), frozen.roots
     for j in range(x.size):
-        keys[j * LANES : (j + 1) * LANES] = key_of(x[j])
+        keys[j * LANES : (j + 1) * LANES] = ordered_key(x[j])
     total, last = 0.0, roots.size - 1
     for t in range(0, roots.size, LANES):
-        leaves = eight_leaves(
+        leaves = find_eight_leaves(
             frozen,
             keys,
             np.uint64(0),
@@ -224,8 +235,8 @@ def frozen_score_of_row(frozen: Frozen, x: Array) -> float:
 
 
 @helper
-def eight_leaves(  # noqa: PLR0913, PLR0917
-    frozen: Frozen,
+def find_eight_leaves(  # noqa: PLR0913, PLR0917
+    frozen: FrozenTrees,
     keys: Array,
     i: Any,
     a: Any,
@@ -237,9 +248,9 @@ def eight_leaves(  # noqa: PLR0913, PLR0917
     g: Any,
     h: Any,
 ) -> tuple[Any, ...]:
-    """Bring eight walks from their roots to their leaves; their keys lie side by side from place i on.
+    """Walk from eight roots to the leaves. The keys of the eight walks are adjacent, starting at index i.
 
-    Written out, since only variables, not arrays, stay in registers.
+    Written out, because only variables, not arrays, stay in registers.
     """
     while True:
         for _ in range(_STRIDE):
@@ -251,20 +262,20 @@ def eight_leaves(  # noqa: PLR0913, PLR0917
             f = next_node(frozen, f, keys, i + np.uint64(5))
             g = next_node(frozen, g, keys, i + np.uint64(6))
             h = next_node(frozen, h, keys, i + np.uint64(7))
-        first = left_to_go(frozen, a) | left_to_go(frozen, b) | left_to_go(frozen, c) | left_to_go(frozen, d)
-        second = left_to_go(frozen, e) | left_to_go(frozen, f) | left_to_go(frozen, g) | left_to_go(frozen, h)
+        first = steps_left(frozen, a) | steps_left(frozen, b) | steps_left(frozen, c) | steps_left(frozen, d)
+        second = steps_left(frozen, e) | steps_left(frozen, f) | steps_left(frozen, g) | steps_left(frozen, h)
         if first | second == 0:
             return a, b, c, d, e, f, g, h
 
 
 @helper
-def next_node(frozen: Frozen, node: Any, keys: Array, i: Any) -> Any:
-    """Take one step down: to the right child, or one place to the left of it; at a leaf it marks time."""
+def next_node(frozen: FrozenTrees, node: Any, keys: Array, i: Any) -> Any:
+    """Take one step down: to the right child, or to the left one just before it; at a leaf the walk stays."""
     goes_left = keys[i + np.uint64(frozen.features[node])] < frozen.keys[node]
     return np.uint64(frozen.rights[node]) - np.uint64(goes_left)
 
 
 @helper
-def left_to_go(frozen: Frozen, node: Any) -> Any:
-    """Give 0 at a leaf, which leads to itself."""
+def steps_left(frozen: FrozenTrees, node: Any) -> Any:
+    """Return 0 at a leaf, which is its own child; another number elsewhere."""
     return np.uint64(frozen.rights[node]) - node - _ONE

@@ -1,7 +1,7 @@
 """What is true of every tree at all times, checked without trusting any of its numbers.
 
-The checks say what is wrong with one tree, and where. `soundness.first_unsound` is the same compiled, for all trees of
-a forest, without the reason.
+These checks report what is wrong with one tree, and where. `compiled_invariants.first_broken_tree` is the same,
+compiled, for all trees of a forest, without the reason.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,24 +10,24 @@ from functools import partial
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, part
+from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
 
-Complaint = tuple[str, Array]  # what is wrong, and where: in which slots, or in which trees
-Check = Callable[[Trees], Iterator[Complaint]]
+Problem = tuple[str, Array]  # what is wrong, and a mask of the slots or trees where
+Check = Callable[[Trees], Iterator[Problem]]
 
 
-def broken_invariants(trees: Trees, t: int, of_memory: Check | None = None) -> list[str]:
-    """List what is wrong with tree t, which holds all points or what `of_memory` demands; empty if it is sound.
+def broken_invariants(trees: Trees, t: int, sampler_check: Check | None = None) -> list[str]:
+    """Return what is wrong with tree t; empty if it is sound.
 
-    The checks stand in an order: each group relies on the ones before it, so the list ends with the first group
-    in which anything is wrong.
+    Checks are run in groups, each of which relies on those before it; the list covers the first group with a problem.
+    `sampler_check` is the check of the sampler; by default, that of a tree that holds all points.
     """
-    tree = part(trees, slice(t, t + 1))
+    tree = slice_trees(trees, slice(t, t + 1))
     for group in INVARIANTS:
-        complaints = [f"{text}: {_where(wrong)}" for check in group for text, wrong in check(tree) if np.any(wrong)]
-        if complaints:
-            return complaints
-    last: Check = of_memory or partial(samples_are_possible, max_samples=NO_LIMIT)
+        problems = [f"{text}: {_where(wrong)}" for check in group for text, wrong in check(tree) if np.any(wrong)]
+        if problems:
+            return problems
+    last: Check = sampler_check or partial(samples_are_possible, max_samples=NO_LIMIT)
     return [f"{text}: {_where(wrong[0])}" for text, wrong in last(tree) if wrong.any()]
 
 
@@ -38,18 +38,18 @@ def _where(wrong: Array) -> str:
     return f"slot {places[0]}" + (f" and {places.size - 1} more" if places.size > 1 else "")
 
 
-def counts_are_possible(tree: Trees) -> Iterator[Complaint]:
+def counts_are_possible(tree: Trees) -> Iterator[Problem]:
     """Counters lie in their ranges."""
     head = tree.heads[0]
     n_slots = tree.points.shape[1]
     yield "the number of leaves does not fit the table", np.asarray(not 0 <= head["n_leaves"] <= n_slots)
     yield "a counter is negative", np.asarray(min(head["n_points"], head["n_owed"], head["next_kept"]) < 0)
     yield "a counter is too large", np.asarray(int(head["n_points"]) + int(head["n_owed"]) > MAX_SHOWN)
-    yield "the key of the sample is above 1 or no number", np.asarray(not -np.inf < head["log_key"] <= 0.0)
+    yield "the key of the sample is above 1 or not a number", np.asarray(not -np.inf < head["log_key"] <= 0.0)
 
 
-def unused_slots_are_zero(tree: Trees) -> Iterator[Complaint]:
-    """Nothing is left where nothing is held."""
+def unused_slots_are_zero(tree: Trees) -> Iterator[Problem]:
+    """All unused slots are zero."""
     n_leaves = int(tree.heads[0]["n_leaves"])
     n_inner = max(n_leaves - 1, 0)
     leaves = (tree.points[0, n_leaves:], tree.copies[0, n_leaves:], tree.parents[0, 2 * n_leaves + 1 :: 2])
@@ -59,8 +59,8 @@ def unused_slots_are_zero(tree: Trees) -> Iterator[Complaint]:
         yield f"an unused {kind} slot is not zero", np.asarray(any(filled))
 
 
-def nodes_exist(tree: Trees) -> Iterator[Complaint]:
-    """Root and children name nodes in use, cuts name features."""
+def nodes_exist(tree: Trees) -> Iterator[Problem]:
+    """Root and children are nodes in use; cuts name existing features."""
     n_leaves = int(tree.heads[0]["n_leaves"])
     root = int(tree.heads[0]["root"])
     cuts = tree.cuts[0, : max(n_leaves - 1, 0)]
@@ -75,7 +75,7 @@ def _exists(node: Array, n_leaves: int) -> Array:
     return np.where(node & 1, slot < n_leaves, slot < n_leaves - 1)
 
 
-def parents_and_children_agree(tree: Trees) -> Iterator[Complaint]:
+def parents_and_children_agree(tree: Trees) -> Iterator[Problem]:
     """Each child names its parent, the root none, and no node is a child twice."""
     n_leaves = int(tree.heads[0]["n_leaves"])
     cuts, parents = tree.cuts[0, : max(n_leaves - 1, 0)], tree.parents[0]
@@ -89,8 +89,8 @@ def parents_and_children_agree(tree: Trees) -> Iterator[Complaint]:
         yield "the root has a parent", np.asarray(parents[tree.heads[0]["root"]] != NO_NODE)
 
 
-def populations_add_up(tree: Trees) -> Iterator[Complaint]:
-    """Each leaf holds a point, each inner node what its children hold; hence no node lies below itself."""
+def populations_add_up(tree: Trees) -> Iterator[Problem]:
+    """Each leaf holds a point, each inner node the sum of its children; this rules out cycles."""
     n_leaves = int(tree.heads[0]["n_leaves"])
     cuts, copies = tree.cuts[0, : max(n_leaves - 1, 0)], tree.copies[0, :n_leaves]
     below = _of_node(tree, cuts["left"]) + _of_node(tree, cuts["right"])
@@ -103,14 +103,14 @@ def _of_node(tree: Trees, node: Array) -> Array:
     return np.where(node & 1, tree.copies[0, slot], tree.cuts[0, slot]["population"]).astype(np.int64)
 
 
-def points_are_finite(tree: Trees) -> Iterator[Complaint]:
-    """Points are numbers of a size that can be reckoned with."""
+def points_are_finite(tree: Trees) -> Iterator[Problem]:
+    """Every value is finite and within MAX_SIZE."""
     points = tree.points[0, : tree.heads[0]["n_leaves"]]
     yield "a point is not finite or too large", np.asarray(~(np.abs(points) <= MAX_SIZE).all(axis=1))
 
 
-def times_increase(tree: Trees) -> Iterator[Complaint]:
-    """Cuts happen at finite times, none before the one above."""
+def times_increase(tree: Trees) -> Iterator[Problem]:
+    """Split times are finite and do not decrease downwards."""
     n_inner = max(int(tree.heads[0]["n_leaves"]) - 1, 0)
     times = tree.cuts[0, :n_inner]["split_time"]
     above = tree.parents[0, 0 : 2 * n_inner : 2]
@@ -119,8 +119,8 @@ def times_increase(tree: Trees) -> Iterator[Complaint]:
     yield "a cut happens before the one above", ~(times >= earlier)
 
 
-def boxes_are_tight(tree: Trees) -> Iterator[Complaint]:
-    """Each box is the union of those of its children."""
+def boxes_are_tight(tree: Trees) -> Iterator[Problem]:
+    """Each box is the union of its children's boxes."""
     cuts = tree.cuts[0, : max(int(tree.heads[0]["n_leaves"]) - 1, 0)]
     boxes = tree.boxes[0, : len(cuts)]
     lower = np.minimum(_bounds(tree, cuts["left"], LOWER), _bounds(tree, cuts["right"], LOWER))
@@ -131,13 +131,13 @@ def boxes_are_tight(tree: Trees) -> Iterator[Complaint]:
     )
 
 
-def cuts_part_the_children(tree: Trees) -> Iterator[Complaint]:
-    """All that lies on the left of a cut goes left, all on its right goes right."""
+def cuts_separate_the_children(tree: Trees) -> Iterator[Problem]:
+    """All points left of a cut are in its left child, all others in its right child."""
     cuts = tree.cuts[0, : max(int(tree.heads[0]["n_leaves"]) - 1, 0)]
     feature = (np.arange(len(cuts)), cuts["split_feature"])
     left = _bounds(tree, cuts["left"], UPPER)[feature]
     right = _bounds(tree, cuts["right"], LOWER)[feature]
-    yield "a cut does not part its children", ~((left < cuts["split_value"]) & (cuts["split_value"] <= right))
+    yield "a cut does not separate its children", ~((left < cuts["split_value"]) & (cuts["split_value"] <= right))
 
 
 def _bounds(tree: Trees, node: Array, side: int) -> Array:
@@ -145,17 +145,20 @@ def _bounds(tree: Trees, node: Array, side: int) -> Array:
     return np.where((node & 1)[:, None], tree.points[0, slot], tree.boxes[0, slot, side])
 
 
-def samples_are_possible(trees: Trees, max_samples: int) -> Iterator[Complaint]:
-    """Trees hold as many points as a sample of those they were shown calls for."""
+def samples_are_possible(trees: Trees, max_samples: int) -> Iterator[Problem]:
+    """Check that the number of points held is possible for a sample of the points shown."""
     heads, held = trees.heads, trees.copies.sum(axis=1, dtype=np.int64)
     shown = heads["n_points"] + heads["n_owed"]
     n_vacancies = np.minimum(max_samples, shown) - held
     yield (
-        "the tree holds more points than its sample or than it was shown",
+        "the tree holds more points than its sample size or than it was shown",
         (n_vacancies < 0) | (held > heads["n_points"]),
     )
-    yield "the tree holds fewer points than were forgotten", n_vacancies > heads["n_owed"]
-    yield "the next point to take has passed already", (shown >= max_samples) & (heads["next_kept"] <= shown)
+    yield "the tree holds too few points for the number forgotten", n_vacancies > heads["n_owed"]
+    yield (
+        "the next point to accept has already passed",
+        (shown >= max_samples) & (heads["next_kept"] <= shown),
+    )
 
 
 INVARIANTS: tuple[tuple[Check, ...], ...] = (
@@ -163,5 +166,5 @@ INVARIANTS: tuple[tuple[Check, ...], ...] = (
     (unused_slots_are_zero, nodes_exist),
     (parents_and_children_agree,),
     (populations_add_up, points_are_finite),
-    (times_increase, boxes_are_tight, cuts_part_the_children),
+    (times_increase, boxes_are_tight, cuts_separate_the_children),
 )

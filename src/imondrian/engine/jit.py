@@ -1,7 +1,6 @@
-"""How kernels are compiled, said once."""
+"""How functions are compiled: the decorators for kernels and helpers, and two CPU instructions that Numba lacks."""
 
 import hashlib
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,45 +16,67 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _compile: Any = numba.njit
 _OPTIONS = {"no_cfunc_wrapper": True, "error_model": "numpy"}
 _HELPER_OPTIONS = _OPTIONS | {"forceinline": True, "no_cpython_wrapper": True}
-_WITHOUT_COUNTING = {"_nrt": False}  # references to arrays: atomic counters that would double the time of small steps
+_NO_REFERENCE_COUNTS = {"_nrt": False}  # atomic counters of array references would double the time of small steps
+
+
+def _sources_digest() -> str:
+    """Return a digest of all source files of the engine: the stamp of every cached kernel.
+
+    Numba's own stamp covers only the file of the kernel itself, but helpers and constants from other files are compiled
+    into a kernel too. With this stamp, a change in any file of the engine makes Numba compile every kernel again,
+    wherever its cache is (`__pycache__`, NUMBA_CACHE_DIR or the user's cache folder).
+    """
+    folder = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+_SOURCES_DIGEST = _sources_digest()
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function for Python to call: on first use, kept on disk, other threads may run beside it."""
-    return _compile(cache=True, nogil=True, **_OPTIONS)(function)
+    """Compile a function that Python calls: on first use, cached on disk, without the GIL."""
+    compiled = _compile(cache=True, nogil=True, **_OPTIONS)(function)
+    with suppress(AttributeError):  # no such attribute without JIT compilation, or in another version of Numba
+        compiled._cache._cache_file._source_stamp = _SOURCES_DIGEST  # noqa: SLF001
+    return compiled
 
 
 def helper(function: Function) -> Function:
-    """Compile a function into the kernels that call it; it has no door to Python, no file, and makes no array."""
-    return _compile(**_HELPER_OPTIONS, **_WITHOUT_COUNTING)(function)
+    """Compile a function that is inlined into kernels. It cannot be called from Python and cannot allocate arrays."""
+    return _compile(**_HELPER_OPTIONS, **_NO_REFERENCE_COUNTS)(function)
 
 
 def summing_helper(function: Function) -> Function:
-    """Compile a helper whose sums may be taken in any order, several terms at a time."""
-    return _compile(**_HELPER_OPTIONS, **_WITHOUT_COUNTING, fastmath={"reassoc", "nsz"})(function)
+    """Compile a helper whose sums may be reordered, so that they are vectorized."""
+    return _compile(**_HELPER_OPTIONS, **_NO_REFERENCE_COUNTS, fastmath={"reassoc", "nsz"})(function)
 
 
-def making_helper(function: Function) -> Function:
-    """Compile a helper that makes arrays."""
+def allocating_helper(function: Function) -> Function:
+    """Compile a helper that allocates arrays."""
     return _compile(**_HELPER_OPTIONS)(function)
 
 
-_BOUND: dict[Any, Any] = {}  # kernels, and their compiled forms
+_ENTRY_POINTS: dict[Any, Any] = {}  # the compiled function of each kernel
 
 
-def direct(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a kernel that is always called with arguments of the same types and layout, without looking at them again.
+def call_without_dispatch(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a kernel without Numba's dispatch on argument types.
 
-    Looking takes longer than the work of a small kernel. Whoever calls answers for the types: those of the first call.
+    Dispatch takes longer than the work of a small kernel. The caller guarantees that the types and layouts of the
+    arguments are those of the first call.
     """
-    entry = _BOUND.get(function)
+    entry = _ENTRY_POINTS.get(function)
     if entry is None:
-        entry = _BOUND[function] = _entry_point(function, arguments)
+        entry = _ENTRY_POINTS[function] = _entry_point(function, arguments)
     return entry(*arguments)
 
 
 def _entry_point(function: Any, arguments: tuple[Any, ...]) -> Any:
-    """Give the compiled form of a kernel for arguments like these."""
+    """Compile a kernel for arguments of these types and return the compiled function."""
     if numba.config.DISABLE_JIT:
         return function
     signature = tuple(map(numba.typeof, arguments))
@@ -63,8 +84,8 @@ def _entry_point(function: Any, arguments: tuple[Any, ...]) -> Any:
     return function.overloads[signature].entry_point
 
 
-def _fetch(_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
-    """Ask for the item of an array at a flat index, to be in the cache when it is read; no promise, no effect."""
+def _prefetch(_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
+    """Prefetch the item of an array at a flat index into the cache. A hint to the CPU: it has no other effect."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -72,18 +93,18 @@ def _fetch(_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
         place = builder.bitcast(builder.gep(items, [arguments[1]]), byte)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         instruction = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(instruction, [place, number(0), number(3), number(1)])  # to read, to keep, data
+        builder.call(instruction, [place, number(0), number(3), number(1)])  # read access, high locality, data cache
         return context.get_dummy_value()
 
     return numba.types.void(array, numba.types.intp), generate
 
 
-def _no_fetch(array: Array, index: int) -> None:
-    """Do nothing, as plain Python."""
+def _no_prefetch(array: Array, index: int) -> None:
+    """Do nothing: the version without JIT compilation."""
 
 
-def _choice(_context: Any, condition: Any, yes: Any, no: Any) -> Any:  # noqa: ARG001
-    """Give `yes` or `no`, without a branch: for conditions that no processor can guess, where others can go on."""
+def _select(_context: Any, condition: Any, yes: Any, no: Any) -> Any:  # noqa: ARG001
+    """Return `yes` or `no` without a branch: faster where the CPU cannot predict the condition."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         chosen = builder.select(*arguments)
@@ -93,41 +114,10 @@ def _choice(_context: Any, condition: Any, yes: Any, no: Any) -> Any:  # noqa: A
     return yes(numba.types.boolean, yes, yes), generate
 
 
-def _plain_choice(condition: bool, yes: Any, no: Any) -> Any:  # noqa: FBT001
-    """Do the same as plain Python."""
+def _plain_select(condition: bool, yes: Any, no: Any) -> Any:  # noqa: FBT001
+    """Like `_select`, without JIT compilation."""
     return yes if condition else no
 
 
-fetch: Any = _no_fetch if numba.config.DISABLE_JIT else intrinsic(_fetch)
-choice: Any = _plain_choice if numba.config.DISABLE_JIT else intrinsic(_choice)
-
-
-def _drop_stale_kernels() -> None:
-    """Delete compiled kernels made from other sources than the present ones.
-
-    Numba looks only at the file of the kernel itself; a kernel calls others from other files, so an edit there
-    would go unnoticed.
-    """
-    engine = Path(__file__).parent
-    folders = (engine, engine.parent)
-    stats = sorted(
-        (entry.path, entry.stat()) for folder in folders for entry in os.scandir(folder) if _is_source(entry)
-    )
-    sources = repr([(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats])
-    stamp = hashlib.sha256(sources.encode()).hexdigest()
-    with suppress(OSError):  # a read-only installation does not change under us
-        written = engine / "__pycache__" / "kernels.stamp"
-        written.parent.mkdir(exist_ok=True)
-        if written.exists() and written.read_text() == stamp:
-            return
-        for folder in folders:
-            for stale in (folder / "__pycache__").glob("*.nb[ic]"):
-                stale.unlink(missing_ok=True)
-        written.write_text(stamp)
-
-
-def _is_source(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py")
-
-
-_drop_stale_kernels()
+prefetch: Any = _no_prefetch if numba.config.DISABLE_JIT else intrinsic(_prefetch)
+select: Any = _plain_select if numba.config.DISABLE_JIT else intrinsic(_select)

@@ -1,4 +1,4 @@
-"""Logarithms and decays from tables, faster than those of the library: box-aware walks need some at each node."""
+"""Logarithms and exponentials from tables, faster than those of the library; box-aware walks need several per node."""
 
 import math
 
@@ -7,9 +7,9 @@ import numpy as np
 from imondrian.engine.jit import helper
 
 LOG_ZERO = math.log(5e-324)
-MAX_DECAY = -math.log(1e-6)  # beyond, next to nothing is left
+MAX_DECAY = -math.log(1e-6)  # larger exponents are cut off here: exp(-MAX_DECAY) is 1e-6
 _N_COUNTS = 1024
-_STEPS = 64  # per unit, of the table of decays
+_STEPS = 64  # entries per unit in the table of exponentials
 _SMALLEST_NORMAL = 2.0**-1022
 _N_MANTISSAS = 128
 _MANTISSAS = 1.0 + np.arange(_N_MANTISSAS + 1) / _N_MANTISSAS
@@ -23,13 +23,13 @@ _DECAYS = np.exp(-np.arange(math.ceil(MAX_DECAY * _STEPS) + 1) / _STEPS)
 
 @helper
 def log_of_count(n: int) -> float:
-    """Give log(n) of a positive whole number."""
+    """Return log(n) of a positive integer."""
     return _LOGS[n] if n < _N_COUNTS else math.log(n)
 
 
 @helper
 def decay(z: float) -> float:
-    """Give exp(-z) for z between 0 and MAX_DECAY, to twelve digits (Taylor's series about the nearest table entry)."""
+    """Return exp(-z) for z in [0, MAX_DECAY], to twelve digits (Taylor series about the nearest table entry)."""
     i = np.int64(z * _STEPS + 0.5)
     r = i * (1.0 / _STEPS) - z
     square = r * r
@@ -39,9 +39,9 @@ def decay(z: float) -> float:
 
 @helper
 def floored_log(size: float) -> float:
-    """Give log(size) to fifteen digits, for no size at all that of the smallest number.
+    """Return log(size) to fifteen digits; for size 0, the log of the smallest positive float.
 
-    The mantissa is a table entry times 1 + r, |r| < 1/256; log(1 + r) by its series.
+    The mantissa is a table entry times 1 + r with |r| < 1/256; log(1 + r) is computed by its series.
     """
     if size < _SMALLEST_NORMAL:
         return math.log(size) if size > 0.0 else LOG_ZERO

@@ -1,10 +1,14 @@
-"""The scores of one row, without what only many rows are worth; to the last bit those of many."""
+"""The scores of one row, without the set-up that pays off only for many rows; bit for bit the scores of many.
+
+All trees are walked level by level (`prefetch.find_leaves`). One tree after the other takes 1.4 to 2.1 times as long
+for `depth` (100 trees of 256 points, 2 to 25 features).
+"""
 
 import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length, relative_depth
 from imondrian.engine.box_scores_live import excess
-from imondrian.engine.box_scores_static import excess_above, expected_depth_above, new_way
+from imondrian.engine.box_scores_static import excess_from_leaf, expected_depth_from_leaf, new_path
 from imondrian.engine.jit import Array, kernel
 from imondrian.engine.nodes import Trees, slot_of, tree_population
 from imondrian.engine.prefetch import find_leaves
@@ -13,7 +17,7 @@ from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
 @kernel
 def depth_score_of_row(trees: Trees, x: Array) -> float:
-    """Score by path length."""
+    """Return the score by path length."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
     find_leaves(trees, x, leaves, depths)
     total, n, average = 0.0, 0, 0.0
@@ -28,34 +32,34 @@ def depth_score_of_row(trees: Trees, x: Array) -> float:
 
 @kernel
 def expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
-    """Score by expected depth."""
+    """Return the score by expected depth."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
-    way = new_way(find_leaves(trees, x, leaves, depths))
+    path = new_path(find_leaves(trees, x, leaves, depths))
     total, n, average = 0.0, 0, 0.0
     for t in range(trees.heads.size):
         if tree_population(trees, t) != n:
             n = tree_population(trees, t)
             average = average_path_length(n)
-        length = expected_depth_above(trees, t, leaves[t], depths[t], x, weights, way) if n > 1 else 0.0
+        length = expected_depth_from_leaf(trees, t, leaves[t], depths[t], x, weights, path) if n > 1 else 0.0
         total += relative_depth(length, average)
     return score_of_depth(total / trees.heads.size)
 
 
 @kernel
-def size_score_of_row(trees: Trees, x: Array, weights: Array, insides: Array, means: Array) -> float:
-    """Score by log size in trees at rest."""
+def size_score_of_row(trees: Trees, x: Array, weights: Array, sums_above: Array, means: Array) -> float:
+    """Return the score by log size in trees that do not change."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
-    way = new_way(find_leaves(trees, x, leaves, depths))
+    path = new_path(find_leaves(trees, x, leaves, depths))
     total = 0.0
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
-            total += excess_above(trees, t, leaves[t], x, weights, way, insides, means[t])
+            total += excess_from_leaf(trees, t, leaves[t], x, weights, path, sums_above, means[t])
     return score_of_log_size(total / trees.heads.size)
 
 
 @kernel
-def sliding_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
-    """Score by log size over the level that each tree keeps, before the row is shown to the trees."""
+def window_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
+    """Return the score by log size above the level stored in each tree, before the row is inserted."""
     total = 0.0
     for t in range(trees.heads.size):
         level = trees.heads[t]["level"]

@@ -1,6 +1,6 @@
-"""The points that the trees hold, and their scores in one pass over the nodes, without a walk for each.
+"""The points that the trees hold, and their scores in one pass over the nodes, without a walk for each point.
 
-One pass is enough for trees that hold the same points in the same leaf slots: `is_aligned` tells.
+One pass suffices if all trees hold the same points in the same leaf slots (`is_aligned`).
 """
 
 import math
@@ -11,11 +11,11 @@ from imondrian.engine.average_path_length import average_path_length, relative_d
 from imondrian.engine.boxes import extent
 from imondrian.engine.jit import Array, kernel
 from imondrian.engine.logarithms import floored_log
-from imondrian.engine.nodes import Trees, is_leaf, leaf_towards, part, population, slot_of, tree_population
+from imondrian.engine.nodes import Trees, is_leaf, leaf_towards, population, slice_trees, slot_of, tree_population
 
 
 def is_aligned(trees: Trees) -> bool:
-    """Tell whether all trees hold the same points in the same slots."""
+    """Return True if all trees hold the same points in the same slots."""
     n_leaves = trees.heads["n_leaves"]
     used = int(n_leaves[0])
     if not (n_leaves == used).all():
@@ -27,13 +27,13 @@ def is_aligned(trees: Trees) -> bool:
     )
 
 
-def witnesses(trees: Trees) -> Trees:
-    """Give trees that hold all the points held: one of aligned trees, else all of them."""
-    return part(trees, slice(1)) if is_aligned(trees) else trees
+def trees_with_all_points(trees: Trees) -> Trees:
+    """Return trees that together hold all points: the first tree if all are aligned, otherwise all trees."""
+    return slice_trees(trees, slice(1)) if is_aligned(trees) else trees
 
 
 def held_points(trees: Trees) -> Array:
-    """List the points in the leaves of the trees, each as often as it is held."""
+    """Return the points in the leaves of the trees, including copies."""
     held = trees.copies > 0
     return np.repeat(trees.points[held], trees.copies[held], axis=0)
 
@@ -47,36 +47,36 @@ def write_leaf_slots(trees: Trees, X: Array, slots: Array) -> None:
 
 @kernel
 def add_held_depths(trees: Trees, sums: Array) -> None:
-    """Do for the point in every leaf slot what `frozen.add_frozen_depths` does for a row."""
+    """Like `frozen.add_frozen_depths`, for the point in every leaf slot."""
     nodes, depths = np.empty(sums.size + 1, np.uint32), np.empty(sums.size + 1, np.int64)
     for t in range(trees.heads.size):
         average = average_path_length(tree_population(trees, t))
-        nodes[0], depths[0], n_waiting = trees.heads[t]["root"], 0, 1
-        while n_waiting > 0:
-            n_waiting -= 1
-            node, depth = nodes[n_waiting], depths[n_waiting]
+        nodes[0], depths[0], n_stacked = trees.heads[t]["root"], 0, 1
+        while n_stacked > 0:
+            n_stacked -= 1
+            node, depth = nodes[n_stacked], depths[n_stacked]
             if is_leaf(node):
                 length = depth + average_path_length(trees.copies[t, slot_of(node)])
                 sums[slot_of(node)] += relative_depth(length, average)
             else:
                 cut = trees.cuts[t, slot_of(node)]
-                nodes[n_waiting], nodes[n_waiting + 1] = cut["left"], cut["right"]
-                depths[n_waiting], depths[n_waiting + 1] = depth + 1, depth + 1
-                n_waiting += 2
+                nodes[n_stacked], nodes[n_stacked + 1] = cut["left"], cut["right"]
+                depths[n_stacked], depths[n_stacked + 1] = depth + 1, depth + 1
+                n_stacked += 2
 
 
 @kernel
 def add_held_log_sizes(trees: Trees, weights: Array, means: Array, sums: Array) -> None:
-    """Do for the point in every leaf slot what `frozen.add_frozen_log_sizes` does for a row."""
+    """Like `frozen.add_frozen_log_sizes`, for the point in every leaf slot."""
     nodes, totals = np.empty(sums.size + 1, np.uint32), np.empty(sums.size + 1)
     for t in range(trees.heads.size):
-        crowd = float(tree_population(trees, t))
-        if crowd < 2.0 or is_leaf(trees.heads[t]["root"]):
-            continue  # all points alike: no excess
-        nodes[0], totals[0], n_waiting = trees.heads[t]["root"], 0.0, 1
-        while n_waiting > 0:
-            n_waiting -= 1
-            node, total = nodes[n_waiting], totals[n_waiting]
+        n_points = float(tree_population(trees, t))
+        if n_points < 2.0 or is_leaf(trees.heads[t]["root"]):
+            continue  # all points are equal: the excess is 0
+        nodes[0], totals[0], n_stacked = trees.heads[t]["root"], 0.0, 1
+        while n_stacked > 0:
+            n_stacked -= 1
+            node, total = nodes[n_stacked], totals[n_stacked]
             size = floored_log(extent(trees, t, node, weights))
             n = float(trees.cuts[t, slot_of(node)]["population"])
             for below in (trees.cuts[t, slot_of(node)]["left"], trees.cuts[t, slot_of(node)]["right"]):
@@ -84,7 +84,7 @@ def add_held_log_sizes(trees: Trees, weights: Array, means: Array, sums: Array) 
                 held = total + math.log(n / n_below) * size
                 if is_leaf(below):
                     held += math.log(n_below) * (size - 0.5 * math.log(n_below))
-                    sums[slot_of(below)] += held / math.log(crowd) - means[t]
+                    sums[slot_of(below)] += held / math.log(n_points) - means[t]
                 else:
-                    nodes[n_waiting], totals[n_waiting] = below, held
-                    n_waiting += 1
+                    nodes[n_stacked], totals[n_stacked] = below, held
+                    n_stacked += 1

@@ -1,4 +1,4 @@
-"""Threads over trees or over blocks of rows; results never depend on how many there are."""
+"""Threads over trees or over blocks of rows. Results never depend on the number of threads."""
 
 import os
 from _thread import start_new_thread
@@ -9,109 +9,110 @@ from itertools import pairwise
 from queue import SimpleQueue
 
 Task = Callable[[], None]
-_MOST = 256  # threads, whatever a model file asks for
+_MAX_THREADS = 256  # whatever a model file says
 
 
 class Threads:
-    """Runs tasks on several threads, and knows of those that still run after an interruption.
+    """Runs tasks on several threads and keeps track of those that still run after an interruption.
 
     Parameters
     ----------
     n_jobs : int
-        Number of threads, at most 256; -1 stands for one per processor, -2 for one less, and so on.
+        Number of threads, at most 256; -1: one per processor, -2: one less, and so on.
     """
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs = n_jobs
-        self.crews: list[_Crew] = []  # at work
+        self.running: list[_TaskQueue] = []  # not finished yet
 
     @property
-    def n(self) -> int:
+    def n_threads(self) -> int:
         """Number of threads, at least one."""
-        return min(self.n_jobs if self.n_jobs > 0 else max((os.cpu_count() or 1) + 1 + self.n_jobs, 1), _MOST)
+        return min(self.n_jobs if self.n_jobs > 0 else max((os.cpu_count() or 1) + 1 + self.n_jobs, 1), _MAX_THREADS)
 
     def run(self, tasks: Iterable[Task]) -> None:
-        """Do the tasks, up to `n` at a time.
+        """Run the tasks, up to `n_threads` at a time.
 
-        If one fails, or the wait for them is interrupted, no other begins, and those under way are waited for. A second
-        interruption ends that wait too: `wait_for_strays` makes up for it.
+        If a task fails or the wait is interrupted, no further task starts, and the running ones are waited for. A
+        second interruption ends that wait as well; then call `wait_for_running_tasks`.
         """
         tasks = list(tasks)
-        n_workers = min(self.n, len(tasks))
+        n_workers = min(self.n_threads, len(tasks))
         if n_workers <= 1:
             for task in tasks:
                 task()
             return
-        crew = _Crew(tasks)
-        self.crews.append(crew)
+        queue = _TaskQueue(tasks)
+        self.running.append(queue)
         try:
             for _ in range(n_workers):
-                start_new_thread(crew.work, ())
-            crew.wait()
+                start_new_thread(queue.work, ())
+            queue.wait()
         finally:
-            crew.stop()
-            self.crews.remove(crew)
-        if crew.failures:
-            raise crew.failures[0]
+            queue.stop()
+            self.running.remove(queue)
+        if queue.failures:
+            raise queue.failures[0]
 
-    def wait_for_strays(self) -> None:
+    def wait_for_running_tasks(self) -> None:
         """Wait for tasks that still run although the call that started them was interrupted.
 
-        To be called when nobody else can be inside `run`.
+        Must not be called while another thread is inside `run`.
         """
-        while self.crews:
-            self.crews[-1].stop()
-            self.crews.pop()
+        while self.running:
+            self.running[-1].stop()
+            self.running.pop()
 
 
-class _Crew:
-    """Tasks, and the threads that work them off.
+class _TaskQueue:
+    """Tasks that several threads work through.
 
-    An interruption hits the thread that waits, between any two steps of its Python code. So that thread keeps no count
-    and holds no lock: a task is taken from the queue, or cancelled, by a single C function, and the workers, which are
-    never interrupted, note what is done. (The locks of `threading` are Python code in part, and can stay held.)
+    An interruption hits the waiting thread between any two steps of its Python code. That thread therefore keeps no
+    counts and holds no locks: a task is removed from the queue, or cancelled, by a single C function, and the workers,
+    which are never interrupted, record what is done. (The locks of `threading` are partly Python code and can stay
+    held.)
     """
 
     def __init__(self, tasks: list[Task]) -> None:
         self.failures: list[BaseException] = []
         self._n_tasks = len(tasks)
-        self._waiting = deque(tasks)
+        self._pending = deque(tasks)
         self._done: list[Task] = []
         self._cancelled: list[Task] = []
-        self._news: SimpleQueue[None] = SimpleQueue()  # wakes the thread that waits
+        self._finished: SimpleQueue[None] = SimpleQueue()  # wakes the waiting thread
 
     def work(self) -> None:
-        """Take one task after the other, until none is left."""
+        """Run one task after the other until none is left."""
         with suppress(IndexError):
             while True:
-                self._do(self._waiting.popleft())
+                self._run(self._pending.popleft())
 
-    def _do(self, task: Task) -> None:
+    def _run(self, task: Task) -> None:
         try:
             task()
         except BaseException as failure:  # noqa: BLE001
             self.failures.append(failure)
             self._cancel()
         self._done.append(task)
-        self._news.put(None)
+        self._finished.put(None)
 
     def wait(self) -> None:
         """Wait until every task is done or cancelled."""
         while len(self._done) + len(self._cancelled) < self._n_tasks:
-            self._news.get()
+            self._finished.get()
 
     def stop(self) -> None:
-        """Let no further task begin, and wait for those under way."""
+        """Start no further task, and wait for the running ones."""
         self._cancel()
         self.wait()
 
     def _cancel(self) -> None:
         with suppress(IndexError):
-            self._cancelled.extend(iter(self._waiting.popleft, None))
+            self._cancelled.extend(iter(self._pending.popleft, None))
 
 
-def pieces(length: int, largest: int) -> list[slice]:
-    """Cut range(length) into slices no longer than `largest`, as even as can be."""
-    n_pieces = max(-(-length // largest), 1)
-    ends = [length * i // n_pieces for i in range(n_pieces + 1)]
+def even_slices(length: int, largest: int) -> list[slice]:
+    """Divide range(length) into slices of nearly equal length, at most `largest`."""
+    n_slices = max(-(-length // largest), 1)
+    ends = [length * i // n_slices for i in range(n_slices + 1)]
     return [slice(first, last) for first, last in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""One tree as plain arrays, for a person or a plot to look at."""
+"""One tree as plain arrays, to inspect or to plot."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from imondrian.engine.nodes import LOWER, NO_NODE, UPPER, Trees
 
 
 class Tree(NamedTuple):
-    """A copy of a tree. Nodes are numbered breadth first, so the root is node 0; -1 stands for "none"."""
+    """A copy of a tree. Nodes are numbered breadth first, so the root is node 0; -1 means "none"."""
 
     parent: Array
     left: Array
@@ -24,32 +24,32 @@ class Tree(NamedTuple):
 
 
 def view(trees: Trees, t: int) -> Tree:
-    """Copy tree t into plain arrays."""
+    """Copy tree t to plain arrays."""
     cuts, (node, depth) = trees.cuts[t], _breadth_first(trees, t)
     number = np.full(trees.parents.shape[1], -1)
     number[node] = np.arange(node.size)
     leaf, slot = node & 1 == 1, node >> 1
 
-    def of_kind(in_leaf: float | Array, in_inner: Array) -> Array:
+    def by_node_kind(in_leaf: float | Array, in_inner: Array) -> Array:
         return np.where(leaf if in_inner.ndim == 1 else leaf[:, None], in_leaf, in_inner)
 
     above = trees.parents[t, node]
     return Tree(
         parent=np.where(above == NO_NODE, -1, number[np.where(above == NO_NODE, 0, above)]),
-        left=of_kind(-1, number[cuts["left"][slot]]),
-        right=of_kind(-1, number[cuts["right"][slot]]),
+        left=by_node_kind(-1, number[cuts["left"][slot]]),
+        right=by_node_kind(-1, number[cuts["right"][slot]]),
         depth=depth,
-        population=of_kind(trees.copies[t, slot], cuts["population"][slot]).astype(np.int64),
-        split_feature=of_kind(-1, cuts["split_feature"][slot].astype(np.int64)),
-        split_value=of_kind(np.nan, cuts["split_value"][slot]),
-        split_time=of_kind(np.inf, cuts["split_time"][slot]),
-        lower=of_kind(trees.points[t, slot], trees.boxes[t, slot, LOWER]),
-        upper=of_kind(trees.points[t, slot], trees.boxes[t, slot, UPPER]),
+        population=by_node_kind(trees.copies[t, slot], cuts["population"][slot]).astype(np.int64),
+        split_feature=by_node_kind(-1, cuts["split_feature"][slot].astype(np.int64)),
+        split_value=by_node_kind(np.nan, cuts["split_value"][slot]),
+        split_time=by_node_kind(np.inf, cuts["split_time"][slot]),
+        lower=by_node_kind(trees.points[t, slot], trees.boxes[t, slot, LOWER]),
+        upper=by_node_kind(trees.points[t, slot], trees.boxes[t, slot, UPPER]),
     )
 
 
 def _breadth_first(trees: Trees, t: int) -> tuple[Array, Array]:
-    """List the nodes level by level, and the level of each."""
+    """Return the nodes level by level, and the level of each."""
     levels = [trees.heads["root"][t : t + 1]] if trees.heads[t]["n_leaves"] > 0 else []
     while levels and levels[-1].size > 0:
         inner = trees.cuts[t, levels[-1][levels[-1] & 1 == 0] >> 1]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from imondrian.errors import DamagedFileError
 from imondrian.experiments.repeats import Row
-from imondrian.files import written_whole
+from imondrian.files import atomic_write
 
 _PACKAGES = ("imondrian", "numpy", "numba", "scipy", "scikit-learn", "pyod", "matplotlib")
 _TEXTS = {"check", "claim", "figure", "measure", "method", "mode", "part", "rule", "set", "that", "this"}  # columns
@@ -120,5 +120,5 @@ def _as_number(cell: str) -> float | int | None:
 
 
 def _write(path: Path, text: str) -> None:
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())

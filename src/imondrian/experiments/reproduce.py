@@ -21,7 +21,7 @@ from imondrian.experiments.published import TITLES, stages_published
 from imondrian.experiments.records import record_of, write_record
 from imondrian.experiments.repeats import Row, Tell, part_of
 from imondrian.experiments.workers import Each, workers
-from imondrian.files import written_whole
+from imondrian.files import atomic_write
 from imondrian.plots import write_figure
 
 _LARGE = "cicids"  # in its place the online experiment has a stream of made rows of that size
@@ -214,7 +214,7 @@ def _titles(methods: Mapping[str, Method]) -> dict[str, str]:
 
 
 def _draw(figure: Figure, name: str, plan: Plan) -> None:
-    with written_whole(plan.output / FOLDER / f"{name}.png") as file:
+    with atomic_write(plan.output / FOLDER / f"{name}.png") as file:
         write_figure(figure, file, "png")
 
 

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 from matplotlib.figure import Figure
 
-from imondrian.explanations import NO_NAME, OddRow, Reason
+from imondrian.explanations import NO_NAME, AnomalousRow, Reason
 from imondrian.plots import write_figure
 
 
@@ -28,7 +28,7 @@ class Report(NamedTuple):
     title: str
     subtitle: str
     figures: Mapping[str, str]  # the few numbers that come first
-    oddest: Sequence[OddRow]
+    oddest: Sequence[AnomalousRow]
     pictures: Sequence[Picture]
     facts: Mapping[str, str]
     footer: str
@@ -51,7 +51,7 @@ def write_report(report: Report, file: IO[bytes]) -> None:
     file.write(page.encode())
 
 
-def _row(row: OddRow, *, has_times: bool) -> str:
+def _row(row: AnomalousRow, *, has_times: bool) -> str:
     time = f"<td>{escape(row.time or '')}</td>" if has_times else ""
     kind = ' class="number odd"' if row.is_anomaly else ' class="number"'
     reasons = "".join(_reason(reason) for reason in row.explanation)

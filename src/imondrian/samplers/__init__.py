@@ -1,14 +1,14 @@
-"""What a forest remembers of the points it is shown: all or a uniform sample of them, or the latest."""
+"""Samplers: which points a tree holds. All points or a uniform sample of them, or the points of a window."""
 
 from imondrian.engine.nodes import NO_LIMIT
 from imondrian.samplers.reservoir import Reservoir
-from imondrian.samplers.sampler import Sampler
-from imondrian.samplers.window import Step, Window
+from imondrian.samplers.sampler import OnTrees, Sampler, Step
+from imondrian.samplers.window import Window
 
-__all__ = ["Reservoir", "Sampler", "Step", "Window", "new_sampler"]
+__all__ = ["OnTrees", "Reservoir", "Sampler", "Step", "Window", "new_sampler"]
 
 
-def new_sampler(max_samples: int | None, window: int | None) -> Reservoir | Window:
+def new_sampler(max_samples: int | None, window: int | None) -> Sampler:
     """Return the sampler for these two settings."""
     limit = NO_LIMIT if max_samples is None else max_samples
     return Reservoir(limit) if window is None else Window(window, min(limit / window, 1.0))

@@ -1,4 +1,4 @@
-"""A sampler of all points, or of a uniform sample of them for each tree."""
+"""The sampler without a window: each tree holds all points, or its own uniform sample of them."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,107 +8,157 @@ import numpy as np
 
 from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import Trees, part
-from imondrian.engine.rescore import held_points, witnesses
-from imondrian.engine.reservoir import build_trees, copies_held, extend_trees, forget_points
-from imondrian.samplers.sampler import ROWS_PER_BLOCK, Change, Changes, Layout, OnTrees, not_held_error
+from imondrian.engine.nodes import Trees, slice_trees
+from imondrian.engine.rescore import held_points, trees_with_all_points
+from imondrian.engine.reservoir import build_trees, extend_trees, forget_points, write_copies_held
+from imondrian.engine.threads import Threads
+from imondrian.samplers.sampler import (
+    ROWS_PER_BLOCK,
+    Layout,
+    OnTrees,
+    ScoredRows,
+    Step,
+    TreeUpdate,
+    Updates,
+    not_held_error,
+)
 from imondrian.scales import Scale
+from imondrian.scores import SCORES, UNKNOWN_SCORE, ScoringCache
 
 
 class Reservoir:
-    """Every tree holds its own uniform sample of all points, of bounded size or all of them."""
+    """Every tree holds its own uniform sample of all points, of bounded size, or all points."""
+
+    fixed_slots = 0
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.changes = Changes()
+        self.updates = Updates()
+        self.last_scored: ScoredRows | None = None
 
     def n_points(self, trees: Trees) -> int:
-        """Count the points shown and not forgotten, by the tree that was shown most."""
+        """Return the number of points shown and not forgotten, in the tree that was shown most."""
         return int(trees.heads["n_points"].max())
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the points shown, also those that were forgotten and not made up for."""
+        """Return the number of points shown, including forgotten points that no new one has compensated."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:
-        """Give 0: all is in the trees."""
+        """Return 0: everything is in the trees."""
         return 0
 
     def reserve(self, n_features: int) -> int:
-        """Let tables begin small; they grow."""
+        """Return 1: tables start small and grow."""
         return 1
 
     def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Build every tree on its own sample of the rows of X."""
         scale.restart(X, X.shape[0])
         weights = scale.weights()
-        on_trees(lambda some: build_trees(part(trees, some), X, weights, self.limit))
+        on_trees(lambda some: build_trees(slice_trees(trees, some), X, weights, self.limit))
 
-    def block(self, n_rows: int) -> int:
-        """Show as many as stay in the cache."""
+    def block_length(self, n_rows: int) -> int:
+        """Return the number of rows for which a tree stays in the cache."""
         return min(n_rows, ROWS_PER_BLOCK)
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Show the rows of X to every tree, each with the weights that the scale has after it."""
+        """Show the rows of X to every tree; row i has the weights of the scale after row i."""
         ahead = scale.copy()
         weights, n_after = ahead.follow(X), trees.heads["n_points"] + X.shape[0]
-        change = Change(
-            make=lambda some: extend_trees(part(trees, some), X, weights, self.limit),
-            is_made=lambda: trees.heads["n_points"] == n_after,
+        update = TreeUpdate(
+            apply=lambda some: extend_trees(slice_trees(trees, some), X, weights, self.limit),
+            is_applied=lambda: trees.heads["n_points"] == n_after,
             finish=lambda: scale.restore(ahead.moments),
         )
-        self.changes.make(change, on_trees)
+        self.updates.apply(update, on_trees)
+
+    def scored_block_length(self, n_rows: int, kind: str) -> int:
+        """Return 1: each row may change the trees in which the next one is scored."""
+        return 1
+
+    def score_and_extend(
+        self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[Array, list[Step]]:
+        """Score one row and then show it to the trees; there are no steps."""
+        score, steps = self.score_and_extend_one(trees, X[0], kind, scale, on_trees)
+        return np.array([score]), steps
+
+    def score_and_extend_one(
+        self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[float, list[Step]]:
+        """Score one row and then show it to the trees; there are no steps."""
+        score = UNKNOWN_SCORE
+        if self.n_points(trees) > 0:
+            score = SCORES[kind].score_row(ScoringCache(trees, scale.weights(), Threads(1)), x)
+        self.extend(trees, x[None], scale, on_trees)
+        return score, []
+
+    def extend_scored(self, trees: Trees, x: Array, score: float, scale: Scale, on_trees: OnTrees) -> None:
+        """Show one point."""
+        self.extend(trees, x[None], scale, on_trees)
+
+    def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
+        """Return the scores of the rows of X."""
+        return SCORES[kind].score(cache, X)
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X; one that a tree did not take only lowers the number its sample stands for."""
+        """Forget the rows of X. A row outside of a tree's sample only reduces the number of points shown."""
         self._check_presence(trees, X)
         n_after = trees.heads["n_points"] - X.shape[0]
 
-        def follow() -> None:
-            if scale.moves:
+        def finish() -> None:
+            if scale.is_adaptive:
                 scale.restart(self.points(trees), self.n_points(trees))
 
-        change = Change(
-            make=lambda some: forget_points(part(trees, some), X),
-            is_made=lambda: trees.heads["n_points"] == n_after,
-            finish=follow,
+        update = TreeUpdate(
+            apply=lambda some: forget_points(slice_trees(trees, some), X),
+            is_applied=lambda: trees.heads["n_points"] == n_after,
+            finish=finish,
         )
-        self.changes.make(change, on_trees)
+        self.updates.apply(update, on_trees)
 
     def points(self, trees: Trees) -> Array:
-        """List the points in the trees: of one, where all hold the same."""
-        return held_points(witnesses(trees))
+        """Return the points in the trees; those of one tree if all hold the same."""
+        return held_points(trees_with_all_points(trees))
 
     def widened(self, n_features: int) -> Self:
-        """Return this sampler: all is in the trees."""
+        """Return this sampler: everything is in the trees."""
         return self
 
+    def check_join(self, state: dict[str, Array]) -> None:
+        """Accept any trees."""
+
+    def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
+        """Add the points of the other forest to the scale."""
+        scale.join(moments)
+
     def state(self) -> dict[str, Array]:
-        """Give nothing: all is in the trees."""
+        """Return nothing: everything is in the trees."""
         return {}
 
     def layout(self, n_features: int) -> dict[str, Layout]:
-        """Give nothing."""
+        """Return nothing."""
         return {}
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Do nothing."""
 
-    def complaints(self) -> Iterator[str]:
-        """Find nothing."""
+    def problems(self) -> Iterator[str]:
+        """Yield nothing."""
         return iter(())
 
-    def check(self) -> Check:
-        """Demand that trees hold possible samples."""
+    def tree_check(self) -> Check:
+        """Return the check that the trees hold possible samples."""
         return partial(samples_are_possible, max_samples=self.limit)
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
-        """Make sure that each row, as often as it stands there, can be one of those that each tree was shown."""
-        rows, first_place, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
+        """Raise unless each row, as often as it occurs in X, may be one of those that each tree was shown."""
+        rows, first_index, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
         held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
-        copies_held(trees, rows, held)
+        write_copies_held(trees, rows, held)
         absent = np.maximum(counts - held, 0)
         n_outside = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
         if (absent.sum(axis=1) > n_outside).any():
             t = int(np.flatnonzero(absent.sum(axis=1) > n_outside)[0])
-            raise not_held_error(X, int(first_place[absent[t] > 0].min()))
+            raise not_held_error(X, int(first_index[absent[t] > 0].min()))

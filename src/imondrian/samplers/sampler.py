@@ -1,4 +1,4 @@
-"""What every sampler of a forest can do, and what all of them need."""
+"""The protocol of a sampler, which decides which points each tree holds, and what all samplers share."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self
@@ -10,98 +10,142 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
 from imondrian.errors import InvalidInputError
 from imondrian.scales import Scale
+from imondrian.scores import ScoringCache
 
-OnTrees = Callable[[Callable[[slice], None]], None]  # does something to all trees, some at a time
+OnTrees = Callable[[Callable[[slice], None]], None]  # applies a function to all trees, a slice of them at a time
 Layout = tuple[tuple[int, ...], np.dtype[Any]]
 ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
 
 
-class Change(NamedTuple):
-    """A change of all trees that survives an interruption: a tree has it or not, which its head shows."""
+class TreeUpdate(NamedTuple):
+    """An update of all trees that survives an interruption: a tree has it or not, and its head says which."""
 
-    make: Callable[[slice], None]  # changes some trees, each in one kernel call, which nothing interrupts
-    is_made: Callable[[], Array]  # which trees have it
-    finish: Callable[[], None]  # what follows once all have it; may be repeated
+    apply: Callable[[slice], None]  # updates some trees, each in one kernel call, which cannot be interrupted
+    is_applied: Callable[[], Array]  # for each tree, whether it has the update
+    finish: Callable[[], None]  # what follows when all trees have it; may be called twice
 
 
-class Changes:
-    """Changes of trees, one at a time; each happens to all trees or to none, also when it is interrupted."""
+class Updates:
+    """Applies updates to all trees, one at a time; each reaches all trees or none, even if it is interrupted."""
 
     def __init__(self) -> None:
-        self.pending: Change | None = None  # begun, and not finished
+        self.pending: TreeUpdate | None = None  # started and not finished
 
-    def make(self, change: Change, on_trees: OnTrees) -> None:
-        """Change all trees; what an interruption leaves is finished by `settle`, once no thread is at work any more."""
-        self.pending = change
-        on_trees(change.make)
-        change.finish()
+    def apply(self, update: TreeUpdate, on_trees: OnTrees) -> None:
+        """Update all trees. After an interruption, call `finish_pending` once no thread is running any more."""
+        self.pending = update
+        on_trees(update.apply)
+        update.finish()
         self.pending = None
 
-    def settle(self) -> None:
-        """Finish the change that was interrupted; one that no tree has is dropped."""
-        change = self.pending
-        if change is None:
+    def finish_pending(self) -> None:
+        """Finish the update that was interrupted; drop it if no tree has it."""
+        update = self.pending
+        if update is None:
             return
-        is_made = change.is_made()
-        if is_made.any():
-            for t in np.flatnonzero(~is_made):
-                change.make(slice(t, t + 1))
-            change.finish()
+        is_applied = update.is_applied()
+        if is_applied.any():
+            for t in np.flatnonzero(~is_applied):
+                update.apply(slice(t, t + 1))
+            update.finish()
         self.pending = None
+
+
+class Step(NamedTuple):
+    """A step of a window: the weights and the levels were updated after some row of a block."""
+
+    n_rows: int  # rows of the block shown before the step
+    n_taken: int  # points that the trees had inserted by then, in total
+    n_outside: int  # those of them that lay outside the root box
+
+
+class ScoredRows(NamedTuple):
+    """Rows that were scored and then shown to the trees."""
+
+    first: int  # number of the first row
+    end: int  # number of the point after the last row
+    read: Callable[[], tuple[Array, list[Step]]]  # returns their scores, and the steps taken among them
 
 
 class Sampler(Protocol):
-    """Which of the points it is shown each tree holds."""
+    """Decides which of the points shown to it each tree holds."""
 
-    limit: int  # leaves that a tree can have
-    changes: Changes
+    limit: int  # largest number of leaves of a tree
+    fixed_slots: int  # slots that every tree always has; 0 if tables grow
+    updates: Updates
+    last_scored: ScoredRows | None  # the last rows that were scored and shown; None if this is not recorded
 
     def n_points(self, trees: Trees) -> int:
-        """Count the points shown and not forgotten (nor, in a window, passed by)."""
+        """Return the number of points shown and neither forgotten nor, with a window, expired."""
 
     def n_shown(self, trees: Trees) -> int:
-        """Return how far the trees have counted: no point is counted twice, and none less for being forgotten."""
+        """Return the number of points shown so far, including forgotten points that no new one has compensated."""
 
     def n_bytes(self) -> int:
-        """Give the memory taken beside the trees."""
+        """Return the memory used in addition to the trees."""
 
     def reserve(self, n_features: int) -> int:
-        """Prepare for points of that many features; give the number of slots a tree should have before the first."""
+        """Prepare for points of n_features features; return the number of slots per tree before the first point."""
 
     def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Build empty trees on the rows of X."""
 
-    def block(self, n_rows: int) -> int:
-        """Tell how many of that many rows can be shown in one go."""
+    def block_length(self, n_rows: int) -> int:
+        """Return how many of the next n_rows rows `extend` accepts in one call."""
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X, one block, to the trees."""
 
+    def scored_block_length(self, n_rows: int, kind: str) -> int:
+        """Return how many of the next n_rows rows `score_and_extend` accepts in one call."""
+
+    def score_and_extend(
+        self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[Array, list[Step]]:
+        """Score each row of X, one block, and then show it to the trees; return the scores and the steps taken."""
+
+    def score_and_extend_one(
+        self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[float, list[Step]]:
+        """Like `score_and_extend` for one point, bit for bit."""
+
+    def extend_scored(self, trees: Trees, x: Array, score: float, scale: Scale, on_trees: OnTrees) -> None:
+        """Show one point that has already been scored."""
+
+    def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
+        """Return the scores that `score_and_extend` would give to each row of X if it were the next one."""
+
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X, or raise if they are not there; the scale follows the points still there."""
+        """Forget the rows of X, or raise if one is not held; the scale is updated to the remaining points."""
 
     def points(self, trees: Trees) -> Array:
-        """List the points remembered, each as often as it is."""
+        """Return the points held, including copies."""
 
     def widened(self, n_features: int) -> Self:
         """Return a sampler like this one with more features, which are 0 in all points."""
 
+    def check_join(self, state: dict[str, Array]) -> None:
+        """Raise if the trees of a forest whose sampler has that state cannot be joined to those of this one."""
+
+    def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
+        """Update the scale and the trees after trees of a forest with these moments were joined."""
+
     def state(self) -> dict[str, Array]:
-        """Give what is to be kept beside the trees, by name."""
+        """Return the arrays to be saved in addition to the trees, by name."""
 
     def layout(self, n_features: int) -> dict[str, Layout]:
-        """Give shape and type of the arrays that `state` gives."""
+        """Return shape and type of the arrays that `state` returns."""
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Take over what `state` gave; nothing is checked."""
+        """Restore what `state` returned, without checks."""
 
-    def complaints(self) -> Iterator[str]:
-        """Say what is wrong with what was restored."""
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the restored arrays."""
 
-    def check(self) -> Check:
-        """Return what must be true of sound trees under this sampler."""
+    def tree_check(self) -> Check:
+        """Return the check that sound trees pass under this sampler."""
 
 
 def not_held_error(X: Array, row: int) -> InvalidInputError:
-    """Make the error for a row to be forgotten that is not remembered."""
-    return InvalidInputError(f"X[{row}] is not in the forest, at least not so often: {X[row]}.")
+    """Return the error for a row to be forgotten that the forest does not hold."""
+    return InvalidInputError(f"X[{row}] is not in the forest, or not as many times as in X: {X[row]}.")

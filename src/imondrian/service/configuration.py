@@ -20,7 +20,8 @@ from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.service.settings import Limits
 from imondrian.service.sizes import Sizes, bytes_of
-from imondrian.stream import StreamDetector, renamed_parameters
+from imondrian.stream import StreamDetector
+from imondrian.stream_parameters import renamed_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 DEFAULTS: dict[str, Any] = {

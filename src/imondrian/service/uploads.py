@@ -12,8 +12,9 @@ from imondrian.service.doing import detector_from
 from imondrian.service.memory import FullError, Memory
 from imondrian.service.settings import PER_BYTE_OF_MODELS, Limits
 from imondrian.service.sizes import Sizes
-from imondrian.storage import complaints_about, read_header
-from imondrian.stream import StreamDetector, renamed_parameters
+from imondrian.storage import damaged_file_errors, read_header
+from imondrian.stream import StreamDetector
+from imondrian.stream_parameters import renamed_parameters
 
 _KIND = "StreamDetector"
 _MAX_HEADER_BYTES = 2**22  # the longest names of as many features as may be take 3 MB
@@ -56,7 +57,7 @@ def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any
 def sizes_in(content: bytes) -> Sizes:
     """Return the sizes of the detector in a file by its header, in which the forest must agree with the detector."""
     header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
-    with complaints_about("The model"):
+    with damaged_file_errors("The model"):
         if _KIND not in header["notes"]:
             raise ValueError("it is not that of a StreamDetector.")
         parameters = renamed_parameters(header["notes"][_KIND]["parameters"])

@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
+from imondrian.engine.finite import all_finite
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
-from imondrian.inputs import are_usable
 
 POINT = "imondrian_point"  # the name of the column on its way
 SCORE, LABEL, EXPLANATION = "anomaly_score", "is_anomaly", "explanation"  # columns of results
@@ -113,7 +113,7 @@ def points_of(column: Any, n_features: int) -> Array:
 
 def usable_rows(points: Array) -> Array:
     """Tell which points can be used."""
-    if are_usable(points.ravel()):
+    if all_finite(points.ravel()):
         return np.ones(len(points), np.bool_)
     return np.logical_and.reduce(np.abs(points) <= MAX_SIZE, axis=1)
 

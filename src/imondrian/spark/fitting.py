@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from imondrian.assembly import Plan, Samples, build_some, put_together, sampled_forest, smallest
 from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
+from imondrian.distributed import BuildPlan, Samples, build_part, join_parts, new_sampled_forest, smallest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted
@@ -88,7 +88,7 @@ def fit(  # noqa: PLR0913
     """
     check_choice(on_error, "on_error", ON_ERROR)
     settings = Settings.checked(preset, kind, scale, threshold)
-    forest = sampled_forest(n_trees, max_samples, settings.scale, seed)
+    forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed)
     column, found = features_of(df, features)
     found = counted(df, column, found)
     rows = df.select(column.alias(POINT)).groupBy(POINT).count()
@@ -98,7 +98,7 @@ def fit(  # noqa: PLR0913
     (n_points, n_bad), bad_row = tables.pop(_COUNTS, (np.zeros(2), np.empty(0)))
     _check_rows(int(n_points), int(n_bad), bad_row, found, on_error)
     samples = np.stack([tables[t][1].reshape(tables[t][0].size, -1) for t in range(forest.n_trees)])
-    forest = _built(df, Plan.of(forest, int(n_points), samples), samples)
+    forest = _built(df, BuildPlan.of(forest, int(n_points), samples), samples)
     fitted = Fitted(forest, settings.parameters(forest), None, found.names)
     from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (workers do without scikit-learn)
 
@@ -144,7 +144,7 @@ def _merging(max_samples: int) -> Callable[[Any], Any]:
     return merge
 
 
-def _built(df: DataFrame, plan: Plan, samples: Array) -> MondrianForest:
+def _built(df: DataFrame, plan: BuildPlan, samples: Array) -> MondrianForest:
     """Build the trees on the executors, and join them here."""
     shape = samples.shape
 
@@ -152,14 +152,14 @@ def _built(df: DataFrame, plan: Plan, samples: Array) -> MondrianForest:
         for batch in batches:
             for row in batch.to_pylist():
                 some = _numbers(row["content"]).reshape(-1, *shape[1:])
-                yield _piece(row["first"], to_bytes(build_some(plan, row["first"], some)))
+                yield _piece(row["first"], to_bytes(build_part(plan, row["first"], some)))
 
     starts = range(0, shape[0], _TREES_PER_PIECE)
     rows = [(first, samples[first : first + _TREES_PER_PIECE].tobytes()) for first in starts]
     pieces = df.sparkSession.createDataFrame(rows, _PIECES).repartition(len(rows)).mapInArrow(build, _PIECES).collect()
     ordered = sorted(pieces, key=lambda piece: piece.first)
     forests: list[Any] = [from_bytes(piece.content) for piece in ordered]
-    return put_together(plan, forests)
+    return join_parts(plan, forests)
 
 
 def _check_rows(n_points: int, n_bad: int, bad_row: Array, features: Features, on_error: str) -> None:

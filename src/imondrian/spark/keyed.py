@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from imondrian.assembly import Plan, Samples, build_some, sampled_forest
 from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
+from imondrian.distributed import BuildPlan, Samples, build_part, new_sampled_forest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.fitted import Fitted, threshold_of_rows
@@ -24,7 +24,7 @@ from imondrian.option_types import (
     ScaleOrPreset,
     ThresholdOrPreset,
 )
-from imondrian.scores import scoring_of
+from imondrian.scores import score_kind
 from imondrian.spark.columns import (
     POINT,
     SCORE,
@@ -87,7 +87,7 @@ def fit_by_key(  # noqa: PLR0913
     """
     check_choice(on_error, "on_error", ON_ERROR)
     settings = Settings.checked(preset, kind, scale, threshold)
-    forest = sampled_forest(n_trees, max_samples, settings.scale, seed)
+    forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed)
     keys = checked_names(df, key)
     check_free(df.select(*map(quoted, keys)), [_N_POINTS, _MODEL])
     column, found = features_of(df, features)
@@ -128,7 +128,7 @@ def score_by_key(  # noqa: PLR0913
         As of `score`.
     """
     if kind is not None:
-        scoring_of(kind)  # for its check
+        score_kind(kind)  # for its check
     keys = checked_names(df, key)
     _check_models(df, models, keys)
     column, found = features_of(df, features)
@@ -184,7 +184,7 @@ def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
     samples = Samples(forest, points.shape[1])
     samples.offer(*np.unique(points + 0.0, axis=0, return_counts=True))
     drawn = np.stack([samples.of(t)[1] for t in range(forest.n_trees)])
-    return build_some(Plan.of(forest, samples.n_points, drawn), 0, drawn)
+    return build_part(BuildPlan.of(forest, samples.n_points, drawn), 0, drawn)
 
 
 def _scoring(features: Features, wanted: Wanted, kind: Kind | None) -> Callable[[Any, Any], Any]:

@@ -25,7 +25,7 @@ from imondrian.option_types import KindOrPreset, OnError, PresetName, ScaleOrPre
 from imondrian.spark.columns import SCORE, quoted
 from imondrian.spark.fitting import fit
 from imondrian.spark.scoring import score
-from imondrian.thresholds import rule_of
+from imondrian.thresholds import threshold_rule
 
 _DATA = "data"
 
@@ -137,7 +137,9 @@ class IsolationMondrianForest(
 
     def _fit(self, dataset: DataFrame) -> "IsolationMondrianForestModel":
         features, contamination = self._features(), self._value("contamination")
-        rule_of(resolved(contamination, "contamination", self._value("preset")))  # for its check, by its name here
+        threshold_rule(
+            resolved(contamination, "contamination", self._value("preset"))
+        )  # for its check, by its name here
         estimator = fit(
             dataset,
             features,

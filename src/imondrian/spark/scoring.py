@@ -10,7 +10,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.option_types import Kind, OnError
-from imondrian.scores import scoring_of
+from imondrian.scores import score_kind
 from imondrian.spark.columns import SCORE, check_width, features_of
 from imondrian.spark.judging import judged, wanted_in
 from imondrian.spark.shipping import Shipped
@@ -50,7 +50,7 @@ def score(
         What to do about a row with a value that is missing or not finite: fail, or leave its score null.
     """
     if kind is not None:
-        scoring_of(kind)  # for its check
+        score_kind(kind)  # for its check
     shipped = Shipped(df.sparkSession, to_bytes(model))
     scorer = shipped.scorer()
     column, found = features_of(df, _asked(features, scorer.features))

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, Self
 
 from imondrian.defaults import resolved
 from imondrian.forest import MondrianForest
-from imondrian.scores import scoring_of
-from imondrian.thresholds import rule_of
+from imondrian.scores import score_kind
+from imondrian.thresholds import threshold_rule
 
 _MAX_RANDOM_STATE = 2**32 - 1  # of scikit-learn
 
@@ -27,8 +27,8 @@ class Settings(NamedTuple):
             resolved(scale, "scale", preset),
             resolved(threshold, "contamination", preset),
         )
-        scoring_of(settings.kind)
-        rule_of(settings.threshold, "threshold")
+        score_kind(settings.kind)
+        threshold_rule(settings.threshold, "threshold")
         return settings
 
     def parameters(self, forest: MondrianForest) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import IO, Any
 import polars as pl
 
 from imondrian.errors import InvalidInputError
-from imondrian.files import written_whole
+from imondrian.files import atomic_write
 from imondrian.tables.formats import format_to_write
 
 STANDARD_OUTPUT = "-"
@@ -33,7 +33,7 @@ def written_table(path: str) -> Iterator[Write]:
             yield write
         sys.stdout.buffer.flush()
         return
-    with written_whole(path) as file, write_as(file) as write:
+    with atomic_write(path) as file, write_as(file) as write:
         yield write
 
 

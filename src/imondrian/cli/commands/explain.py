@@ -17,7 +17,7 @@ from imondrian.cli.settings import Choice, Outputs, Source, Telling
 from imondrian.cli.summary import N_REASONS_IN_FULL, Tally, print_rows, row_as_json
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.explanations import OddRow
+from imondrian.explanations import AnomalousRow
 from imondrian.scorer import loaded, scorer_of
 from imondrian.tables.writing import Write, written_table
 
@@ -39,7 +39,7 @@ def run(
     scorer.forest.n_jobs = checked_jobs(jobs)
     table = opened(source)
     tally = Tally(scorer, choice.time, top, N_REASONS_IN_FULL)
-    found: list[OddRow] = []
+    found: list[AnomalousRow] = []
     with console.progress(f"explaining {table.name}") as progress, _written(output) as write:
         for rows, scores in scored_batches(scorer, table, choice, model, progress):
             tally.add(rows, scores)
@@ -78,5 +78,5 @@ def _check_found(asked: list[int], n_rows: int, name: str) -> None:
             raise InvalidInputError(f"{name}: there is no row {row}; there are {n_rows}.")
 
 
-def _printing(shown: list[OddRow]) -> Any:
+def _printing(shown: list[AnomalousRow]) -> Any:
     return lambda console: print_rows(shown, console)

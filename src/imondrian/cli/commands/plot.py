@@ -16,7 +16,7 @@ from imondrian.cli.settings import Choice, Drawing, Making, Source, Telling
 from imondrian.cli.summary import escaped
 from imondrian.engine.view import Tree
 from imondrian.errors import InvalidInputError
-from imondrian.files import written_whole
+from imondrian.files import atomic_write
 from imondrian.plots import plot_partition, plot_scores, plot_tree, write_figure
 from imondrian.scorer import Scorer, loaded, scorer_of
 from imondrian.tables.reading import Batch
@@ -34,7 +34,7 @@ def run(kind: str, source: Source, choice: Choice, making: Making, drawing: Draw
     form: Literal["png", "svg"] = "svg" if path.lower().endswith(".svg") else "png"
     title = {"partition": f"partition of tree {drawing.tree}", "tree": f"tree {drawing.tree}"}.get(kind, kind)
     figure.suptitle(f"{source.path}: {title}", parse_math=False)
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         write_figure(figure, file, form)
     console.tell({"picture": path}, lambda rich: rich.print(escaped(path)))
 

@@ -28,7 +28,7 @@ def run(what: str, reproducing: Reproducing, telling: Telling) -> None:
         n_seeds=reproducing.seeds,
         n_folds=reproducing.folds,
         budget=reproducing.budget,
-        n_workers=Threads(reproducing.jobs).n,
+        n_workers=Threads(reproducing.jobs).n_threads,
     )
     with console.progress(f"reproducing {what}") as progress:
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.baselines.principal_direction import write_principal_directions
+from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points
 
@@ -24,9 +25,6 @@ _UNIT = 2.0**-40  # of deviations: keeps the squares of the largest values far f
 _LEAST_SCATTER = 1e-290  # in squares of that unit: rows this close to each other count as equal
 _FARTHEST = 1e50  # times the spread of the rows: farther off, the row alone gives the direction
 _ROUNDING = 1e-12  # if no more than this share of the scatter is left without a row, it is rounding
-_TOLERANCE = 1e-12  # of the power method: by how much a component of the direction may still move
-_MAX_STEPS = 1000
-_ASIDE = 1e-6
 
 
 class DirectionDetector(ABC):
@@ -174,50 +172,3 @@ def principal_directions(targets: Targets, weight: float) -> tuple[Array, Array]
     directions, scatter = np.empty_like(targets.coordinates), np.empty(targets.coordinates.shape[0])
     write_principal_directions(targets.scatter, targets.coordinates, weight, directions, scatter)
     return directions, scatter
-
-
-@kernel
-def write_principal_directions(scatter: Array, rows: Array, weight: float, directions: Array, along: Array) -> None:
-    """Write the first eigenvector of diag(scatter) + weight * row row^T and its eigenvalue, for each row."""
-    for i in range(rows.shape[0]):
-        if weight == 0.0:
-            start(directions, i, 0.0)
-            along[i] = scatter[0]
-        else:
-            start(directions, i, _ASIDE)
-            along[i] = power_method(scatter, rows, i, weight, directions)
-
-
-@helper
-def start(directions: Array, i: int, aside: float) -> None:
-    """Start from the first axis, a little aside.
-
-    [Yeh2009] starts from the axis itself, which the power method never leaves if the row is square to it.
-    """
-    for j in range(directions.shape[1]):
-        directions[i, j] = aside
-    directions[i, 0] = 1.0
-
-
-@helper
-def power_method(scatter: Array, rows: Array, i: int, weight: float, directions: Array) -> float:
-    """Multiply the direction by the matrix and bring it back to length 1 until it stays; give its last length."""
-    length = 0.0
-    for _ in range(_MAX_STEPS):
-        pull = 0.0
-        for j in range(scatter.size):
-            pull += weight * rows[i, j] * directions[i, j]
-        squares = 0.0
-        for j in range(scatter.size):
-            squares += (scatter[j] * directions[i, j] + pull * rows[i, j]) ** 2
-        length = np.sqrt(squares)
-        if length == 0.0:
-            break
-        change = 0.0
-        for j in range(scatter.size):
-            moved = (scatter[j] * directions[i, j] + pull * rows[i, j]) / length
-            change = max(change, abs(moved - directions[i, j]))
-            directions[i, j] = moved
-        if change <= _TOLERANCE:
-            break
-    return length

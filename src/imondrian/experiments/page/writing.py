@@ -10,7 +10,7 @@ from imondrian.experiments.page.paper_tables import batch_section, data_section,
 from imondrian.experiments.page.quality_table import best_in, quality_section
 from imondrian.experiments.page.synthetic_tables import claims_section, synthetic_section
 from imondrian.experiments.records import Record, read_record
-from imondrian.files import written_whole
+from imondrian.files import atomic_write
 
 FOLDER = "reproduction"  # of records and figures, beside the page
 RECORDS = ("synthetic", "claims", "batch", "batch_checks", "online", "online_checks", "endless", "quality")
@@ -24,7 +24,7 @@ def write_page(folder: Path) -> Path:
     sections = [section(records[name]) for name, section in _SECTIONS.items() if name in records]
     parts = [_head(records), data_section(sets), *sections, differences_section(records), _circumstances(records)]
     page = folder / "reproduction.md"
-    with written_whole(page) as file:
+    with atomic_write(page) as file:
         file.write(("\n\n".join(part for part in parts if part) + "\n").encode())
     return page
 

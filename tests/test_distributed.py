@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from imondrian import InvalidInputError, MondrianForest
-from imondrian.assembly import Plan, Samples, build_some, put_together, sampled_forest, smallest
+from imondrian.distributed import BuildPlan, Samples, build_part, join_parts, new_sampled_forest, smallest
 from imondrian.model_files import from_bytes, to_bytes
 
 
@@ -23,9 +23,9 @@ def assembled(forest, X, n_parts=1, piece=None):
         if len(rows[i::n_parts]):
             part.offer(rows[i::n_parts], counts[i::n_parts])
     samples = np.stack([merged([part.of(t) for part in parts], forest.max_samples) for t in range(forest.n_trees)])
-    plan = Plan.of(forest, sum(part.n_points for part in parts), samples)
+    plan = BuildPlan.of(forest, sum(part.n_points for part in parts), samples)
     piece = piece or forest.n_trees
-    return put_together(plan, [build_some(plan, t, samples[t : t + piece]) for t in range(0, forest.n_trees, piece)])
+    return join_parts(plan, [build_part(plan, t, samples[t : t + piece]) for t in range(0, forest.n_trees, piece)])
 
 
 def merged(parts, size):
@@ -36,13 +36,13 @@ def merged(parts, size):
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 2.0, 3.0]])
 @pytest.mark.parametrize(("n_parts", "piece"), [(2, 3), (7, 1)])
 def test_places_do_not_matter(data, n_parts, piece, scale):
-    forest = sampled_forest(10, 32, scale, seed=4)
+    forest = new_sampled_forest(10, 32, scale, seed=4)
     whole, spread = assembled(forest, data), assembled(forest, data, n_parts, piece)
     assert to_bytes(spread) == to_bytes(whole)
 
 
 def test_it_is_an_ordinary_forest(data):
-    forest = assembled(sampled_forest(10, 32, "std", seed=4), data, 3, 4)
+    forest = assembled(new_sampled_forest(10, 32, "std", seed=4), data, 3, 4)
     assert (forest.n_trees, forest.n_points, forest.max_samples, forest.seed) == (10, 500, 32, 4)
     again = from_bytes(to_bytes(forest))  # which checks every invariant
     np.testing.assert_array_equal(again.extend(data).score(data), forest.extend(data).score(data))
@@ -50,7 +50,7 @@ def test_it_is_an_ordinary_forest(data):
 
 
 def test_fewer_rows_than_a_sample_are_all_held(data):
-    forest = assembled(sampled_forest(4, 64), data[:20], 3, 2)
+    forest = assembled(new_sampled_forest(4, 64), data[:20], 3, 2)
     assert (forest.holds(data[:20]) == 4).all()
     assert forest.n_points == 20
 
@@ -59,7 +59,7 @@ def test_fewer_rows_than_a_sample_are_all_held(data):
 def test_scores_are_distributed_as_those_of_a_forest_built_at_once(data):
     """Kolmogorov-Smirnov over 400 seeds a side at 1e-4, for an inner point and a far one."""
     rows = np.array([[0.0, 0.0, 0.0], [4.0, -4.0, 4.0]])
-    ours = np.array([assembled(sampled_forest(2, 32, seed=seed), data).score(rows) for seed in range(400)])
+    ours = np.array([assembled(new_sampled_forest(2, 32, seed=seed), data).score(rows) for seed in range(400)])
     theirs = np.array(
         [MondrianForest(2, max_samples=32, seed=seed + 1000).build(data).score(rows) for seed in range(400)]
     )
@@ -68,5 +68,5 @@ def test_scores_are_distributed_as_those_of_a_forest_built_at_once(data):
 
 
 def test_a_sample_must_have_a_size():
-    with pytest.raises(InvalidInputError, match="max_samples must be a whole number, but is None"):
-        sampled_forest(10, None)
+    with pytest.raises(InvalidInputError, match="max_samples must be an integer, but is None"):
+        new_sampled_forest(10, None)

@@ -1,7 +1,7 @@
-"""Forests whose samples are drawn and whose trees are built in several places, and put together in one.
+"""Forests whose samples are drawn and whose trees are built in several places, then joined in one.
 
-The outcome is the same wherever the rows lie and the trees are built: `Samples` of parts of the data make those of the
-whole, and a tree hangs on its number, its sample and the seed.
+The result does not depend on where the rows are and where the trees are built: the `Samples` of parts of the data
+determine those of the whole, and a tree depends only on its number, its sample and the seed.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ from imondrian.option_types import Scale
 from imondrian.scales import new_scale
 
 
-def sampled_forest(n_trees: int, max_samples: int, scale: Scale = None, seed: int = SEED) -> MondrianForest:
-    """Make an empty forest whose trees hold samples: it says what is to be drawn and built."""
+def new_sampled_forest(n_trees: int, max_samples: int, scale: Scale = None, seed: int = SEED) -> MondrianForest:
+    """Return an empty forest whose trees hold samples: it specifies what to draw and to build."""
     return MondrianForest(
         n_trees, max_samples=as_count(max_samples, "max_samples", 1, MAX_POINTS), scale=scale, seed=seed
     )
@@ -34,7 +34,7 @@ class Samples:
     Examples
     --------
     >>> import numpy as np
-    >>> forest = sampled_forest(n_trees=2, max_samples=3)
+    >>> forest = new_sampled_forest(n_trees=2, max_samples=3)
     >>> samples = Samples(forest, n_features=1)
     >>> samples.offer(np.array([[1.0], [5.0]]), np.array([6, 4]))
     >>> samples.n_points
@@ -45,7 +45,7 @@ class Samples:
 
     def __init__(self, forest: MondrianForest, n_features: int) -> None:
         size = forest.max_samples or 0
-        self._lots = _heads(forest)["lot"].copy()
+        self._tree_keys = _heads(forest)["hash_key"].copy()
         self._keys = np.full((forest.n_trees, size), np.inf)
         self._points = np.zeros((forest.n_trees, size, n_features))
         self.n_points = 0
@@ -56,40 +56,40 @@ class Samples:
         return int(self._points.shape[2])
 
     def offer(self, X: Any, counts: Any) -> None:
-        """Offer rows, all different and none offered before, and say how many copies of each there are."""
+        """Offer distinct rows, none of which has been offered before, with the number of copies of each."""
         counts = np.ascontiguousarray(counts, np.int64)
-        offer_rows(self._lots, as_points(X, self.n_features), counts, self._keys, self._points)
+        offer_rows(self._tree_keys, as_points(X, self.n_features), counts, self._keys, self._points)
         self.n_points += int(counts.sum())
 
     def of(self, t: int) -> tuple[Array, Array]:
-        """Give the keys and the points in the sample of tree t, the smallest key first."""
+        """Return the keys and the points in the sample of tree t, in ascending order of the keys."""
         n_taken = min(self.n_points, self._keys.shape[1])
         return smallest(self._keys[t], self._points[t], n_taken)
 
 
 def smallest(keys: Array, points: Array, n: int) -> tuple[Array, Array]:
-    """Give the n points with the smallest keys, and the keys, in order; of equal keys the values decide."""
+    """Return the n smallest keys and their points, in order; equal keys are ordered by the points' values."""
     order = np.lexsort((*points.T[::-1], keys))[:n]
     return keys[order], points[order]
 
 
-class Plan(NamedTuple):
-    """What the builder of a tree needs to know of the whole."""
+class BuildPlan(NamedTuple):
+    """What the builder of a tree needs to know about the whole forest."""
 
     parameters: dict[str, Any]  # of the forest
-    n_points: int  # of which the samples were taken
-    moments: Array  # that the scale has seen
+    n_points: int  # from which the samples were drawn
+    moments: Array  # of the scale
 
     @classmethod
     def of(cls, forest: MondrianForest, n_points: int, samples: Array) -> Self:
-        """Plan a forest like this one on samples[t]; a scale that moves takes them for all the points."""
+        """Plan a forest like this one on samples[t]; an adaptive scale uses the samples in place of all points."""
         scale = new_scale(forest.scale, samples.shape[2])
         scale.restart(samples.reshape(-1, samples.shape[2]), n_points)
         return cls(forest.parameters(), n_points, scale.moments)
 
 
-def build_some(plan: Plan, first: int, samples: Array) -> MondrianForest:
-    """Build the trees from number `first` on, each on one of the samples, as a forest of their own."""
+def build_part(plan: BuildPlan, first: int, samples: Array) -> MondrianForest:
+    """Build the trees from number `first` on, one for each sample, as a forest of their own."""
     n_trees, n_slots, n_features = samples.shape
     trees = empty_trees(n_trees, n_slots, n_features)
     forest = MondrianForest(**plan.parameters)
@@ -100,18 +100,18 @@ def build_some(plan: Plan, first: int, samples: Array) -> MondrianForest:
     return _forest(plan, trees)
 
 
-def put_together(plan: Plan, pieces: Iterable[MondrianForest]) -> MondrianForest:
-    """Make one forest of pieces, given in the order of their trees."""
-    return _forest(plan, joined([piece.state()[0] for piece in pieces]))
+def join_parts(plan: BuildPlan, parts: Iterable[MondrianForest]) -> MondrianForest:
+    """Join the parts of a forest, given in the order of their trees."""
+    return _forest(plan, joined([part.state()[0] for part in parts]))
 
 
-def _forest(plan: Plan, trees: Trees) -> MondrianForest:
+def _forest(plan: BuildPlan, trees: Trees) -> MondrianForest:
     parameters = plan.parameters | {"n_trees": trees.heads.size}
     return MondrianForest.from_state(parameters, trees, {"moments": plan.moments})
 
 
 def _heads(forest: MondrianForest) -> Array:
-    """Give the heads of the empty trees of a forest, with their random streams started."""
+    """Return the heads of the empty trees of a forest, with their random streams started."""
     heads = empty_trees(forest.n_trees, 0, 0).heads
     start_streams(heads, np.uint64(forest.seed))
     return heads

@@ -1,4 +1,4 @@
-"""Whether trees are sound: the checks of `invariants`, compiled, for all trees of a forest."""
+"""The checks of `invariants`, compiled, for all trees of a forest."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ NONE = -1
 
 
 @kernel
-def first_unsound(trees: Trees) -> int:
+def first_broken_tree(trees: Trees) -> int:
     """Return the number of the first tree in which an invariant is broken, NONE if there is no such tree."""
     for t in range(trees.heads.size):
         if not is_sound(trees, t):
@@ -22,7 +22,7 @@ def first_unsound(trees: Trees) -> int:
 
 @helper
 def is_sound(trees: Trees, t: int) -> bool:
-    """Check one tree; each check relies on those before it."""
+    """Return True if all invariants hold for tree t; each check relies on those before it."""
     return (
         has_possible_counts(trees, t)
         and has_zeros_in_unused_slots(trees, t)
@@ -36,7 +36,7 @@ def is_sound(trees: Trees, t: int) -> bool:
 
 @helper
 def has_possible_counts(trees: Trees, t: int) -> bool:
-    """Counters lie in their ranges."""
+    """Return True if counters lie in their ranges."""
     head = trees.heads[t]
     if not 0 <= head["n_leaves"] <= trees.points.shape[1]:
         return False
@@ -49,7 +49,7 @@ def has_possible_counts(trees: Trees, t: int) -> bool:
 
 @helper
 def n_inner(trees: Trees, t: int) -> int:
-    """Count the inner nodes of tree t."""
+    """Return the number of inner nodes of tree t."""
     return max(trees.heads[t]["n_leaves"] - 1, 0)
 
 
@@ -61,7 +61,7 @@ def is_zero(value: float) -> bool:
 
 @helper
 def has_zeros_in_unused_slots(trees: Trees, t: int) -> bool:
-    """Nothing is left where nothing is held."""
+    """Return True if all unused slots are zero."""
     for slot in range(trees.heads[t]["n_leaves"], trees.points.shape[1]):
         if trees.copies[t, slot] != 0 or trees.parents[t, 2 * slot + 1] != 0:
             return False
@@ -88,7 +88,7 @@ def exists(trees: Trees, t: int, node: int) -> bool:
 
 @helper
 def has_nodes_that_exist(trees: Trees, t: int) -> bool:
-    """Root and children name nodes in use, cuts name features."""
+    """Return True if root and children are nodes in use and cuts name existing features."""
     root = trees.heads[t]["root"]
     if trees.heads[t]["n_leaves"] == 0:
         return root == NO_NODE
@@ -105,7 +105,7 @@ def has_nodes_that_exist(trees: Trees, t: int) -> bool:
 
 @helper
 def has_parents_and_children_that_agree(trees: Trees, t: int) -> bool:
-    """Each child names its parent, the root none, and no node is a child twice."""
+    """Return True if each child names its parent, the root none, and no node is a child twice."""
     for slot in range(n_inner(trees, t)):
         cut = trees.cuts[t, slot]
         if trees.parents[t, cut["left"]] != 2 * slot or trees.parents[t, cut["right"]] != 2 * slot:
@@ -117,14 +117,14 @@ def has_parents_and_children_that_agree(trees: Trees, t: int) -> bool:
 
 @helper
 def population_of(trees: Trees, t: int, node: int) -> Any:
-    """Count the points below a node, in 64 bits with a sign."""
+    """Return the number of points below a node as a signed 64-bit integer."""
     slot = slot_of(node)
     return np.int64(trees.copies[t, slot]) if is_leaf(node) else np.int64(trees.cuts[t, slot]["population"])
 
 
 @helper
 def has_populations_that_add_up(trees: Trees, t: int) -> bool:
-    """Each leaf holds a point, each inner node what its children hold; hence no node lies below itself."""
+    """Return True if each leaf holds a point and each inner node the sum of its children; this rules out cycles."""
     for slot in range(trees.heads[t]["n_leaves"]):
         if trees.copies[t, slot] == 0:
             return False
@@ -138,7 +138,7 @@ def has_populations_that_add_up(trees: Trees, t: int) -> bool:
 
 @helper
 def has_finite_points(trees: Trees, t: int) -> bool:
-    """Points are numbers that can be computed with."""
+    """Return True if every value is finite and within MAX_SIZE."""
     for slot in range(trees.heads[t]["n_leaves"]):
         for j in range(trees.points.shape[2]):
             if not abs(trees.points[t, slot, j]) <= MAX_SIZE:
@@ -155,7 +155,7 @@ def bound(trees: Trees, t: int, node: int, side: int, j: int) -> float:
 
 @helper
 def has_sound_cuts(trees: Trees, t: int) -> bool:
-    """Cuts happen at finite times, none before the one above; they part their children; boxes are tight."""
+    """Return True if split times are finite and ordered, cuts separate their children, and boxes are tight."""
     for slot in range(n_inner(trees, t)):
         cut, above, earlier = trees.cuts[t, slot], trees.parents[t, 2 * slot], 0.0
         if above != NO_NODE:

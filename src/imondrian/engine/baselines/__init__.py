@@ -1,0 +1,1 @@
+"""Kernels of the systems that the experiments compare with."""

@@ -1,0 +1,132 @@
+"""Histograms of scores on [0, 1]: one with exponential forgetting and its thresholds, and one that only counts."""
+
+from imondrian.engine.jit import Array, helper, kernel, summing_helper
+
+COUNT, SUM = 0, 1  # the rows of a forgetting histogram: weight, and weighted sum of scores, of each bin
+WEIGHT, N_COUNTED = 0, 1  # the entries of its clock: weight of the next score, number of scores counted
+MAX_WEIGHT = 1e50  # weights are rescaled when they exceed this
+_FORGOTTEN = 1e-9  # bins with less than this share of the total weight are ignored
+_ROUNDING = 1e-12
+
+
+@kernel
+def count_scores(histogram: Array, clock: Array, scores: Array, growth: float) -> None:
+    """Count scores one after the other."""
+    for i in range(scores.size):
+        count_score(histogram, clock, scores[i], growth)
+
+
+@kernel
+def count_score(histogram: Array, clock: Array, score: float, growth: float) -> None:
+    """Add the score to its bin. Old scores keep their weights; each new one weighs more than the one before."""
+    if not 0.0 <= score <= 1.0:
+        return  # also for NaN
+    i = min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
+    histogram[COUNT, i] += clock[WEIGHT]
+    histogram[SUM, i] += clock[WEIGHT] * score
+    clock[WEIGHT] *= growth
+    clock[N_COUNTED] += 1.0
+    if clock[WEIGHT] > MAX_WEIGHT:
+        for i in range(histogram.shape[1]):
+            histogram[COUNT, i] /= clock[WEIGHT]
+            histogram[SUM, i] /= clock[WEIGHT]
+        clock[WEIGHT] = 1.0
+
+
+@kernel
+def count_and_write_two_means(histogram: Array, clock: Array, scores: Array, growth: float, thresholds: Array) -> None:
+    """Count scores one after the other, and write the two-means threshold before each."""
+    for i in range(scores.size):
+        thresholds[i] = two_means_threshold(histogram)
+        count_score(histogram, clock, scores[i], growth)
+
+
+@kernel
+def count_and_write_quantiles(
+    histogram: Array, clock: Array, scores: Array, growth: float, share: float, thresholds: Array
+) -> None:
+    """Count scores one after the other, and write the quantile threshold before each."""
+    for i in range(scores.size):
+        thresholds[i] = quantile_threshold(histogram, share)
+        count_score(histogram, clock, scores[i], growth)
+
+
+@kernel
+def two_means_threshold(histogram: Array) -> float:
+    """Return the midpoint of the means of the two clusters with least squares; 1 if there is only one cluster.
+
+    The clusters are separated between bins: the labelling by K-means of [Ma2020] on a histogram.
+    """
+    lightest = _FORGOTTEN * total_weight(histogram)
+    first, last = 0, histogram.shape[1] - 1
+    while first < last and histogram[COUNT, first] <= lightest:
+        first += 1
+    while last > first and histogram[COUNT, last] <= lightest:
+        last -= 1
+    n, total = 0.0, 0.0
+    for i in range(first, last + 1):
+        if histogram[COUNT, i] > lightest:
+            n += histogram[COUNT, i]
+            total += histogram[SUM, i]
+    best, threshold = 0.0, 1.0
+    n_low, sum_low = 0.0, 0.0
+    for i in range(first, last):
+        if histogram[COUNT, i] > lightest:
+            n_low += histogram[COUNT, i]
+            sum_low += histogram[SUM, i]
+            if n - n_low <= lightest:
+                break
+            gain = squares_gain(n_low, sum_low, n - n_low, total - sum_low)
+            if gain > best:
+                best = gain
+                threshold = 0.5 * (sum_low / n_low + (total - sum_low) / (n - n_low))
+    return threshold
+
+
+@summing_helper
+def total_weight(histogram: Array) -> float:
+    """Return the sum of the weights of all bins."""
+    total = 0.0
+    for i in range(histogram.shape[1]):
+        total += histogram[COUNT, i]
+    return total
+
+
+@helper
+def squares_gain(n_low: float, sum_low: float, n_high: float, sum_high: float) -> float:
+    """Return, up to a constant factor, how much two clusters reduce the sum of squares of one cluster."""
+    difference = sum_high * n_low - sum_low * n_high
+    return difference * difference / (n_low * n_high)
+
+
+@kernel
+def quantile_threshold(histogram: Array, share: float) -> float:
+    """Return the score above which at most that share of the weight lies; 1 for an empty histogram."""
+    wanted = 0.0
+    for i in range(histogram.shape[1]):
+        wanted += share * histogram[COUNT, i]
+    if wanted == 0.0:
+        return 1.0
+    i = histogram.shape[1] - 1
+    while histogram[COUNT, i] < wanted and i > 0:
+        wanted -= histogram[COUNT, i]
+        i -= 1
+    if histogram[COUNT, i] == 0.0:
+        return 0.0
+    interpolated = (i + 1.0 - wanted / histogram[COUNT, i]) / histogram.shape[1]
+    mean = histogram[SUM, i] / histogram[COUNT, i]
+    return max(interpolated, mean + _ROUNDING)  # if all scores are equal, none lies above
+
+
+@kernel
+def count_in_bins(bins: Array, scores: Array) -> None:
+    """Count scores in equal bins on [0, 1]."""
+    for score in scores:
+        count_in_bin(bins, score)
+
+
+@kernel
+def count_in_bin(bins: Array, score: float) -> None:
+    """Count a score in its bin; ignore NaN and values outside [0, 1]."""
+    if 0.0 <= score <= 1.0:
+        bins[min(int(score * bins.size), bins.size - 1)] += 1.0

@@ -1,0 +1,180 @@
+"""The state of a forest: its trees, its scale and its sampler, and how they grow, are joined, copied and restored."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import (
+    FIELDS,
+    MAX_POINTS,
+    MAX_SHOWN,
+    NO_LIMIT,
+    Trees,
+    empty_trees,
+    joined,
+    resized,
+    with_capacity,
+)
+from imondrian.engine.randomness import start_streams
+from imondrian.errors import InvalidInputError
+from imondrian.forest_parameters import ForestParameters
+from imondrian.inputs import as_owned_array
+from imondrian.samplers import OnTrees, Sampler, Step, new_sampler
+from imondrian.scales import Scale, new_scale
+
+
+class Snapshot(NamedTuple):
+    """A copy of everything that a forest consists of."""
+
+    parameters: dict[str, Any]  # the arguments of MondrianForest
+    trees: Trees
+    arrays: dict[str, Array]  # the other arrays, by name
+
+
+class ForestState:
+    """Trees, scale and sampler of a forest; one object, so that a forest replaces all of them in one assignment."""
+
+    def __init__(self, trees: Trees, scale: Scale, sampler: Sampler) -> None:
+        self.trees, self.scale, self.sampler = trees, scale, sampler
+        self._n_spare = 0  # points that can certainly be shown without counting again
+
+    @classmethod
+    def empty(cls, parameters: ForestParameters, n_features: int, n_rows: int = 0) -> Self:
+        """Return a state without points, with room for n_rows rows."""
+        sampler = new_sampler(parameters.max_samples, parameters.window)
+        n_slots = max(sampler.reserve(n_features), min(n_rows, sampler.limit))
+        trees = empty_trees(parameters.n_trees, n_slots, n_features)
+        start_streams(trees.heads, np.uint64(parameters.seed))
+        return cls(trees, new_scale(parameters.scale, n_features), sampler)
+
+    @classmethod
+    def restored(cls, parameters: ForestParameters, trees: Trees, arrays: dict[str, Array]) -> Self:
+        """Return the state with these arrays, or copies of them in the layout that kernels expect."""
+        own = Trees(*(as_owned_array(array, field.dtype) for array, field in zip(trees, FIELDS.values(), strict=True)))
+        n_features = own.points.shape[2]
+        scale, sampler = new_scale(parameters.scale, n_features), new_sampler(parameters.max_samples, parameters.window)
+        layouts = sampler.layout(n_features)
+        scale.restore(arrays["moments"])
+        sampler.restore({name: as_owned_array(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
+        if own.cuts.shape[1] < sampler.fixed_slots:
+            own = resized(own, sampler.fixed_slots)
+        return cls(own, scale, sampler)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.trees.points.shape[2])
+
+    @property
+    def n_points(self) -> int:
+        """Number of points shown and neither forgotten nor, with a window, expired."""
+        return self.sampler.n_points(self.trees)
+
+    @property
+    def n_shown(self) -> int:
+        """Number of points shown so far, as the sampler counts them."""
+        return self.sampler.n_shown(self.trees)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory used by the trees and the sampler."""
+        return sum(array.nbytes for array in self.trees) + self.sampler.n_bytes()
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays other than the trees, by name; not copies."""
+        return {"moments": self.scale.moments, **self.sampler.state()}
+
+    def build(self, points: Array, on_trees: OnTrees) -> None:
+        """Build the empty trees on these points."""
+        if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
+            raise _too_many_points(points.shape[0])
+        self.sampler.build(self.trees, points, self.scale, on_trees)
+
+    def extend(self, points: Array, n_coming: int, on_trees: OnTrees) -> None:
+        """Show one block of points, the first of n_coming, to the trees."""
+        self._make_room(points.shape[0], n_coming)
+        self.sampler.extend(self.trees, points, self.scale, on_trees)
+
+    def score_and_extend(self, points: Array, kind: str, on_trees: OnTrees) -> tuple[Array, list[Step]]:
+        """Score each point of a block, then show it to the trees."""
+        self._make_room(points.shape[0], points.shape[0])
+        return self.sampler.score_and_extend(self.trees, points, kind, self.scale, on_trees)
+
+    def score_and_extend_one(self, point: Array, kind: str, on_trees: OnTrees) -> tuple[float, list[Step]]:
+        """Score one point, then show it to the trees."""
+        self._make_room(1, 1)
+        return self.sampler.score_and_extend_one(self.trees, point, kind, self.scale, on_trees)
+
+    def extend_scored(self, point: Array, score: float, on_trees: OnTrees) -> None:
+        """Show one point that has already been scored to the trees."""
+        self._make_room(1, 1)
+        self.sampler.extend_scored(self.trees, point, score, self.scale, on_trees)
+
+    def forget(self, points: Array, on_trees: OnTrees) -> None:
+        """Forget points, or raise if one is not held."""
+        self.sampler.forget(self.trees, points, self.scale, on_trees)
+
+    def joined_with(self, other: Snapshot) -> Self:
+        """Return the state with the trees of another forest added; this state does not change."""
+        trees, scale = joined([self.trees, other.trees]), self.scale.copy()
+        self.sampler.join(trees, other.arrays["moments"], scale)
+        return type(self)(trees, scale, self.sampler)
+
+    def widened(self, parameters: ForestParameters, n_features: int) -> Self:
+        """Return a copy with more features, which are 0 in all points."""
+        trees = resized(self.trees, self.trees.cuts.shape[1], n_features)
+        scale, old = new_scale(parameters.scale, n_features), self.scale.moments
+        moments = np.zeros((3, n_features))
+        moments[:, : self.n_features] = old
+        moments[0] = old[0, 0]
+        scale.restore(moments)
+        return type(self)(trees, scale, self.sampler.widened(n_features))
+
+    def check_growth(self, n_rows: int) -> None:
+        """Raise if the trees cannot hold, or cannot count, n_rows more points."""
+        self._n_spare -= n_rows  # counting again takes longer than a small change
+        if self._n_spare >= 0:
+            return
+        n_points, n_shown = self.n_points, self.n_shown
+        self._n_spare = -1
+        if self.sampler.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
+            raise _too_many_points(n_points + n_rows)
+        if n_shown + n_rows > MAX_SHOWN:
+            raise InvalidInputError(
+                f"The forest has been shown {n_shown} points and can count at most {MAX_SHOWN}; "
+                f"{n_rows} more are too many."
+            )
+        n_countable = MAX_SHOWN - n_shown
+        has_limit = self.sampler.limit != NO_LIMIT
+        self._n_spare = (n_countable if has_limit else min(n_countable, MAX_POINTS - n_points)) - n_rows
+
+    def _make_room(self, n_rows: int, n_coming: int) -> None:
+        """Make sure that every tree has slots for n_rows more points; n_coming points will arrive in total.
+
+        Tables grow by doubling, or to the size that a long batch can need if that is less. A batch is long if it has at
+        least a sixteenth as many rows as the table has slots, so that copying costs little compared with inserting.
+        """
+        n_slots, limit = self.trees.cuts.shape[1], self.sampler.limit
+        if n_slots >= limit:
+            return
+        n_used = int(self.trees.heads["n_leaves"].max())
+        if min(n_used + n_rows, limit) <= n_slots:
+            return
+        wanted = max(2 * n_slots, n_used + n_rows)
+        if n_coming >= max(n_slots // 16, 16):
+            wanted = min(wanted, n_used + n_coming)
+        self._grow(min(wanted, limit))
+
+    def _grow(self, n_slots: int) -> None:
+        """Give every tree n_slots slots.
+
+        One array after the other is replaced, so that little more than the new ones is in memory at a time. The cuts
+        come last: if this is interrupted, their length still says how many slots all arrays have.
+        """
+        for name in reversed(FIELDS):
+            self.trees = with_capacity(self.trees, name, n_slots)
+
+
+def _too_many_points(n_points: int) -> InvalidInputError:
+    return InvalidInputError(f"A tree can hold at most {MAX_POINTS} points, not {n_points}.")

@@ -1,0 +1,95 @@
+"""The parameters of a stream detector, checked, and those of older model files."""
+
+from typing import Any
+
+import numpy as np
+
+from imondrian.defaults import FROM_PRESET, default_warm_up
+from imondrian.engine.nodes import MAX_POINTS
+from imondrian.errors import InvalidInputError
+from imondrian.forest import MondrianForest
+from imondrian.forest_parameters import MAX_SEED
+from imondrian.inputs import as_count
+from imondrian.option_types import ON_ERROR
+from imondrian.scores import score_kind
+from imondrian.thresholds import THRESHOLDS
+
+_FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
+
+
+def checked_parameters(  # noqa: PLR0913
+    *,
+    n_features: Any,
+    window: Any,
+    max_samples: Any,
+    n_trees: Any,
+    threshold: Any,
+    preset: Any,
+    kind: Any,
+    scale: Any,
+    seed: Any,
+    warm_up: Any,
+    learn_anomalies: Any,
+    shingle: Any,
+    on_error: Any,
+    n_jobs: Any,
+) -> dict[str, Any]:
+    """Check the arguments of a detector; return them as plain numbers, strings and lists."""
+    window = as_count(window, "window", 1, MAX_POINTS)
+    return {
+        "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
+        "window": window,
+        "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
+        "n_trees": as_count(n_trees, "n_trees", 1, MAX_POINTS),
+        "threshold": _checked_threshold(threshold),
+        "preset": preset,
+        "kind": _checked_kind(kind),
+        "scale": scale.tolist() if isinstance(scale, np.ndarray) else scale,
+        "seed": as_count(seed, "seed", 0, MAX_SEED),
+        "warm_up": default_warm_up(window) if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
+        "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
+        "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
+        "on_error": _checked_choice(on_error, "on_error", ON_ERROR),
+        "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
+    }
+
+
+def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a model file under their present names.
+
+    Version 0.1 wrote `n_estimators` for `n_trees` and `score` for `kind`; its first files had neither score nor scale.
+    """
+    renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
+    return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed
+
+
+def check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
+    """Raise a ValueError unless the forest can be that of a detector with these parameters."""
+    n_features = parameters["n_features"] * parameters["shingle"]
+    expected = (parameters["window"], parameters["max_samples"], n_features)
+    is_expected = forest.window is not None and expected == (forest.window, forest.max_samples, forest.n_features)
+    if not is_expected or not np.array_equal(parameters["scale"], forest.scale):
+        raise ValueError("the forest does not match the parameters of the detector.")
+    as_count(parameters["n_trees"], "n_trees", 1, forest.n_trees)
+
+
+def _checked_kind(kind: Any) -> Any:
+    score_kind(kind)
+    return kind
+
+
+def _checked_threshold(threshold: Any) -> Any:
+    if isinstance(threshold, str) and threshold in THRESHOLDS:
+        return threshold
+    is_number = isinstance(threshold, (float, int, np.floating)) and not isinstance(threshold, bool)
+    if is_number and 0.0 < threshold <= 0.5:
+        return "auto" if threshold == 0.5 else float(threshold)
+    raise InvalidInputError(
+        f"threshold must be 'kmeans', 'auto' or 0.5 (scores above 0.5), or a share below 0.5, but is {threshold!r}."
+    )
+
+
+def _checked_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise InvalidInputError(f"{name} must be one of {choices}, but is {value!r}.")
+    return value

@@ -1,0 +1,63 @@
+"""Where kernels are, and when a cached kernel is compiled again."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from numba import config
+
+import imondrian
+
+PACKAGE = Path(imondrian.__file__).parent
+DECORATOR = re.compile(r"^ *@(?:\w+\.)*(?:kernel|\w*helper|n?jit|vectorize|guvectorize|intrinsic)\b", re.MULTILINE)
+
+
+def test_all_compiled_functions_are_in_the_engine():
+    sources = {path for path in PACKAGE.rglob("*.py") if DECORATOR.search(path.read_text())}
+    assert {path.relative_to(PACKAGE).parts[0] for path in sources} == {"engine"}
+
+
+RUN = """
+import numpy as np
+from imondrian import MondrianForest
+from imondrian.engine.frozen import add_frozen_depths
+from imondrian.engine.one_row import depth_score_of_row
+forest = MondrianForest(n_trees=3).build(np.random.default_rng(0).normal(size=(50, 2)))
+row = np.zeros(2)
+print(forest.score(np.zeros((20, 2)))[0], depth_score_of_row(forest.state()[0], row))
+hits = [sum(kernel.stats.cache_hits.values()) for kernel in (add_frozen_depths, depth_score_of_row)]
+print(hits)
+"""
+
+
+def run(folder, cache):
+    """Run a script on the copy of the package; return its scores and the number of kernels loaded from the cache."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "PYTHONPATH")}
+    environment |= {"PYTHONPATH": str(folder)} | ({} if cache is None else {"NUMBA_CACHE_DIR": str(cache)})
+    command = [sys.executable, "-c", RUN]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=folder)
+    scores, hits = done.stdout.splitlines()
+    return scores, hits
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(config.DISABLE_JIT, reason="needs compiled kernels")
+@pytest.mark.parametrize("has_cache_folder", [False, True], ids=["__pycache__", "NUMBA_CACHE_DIR"])
+def test_a_changed_constant_recompiles_every_kernel_that_uses_it(tmp_path, has_cache_folder):
+    """Both kernels use the constant of a third file, through helpers; neither of their own files changes."""
+    shutil.copytree(PACKAGE, tmp_path / "imondrian", ignore=shutil.ignore_patterns("__pycache__"))
+    cache = tmp_path / "cache" if has_cache_folder else None
+    first, _ = run(tmp_path, cache)
+    assert run(tmp_path, cache) == (first, "[1, 1]")
+    source = tmp_path / "imondrian" / "engine" / "average_path_length.py"
+    times = source.stat()
+    source.write_text(source.read_text().replace("_EULER = 0.57721566490153286", "_EULER = 0.67721566490153286"))
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))  # not even the time of the file changes
+    changed, hits = run(tmp_path, cache)
+    assert hits == "[0, 0]"
+    assert all(new != old for new, old in zip(changed.split(), first.split(), strict=True))
+    assert run(tmp_path, cache) == (changed, "[1, 1]")
