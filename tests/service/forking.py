@@ -12,11 +12,11 @@ import uvicorn
 
 from imondrian.service.app import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.limits import Retention
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Keeping
 from tests.service.serving import SMALL
 
-OFTEN = Keeping(points_between_snapshots=150)
+OFTEN = Retention(points_between_snapshots=150)
 
 
 def warm_up():
@@ -26,7 +26,7 @@ def warm_up():
 
 
 def serve(port, folder):
-    app = create_app(Registry(Path(folder), keeping=OFTEN))
+    app = create_app(Registry(Path(folder), retention=OFTEN))
     uvicorn.run(app, port=port, log_level="error", access_log=False)
     os._exit(0)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import uvicorn
 
 from imondrian.service.client import Client
-from imondrian.service.running import uvicorn_config
-from imondrian.service.settings import Bounds
+from imondrian.service.limits import ConnectionLimits
+from imondrian.service.server import uvicorn_config
 
 SMALL = {"window": 128, "max_samples": 32, "n_trees": 10, "warm_up": 50, "threshold": 0.02}
 TRIES = 600  # of a tenth of a second
@@ -116,7 +116,9 @@ class Here(Answering):
 
     def __init__(self, app, bounds=None):
         self.port = free_port()
-        self._server = uvicorn.Server(uvicorn_config(app, bounds or Bounds(), port=self.port, log_level="critical"))
+        self._server = uvicorn.Server(
+            uvicorn_config(app, bounds or ConnectionLimits(), port=self.port, log_level="critical")
+        )
         self._thread = threading.Thread(target=self._server.run)
 
     def __enter__(self):

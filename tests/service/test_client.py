@@ -14,7 +14,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.service.client import Client, ServiceError
 from imondrian.service.configuration import DEFAULTS, new_detector
 from tests.service.serving import SMALL, free_port
-from tests.service.test_live import expected
+from tests.service.test_worker import expected
 
 
 def test_all_that_it_can_do(service, stream, tmp_path):

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from imondrian.service import connections
-from imondrian.service.settings import Bounds
+from imondrian.service.limits import ConnectionLimits
 from tests.service.serving import Here
 
 PATIENCE = 20.0  # seconds for what takes a moment
@@ -50,7 +50,7 @@ def serve(echo, monkeypatch):
     monkeypatch.setattr(connections, "_BETWEEN_LOOKS", 0.05)
     with contextlib.ExitStack() as stack:
         stack.callback(echo.free.set)
-        yield lambda **bounds: stack.enter_context(Here(echo, Bounds(**bounds)))
+        yield lambda **bounds: stack.enter_context(Here(echo, ConnectionLimits(**bounds)))
 
 
 def received(connection, until=b""):
@@ -181,7 +181,7 @@ def test_a_body_that_takes_long_but_goes_on_is_waited_for(serve):
 
 
 def test_an_answer_that_nobody_reads_is_not_kept(serve):
-    here = serve(answer_seconds=0.3)
+    here = serve(response_seconds=0.3)
     with here.connect() as connection:
         connection.sendall(REQUEST.replace(b"/", b"/large", 1))
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -288,7 +288,7 @@ def test_a_body_that_breaks_off_in_nonsense_is_answered_400(serve, echo):
 
 @pytest.mark.parametrize("sent", [b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n12"])
 def test_half_a_request_does_not_keep_the_service_from_ending(echo, sent):
-    with Here(echo, Bounds(grace_seconds=600)) as here, here.connect() as connection:
+    with Here(echo, ConnectionLimits(grace_seconds=600)) as here, here.connect() as connection:
         connection.sendall(sent)
         wait_until(lambda: len(here._server.server_state.connections) >= 1)
         here._server.should_exit = True
@@ -414,7 +414,7 @@ def test_a_short_body_that_is_not_read_leaves_the_connection_open(early, body):
     ],
 )
 def test_after_an_answer_that_did_not_wait_for_a_long_body_nothing_more_is_parsed(early, sent):
-    with Here(early, Bounds(linger_seconds=0.5)) as here, here.connect() as connection:
+    with Here(early, ConnectionLimits(linger_seconds=0.5)) as here, here.connect() as connection:
         connection.sendall(sent)
         answer = received(connection)  # the service sends nothing more, but still takes what comes
         assert answer.startswith(b"HTTP/1.1 404 ")
@@ -438,7 +438,7 @@ def is_reset(connection):
 
 
 def test_what_is_discarded_after_the_last_answer_is_bounded(early):
-    with Here(early, Bounds(linger_bytes=10**6, linger_seconds=600.0)) as here, here.connect() as connection:
+    with Here(early, ConnectionLimits(linger_bytes=10**6, linger_seconds=600.0)) as here, here.connect() as connection:
         connection.sendall(post(10**9))
         assert received(connection).endswith(b"none")
         connection.sendall(bytes(100_000))
@@ -454,7 +454,7 @@ def test_a_client_that_sends_all_of_a_long_body_reads_the_early_answer(early):
 
 
 def test_a_lingering_connection_does_not_keep_the_service_from_ending(early):
-    with Here(early, Bounds(linger_seconds=600.0)) as here, here.connect() as connection:
+    with Here(early, ConnectionLimits(linger_seconds=600.0)) as here, here.connect() as connection:
         connection.sendall(chunked(b"/p", b"1", 1, b""))
         received(connection)
         here._server.should_exit = True

@@ -10,14 +10,14 @@ import pytest
 
 from imondrian.model_files import to_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.entries import FORGET, MODEL
-from imondrian.service.metrics import metrics_of
+from imondrian.service.journal import FORGET, MODEL
+from imondrian.service.limits import Retention
+from imondrian.service.queries import metrics_of
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Keeping
 from imondrian.service.store import FILE
 from tests.service.serving import Service
-from tests.service.test_live import learned
 from tests.service.test_recovery import OFTEN, XY, spoil, used  # noqa: F401 (a fixture)
+from tests.service.test_worker import learned
 
 BEFORE = Path(__file__).with_name("before_versions.db.xz")  # 50 points in 10 requests, 8 of them in a snapshot
 
@@ -49,8 +49,8 @@ def test_all_figures_are_the_same_after_the_service_was_ended_or_killed(tmp_path
 
 
 def counted(registry):
-    live = registry.get("a").live
-    return live.counts.n_points, live.counts.n_anomalies, live.n_requests
+    worker = registry.get("a").worker
+    return worker.counts.n_points, worker.counts.n_anomalies, worker.n_requests
 
 
 def test_nothing_is_counted_twice_whatever_is_replayed(used, stream):  # noqa: F811
@@ -58,7 +58,7 @@ def test_nothing_is_counted_twice_whatever_is_replayed(used, stream):  # noqa: F
     shutil.copytree(used, used.with_name("spoilt"))
     spoil(used.with_name("spoilt"), "UPDATE snapshots SET content = x'00' WHERE number = 30")
     for folder in (used, used.with_name("spoilt"), used):  # the last one ended in order
-        registry = Registry(folder, keeping=OFTEN)
+        registry = Registry(folder, retention=OFTEN)
         assert counted(registry) == (330, n_anomalies, 33)
         learned(registry.get("a"), stream[:10], "id-0")  # known, and done no second time
         assert counted(registry) == (330, n_anomalies, 33)
@@ -66,12 +66,12 @@ def test_nothing_is_counted_twice_whatever_is_replayed(used, stream):  # noqa: F
 
 
 def test_another_model_does_not_change_what_was_counted(tmp_path, stream):
-    registry = Registry(tmp_path / "live", keeping=Keeping(points_between_snapshots=50))
-    known, _ = registry.create("a", XY)
-    learned(known, stream[:200])
-    known.live.submit(MODEL, to_bytes(new_detector(known.kept.configuration)), 0).result()
-    learned(known, stream[200:210])
-    known.live.submit(FORGET, stream[200:201].tobytes(), 1).result()
+    registry = Registry(tmp_path / "live", retention=Retention(points_between_snapshots=50))
+    handle, _ = registry.create("a", XY)
+    learned(handle, stream[:200])
+    handle.worker.submit(MODEL, to_bytes(new_detector(handle.record.configuration)), 0).result()
+    learned(handle, stream[200:210])
+    handle.worker.submit(FORGET, stream[200:201].tobytes(), 1).result()
     before = counted(registry)
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry.close()
@@ -91,7 +91,7 @@ def before(tmp_path):
 
 def test_a_file_of_the_version_before_is_opened_and_counted_from_its_last_snapshot_on(before):
     registry = Registry(before)
-    assert registry.get("a").live.figures.n_seen == 50
+    assert registry.get("a").worker.summary.n_seen == 50
     assert counted(registry) == (10, 1, 10)
     assert 'imondrian_requests_total{detector="a"} 10' in metrics_of(registry)
     registry.close()

@@ -16,10 +16,10 @@ from imondrian.service import routes
 from imondrian.service.app import create_app
 from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.limits import Limits
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Limits
 from tests.service.serving import SMALL, Here, Service, wait_until
-from tests.service.test_live import expected
+from tests.service.test_worker import expected
 
 XY = {"features": ["x", "y"], **SMALL}
 JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/x-ndjson"}
@@ -389,7 +389,7 @@ def test_too_many_points_are_refused(ask):
 
 def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_requests=2))
-    known, _ = registry.create("a", XY)
+    handle, _ = registry.create("a", XY)
     body, statuses = {"points": stream[:1].tolist()}, []
 
     def post():
@@ -397,11 +397,15 @@ def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
         statuses.append((status, headers.get("retry-after")))
 
     with Here(create_app(registry)) as here:
-        with known.live.copies._changing:  # nothing is done meanwhile
+        with handle.worker.read_copy._write_lock:  # nothing is done meanwhile
             threads = [threading.Thread(target=post) for _ in range(8)]
             threads[0].start()
             wait_until(
-                lambda: known.live._state.number == 0 and known.live._n_written == 1 and not known.live.n_waiting
+                lambda: (
+                    handle.worker._state.entry_number == 0
+                    and handle.worker._n_journaled == 1
+                    and not handle.worker.n_waiting
+                )
             )
             for thread in threads[1:]:
                 thread.start()
@@ -418,7 +422,7 @@ def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
     body = {"points": [[1, 2]]}
     with Here(create_app(registry)) as here:
         assert json.loads(here.ask("GET", "/health")[2]) == {"status": "ok", "complaints": []}
-        registry._store._base.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
+        registry._store._database.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
         for method, path, sent in [("POST", "/detectors/a/points", body), ("PUT", "/detectors/b", XY)]:
             status, _, content = here.ask(method, path, sent, JSON)
             assert status == 507
@@ -426,21 +430,21 @@ def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
         status, _, content = here.ask("GET", "/health")
         assert (status, json.loads(content)["status"]) == (503, "failing")
         assert here.ask("POST", "/detectors/a/scores", body)[0] == 200  # asking still works
-        registry._store._base.execute("PRAGMA query_only = OFF")
+        registry._store._database.execute("PRAGMA query_only = OFF")
         assert here.ask("GET", "/health")[0] == 200
         assert json.loads(here.ask("POST", "/detectors/a/points", body)[2])["results"][0]["index"] == 0
 
 
 def test_what_fails_inside_is_answered_without_internals(tmp_path, monkeypatch, caplog):
     registry = Registry(tmp_path)
-    known, _ = registry.create("a", XY)
+    handle, _ = registry.create("a", XY)
     with Here(create_app(registry)) as here, monkeypatch.context() as patched:
-        patched.setattr(type(known.live), "submit", lambda *_: 1 / 0)
-        patched.setattr(routes.detectors, "described", lambda *_: 1 / 0)
+        patched.setattr(type(handle.worker), "submit", lambda *_: 1 / 0)
+        patched.setattr(routes.lifecycle, "description_of", lambda *_: 1 / 0)
         for method, path in [("POST", "/detectors/a/points"), ("GET", "/detectors")]:
             status, headers, content = here.ask(method, path, {"points": [[1, 2]]})
             assert status == 500
-            assert json.loads(content) == {"detail": "The service has failed; its log tells more."}
+            assert json.loads(content) == {"detail": "Internal error; see the log of the service."}
             assert headers["x-content-type-options"] == "nosniff"
     assert "ZeroDivisionError" in caplog.text
 

@@ -13,12 +13,11 @@ import pytest
 
 from imondrian.errors import InvalidInputError
 from imondrian.service import descriptors
-from imondrian.service.descriptors import within_descriptors
+from imondrian.service.errors import StorageError
+from imondrian.service.guard import is_loopback
+from imondrian.service.limits import ConnectionLimits
 from imondrian.service.registry import Registry
-from imondrian.service.running import _listening, read_token
-from imondrian.service.safety import is_loopback
-from imondrian.service.settings import Bounds
-from imondrian.service.store import StorageError
+from imondrian.service.server import _listening, fit_descriptor_limit, read_token
 from tests.service.serving import Service, free_port
 
 
@@ -158,7 +157,7 @@ def test_the_limit_of_descriptors_is_raised_or_there_are_fewer_connections(
     limits = [soft, hard]
     monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: tuple(limits))
     monkeypatch.setattr(descriptors.resource, "setrlimit", lambda _, given: limits.__setitem__(slice(None), given))
-    assert within_descriptors(Bounds()).connections == n_connections
+    assert fit_descriptor_limit(ConnectionLimits()).connections == n_connections
     assert limits == [raised, hard]
 
 
@@ -166,7 +165,7 @@ def test_too_few_descriptors_are_told(monkeypatch):
     monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: (256, 256))
     monkeypatch.setattr(descriptors.resource, "setrlimit", lambda *_: None)
     with pytest.raises(InvalidInputError, match=r"at least 592 file descriptors, .* is 256"):
-        within_descriptors(Bounds())
+        fit_descriptor_limit(ConnectionLimits())
 
 
 class Limited(Service):
@@ -215,7 +214,7 @@ def test_nobody_else_can_read_what_is_kept(tmp_path):
     registry.close()
     (folder / "imondrian.db").chmod(0o644)
     registry = Registry(folder)
-    assert [known.kept.name for known in registry.all()] == ["a"]
+    assert [handle.record.name for handle in registry.all()] == ["a"]
     assert mode(folder / "imondrian.db") == 0o600
     registry.close()
 

@@ -9,26 +9,29 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 import imondrian
-from imondrian.service.memory import Memory
-from imondrian.service.posting import Posting
+from imondrian.service.capacity import ConcurrencyLimit, ConcurrencyLimitPerObject, MemoryBudget
+from imondrian.service.errors import EXCEPTION_HANDLERS
+from imondrian.service.fast_path import FastPath
+from imondrian.service.futures import FutureBridge
+from imondrian.service.guard import Guard
 from imondrian.service.registry import Registry
-from imondrian.service.routes import detectors, history, models, points, status
-from imondrian.service.safety import Guard
-from imondrian.service.telling import TOLD
-from imondrian.service.turns import Turns, TurnsOfEach
-from imondrian.service.waiting import Waiting
+from imondrian.service.routes import lifecycle, points, status
 
 
 def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
     """Make the application, with its guard."""
     api, limits = create_api(registry), registry.limits
-    api.state.memory = Memory(limits.memory_bytes)
-    api.state.parsing = Turns(limits.parsed_at_once, limits.waiting_turns)
-    api.state.copying = Turns(limits.copies_at_once, limits.waiting_turns)
-    api.state.answering = Turns(limits.large_answers_at_once, limits.waiting_turns)
-    api.state.making = Turns(1, limits.waiting_turns)  # one detector is made at a time, and who waits takes no thread
-    api.state.asking = TurnsOfEach(1, limits.waiting_turns)  # one question at a time has the copy of a detector
-    return Guard(Posting(api), token, limits, api.state.memory)
+    api.state.memory = MemoryBudget(limits.memory_bytes)
+    api.state.parse_limit = ConcurrencyLimit(limits.parsed_at_once, limits.waiting_for_slot)
+    api.state.copy_limit = ConcurrencyLimit(limits.copies_at_once, limits.waiting_for_slot)
+    api.state.response_limit = ConcurrencyLimit(limits.large_responses_at_once, limits.waiting_for_slot)
+    api.state.create_limit = ConcurrencyLimit(
+        1, limits.waiting_for_slot
+    )  # one detector is made at a time, and who waits takes no thread
+    api.state.read_limit = ConcurrencyLimitPerObject(
+        1, limits.waiting_for_slot
+    )  # one question at a time has the copy of a detector
+    return Guard(FastPath(api), token, limits, api.state.memory)
 
 
 def create_api(registry: Registry) -> FastAPI:
@@ -36,10 +39,10 @@ def create_api(registry: Registry) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
-        api.state.waiting = Waiting()
+        api.state.futures = FutureBridge()
         yield
         with ThreadPoolExecutor(1) as apart:  # from the threads that may still be at work for requests
-            await asyncio.get_running_loop().run_in_executor(apart, registry.close, registry.keeping.seconds_to_end)
+            await asyncio.get_running_loop().run_in_executor(apart, registry.close, registry.retention.shutdown_seconds)
 
     api = FastAPI(
         title="imondrian",
@@ -50,8 +53,14 @@ def create_api(registry: Registry) -> FastAPI:
         redirect_slashes=False,  # it would send clients to whatever host they name
     )
     api.state.registry = registry
-    for module in (detectors, points, history, models, status):
-        api.include_router(module.router)
-    for kind, told in TOLD.items():
-        api.add_exception_handler(kind, told)
+    for router in (
+        lifecycle.router,
+        points.router,
+        points.history_router,
+        lifecycle.model_router,
+        status.router,
+    ):
+        api.include_router(router)
+    for kind, handler in EXCEPTION_HANDLERS.items():
+        api.add_exception_handler(kind, handler)
     return api

@@ -1,7 +1,9 @@
 """The configuration of a detector: what a client may set, checked, and the detector it makes."""
 
+import math
 import re
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from imondrian.defaults import (
     FROM_PRESET,
@@ -15,11 +17,11 @@ from imondrian.defaults import (
     default_warm_up,
     with_preset,
 )
-from imondrian.engine.nodes import MAX_POINTS
+from imondrian.engine.nodes import FIELDS, MAX_POINTS, shape_of
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
-from imondrian.service.settings import Limits
-from imondrian.service.sizes import Sizes, bytes_of
+from imondrian.samplers import new_sampler
+from imondrian.service.limits import Limits
 from imondrian.stream import StreamDetector, renamed_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -38,9 +40,40 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+_VALUE = 8  # bytes
+
+
+class DetectorSize(NamedTuple):
+    """The settings of a detector that decide how much memory it takes."""
+
+    n_features: int
+    window: int
+    max_samples: int | None
+    n_trees: int
+    shingle: int
+
+
+def memory_bytes_of(sizes: DetectorSize) -> int:
+    """Return what `StreamDetector.n_bytes` is for a detector of these sizes."""
+    n_values = sizes.n_features * sizes.shingle
+    n_slots = new_sampler(sizes.max_samples, sizes.window).limit
+    trees = sum(
+        math.prod(shape_of(field, sizes.n_trees, n_slots, n_values)) * field.dtype.itemsize for field in FIELDS.values()
+    )
+    ring, shingle = sizes.window * n_values * _VALUE, (sizes.shingle - 1) * sizes.n_features * _VALUE
+    return trees + ring + shingle + _rest()
+
+
+@cache
+def _rest() -> int:
+    """Return the bytes of the threshold and the drift monitor, which are the same in all detectors."""
+    smallest = StreamDetector(1, window=1, n_trees=1)
+    return smallest.n_bytes - smallest.forest.n_bytes
+
+
 def checked_name(name: str, limits: Limits) -> str:
     """Check the name of a detector: letters, digits, dots, hyphens and underscores."""
-    if not is_name(name, limits):
+    if not is_valid_name(name, limits):
         raise InvalidInputError(
             f"The name of a detector must be 1 to {limits.name_length} letters, digits, dots, hyphens or underscores,"
             f" the first a letter or digit, but is {name[:100]!r}."
@@ -48,7 +81,7 @@ def checked_name(name: str, limits: Limits) -> str:
     return name
 
 
-def is_name(name: str, limits: Limits) -> bool:
+def is_valid_name(name: str, limits: Limits) -> bool:
     """Return True if a detector can have this name."""
     return len(name) <= limits.name_length and re.fullmatch(NAME, name) is not None
 
@@ -63,18 +96,18 @@ def checked_configuration(given: dict[str, Any], limits: Limits) -> tuple[dict[s
         raise InvalidInputError(f"There is no setting {unknown[0]!r}; there are features, {', '.join(DEFAULTS)}.")
     features = _checked_features(given.get("features"), limits)
     configuration = with_preset({"features": features, **DEFAULTS, **given})
-    n_bytes = checked_size(sizes_of(configuration), limits)
+    n_bytes = checked_size(size_of(configuration), limits)
     parameters_of(configuration)  # for the checks of all other settings
     return configuration, n_bytes
 
 
-def sizes_of(configuration: dict[str, Any]) -> Sizes:
+def size_of(configuration: dict[str, Any]) -> DetectorSize:
     """Return the settings that decide how much memory a detector takes."""
-    named = {name: configuration[name] for name in Sizes._fields if name in configuration}
-    return Sizes(n_features=len(configuration["features"]), **named)
+    named = {name: configuration[name] for name in DetectorSize._fields if name in configuration}
+    return DetectorSize(n_features=len(configuration["features"]), **named)
 
 
-def checked_size(sizes: Sizes, limits: Limits) -> int:
+def checked_size(sizes: DetectorSize, limits: Limits) -> int:
     """Return the bytes that a detector of these sizes takes, or refuse it, before it takes them."""
     as_count(sizes.n_features, "the number of features", 1, limits.features)
     as_count(sizes.window, "window", 1, limits.window)
@@ -82,7 +115,7 @@ def checked_size(sizes: Sizes, limits: Limits) -> int:
     as_count(sizes.shingle, "shingle", 1, limits.features // sizes.n_features)
     if sizes.max_samples is not None:
         as_count(sizes.max_samples, "max_samples", 1, MAX_POINTS)
-    n_bytes = bytes_of(sizes)
+    n_bytes = memory_bytes_of(sizes)
     if n_bytes > limits.detector_bytes:
         raise InvalidInputError(
             f"Such a detector takes {n_bytes} bytes, but at most {limits.detector_bytes} are allowed."
@@ -104,13 +137,13 @@ def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
     return new_detector({**configuration, **in_effect, **dict.fromkeys(sizes, 1)}).parameters | sizes
 
 
-def kept_configuration(kept: dict[str, Any], limits: Limits) -> dict[str, Any]:
+def stored_configuration(kept: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Check a configuration that was kept, perhaps by version 0.1, which had other names for some settings."""
     configuration, _ = checked_configuration(renamed_parameters(kept), limits)
     return configuration
 
 
-def are_alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return True if two configurations make the same detector, even if only one of them states the warm-up."""
     return one["features"] == other["features"] and parameters_of(one) == parameters_of(other)
 

@@ -13,9 +13,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
+from imondrian.service.guard import HEADERS
+from imondrian.service.limits import ConnectionLimits
 from imondrian.service.request_parser import RequestParser
-from imondrian.service.safety import HEADERS
-from imondrian.service.settings import Bounds
 
 _BETWEEN_LOOKS = 1.0  # seconds
 _PARSING_SECONDS = 0.001  # for which chunks are parsed before the event loop goes on
@@ -29,8 +29,8 @@ class Connections:
     nothing shut nobody out; only if all are at work is a new one answered 503.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.bounds = bounds
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
         self._all: dict[Connection, None] = {}
         self._waiting: dict[Connection, None] = {}  # without a request at work, the longest wait first
         self._unparsed: deque[Connection] = deque()  # that wait for their turn to parse
@@ -48,7 +48,7 @@ class Connections:
 
     def is_admitted(self, connection: "Connection") -> bool:
         """Accept a new connection, if need be in place of another; return True if there was room."""
-        if len(self._all) >= self.bounds.connections:
+        if len(self._all) >= self.limits.connections:
             if not self._waiting:
                 return False
             oldest = next(iter(self._waiting))
@@ -111,7 +111,7 @@ class Connection(RequestParser):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(connections.bounds, config, server_state, app_state, _loop)
+        super().__init__(connections.limits, config, server_state, app_state, _loop)
         self._others = connections
         self._inner_app, self.app = self.app, self._run
         self._idle_since = self._body_since = self._read = self.loop.time()
@@ -125,7 +125,7 @@ class Connection(RequestParser):
         """Take the connection in, or refuse it."""
         super().connection_made(transport)
         if not self._others.is_admitted(self):
-            self._write(HTTPStatus.SERVICE_UNAVAILABLE, f"All {self._bounds.connections} connections are at work.")
+            self._write(HTTPStatus.SERVICE_UNAVAILABLE, f"All {self._limits.connections} connections are at work.")
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -138,7 +138,7 @@ class Connection(RequestParser):
         self._heard = self.loop.time()
         self._n_body += len(data)
         if self._lingers_until is not None:
-            if self._n_body > self._bounds.linger_bytes:
+            if self._n_body > self._limits.linger_bytes:
                 self.drop()
         elif self._unparsed:
             self._unparsed += data
@@ -226,11 +226,11 @@ class Connection(RequestParser):
 
     def close_if_late(self, now: float) -> None:
         """Close the connection if it takes too long for what it does."""
-        bounds, n_unread = self._bounds, self.transport.get_write_buffer_size()
+        limits, n_unread = self._limits, self.transport.get_write_buffer_size()
         if n_unread != self._n_unread:
             self._n_unread, self._read = n_unread, now
         if n_unread:
-            if now - self._read > bounds.answer_seconds:
+            if now - self._read > limits.response_seconds:
                 self.transport.abort()
         elif self._lingers_until is not None:
             if now > self._lingers_until:
@@ -239,14 +239,14 @@ class Connection(RequestParser):
             self._close_if_request_is_late(now)
 
     def _close_if_request_is_late(self, now: float) -> None:
-        bounds = self._bounds
+        limits = self._limits
         if self._is_at_work:
             if self._is_body_missing and not self.flow.read_paused and now > self._body_deadline():
                 self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body takes too long to arrive.")
         elif self._head_since is not None:
-            if now - self._head_since > bounds.head_seconds:
-                self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"The head takes longer than {bounds.head_seconds} s.")
-        elif now - self._idle_since > (bounds.first_seconds if self.cycle is None else bounds.idle_seconds):
+            if now - self._head_since > limits.head_seconds:
+                self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"The head takes longer than {limits.head_seconds} s.")
+        elif now - self._idle_since > (limits.first_seconds if self.cycle is None else limits.idle_seconds):
             self.transport.close()
 
     @property
@@ -260,8 +260,8 @@ class Connection(RequestParser):
 
     def _body_deadline(self) -> float:
         """Return when the body is too late: after a pause, or because it is too slow."""
-        bounds = self._bounds
-        return bounds.body_seconds + min(self._heard, self._body_since + self._n_body / bounds.body_rate)
+        limits = self._limits
+        return limits.body_seconds + min(self._heard, self._body_since + self._n_body / limits.body_rate)
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
         """Answer without the application, and close."""
@@ -276,7 +276,7 @@ class Connection(RequestParser):
         if self._is_at_work:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self._lingers_until = self.loop.time() + self._bounds.linger_seconds
+        self._lingers_until = self.loop.time() + self._limits.linger_seconds
         self._is_deaf, self._unparsed, self._n_body = True, b"", 0
         self._others.wait(self)
         self.transport.write_eof()

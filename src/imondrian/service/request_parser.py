@@ -10,7 +10,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from imondrian.service.settings import Bounds
+from imondrian.service.limits import ConnectionLimits
 
 _PIECE = 2**16  # bytes of a body with a Content-Length that the parser gets at once
 _INVALID = "Invalid HTTP request received."
@@ -61,7 +61,7 @@ class RequestParser(HttpToolsProtocol):
 
     def __init__(
         self,
-        bounds: Bounds,
+        limits: ConnectionLimits,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -69,7 +69,7 @@ class RequestParser(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.flow: Flow
-        self._bounds = bounds
+        self._limits = limits
         self._heard = self.loop.time()
         self._head_since: float | None = None  # while a head arrives
         self._n_held = self._n_piece = 0  # bytes that the parser may hold; those of the piece it got last
@@ -111,7 +111,7 @@ class RequestParser(HttpToolsProtocol):
             self._n_held += self._n_piece
             start += self._n_piece
             self._feed(piece)
-            if self._n_held > self._bounds.head_bytes + _PIECE:
+            if self._n_held > self._limits.head_bytes + _PIECE:
                 self._problem = self._head_problem()
                 self.send_400_response("")
         self._has_chunks = False
@@ -144,22 +144,22 @@ class RequestParser(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a head, unless too many requests wait already: those are answered, and the connection closes."""
-        if len(self.pipeline) >= self._bounds.pipelined:
-            self._stop(HTTPStatus.TOO_MANY_REQUESTS, f"More than {self._bounds.pipelined} requests wait.")
+        if len(self.pipeline) >= self._limits.pipelined:
+            self._stop(HTTPStatus.TOO_MANY_REQUESTS, f"More than {self._limits.pipelined} requests wait.")
         self._head_since, self._n_held = self._heard, self._n_piece
         self._n_chunks = self._n_parsed = 0
         HttpToolsProtocol.on_message_begin(self)
 
     def on_url(self, url: bytes) -> None:
         """Take in a URL, or a part of one."""
-        if len(self.url) + len(url) > self._bounds.url_bytes:
-            self._stop(HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is longer than {self._bounds.url_bytes} bytes.")
+        if len(self.url) + len(url) > self._limits.url_bytes:
+            self._stop(HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is longer than {self._limits.url_bytes} bytes.")
         HttpToolsProtocol.on_url(self, url)
 
     def on_headers_complete(self) -> None:
         """Pass the request on, unless its head is too large."""
-        if len(self.headers) > self._bounds.headers or (
-            self._n_held > self._bounds.head_bytes and self._n_head_bytes() > self._bounds.head_bytes
+        if len(self.headers) > self._limits.headers or (
+            self._n_held > self._limits.head_bytes and self._n_head_bytes() > self._limits.head_bytes
         ):
             self._stop(*self._head_problem())
         if self.parser.should_upgrade():
@@ -173,9 +173,9 @@ class RequestParser(HttpToolsProtocol):
         """Count a chunk, and refuse a body of very many small ones."""
         self._has_chunks = True
         self._n_chunks += 1
-        bounds = self._bounds
-        if self._n_chunks > bounds.chunks and self._n_chunks > bounds.chunks + self._n_parsed // bounds.chunk_bytes:
-            told = f"{bounds.chunks} chunks and one more for each {bounds.chunk_bytes} bytes"
+        limits = self._limits
+        if self._n_chunks > limits.chunks and self._n_chunks > limits.chunks + self._n_parsed // limits.chunk_bytes:
+            told = f"{limits.chunks} chunks and one more for each {limits.chunk_bytes} bytes"
             self._stop(HTTPStatus.BAD_REQUEST, f"A body may have at most {told}.")
 
     def on_body(self, body: bytes) -> None:
@@ -195,7 +195,7 @@ class RequestParser(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _head_problem(self) -> tuple[HTTPStatus, str]:
-        told = f"{self._bounds.headers} headers of {self._bounds.head_bytes} bytes together"
+        told = f"{self._limits.headers} headers of {self._limits.head_bytes} bytes together"
         return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {told}."
 
     def _stop(self, status: HTTPStatus, detail: str) -> NoReturn:

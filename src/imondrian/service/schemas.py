@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from imondrian.defaults import LEARN_ANOMALIES, MAX_SAMPLES, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
 from imondrian.option_types import KindOrPreset, PresetName, ThresholdOrPreset
-from imondrian.service.settings import Limits
+from imondrian.service.limits import Limits
 
 
 class Configuration(BaseModel):

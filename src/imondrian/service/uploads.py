@@ -7,11 +7,18 @@ from typing import Any
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
-from imondrian.service.configuration import DEFAULTS, checked_configuration, checked_size, parameters_of, sizes_of
-from imondrian.service.doing import detector_from
-from imondrian.service.memory import FullError, Memory
-from imondrian.service.settings import PER_BYTE_OF_MODELS, Limits
-from imondrian.service.sizes import Sizes
+from imondrian.service.capacity import MemoryBudget
+from imondrian.service.configuration import (
+    DEFAULTS,
+    DetectorSize,
+    checked_configuration,
+    checked_size,
+    parameters_of,
+    size_of,
+)
+from imondrian.service.errors import CapacityError
+from imondrian.service.journal import detector_from
+from imondrian.service.limits import PER_BYTE_OF_MODELS, Limits
 from imondrian.storage import complaints_about, read_header
 from imondrian.stream import StreamDetector, renamed_parameters
 
@@ -20,28 +27,30 @@ _MAX_HEADER_BYTES = 2**22  # the longest names of as many features as may be tak
 _MAX_SEEN = 2**52  # rows of a detector, so that it can count whatever it is sent later
 
 
-def check_model(content: bytes, configuration: dict[str, Any], limits: Limits, memory: Memory | None = None) -> None:
+def check_model(
+    content: bytes, configuration: dict[str, Any], limits: Limits, memory: MemoryBudget | None = None
+) -> None:
     """Refuse a file that is damaged, takes too much memory, or is that of another detector than the configured one."""
-    sizes = sizes_in(content)
+    sizes = size_in_model(content)
     n_bytes = checked_size(sizes, limits)
-    _refuse_others(sizes._asdict(), sizes_of(configuration)._asdict())
+    _refuse_others(sizes._asdict(), size_of(configuration)._asdict())
     with _held(memory, n_bytes, len(content), limits):
         _compare(_read(content), configuration)
 
 
-def configuration_in(content: bytes, limits: Limits, memory: Memory | None = None) -> dict[str, Any]:
+def configuration_in(content: bytes, limits: Limits, memory: MemoryBudget | None = None) -> dict[str, Any]:
     """Return the configuration of the detector in a file, checked; features without names are x0, x1, ..."""
-    with _held(memory, checked_size(sizes_in(content), limits), len(content), limits):
+    with _held(memory, checked_size(size_in_model(content), limits), len(content), limits):
         return _configuration_of(_read(content), limits)
 
 
-def _held(memory: Memory | None, n_bytes: int, n_file: int, limits: Limits) -> AbstractContextManager[None]:
+def _held(memory: MemoryBudget | None, n_bytes: int, n_file: int, limits: Limits) -> AbstractContextManager[None]:
     """Count the detector in a file as memory of the request, beyond what is counted for the file.
 
     It never counts more than all there is, so that the largest model can be read while nothing else takes memory.
     """
     n_more = min(n_bytes - (PER_BYTE_OF_MODELS - 1) * n_file, limits.memory_bytes - PER_BYTE_OF_MODELS * n_file)
-    return nullcontext() if memory is None or n_more <= 0 else memory.holding(n_more)
+    return nullcontext() if memory is None or n_more <= 0 else memory.reserved(n_more)
 
 
 def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any]:
@@ -53,14 +62,14 @@ def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any
     return configuration
 
 
-def sizes_in(content: bytes) -> Sizes:
+def size_in_model(content: bytes) -> DetectorSize:
     """Return the sizes of the detector in a file by its header, in which the forest must agree with the detector."""
     header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
     with complaints_about("The model"):
         if _KIND not in header["notes"]:
             raise ValueError("it is not that of a StreamDetector.")
         parameters = renamed_parameters(header["notes"][_KIND]["parameters"])
-        sizes = Sizes(*(parameters[name] for name in Sizes._fields))
+        sizes = DetectorSize(*(parameters[name] for name in DetectorSize._fields))
         n_features, shingle = (as_count(n, "n_features", 1, MAX_POINTS) for n in (sizes.n_features, sizes.shingle))
         of_forest = {**header["parameters"], "n_features": header["n_features"]}
         of_detector = {
@@ -80,7 +89,7 @@ def _read(content: bytes) -> StreamDetector:
     try:
         return detector_from(content)
     except MemoryError as error:  # at present, which is no fault of the file
-        raise FullError(str(error)) from None
+        raise CapacityError(str(error)) from None
 
 
 def _compare(detector: StreamDetector, configuration: dict[str, Any]) -> None:

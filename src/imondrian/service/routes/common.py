@@ -10,9 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from imondrian.service.configuration import NAME
-from imondrian.service.registry import Known, Registry
+from imondrian.service.limits import Limits
+from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.service.schemas import Problem
-from imondrian.service.settings import Limits
 
 JSON = "application/json"
 Name = Annotated[str, Path(pattern=f"^{NAME}$", max_length=Limits().name_length, examples=["pumps"])]
@@ -28,19 +28,19 @@ def registry_of(request: Request) -> Registry:
     return request.app.state.registry
 
 
-def known_of(request: Request, name: str) -> Known:
+def handle_of(request: Request, name: str) -> DetectorHandle:
     """Find the detector."""
     return registry_of(request).get(name)
 
 
-async def large_answer(
+async def large_response(
     request: Request, make: Callable[[], BaseModel], turn: AbstractAsyncContextManager[None] | None = None
 ) -> Response:
     """Answer with what is made in another thread, in its turn, unless the client has left meanwhile.
 
     The event loop only sends it: writing much JSON there would keep all others waiting.
     """
-    async with request.app.state.answering.turn():
+    async with request.app.state.response_limit.slot():
         if await request.is_disconnected():
             raise ClientDisconnect
         async with turn or nullcontext():
@@ -49,13 +49,13 @@ async def large_answer(
 
 
 @asynccontextmanager
-async def copying(request: Request, known: Known) -> AsyncIterator[None]:
+async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
     """Wait for the turn to have a copy of a detector, and count its memory meanwhile."""
-    async with request.app.state.copying.turn():
-        with request.app.state.memory.holding(known.live.figures.n_bytes):
+    async with request.app.state.copy_limit.slot():
+        with request.app.state.memory.reserved(handle.worker.summary.n_bytes):
             yield
 
 
-def asking(request: Request, known: Known) -> AbstractAsyncContextManager[None]:
+def read_slot(request: Request, handle: DetectorHandle) -> AbstractAsyncContextManager[None]:
     """Wait for the turn to ask the copy that a detector has for all, without a thread that others need."""
-    return request.app.state.asking.turn(known.live)
+    return request.app.state.read_limit.slot(handle.worker)

@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from imondrian.service.metrics import metrics_of
-from imondrian.service.pages import page_files, shortened
-from imondrian.service.registry import UnknownError
+from imondrian.service.assets import gzipped, page_assets
+from imondrian.service.errors import NotFoundError
+from imondrian.service.queries import metrics_of
 from imondrian.service.routes.common import problems, registry_of
 from imondrian.service.schemas import Health
 
@@ -16,10 +16,10 @@ router = APIRouter(tags=["status"])
 async def health(request: Request, response: Response) -> Health:
     """Tell whether what is sent can be kept, and what was damaged when the service started."""
     registry = registry_of(request)
-    failure = registry.writer.failure and await run_in_threadpool(registry.writer.tried_again)
+    failure = registry.writer.failure and await run_in_threadpool(registry.writer.retry)
     present = [*registry.complaints(), *([] if failure is None else [str(failure)])]
     response.status_code = 503 if present else 200
-    told = [*registry.damages, *present] if request.state.is_trusted else []  # which name detectors
+    told = [*registry.damage_reports, *present] if request.state.is_trusted else []  # which name detectors
     return Health(status="failing" if present else "ok", complaints=told)
 
 
@@ -45,12 +45,12 @@ async def static(name: str, request: Request) -> Response:
 
 
 def _file(name: str, request: Request) -> Response:
-    if name not in page_files():
-        raise UnknownError("There is no such file.")
-    content, media_type, tag = page_files()[name]
+    if name not in page_assets():
+        raise NotFoundError("There is no such file.")
+    content, media_type, tag = page_assets()[name]
     headers = {"Cache-Control": "no-cache", "ETag": tag, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(shortened(name), media_type=media_type, headers=headers | {"Content-Encoding": "gzip"})
+        return Response(gzipped(name), media_type=media_type, headers=headers | {"Content-Encoding": "gzip"})
     return Response(content, media_type=media_type, headers=headers)

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from imondrian.service.app import create_app
-from imondrian.service.copies import Copies
-from imondrian.service.memory import Account, FullError, Memory
+from imondrian.service.capacity import ConcurrencyLimit, MemoryBudget, RequestMemory
+from imondrian.service.errors import CapacityError
+from imondrian.service.guard import Guard
+from imondrian.service.limits import MIB, Limits
+from imondrian.service.read_copy import ReadCopy
 from imondrian.service.registry import Registry
-from imondrian.service.safety import Guard
-from imondrian.service.settings import MIB, Limits
-from imondrian.service.turns import Turns
 from tests.service.serving import SMALL, Here, Service, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -22,32 +22,32 @@ EMPTY_LISTS = b'{"points": [' + b"[]," * 11_000_000 + b"[]]}"
 
 
 def test_what_is_taken_is_bounded_and_given_back():
-    memory = Memory(100)
-    first, second = Account(memory), Account(memory)
-    first.add(60)
-    with pytest.raises(FullError, match="needs 41 bytes of memory, but 60 of 100 are in use"):
-        second.add(41)
-    second.add(40)
+    memory = MemoryBudget(100)
+    first, second = RequestMemory(memory), RequestMemory(memory)
+    first.reserve(60)
+    with pytest.raises(CapacityError, match="needs 41 bytes of memory, but 60 of 100 are in use"):
+        second.reserve(41)
+    second.reserve(40)
     first.close()
     first.close()
-    with memory.holding(60), pytest.raises(FullError):
-        memory.take(1)
-    memory.take(60)
+    with memory.reserved(60), pytest.raises(CapacityError):
+        memory.reserve(1)
+    memory.reserve(60)
 
 
 def test_turns_are_few_and_those_who_wait_for_one_too():
     async def run():
-        turns, at_once, most, n_refused = Turns(2, 3), 0, 0, 0
+        limit, at_once, most, n_refused = ConcurrencyLimit(2, 3), 0, 0, 0
 
         async def one():
             nonlocal at_once, most, n_refused
             try:
-                async with turns.turn():
+                async with limit.slot():
                     at_once += 1
                     most = max(most, at_once)
                     await asyncio.sleep(0.01)
                     at_once -= 1
-            except FullError:
+            except CapacityError:
                 n_refused += 1
 
         await asyncio.gather(*(one() for _ in range(10)))
@@ -81,7 +81,7 @@ def test_bodies_that_are_half_sent_have_a_common_bound(here, method, path, n, he
         for _ in range(n):
             stack.enter_context(half_sent(here, method, path, head))
         memory = here._server.config.app._memory
-        wait_until(lambda: memory._n_taken >= 800_000)  # all that was sent has arrived
+        wait_until(lambda: memory._n_reserved >= 800_000)  # all that was sent has arrived
         wait_until(lambda: asked_in_full(here, 60_000)[0] == 503)
         assert asked_in_full(here, 60_000)[1]["retry-after"] == "1"
         assert here.ask("POST", "/detectors/a/points", body)[0] == 200  # which is small
@@ -103,19 +103,19 @@ def test_a_body_without_a_length_that_becomes_too_much_is_answered_503(here):
 
 def test_few_copies_are_made_at_once(here, monkeypatch):
     here.ask("POST", "/detectors/a/points", {"points": [[1, 2], [3, 4]]})
-    own, lock, counts, statuses = Copies.own, threading.Lock(), [0, 0], []
+    private_copy, lock, counts, statuses = ReadCopy.private_copy, threading.Lock(), [0, 0], []
 
-    def counted(copies):
+    def counted(read_copy):
         with lock:
             counts[0] += 1
             counts[1] = max(counts)
         time.sleep(0.02)
-        copy = own(copies)
+        copy = private_copy(read_copy)
         with lock:
             counts[0] -= 1
         return copy
 
-    monkeypatch.setattr(Copies, "own", counted)
+    monkeypatch.setattr(ReadCopy, "own", counted)
     threads = [
         threading.Thread(target=lambda: statuses.append(here.ask("GET", "/detectors/a/history/1")[0]))
         for _ in range(20)
@@ -132,8 +132,8 @@ def test_few_copies_are_made_at_once(here, monkeypatch):
 
 def test_a_copy_for_which_there_is_no_memory_is_answered_503(tmp_path):
     registry = Registry(tmp_path, Limits(memory_bytes=2**15))
-    known, _ = registry.create("a", XY)
-    assert known.live.figures.n_bytes > 2**15
+    handle, _ = registry.create("a", XY)
+    assert handle.worker.summary.n_bytes > 2**15
     with Here(create_app(registry)) as running:
         assert running.ask("POST", "/detectors/a/points", {"points": [[1, 2]]})[0] == 200
         status, headers, _ = running.ask("GET", "/detectors/a/history/0")
@@ -162,7 +162,7 @@ def answered(n_bytes, memory):
 
 @pytest.mark.parametrize("n_bytes", [0, 256, 2**18, 2**18 + 256, 2**20, 10 * 2**20])
 def test_answers_are_sent_in_pieces(n_bytes):
-    start, *pieces = answered(n_bytes, Memory(2**30))
+    start, *pieces = answered(n_bytes, MemoryBudget(2**30))
     assert start["status"] == 200
     assert b"".join(piece["body"] for piece in pieces) == bytes(range(256)) * (n_bytes // 256)
     assert max(len(piece["body"]) for piece in pieces) <= 2**18
@@ -170,12 +170,12 @@ def test_answers_are_sent_in_pieces(n_bytes):
 
 
 def test_a_large_answer_for_which_there_is_no_memory_is_answered_503():
-    memory = Memory(4 * 2**20)
+    memory = MemoryBudget(4 * 2**20)
     start, *pieces = answered(5 * 2**20, memory)
     assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"1")
     assert "bytes of memory" in json.loads(b"".join(piece["body"] for piece in pieces))["detail"]
     assert answered(2**20, memory)[0]["status"] == 200
-    memory.take(4 * 2**20)  # all of it was given back
+    memory.reserve(4 * 2**20)  # all of it was given back
 
 
 def test_bodies_of_empty_lists_take_little_and_keep_nobody_waiting(tmp_path):
@@ -216,4 +216,4 @@ def test_those_who_do_not_read_a_file_of_the_page_use_up_no_memory_of_requests(t
             connection.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
         assert asked_in_full(here, 60_000)[0] == 200
-        assert app._memory._n_taken == 0
+        assert app._memory._n_reserved == 0

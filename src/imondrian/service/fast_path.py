@@ -1,7 +1,7 @@
-"""The one request that comes thousands of times a second, by the shortest way: POST /detectors/{name}/points.
+"""A shortcut to the route that is called thousands of times a second: POST /detectors/{name}/points.
 
-The route stands in `routes.points` like all others, and OpenAPI tells it. But the way there, through routing,
-dependencies and validation, takes longer than all that it does; so it is called here before.
+The route is declared in `routes.points` like all others, and OpenAPI describes it. But routing, dependencies and
+validation take longer than the work itself, so the function of the route is called here directly.
 """
 
 import re
@@ -12,20 +12,20 @@ from starlette.types import Receive, Scope, Send
 
 from imondrian.errors import ImondrianError
 from imondrian.service.configuration import NAME
+from imondrian.service.errors import disconnected_response, error_response, internal_error_response
 from imondrian.service.routes.points import learn
-from imondrian.service.telling import told, told_nobody, told_nothing
 
 _PATH = re.compile(f"/detectors/({NAME})/points")
 
 
-class Posting:
-    """Answers posts of points, and lets all else through."""
+class FastPath:
+    """Handles posts of points, and passes all other requests to the API."""
 
     def __init__(self, api: FastAPI) -> None:
         self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a post of points."""
+        """Handle a request."""
         match = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         if match is None:
             await self._api(scope, receive, send)
@@ -35,9 +35,9 @@ class Posting:
         try:
             response = await learn(request, match[1])
         except ImondrianError as error:
-            response = await told(request, error)
+            response = await error_response(request, error)
         except ClientDisconnect as error:
-            response = await told_nobody(request, error)
-        except Exception as error:  # noqa: BLE001 (as the last of the handlers does)
-            response = await told_nothing(request, error)
+            response = await disconnected_response(request, error)
+        except Exception as error:  # noqa: BLE001 (like the last exception handler)
+            response = await internal_error_response(request, error)
         await response(scope, receive, send)

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from imondrian.errors import ImondrianError
-from imondrian.service.memory import Account, FullError, Memory
-from imondrian.service.settings import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
+from imondrian.service.capacity import MemoryBudget, RequestMemory
+from imondrian.service.errors import BodyTooLongError, CapacityError
+from imondrian.service.limits import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
 
 _OPEN = ("/health", "/")
 _STATIC = "/static/"
@@ -36,10 +36,6 @@ HEADERS = tuple(
 )
 
 
-class TooLongError(ImondrianError):
-    """The body of a request is larger than allowed."""
-
-
 class Guard:
     """Lets in who has the token, or without one who comes from this machine; bounds bodies; keeps browsers safe.
 
@@ -48,7 +44,7 @@ class Guard:
     always its origin, if a browser tells one, must be the service's own page.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, limits: Limits, memory: Memory) -> None:
+    def __init__(self, app: ASGIApp, token: str | None, limits: Limits, memory: MemoryBudget) -> None:
         self._app, self._limits, self._memory = app, limits, memory
         self._token = None if token is None else b"Bearer " + token.encode()
 
@@ -61,15 +57,15 @@ class Guard:
         n_most, per_byte = self._most_bytes(scope["path"])
         refusal = self._refusal(scope, headers, n_most)
         if refusal is not None:
-            await refusal(scope, receive, _Answer(send, Account(self._memory)))
+            await refusal(scope, receive, _Answer(send, RequestMemory(self._memory)))
             return
-        account, n_told = Account(self._memory), int(headers.get(b"content-length", b"0"))
+        account, n_told = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
         answer = _Answer(send, account, is_shared=scope["path"].startswith(_STATIC))
         try:
             if n_told > _SMALL:
-                account.add(per_byte * n_told)
+                account.reserve(per_byte * n_told)
             await self._app(scope, _bounded(receive, n_most, n_told, per_byte, account), answer)
-        except FullError as error:
+        except CapacityError as error:
             await _full(error)(scope, receive, _Answer(send, account))
         except asyncio.CancelledError:  # the service ends, and its patience too
             if not answer.is_begun:
@@ -126,11 +122,11 @@ def _ending() -> JSONResponse:
     return JSONResponse({"detail": "The service ends before the request is done."}, 503, {"Retry-After": "1"})
 
 
-def _full(error: FullError) -> JSONResponse:
+def _full(error: CapacityError) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "1"})
 
 
-def _bounded(receive: Receive, n_most: int, n_told: int, per_byte: int, account: Account) -> Receive:
+def _bounded(receive: Receive, n_most: int, n_told: int, per_byte: int, account: RequestMemory) -> Receive:
     """Read no more of a body than allowed, and count what it takes, also of one that does not tell its length."""
     n_read, n_counted = 0, n_told
 
@@ -139,9 +135,9 @@ def _bounded(receive: Receive, n_most: int, n_told: int, per_byte: int, account:
         message = await receive()
         n_read += len(message.get("body", b""))
         if n_read > n_most:
-            raise TooLongError(f"The body is longer than {n_most} bytes.")
+            raise BodyTooLongError(f"The body is longer than {n_most} bytes.")
         if n_read > n_counted and n_read > _SMALL:
-            account.add(per_byte * (n_read - n_counted))
+            account.reserve(per_byte * (n_read - n_counted))
             n_counted = n_read
         return message
 
@@ -155,7 +151,7 @@ class _Answer:
     A file of the page is not: it is in memory once for all who read it, and each of them has a piece of it at most.
     """
 
-    def __init__(self, send: Send, account: Account, *, is_shared: bool = False) -> None:
+    def __init__(self, send: Send, account: RequestMemory, *, is_shared: bool = False) -> None:
         self._send, self._account, self._is_shared, self._is_replaced = send, account, is_shared, False
         self.is_begun = False
 
@@ -173,8 +169,8 @@ class _Answer:
         n_bytes = int(present.get(b"content-length", b"0"))
         if n_bytes > _LARGE and not self._is_shared:
             try:
-                self._account.add(n_bytes)
-            except FullError as error:
+                self._account.reserve(n_bytes)
+            except CapacityError as error:
                 await _full(error)({"type": "http"}, _unread, _Answer(self._send, self._account))
                 self._is_replaced = True
                 return

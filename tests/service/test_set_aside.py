@@ -9,16 +9,17 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.service.app import create_app
 from imondrian.service.configuration import new_detector
-from imondrian.service.copies import Copies
-from imondrian.service.entries import MODEL, Entry
-from imondrian.service.metrics import metrics_of
-from imondrian.service.registry import AsideError, Registry
-from imondrian.service.settings import Limits
+from imondrian.service.errors import SetAsideError
+from imondrian.service.journal import MODEL, Entry
+from imondrian.service.limits import Limits
+from imondrian.service.queries import metrics_of
+from imondrian.service.read_copy import ReadCopy
+from imondrian.service.registry import Registry
 from imondrian.service.store import FILE, Store
 from tests.service.serving import SMALL, Here, Service
-from tests.service.test_live import expected, learned, n_rows
 from tests.service.test_recovery import OFTEN, spoil
 from tests.service.test_uploads import WIDE, file_of
+from tests.service.test_worker import expected, learned, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
 GOOD, BAD = XY, {**XY, "window": 100}
@@ -27,11 +28,11 @@ GOOD, BAD = XY, {**XY, "window": 100}
 @pytest.fixture
 def killed(tmp_path, stream):
     """Give a folder of a killed service with a good and a bad detector, with snapshots and a journal after them."""
-    registry = Registry(tmp_path / "live", keeping=OFTEN)
+    registry = Registry(tmp_path / "live", retention=OFTEN)
     for name, configuration in (("bad", BAD), ("good", GOOD)):
-        known, _ = registry.create(name, configuration)
+        handle, _ = registry.create(name, configuration)
         for first in range(0, 330, 10):
-            learned(known, stream[first : first + 10], f"id-{first}")
+            learned(handle, stream[first : first + 10], f"id-{first}")
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry.close()
     return tmp_path / "killed"
@@ -39,15 +40,15 @@ def killed(tmp_path, stream):
 
 def kept_of(folder, detector):
     """Give all that the file has of a detector."""
-    base = sqlite3.connect(folder / FILE)
+    database = sqlite3.connect(folder / FILE)
     rows = [
-        base.execute(f"SELECT * FROM {table} WHERE {key} = ? ORDER BY 1, 2", (detector,)).fetchall()  # noqa: S608
+        database.execute(f"SELECT * FROM {table} WHERE {key} = ? ORDER BY 1, 2", (detector,)).fetchall()  # noqa: S608
         for table, key in [
             ("detectors", "id"),
             *((t, "detector") for t in ("entries", "versions", "snapshots", "answers")),
         ]
     ]
-    base.close()
+    database.close()
     return rows
 
 
@@ -92,7 +93,7 @@ def grown(configuration, points):
 
 def assert_is_back(folder, stream):
     registry = Registry(folder)
-    assert registry.complaints() == registry.damages == []
+    assert registry.complaints() == registry.damage_reports == []
     alone = grown(BAD, stream[:330])
     assert learned(registry.get("bad"), stream[330:]) == expected(alone, stream[330:])
     registry.close()
@@ -145,15 +146,15 @@ def test_too_little_memory_for_a_snapshot_is_not_taken_for_damage(killed, stream
 
 
 def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed, stream, monkeypatch):
-    make = Copies._make
+    make = ReadCopy._update
 
     def failing(copies):
-        if copies._doer.detector.parameters["window"] == BAD["window"]:
+        if copies._applier.detector.parameters["window"] == BAD["window"]:
             raise MemoryError
         make(copies)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Copies, "_make", failing)
+        patched.setattr(ReadCopy, "_make", failing)
         assert_is_set_aside(killed, stream, "MemoryError")
     assert_is_back(killed, stream)
 
@@ -186,7 +187,7 @@ def test_a_model_in_the_journal_over_the_limits_sets_the_detector_aside_until_th
     add_model(killed, file_of(new_detector(WIDE)))
     assert_is_set_aside(killed, stream, "2000000 are allowed", Limits(detector_bytes=2_000_000))
     registry = Registry(killed)
-    assert registry.get("bad").live.figures.n_bytes > 2_000_000
+    assert registry.get("bad").worker.summary.n_bytes > 2_000_000
     registry.close()
 
 
@@ -204,7 +205,7 @@ def test_a_detector_that_is_set_aside_can_be_removed_and_its_name_is_free_again(
 def test_a_detector_that_is_set_aside_counts_as_one(killed):
     spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
     registry = Registry(killed, Limits(detectors=2))
-    with pytest.raises(AsideError, match="set aside"):
+    with pytest.raises(SetAsideError, match="set aside"):
         registry.create("bad", BAD)
     with pytest.raises(Exception, match="2 detectors"):
         registry.create("third", GOOD)
@@ -262,14 +263,14 @@ def test_a_detector_with_a_damaged_name_is_set_aside_under_another(killed, strea
 
 
 def kept_of_any(registry, detector):
-    return registry._store._base.execute("SELECT number FROM entries WHERE detector = ?", (detector,)).fetchall()
+    return registry._store._database.execute("SELECT number FROM entries WHERE detector = ?", (detector,)).fetchall()
 
 
 def test_the_name_of_another_detector_is_not_taken_for_a_damaged_one(killed):
     spoil(killed, "UPDATE detectors SET name = 'damaged-1' WHERE id = 2")
     spoil(killed, "UPDATE detectors SET name = '' WHERE id = 1")
     registry = Registry(killed)
-    assert [known.kept.name for known in registry.all()] == ["damaged-1"]
+    assert [handle.record.name for handle in registry.all()] == ["damaged-1"]
     registry.remove("damaged-1-")
     assert registry.complaints() == []
     registry.close()
