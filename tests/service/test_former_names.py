@@ -98,7 +98,7 @@ def test_a_model_file_with_the_former_names_is_restored(registry, stream):
 
 @pytest.mark.parametrize("name", FORMER.values())
 def test_new_detectors_are_not_made_with_the_former_names(registry, name):
-    with pytest.raises(InvalidInputError, match=f"There is no setting '{name}'"):
+    with pytest.raises(InvalidInputError, match=f"Unknown setting '{name}'"):
         registry.create("a", {**XY, name: "size"})
 
 

@@ -426,7 +426,7 @@ def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
         for method, path, sent in [("POST", "/detectors/a/points", body), ("PUT", "/detectors/b", XY)]:
             status, _, content = here.ask(method, path, sent, JSON)
             assert status == 507
-            assert "could not be kept" in json.loads(content)["detail"]
+            assert "could not be stored" in json.loads(content)["detail"]
         status, _, content = here.ask("GET", "/health")
         assert (status, json.loads(content)["status"]) == (503, "failing")
         assert here.ask("POST", "/detectors/a/scores", body)[0] == 200  # asking still works

@@ -12,12 +12,12 @@ import time
 import pytest
 
 from imondrian.errors import InvalidInputError
-from imondrian.service import descriptors
+from imondrian.service import server
 from imondrian.service.errors import StorageError
 from imondrian.service.guard import is_loopback
 from imondrian.service.limits import ConnectionLimits
 from imondrian.service.registry import Registry
-from imondrian.service.server import _listening, fit_descriptor_limit, read_token
+from imondrian.service.server import _listen, fit_descriptor_limit, read_token
 from tests.service.serving import Service, free_port
 
 
@@ -51,7 +51,7 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
 
 def test_answers_do_not_wait_for_those_who_read_them():
     """An answer is two pieces; without this the second waits for the first to be acknowledged, 40 ms or so."""
-    with _listening("127.0.0.1", 0, 16) as listener, socket.create_connection(listener.getsockname()):
+    with _listen("127.0.0.1", 0, 16) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -155,15 +155,15 @@ def test_the_limit_of_descriptors_is_raised_or_there_are_fewer_connections(
     monkeypatch, soft, hard, raised, n_connections
 ):
     limits = [soft, hard]
-    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: tuple(limits))
-    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda _, given: limits.__setitem__(slice(None), given))
+    monkeypatch.setattr(server.resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(server.resource, "setrlimit", lambda _, given: limits.__setitem__(slice(None), given))
     assert fit_descriptor_limit(ConnectionLimits()).connections == n_connections
     assert limits == [raised, hard]
 
 
 def test_too_few_descriptors_are_told(monkeypatch):
-    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: (256, 256))
-    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(server.resource, "getrlimit", lambda _: (256, 256))
+    monkeypatch.setattr(server.resource, "setrlimit", lambda *_: None)
     with pytest.raises(InvalidInputError, match=r"at least 592 file descriptors, .* is 256"):
         fit_descriptor_limit(ConnectionLimits())
 

@@ -226,7 +226,7 @@ def test_the_service_says_at_its_start_which_detector_is_set_aside(killed):
 def test_a_damaged_time_of_creation_sets_one_detector_aside(killed, stream, created):
     (row,) = kept_of(killed, 1)[0]
     spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", created)
-    assert_is_set_aside(killed, stream, "The time when 'bad' was created is damaged")
+    assert_is_set_aside(killed, stream, "The creation time of 'bad' is damaged")
     spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", row[3])
     assert_is_back(killed, stream)
 

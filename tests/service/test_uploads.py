@@ -296,5 +296,5 @@ def test_the_largest_model_can_be_read_while_nothing_else_takes_memory():
     limits = Limits()
     memory = MemoryBudget(limits.memory_bytes)
     memory.reserve(3 * limits.model_bytes)
-    with uploads._held(memory, limits.detector_bytes, limits.model_bytes, limits):
+    with uploads._reserved(memory, limits.detector_bytes, limits.model_bytes, limits):
         assert memory._n_reserved == limits.memory_bytes

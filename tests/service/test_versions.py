@@ -115,7 +115,9 @@ def test_a_snapshot_that_cannot_be_kept_is_told_and_tried_at_the_next_start(used
         patched.setattr(Store, "add_snapshot", full)
         registry = Registry(used)
         assert "under other versions" in registry.damage_reports[0]
-        assert "could not be kept: The data could not be kept: database or disk is full" in registry.damage_reports[1]
+        assert (
+            "could not be saved: The data could not be stored: database or disk is full" in registry.damage_reports[1]
+        )
         shutil.copytree(used, used.with_name("again"))
         registry.close()
     registry = Registry(used.with_name("again"))

@@ -276,7 +276,7 @@ def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_i
     ("wrong", "told"),
     [
         ({"features": []}, "features"),
-        ({"features": ["x", "x"]}, "differ"),
+        ({"features": ["x", "x"]}, "differ, but .x. appears more than once"),
         ({"features": ["x" * 300]}, "256"),
         ({"features": ["\ud800"]}, "printable"),
         ({"features": ["a\nb"]}, "printable"),

@@ -1,4 +1,4 @@
-"""Who may come in, how much they may bring and take, and what every answer tells a browser."""
+"""Access checks, limits on bodies and on memory, and the security headers of every response."""
 
 import asyncio
 import hmac
@@ -15,12 +15,12 @@ from imondrian.service.capacity import MemoryBudget, RequestMemory
 from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.limits import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
 
-_OPEN = ("/health", "/")
+_PUBLIC = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
-_SMALL, _LARGE = 16 * KIB, MIB  # bytes of a body that is not counted, and of an answer that is
-_MAX_DIGITS = 18  # of a length
-_PIECE = 2**16  # bytes of an answer that wait to be sent
+_SMALL, _LARGE = 16 * KIB, MIB  # smaller bodies and responses reserve no memory
+_MAX_DIGITS = 18  # of a Content-Length
+_PIECE = 2**16  # bytes of a response that are handed to the connection at once
 HEADERS = tuple(
     {
         b"x-content-type-options": b"nosniff",
@@ -37,11 +37,11 @@ HEADERS = tuple(
 
 
 class Guard:
-    """Lets in who has the token, or without one who comes from this machine; bounds bodies; keeps browsers safe.
+    """Middleware that checks the token, the host and the origin, limits bodies, and adds security headers.
 
-    A page of another site, opened in a browser on this machine, can reach a loopback address too, by its number or by a
-    name that its owner has pointed there. So without a token the host that a request names must be this machine, and
-    always its origin, if a browser tells one, must be the service's own page.
+    A page of another site that is open in a browser on this machine can reach a loopback address, too: by its number,
+    or by a host name that resolves to it. Therefore, without a token, the Host header must name this machine. The
+    Origin header, if the browser sends one, must always be that of the service's own page.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, limits: Limits, memory: MemoryBudget) -> None:
@@ -49,53 +49,53 @@ class Guard:
         self._token = None if token is None else b"Bearer " + token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        n_most, per_byte = self._most_bytes(scope["path"])
-        refusal = self._refusal(scope, headers, n_most)
+        max_bytes, per_byte = self._body_limits(scope["path"])
+        refusal = self._refusal(scope, headers, max_bytes)
         if refusal is not None:
-            await refusal(scope, receive, _Answer(send, RequestMemory(self._memory)))
+            await refusal(scope, receive, _ResponseSender(send, RequestMemory(self._memory)))
             return
-        account, n_told = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
-        answer = _Answer(send, account, is_shared=scope["path"].startswith(_STATIC))
+        memory, length = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
+        sender = _ResponseSender(send, memory, is_shared=scope["path"].startswith(_STATIC))
         try:
-            if n_told > _SMALL:
-                account.reserve(per_byte * n_told)
-            await self._app(scope, _bounded(receive, n_most, n_told, per_byte, account), answer)
+            if length > _SMALL:
+                memory.reserve(per_byte * length)
+            await self._app(scope, _limited(receive, max_bytes, length, per_byte, memory), sender)
         except CapacityError as error:
-            await _full(error)(scope, receive, _Answer(send, account))
-        except asyncio.CancelledError:  # the service ends, and its patience too
-            if not answer.is_begun:
-                await _ending()(scope, receive, answer)
+            await _no_capacity(error)(scope, receive, _ResponseSender(send, memory))
+        except asyncio.CancelledError:  # the grace period of the shutdown is over
+            if not sender.is_begun:
+                await _shutting_down()(scope, receive, sender)
         finally:
-            account.close()
+            memory.close()
 
-    def _most_bytes(self, path: str) -> tuple[int, int]:
-        """Return how long a body may be, and how much memory each of its bytes takes."""
+    def _body_limits(self, path: str) -> tuple[int, int]:
+        """Return how long a body may be, and how much memory each of its bytes needs."""
         last = path.rpartition("/")[2]
         if last == "model":
             return self._limits.model_bytes, PER_BYTE_OF_MODELS
-        n_most = self._limits.body_bytes if last in _WITH_POINTS else self._limits.configuration_bytes
-        return n_most, PER_BYTE_OF_POINTS
+        max_bytes = self._limits.body_bytes if last in _WITH_POINTS else self._limits.configuration_bytes
+        return max_bytes, PER_BYTE_OF_POINTS
 
-    def _refusal(self, scope: Scope, headers: dict[bytes, bytes], n_most: int) -> JSONResponse | None:
-        """Answer a request that must not come in."""
+    def _refusal(self, scope: Scope, headers: dict[bytes, bytes], max_bytes: int) -> JSONResponse | None:
+        """Return the response to a request that is refused, or None."""
         host = headers.get(b"host", b"").decode("latin-1")
         if self._token is None and not is_loopback(_hostname(f"//{host}")):
-            return JSONResponse({"detail": "The host of the request is not this machine."}, 403)
+            return JSONResponse({"detail": "The Host header must name this machine, unless a token is set."}, 403)
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
-            return JSONResponse({"detail": "The request comes from the page of another site."}, 403)
+            return JSONResponse({"detail": "The request was sent by a page of another site."}, 403)
         is_trusted = self._token is None or hmac.compare_digest(headers.get(b"authorization", b""), self._token)
         scope["state"] = {**scope.get("state", {}), "is_trusted": is_trusted}
-        if not is_trusted and scope["path"] not in _OPEN and not scope["path"].startswith(_STATIC):
-            return JSONResponse({"detail": "A token is needed."}, 401, {"WWW-Authenticate": "Bearer"})
-        n_bytes = headers.get(b"content-length", b"0")
-        if not n_bytes.isdigit() or len(n_bytes) > _MAX_DIGITS or int(n_bytes) > n_most:
-            return JSONResponse({"detail": f"The body is longer than {n_most} bytes."}, 413)
+        if not is_trusted and scope["path"] not in _PUBLIC and not scope["path"].startswith(_STATIC):
+            return JSONResponse({"detail": "A token is required."}, 401, {"WWW-Authenticate": "Bearer"})
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > _MAX_DIGITS or int(length) > max_bytes:
+            return JSONResponse({"detail": f"The body is longer than {max_bytes} bytes."}, 413)
         return None
 
 
@@ -109,7 +109,7 @@ def _hostname(address: str) -> str:
 
 @lru_cache(64)
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
+    """Return True if only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -118,45 +118,48 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _ending() -> JSONResponse:
-    return JSONResponse({"detail": "The service ends before the request is done."}, 503, {"Retry-After": "1"})
+def _shutting_down() -> JSONResponse:
+    return JSONResponse(
+        {"detail": "The service is shutting down before the request is complete."}, 503, {"Retry-After": "1"}
+    )
 
 
-def _full(error: CapacityError) -> JSONResponse:
+def _no_capacity(error: CapacityError) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "1"})
 
 
-def _bounded(receive: Receive, n_most: int, n_told: int, per_byte: int, account: RequestMemory) -> Receive:
-    """Read no more of a body than allowed, and count what it takes, also of one that does not tell its length."""
-    n_read, n_counted = 0, n_told
+def _limited(receive: Receive, max_bytes: int, length: int, per_byte: int, memory: RequestMemory) -> Receive:
+    """Wrap `receive`: limit the length of the body, and reserve memory for a body without a Content-Length."""
+    n_read, n_reserved = 0, length
 
-    async def bounded() -> Message:
-        nonlocal n_read, n_counted
+    async def limited() -> Message:
+        nonlocal n_read, n_reserved
         message = await receive()
         n_read += len(message.get("body", b""))
-        if n_read > n_most:
-            raise BodyTooLongError(f"The body is longer than {n_most} bytes.")
-        if n_read > n_counted and n_read > _SMALL:
-            account.reserve(per_byte * (n_read - n_counted))
-            n_counted = n_read
+        if n_read > max_bytes:
+            raise BodyTooLongError(f"The body is longer than {max_bytes} bytes.")
+        if n_read > n_reserved and n_read > _SMALL:
+            memory.reserve(per_byte * (n_read - n_reserved))
+            n_reserved = n_read
         return message
 
-    return bounded
+    return limited
 
 
-class _Answer:
-    """Sends an answer with the headers that keep browsers safe, a large one in pieces while the client reads them.
+class _ResponseSender:
+    """Sends a response with the security headers; a large one in pieces, as fast as the client reads them.
 
-    A large answer is counted as memory in use until the client has read it; if there is no room, it is answered 503.
-    A file of the page is not: it is in memory once for all who read it, and each of them has a piece of it at most.
+    Memory is reserved for a large response until the client has read it; if there is none, the response is 503 instead.
+    No memory is reserved for files of the page: each is in memory once for all clients, and a client holds at most one
+    piece of it.
     """
 
-    def __init__(self, send: Send, account: RequestMemory, *, is_shared: bool = False) -> None:
-        self._send, self._account, self._is_shared, self._is_replaced = send, account, is_shared, False
+    def __init__(self, send: Send, memory: RequestMemory, *, is_shared: bool = False) -> None:
+        self._send, self._memory, self._is_shared, self._is_replaced = send, memory, is_shared, False
         self.is_begun = False
 
     def __call__(self, message: Any) -> Awaitable[None]:
-        """Send a part of an answer."""
+        """Send a message of a response."""
         if message["type"] == "http.response.start":
             self.is_begun = True
             return self._start(message)
@@ -169,9 +172,10 @@ class _Answer:
         n_bytes = int(present.get(b"content-length", b"0"))
         if n_bytes > _LARGE and not self._is_shared:
             try:
-                self._account.reserve(n_bytes)
+                self._memory.reserve(n_bytes)
             except CapacityError as error:
-                await _full(error)({"type": "http"}, _unread, _Answer(self._send, self._account))
+                sender = _ResponseSender(self._send, self._memory)
+                await _no_capacity(error)({"type": "http"}, _disconnected, sender)
                 self._is_replaced = True
                 return
         message["headers"] = [*message["headers"], *(each for each in HEADERS if each[0] not in present)]
@@ -186,8 +190,8 @@ class _Answer:
 
 
 async def _nothing() -> None:
-    """Send nothing."""
+    """Discard a message."""
 
 
-async def _unread() -> Message:
+async def _disconnected() -> Message:
     return {"type": "http.disconnect"}
