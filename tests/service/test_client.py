@@ -76,7 +76,7 @@ def test_a_wrong_timeout_is_named(timeout):
 
 def test_that_nobody_answers_is_told_with_the_address():
     address = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(ServiceError, match=f"{address} does not answer") as raised:
+    with pytest.raises(ServiceError, match=f"{address} does not respond") as raised:
         Client(address, timeout=0.3).detectors()
     assert raised.value.status is None
 

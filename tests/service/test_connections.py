@@ -47,7 +47,7 @@ def echo():
 @pytest.fixture
 def serve(echo, monkeypatch):
     """Serve with bounds, and look after connections often."""
-    monkeypatch.setattr(connections, "_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.05)
     with contextlib.ExitStack() as stack:
         stack.callback(echo.free.set)
         yield lambda **bounds: stack.enter_context(Here(echo, ConnectionLimits(**bounds)))
@@ -385,7 +385,7 @@ class Early:
 
 @pytest.fixture
 def early(monkeypatch):
-    monkeypatch.setattr(connections, "_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.05)
     return Early()
 
 

@@ -403,7 +403,7 @@ def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
             wait_until(
                 lambda: (
                     handle.worker._state.entry_number == 0
-                    and handle.worker._n_journaled == 1
+                    and handle.worker._n_journalled == 1
                     and not handle.worker.n_waiting
                 )
             )

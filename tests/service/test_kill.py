@@ -116,11 +116,11 @@ def test_after_fifty_kills_every_answered_point_was_learned_once_and_scores_are_
     assert [result["threshold"] for _, _, result in answered] == never_stopped.threshold.tolist()
     assert [result["is_anomaly"] for _, _, result in answered] == never_stopped.is_anomaly.tolist()
     with Client(f"http://127.0.0.1:{services.port}") as client:
-        described, figures = client.describe("a"), client._asked("GET", "/metrics").content.decode()
+        described, figures = client.describe("a"), client._request("GET", "/metrics").content.decode()
         assert described["n_seen"] == len(answered)
         assert described["n_anomalies"] == never_stopped.is_anomaly.sum()
         assert f'imondrian_points_total{{detector="a"}} {len(answered)}\n' in figures
-        assert client._asked("GET", "/health").value() == {"status": "ok", "complaints": []}
+        assert client._request("GET", "/health").value() == {"status": "ok", "complaints": []}
     services.end(signal.SIGTERM)
     services.close()
     assert len(answered) > 10 * N_ROUNDS  # else there was no load to speak of

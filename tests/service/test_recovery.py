@@ -130,7 +130,7 @@ def test_without_a_sound_snapshot_the_journal_begins_anew_if_it_is_whole(tmp_pat
 def test_without_a_sound_snapshot_and_without_the_beginning_of_the_journal_it_begins_anew_and_tells(used, stream):
     spoil(used, "UPDATE snapshots SET content = x'00'")
     registry = Registry(used)
-    assert any("begins anew" in complaint for complaint in registry.damage_reports)
+    assert any("starts empty" in complaint for complaint in registry.damage_reports)
     handle = registry.get("a")
     assert handle.worker.summary.n_seen == 0
     assert learned(handle, stream, "id-0") == expected(new_detector(handle.record.configuration), stream)
@@ -179,7 +179,7 @@ def test_an_entry_that_cannot_be_done_again_is_set_aside_with_all_after_it(used,
         patched.setattr(StreamDetector, "process_many", failing)
         registry = Registry(used)
         assert len(registry.damage_reports) == 2
-        assert "Entry 32 of the journal of 'a' cannot be done again" in registry.damage_reports[0]
+        assert "Entry 32 of the journal of 'a' cannot be replayed" in registry.damage_reports[0]
         registry.close()
     assert_goes_on(used, stream, 310)
 
@@ -187,7 +187,7 @@ def test_an_entry_that_cannot_be_done_again_is_set_aside_with_all_after_it(used,
 def test_damaged_answers_are_told(used, stream):
     spoil(used, "UPDATE answers SET content = x'7b7d' WHERE number = 1")
     registry = Registry(used)
-    assert ["1 of the answers" in complaint for complaint in registry.damage_reports] == [True]
+    assert ["1 saved replies" in complaint for complaint in registry.damage_reports] == [True]
     registry.close()
 
 

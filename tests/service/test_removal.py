@@ -79,7 +79,7 @@ def test_if_a_removal_fails_what_waits_is_done(registry, stream):
         waiting = [submitted(handle, stream[:1])]
         wait_until(lambda: not handle.worker.n_waiting)
         waiting += [submitted(handle, stream[i : i + 1]) for i in range(5)]
-        wait_until(lambda: not handle.worker._is_journaling)
+        wait_until(lambda: not handle.worker._is_journalling)
         registry._store._database.execute("PRAGMA query_only = ON")
         with pytest.raises(StorageError):
             registry.remove("a")

@@ -232,7 +232,7 @@ def test_names_of_features_are_checked_in_files_too(registry):
 def test_too_many_detectors_are_refused_before_the_file_is_read(tmp_path):
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
-    with pytest.raises(ConflictError, match="as many as there may be"):
+    with pytest.raises(ConflictError, match="the largest number allowed"):
         registry.restore("b", b"none", None)
     registry.close()
 

@@ -352,7 +352,7 @@ def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_p
         patched.setattr("imondrian.service.state.to_bytes", failing)
         learned(handle, stream[:30])
         learned(handle, stream[30:31])
-        assert "a: The last snapshot could not be kept" in registry.complaints()[0]
+        assert "a: The last snapshot could not be saved" in registry.complaints()[0]
     learned(handle, stream[31:60])
     learned(handle, stream[60:61])  # by when the snapshot after the last is done
     assert registry.complaints() == []
@@ -397,7 +397,7 @@ def test_a_detector_too_many_is_refused_before_it_is_made(tmp_path, monkeypatch)
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
     monkeypatch.setattr("imondrian.service.configuration.StreamDetector", None)
-    with pytest.raises(ConflictError, match="as many as there may be"):
+    with pytest.raises(ConflictError, match="the largest number allowed"):
         registry.create("b", XY)
     registry.close()
 

@@ -1,4 +1,4 @@
-"""The service over HTTP: all routes behind the guard; detectors are kept when it ends."""
+"""The ASGI application: all routes behind the guard; saves all detectors at shutdown."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,30 +19,36 @@ from imondrian.service.routes import lifecycle, points, status
 
 
 def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
-    """Make the application, with its guard."""
+    """Return the complete application: guard, fast path and routes.
+
+    Parameters
+    ----------
+    registry : Registry
+        The detectors to serve; closed at shutdown.
+    token : str, optional
+        Clients must send this token; without one, only this machine is served.
+    """
     api, limits = create_api(registry), registry.limits
     api.state.memory = MemoryBudget(limits.memory_bytes)
     api.state.parse_limit = ConcurrencyLimit(limits.parsed_at_once, limits.waiting_for_slot)
     api.state.copy_limit = ConcurrencyLimit(limits.copies_at_once, limits.waiting_for_slot)
     api.state.response_limit = ConcurrencyLimit(limits.large_responses_at_once, limits.waiting_for_slot)
-    api.state.create_limit = ConcurrencyLimit(
-        1, limits.waiting_for_slot
-    )  # one detector is made at a time, and who waits takes no thread
-    api.state.read_limit = ConcurrencyLimitPerObject(
-        1, limits.waiting_for_slot
-    )  # one question at a time has the copy of a detector
+    api.state.create_limit = ConcurrencyLimit(1, limits.waiting_for_slot)  # waiting requests occupy no thread
+    api.state.read_limit = ConcurrencyLimitPerObject(1, limits.waiting_for_slot)  # one read per shared copy
     return Guard(FastPath(api), token, limits, api.state.memory)
 
 
 def create_api(registry: Registry) -> FastAPI:
-    """Make the routes; when they end, all that waits is done and kept."""
+    """Return the routes; at shutdown they close the registry, which applies and saves everything queued."""
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         api.state.futures = FutureBridge()
         yield
-        with ThreadPoolExecutor(1) as apart:  # from the threads that may still be at work for requests
-            await asyncio.get_running_loop().run_in_executor(apart, registry.close, registry.retention.shutdown_seconds)
+        with ThreadPoolExecutor(1) as executor:  # the threads of requests may still be busy
+            await asyncio.get_running_loop().run_in_executor(
+                executor, registry.close, registry.retention.shutdown_seconds
+            )
 
     api = FastAPI(
         title="imondrian",
@@ -50,7 +56,7 @@ def create_api(registry: Registry) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # it would send clients to whatever host they name
+        redirect_slashes=False,  # the redirect would use the host name that the client sent
     )
     api.state.registry = registry
     for router in (

@@ -1,4 +1,4 @@
-"""What can be asked of a detector without changing it: answered by a copy, so that nobody waits for what is learned."""
+"""Read requests, which use a copy of the detector and do not wait for learning, and Prometheus metrics."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,11 +13,11 @@ from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.stream import StreamDetector
 
 _USUAL = (1, 99)  # percentiles
-SHARED_COPY_POINTS = 100  # points, worth less than a copy
+SHARED_COPY_POINTS = 100  # up to so many points are read from the shared copy: a private one would cost more
 
 
 def description_of(handle: DetectorHandle) -> schemas.Description:
-    """Describe a detector."""
+    """Return the description of a detector."""
     worker, summary = handle.worker, handle.worker.summary
     return schemas.Description(
         name=handle.record.name,
@@ -34,14 +34,14 @@ def description_of(handle: DetectorHandle) -> schemas.Description:
 
 
 def scores_of(handle: DetectorHandle, points: Array) -> schemas.Scores:
-    """Score points as if each came next."""
+    """Return the scores of points, each as if it were the next point of the stream."""
     with _detector_to_read(handle, len(points)) as detector:
         scores = detector.score(points).tolist()
         return schemas.Scores(anomaly_score=scores, threshold=detector.threshold, n_seen=detector.n_seen)
 
 
 def explanations_of(handle: DetectorHandle, points: Array) -> schemas.Explanations:
-    """Divide the scores of points among the features, as if each came next."""
+    """Return the scores of points divided among the features, each as if it were the next point of the stream."""
     names = handle.record.configuration["features"]
     with _detector_to_read(handle, len(points)) as detector:
         usual = _usual_ranges(detector, len(names))
@@ -54,36 +54,36 @@ def explanations_of(handle: DetectorHandle, points: Array) -> schemas.Explanatio
 
 
 def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.History:
-    """Give the latest rows and what was said of them."""
+    """Return the latest rows and their scores."""
     rows = handle.worker.history.rows(after)[-limit:]
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schemas.History.model_fields]
     return schemas.History(**dict(zip(schemas.History.model_fields, columns, strict=True)))
 
 
 def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
-    """Explain a row that was learned, by the detector as it is now, but for that row."""
+    """Return the explanation of a learned row, by the current detector without that row."""
     names, size = handle.record.configuration["features"], handle.record.configuration["shingle"]
     rows = handle.worker.history.run(number, size)
     if not rows:
-        raise NotFoundError(f"Row {number} is not among the latest any more, or has not been seen.")
-    seen, values = rows[-1], np.array([row.values for row in rows])
-    mine = handle.worker.read_copy.private_copy()
-    with suppress(InvalidInputError):  # it may not be in the window
-        mine.forest.forget(values.reshape(1, -1))
-    reasons = _reasons(mine.explain_point(values), values[-1], _usual_ranges(mine, len(names)), names)
+        raise NotFoundError(f"Row {number} is no longer among the latest rows, or has not been seen.")
+    row, values = rows[-1], np.array([each.values for each in rows])
+    detector = handle.worker.read_copy.private_copy()
+    with suppress(InvalidInputError):  # the row may have left the window
+        detector.forest.forget(values.reshape(1, -1))
+    reasons = _reasons(detector.explain_point(values), values[-1], _usual_ranges(detector, len(names)), names)
     return schemas.ExplainedRow(
-        index=seen.number,
-        time=seen.time,
-        anomaly_score=seen.score,
-        threshold=seen.threshold,
-        is_anomaly=seen.is_anomaly,
+        index=row.number,
+        time=row.time,
+        anomaly_score=row.score,
+        threshold=row.threshold,
+        is_anomaly=row.is_anomaly,
         explanation=reasons,
     )
 
 
 @contextmanager
 def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamDetector]:
-    """Ask the copy, or for many points one of one's own, so that others need not wait meanwhile."""
+    """Lend the shared copy of a detector, or for many points a private one, so that other reads need not wait."""
     if n_points > SHARED_COPY_POINTS:
         yield handle.worker.read_copy.private_copy()
     else:
@@ -92,13 +92,13 @@ def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamD
 
 
 def _usual_ranges(detector: StreamDetector, n_features: int) -> Array:
-    """Give for each feature between which values most of the window lies; without a point, zeros."""
+    """Return the range of each feature that contains 98 % of the window; zeros if it is empty."""
     points = detector.forest.points()[:, -n_features:]
     return np.percentile(points, _USUAL, axis=0).T if len(points) else np.zeros((n_features, 2))
 
 
 def _reasons(parts: Array, point: Array, usual: Array, names: list[str]) -> list[schemas.Reason]:
-    """Write down the parts, those of a feature in all rows of a shingle together, the greatest first."""
+    """Return the contribution of each feature, summed over the rows of a shingle, largest first."""
     parts = parts.reshape(-1, len(names)).sum(axis=0)
     sizes = np.abs(parts)
     shares = sizes / max(sizes.sum(), np.finfo(float).tiny)
@@ -117,9 +117,13 @@ def _reasons(parts: Array, point: Array, usual: Array, names: list[str]) -> list
 
 _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     "points_total": ("counter", "Points learned.", lambda handle: handle.worker.counts.n_points),
-    "anomalies_total": ("counter", "Anomalies among them.", lambda handle: handle.worker.counts.n_anomalies),
-    "requests_total": ("counter", "Requests done.", lambda handle: handle.worker.n_requests),
-    "waiting_points": ("gauge", "Points that wait.", lambda handle: handle.worker.n_waiting),
+    "anomalies_total": (
+        "counter",
+        "Anomalies among the points learned.",
+        lambda handle: handle.worker.counts.n_anomalies,
+    ),
+    "requests_total": ("counter", "Requests applied.", lambda handle: handle.worker.n_requests),
+    "waiting_points": ("gauge", "Points in the queue.", lambda handle: handle.worker.n_waiting),
     "state_bytes": ("gauge", "Memory of the detector.", lambda handle: handle.worker.summary.n_bytes),
     "threshold": ("gauge", "Score above which a point is an anomaly.", lambda handle: handle.worker.summary.threshold),
     "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),
@@ -127,7 +131,7 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
 
 
 def metrics_of(registry: Registry) -> str:
-    """Write all figures of all detectors."""
+    """Return the metrics of all detectors in the text format of Prometheus."""
     detectors = registry.all()
     lines = ["# HELP imondrian_detectors Number of detectors.", "# TYPE imondrian_detectors gauge"]
     lines.append(f"imondrian_detectors {len(detectors)}")
@@ -136,7 +140,7 @@ def metrics_of(registry: Registry) -> str:
         "# TYPE imondrian_detectors_set_aside gauge",
         f"imondrian_detectors_set_aside {registry.n_set_aside}",
     ]
-    for name, (kind, help_text, figure) in _METRICS.items():
+    for name, (kind, help_text, value) in _METRICS.items():
         lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
-        lines += [f'imondrian_{name}{{detector="{handle.record.name}"}} {figure(handle)}' for handle in detectors]
+        lines += [f'imondrian_{name}{{detector="{handle.record.name}"}} {value(handle)}' for handle in detectors]
     return "\n".join(lines) + "\n"

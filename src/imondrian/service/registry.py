@@ -1,4 +1,4 @@
-"""All detectors of the service, by name: made, found and removed."""
+"""All detectors of the service by name: create, find and remove them."""
 
 import logging
 import threading
@@ -32,37 +32,54 @@ _LOG = logging.getLogger("imondrian.service")
 
 
 class DetectorHandle(NamedTuple):
-    """A detector of the service."""
+    """A detector of the service: its row in the store, and its worker."""
 
     record: StoredDetector
     worker: DetectorWorker
 
 
 class _SetAside(NamedTuple):
-    """A detector that could not be recovered; what is kept of it is left as it is, for the next start."""
+    """A detector that could not be recovered; its data is left unchanged for the next start."""
 
     id: int
     reason: str
 
 
 class Registry:
-    """The detectors in a folder; opening it brings them back as they were."""
+    """The detectors in a folder; opening it recovers them.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if it does not exist.
+    limits : Limits, optional
+        The limits of requests and detectors.
+    retention : Retention, optional
+        How much is stored for each detector.
+
+    Attributes
+    ----------
+    damage_reports : list of str
+        What was damaged when the folder was opened.
+    writer : Writer
+        The thread that writes to the store.
+    """
 
     def __init__(self, folder: Path, limits: Limits | None = None, retention: Retention | None = None) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         store = Store(folder)
-        self.damage_reports = store.complaints  # what was damaged when it was opened
+        self.damage_reports = store.complaints
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             self._recover(store)
         except BaseException:
             store.close()
             raise
-        self._ending_workers: set[DetectorWorker] = set()  # removed, but their threads may not have ended yet
-        self._store, self._create_lock = store, threading.Lock()  # the latter is held while a detector is made
+        self._ending_workers: set[DetectorWorker] = set()  # of removed detectors; their threads may still run
+        self._store, self._create_lock = store, threading.Lock()
 
     def all(self) -> list[DetectorHandle]:
-        """List the detectors, oldest first, without those set aside."""
+        """Return the detectors, oldest first, without those set aside."""
         return list(self._handles.values())
 
     @property
@@ -71,7 +88,7 @@ class Registry:
         return len(self._set_aside)
 
     def get(self, name: str) -> DetectorHandle:
-        """Find a detector; one that is set aside is an AsideError."""
+        """Return a detector; raise NotFoundError if there is none, SetAsideError if it is set aside."""
         handle, aside = self._handles.get(name), self._set_aside.get(name)
         if aside is not None:
             raise SetAsideError(aside.reason)
@@ -80,7 +97,13 @@ class Registry:
         return handle
 
     def create(self, name: str, given: dict[str, Any]) -> tuple[DetectorHandle, bool]:
-        """Make a detector, and tell whether it is new: one that is there already must have the same configuration."""
+        """Create a detector, and return it and True; or return an existing one with the same configuration and False.
+
+        Raises
+        ------
+        ConflictError
+            If the existing one has another configuration, or there are too many detectors.
+        """
         with self._create_lock:
             handle = self._existing(name)
             configuration, n_bytes = checked_configuration(given, self.limits)
@@ -88,16 +111,16 @@ class Registry:
                 self._check_memory(n_bytes)
                 return self._add(name, configuration, []), True
             if not is_same_detector(handle.record.configuration, configuration):
-                raise ConflictError(f"There is a detector {name!r} with another configuration.")
+                raise ConflictError(f"A detector {name!r} with another configuration exists.")
             return handle, False
 
     def restore(
         self, name: str, content: bytes, request: str | None, memory: MemoryBudget | None = None
     ) -> tuple[DetectorHandle, bool]:
-        """Make a detector from a model file, and tell whether it is new: one that is there already is left as it is."""
+        """Create a detector from a model file, and return it and True; or an existing one, unchanged, and False."""
         checked_request_id(request, self.limits)
         handle = self._handles.get(name)
-        if handle is not None:  # what replaces its state need not wait for others
+        if handle is not None:  # no need to wait for the creation of other detectors
             return handle, False
         with self._create_lock:
             handle = self._existing(name)
@@ -108,13 +131,13 @@ class Registry:
             return self._add(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
 
     def remove(self, name: str) -> None:
-        """Remove a detector and all that is kept of it."""
+        """Remove a detector and all its data, and wait until that is on the disk."""
         self.start_removal(name).result()
 
     def start_removal(self, name: str) -> Future[None]:
-        """Remove a detector and all that is kept of it; the future is done when it is gone.
+        """Remove a detector and all its data; the future completes when that is on the disk.
 
-        Nothing waits for what the detector has to do: that is refused.
+        The removal does not wait for queued requests: they are refused.
         """
         aside = self._set_aside.get(name)
         if aside is not None:
@@ -124,25 +147,25 @@ class Registry:
         return _then(handle.worker.remove(), lambda: self._forget(name))
 
     def _forget(self, name: str) -> None:
-        """Forget a detector that is gone from the disk; called by the writer, which must not wait for a lock."""
+        """Drop the handle of a deleted detector; called by the writer, which must not wait for a lock."""
         self._ending_workers.add(self._handles.pop(name).worker)
 
     def complaints(self) -> list[str]:
-        """Tell what goes wrong at present."""
+        """Return the current problems, each with the name of its detector."""
         failing = [
-            f"{each.record.name}: {told}" for each in self.all() for told in each.worker.complaints.copy().values()
+            f"{each.record.name}: {text}" for each in self.all() for text in each.worker.complaints.copy().values()
         ]
         return [*(f"{name}: {aside.reason}" for name, aside in self._set_aside.copy().items()), *failing]
 
     def close(self, seconds: float | None = None) -> None:
-        """Do what waits, keep snapshots, and let go of the folder.
+        """Apply queued requests, save snapshots, and close the store.
 
-        If that takes longer than so many seconds, the rest is done after the next start: it is in the journal.
+        What takes longer than `seconds` is in the journal, and is replayed at the next start.
         """
-        last = None if seconds is None else time.monotonic() + seconds
+        deadline = None if seconds is None else time.monotonic() + seconds
 
         def left() -> float | None:
-            return None if last is None else max(last - time.monotonic(), 0.0)
+            return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
         n_seconds = left()
         is_locked = self._create_lock.acquire(timeout=-1 if n_seconds is None else n_seconds)
@@ -151,17 +174,17 @@ class Registry:
                 handle.worker.stop()
             late = [handle.record.name for handle in self.all() if not handle.worker.wait_for_end(left())]
             if late:
-                _LOG.warning("What waits for %s is done after the next start.", ", ".join(late))
+                _LOG.warning("Queued requests of %s are replayed at the next start.", ", ".join(late))
             self.writer.close()
             self._store.close()
         finally:
             if is_locked:
                 self._create_lock.release()
 
-    # -- the start ----------------------------------------------------------------------------------------------
+    # -- recovery -----------------------------------------------------------------------------------------------
 
     def _recover(self, store: Store) -> None:
-        """Bring back all detectors that can be, before anything is written by the writer."""
+        """Recover all detectors, before the writer starts; set aside those that cannot be recovered."""
         found, detectors = [], store.detectors()
         names = {name for _, name in detectors}
         for id_, name in detectors:
@@ -173,17 +196,15 @@ class Registry:
         self.writer = Writer(store)
         for record, state in found:
             with self._set_aside_on_error(record.id, record.name):
-                self._handles[record.name] = DetectorHandle(
-                    record, DetectorWorker(record.id, state, self.writer, self.limits, self.retention)
-                )
+                self._handles[record.name] = self._handle(record, state)
 
     def _check_stored_name(self, name: str | None) -> None:
         if name is None or not is_valid_name(name, self.limits):
-            told = "not text" if name is None else repr(name[:100])
-            raise StorageError(f"The name of the detector is damaged: it is {told}.")
+            found = "not text" if name is None else repr(name[:100])
+            raise StorageError(f"The name of the detector is damaged: it is {found}.")
 
     def _usable_name(self, id_: int, name: str | None, names: set[str | None]) -> str:
-        """Return the name of a detector, or one by which it can be asked for if its own is damaged."""
+        """Return the name of a detector, or a substitute for clients if it is damaged."""
         if name is not None and is_valid_name(name, self.limits):
             return name
         free = f"damaged-{id_}"
@@ -193,23 +214,23 @@ class Registry:
 
     @contextmanager
     def _set_aside_on_error(self, id_: int, name: str) -> Iterator[None]:
-        """Set a detector aside if it fails, so that the others work."""
+        """Set a detector aside if an error is raised, so that the others work."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 (whatever it is, the others must come back)
+        except Exception as error:  # noqa: BLE001 (the others must be recovered after any error)
             is_ours = isinstance(error, ImondrianError)
             _LOG.error("The detector %r could not be recovered.", name, exc_info=None if is_ours else error)
-            told = str(error) if is_ours else f"{type(error).__name__} {error}".strip()
+            reason = str(error) if is_ours else f"{type(error).__name__} {error}".strip()
             self._set_aside[name] = _SetAside(
                 id_,
                 "The detector could not be recovered when the service started, and is set aside with all its data until"
-                f" the next start: {told}",
+                f" the next start: {reason}",
             )
 
-    # -- new ones -----------------------------------------------------------------------------------------------
+    # -- creation -----------------------------------------------------------------------------------------------
 
     def _existing(self, name: str) -> DetectorHandle | None:
-        """Return the detector of that name; None if there is none and it can be made."""
+        """Return the detector of that name; None if there is none and another can be created."""
         checked_name(name, self.limits)
         aside, handle = self._set_aside.get(name), self._handles.get(name)
         if aside is not None:
@@ -220,7 +241,7 @@ class Registry:
             return handle
         n_detectors = len(self._handles) + len(self._set_aside)
         if n_detectors >= self.limits.detectors:
-            raise ConflictError(f"There are {n_detectors} detectors, as many as there may be.")
+            raise ConflictError(f"There are {n_detectors} detectors, the largest number allowed.")
         return None
 
     def _check_memory(self, n_bytes: int) -> None:
@@ -228,29 +249,33 @@ class Registry:
         workers = [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
         n_bytes += sum(worker.summary.n_bytes for worker in workers)
         if n_bytes > self.limits.total_bytes:
-            raise ConflictError(f"All detectors would take {n_bytes} bytes, but {self.limits.total_bytes} are allowed.")
+            raise ConflictError(
+                f"All detectors together would need {n_bytes} bytes, but {self.limits.total_bytes} are allowed."
+            )
 
     def _add(self, name: str, configuration: dict[str, Any], entries: list[Entry]) -> DetectorHandle:
-        """Keep a new detector and the first entries of its journal, in one transaction, and do them."""
+        """Store a new detector and its first journal entries in one transaction, then apply the entries."""
         created = time.time()
 
-        def keep(store: Store) -> int:
-            number = store.add_detector(name, configuration, created)
+        def insert(store: Store) -> int:
+            id_ = store.add_detector(name, configuration, created)
             if entries:
-                store.add_entries(number, entries)
-            return number
+                store.add_entries(id_, entries)
+            return id_
 
-        number = self.writer.write(keep)
-        record = StoredDetector(number, name, configuration, created)
+        id_ = self.writer.write(insert)
+        record = StoredDetector(id_, name, configuration, created)
         try:
-            state = self._initial_state(record, entries)
-            self._handles[name] = DetectorHandle(
-                record, DetectorWorker(number, state, self.writer, self.limits, self.retention)
-            )
+            self._handles[name] = self._handle(record, self._initial_state(record, entries))
         except BaseException:
-            self.writer.write(lambda store: store.remove_detector(number))
+            self.writer.write(lambda store: store.remove_detector(id_))
             raise
         return self._handles[name]
+
+    def _handle(self, record: StoredDetector, state: DetectorState) -> DetectorHandle:
+        """Start the worker of a detector."""
+        worker = DetectorWorker(record.id, state, self.writer, self.limits, self.retention)
+        return DetectorHandle(record, worker)
 
     def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> DetectorState:
         state, error = replay(new_state(record, self.retention), entries)
@@ -260,7 +285,7 @@ class Registry:
 
 
 def _then(first: Future[None], action: Callable[[], Any]) -> Future[None]:
-    """Return a future that is done when the first one and then an action is; if the first fails, it has its error."""
+    """Return a future that completes after the first one and an action; if the first fails, it gets its error."""
     both = Future[None]()
 
     def follow(done: Future[None]) -> None:

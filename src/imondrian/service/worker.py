@@ -1,4 +1,4 @@
-"""A detector at work: what waits for it is journalled, then done, then answered."""
+"""A running detector: requests are journalled, then applied, then answered."""
 
 import logging
 import threading
@@ -6,9 +6,9 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import NamedTuple
 
-from imondrian.service.errors import BusyError, DetectorFailedError, RemovedError, UnavailableError
+from imondrian.service.errors import DetectorFailedError, RemovedError, UnavailableError
+from imondrian.service.job_queue import Job, JournalledJob, QueueSize
 from imondrian.service.journal import POINTS_PER_LOCK, Entry, Outcome, checked_request_id, digest_of
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.read_copy import ReadCopy
@@ -18,58 +18,53 @@ from imondrian.service.store import Store
 from imondrian.service.writer import Writer
 
 _LOG = logging.getLogger("imondrian.service")
-_SHUTTING_DOWN, _REMOVED = "The service ends.", "The detector was removed."
-
-
-class _Job(NamedTuple):
-    kind: str
-    content: bytes
-    n_points: int
-    request: str | None
-    time: float
-    future: Future[Reply]
-
-
-class _JournaledJob(NamedTuple):
-    """A job that has been journalled."""
-
-    job: _Job
-    entry: Entry
+_SHUTTING_DOWN = "The service is shutting down."
+_BEING_REMOVED, _REMOVED = "The detector is being removed.", "The detector was removed."
 
 
 class DetectorWorker:
-    """A detector, the thread that changes it, and a copy of it for those who only ask.
+    """A detector, the thread that changes it, and a copy of it for reads.
 
-    What comes waits until the writer takes all of it into the journal, in one transaction with that of others; then it
-    is ready, and the detector's own thread does it, while the writer takes what came meanwhile.
+    Requests wait until the writer has committed all of them to the journal, in one transaction with those of other
+    detectors. Then they are ready, and the thread of the worker applies them while the writer commits later ones.
 
     Parameters
     ----------
     id_ : int
-        Its number in the store.
-    state : State
-        The detector as it is, with its answers and its history.
+        The id of the detector in the store.
+    state : DetectorState
+        The initial state.
+    writer : Writer
+        Commits the journal and the snapshots.
+    limits : Limits
+        The limits of the queue.
+    retention : Retention
+        When snapshots are saved, and how old a copy for reads may be.
+
+    Attributes
+    ----------
+    summary : Summary
+        Figures of the detector after the last change.
+    complaints : dict of str
+        Current problems, by kind.
     """
 
     def __init__(self, id_: int, state: DetectorState, writer: Writer, limits: Limits, retention: Retention) -> None:
         self.id, self.history = id_, state.history
         self.read_copy = ReadCopy(state.applier, retention.copy_max_age)
         self.summary = summary_of(state.applier.detector)
-        self.n_waiting = 0
-        self.complaints: dict[str, str] = {}  # what goes wrong at present, by what it is
-        self._state, self._replies, self._n_journaled = state, state.replies, state.entry_number
+        self.complaints: dict[str, str] = {}
+        self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
         self._writer, self._limits, self._retention = writer, limits, retention
-        self._waiting: list[_Job] = []  # to be journalled
-        self._ready: deque[_JournaledJob] = deque()
-        self._n_bytes_waiting = self._n_jobs_waiting = 0
-        self._condition, self._being_journaled = (
-            threading.Condition(),
-            list[_JournaledJob](),
-        )  # the latter in the thread of the writer
-        self._is_journaling = self._is_ending = False
-        self._refusal: UnavailableError | DetectorFailedError | None = None  # why nothing more is taken
+        self._waiting: list[Job] = []  # to be journalled
+        self._ready: deque[JournalledJob] = deque()
+        self._queue = QueueSize(limits)
+        self._condition = threading.Condition()
+        self._being_journalled: list[JournalledJob] = []  # used in the thread of the writer
+        self._is_journalling = self._is_ending = False
+        self._refusal: UnavailableError | DetectorFailedError | None = None  # why requests are refused
         self.is_being_removed = self._is_removed = False
-        self._is_deleted = False  # in the transaction that the writer is at
+        self._is_deleted = False  # in the current transaction of the writer
         self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{id_}", daemon=True)
         self._thread.start()
 
@@ -77,45 +72,66 @@ class DetectorWorker:
 
     @property
     def counts(self) -> Counts:
-        """How many points were learned since the detector was created, and how many of them were anomalies."""
+        """Points learned, and anomalies among them, since the detector was created."""
         return self._state.counts
 
     @property
+    def n_waiting(self) -> int:
+        """Points in the queue."""
+        return self._queue.n_points
+
+    @property
     def n_requests(self) -> int:
-        """How many requests were done since the detector was created: as many as the journal has had entries."""
+        """Requests applied since the detector was created: the number of journal entries so far."""
         return self._state.entry_number
 
     def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Reply]:
-        """Have something done: the future has the answer once it is on the disk and done.
+        """Queue a change; the future gets the reply once the change is on the disk and applied.
 
-        A request with an id that was answered, or waits, has the same answer and is not done again. If too much waits,
-        it is a BusyError.
+        A repeated request, known by its id, gets the reply to the first one and is not applied again.
+
+        Parameters
+        ----------
+        kind : str
+            The kind of the journal entry.
+        content : bytes
+            Points or a model file.
+        n_points : int
+            Number of points in the content; 0 for a model file.
+        request : str, optional
+            The id of the request.
+
+        Raises
+        ------
+        BusyError
+            If the queue is full.
+        UnavailableError, DetectorFailedError
+            If the detector is being removed, the service is shutting down, or the detector has failed.
         """
         checked_request_id(request, self._limits)
         sent = b"" if request is None else digest_of(kind, content)
         with self._condition:
-            if self._refusal is not None:  # one of its own each time: errors hold on to what they were raised over
+            if self._refusal is not None:  # a new error each time: a raised error references the frames it passed
                 raise type(self._refusal)(str(self._refusal))
-            known = None if request is None else self._replies.find(request, sent)
-            if known is not None:
-                return known
-            self._check_room(n_points, len(content))
-            job = _Job(kind, content, n_points, request, time.time(), Future())
+            earlier = None if request is None else self._replies.find(request, sent)
+            if earlier is not None:
+                return earlier
+            self._queue.check(n_points, len(content))
+            job = Job(kind, content, n_points, request, time.time(), Future())
             if request is not None:
                 self._replies.add_pending(request, sent, job.future)
             self._waiting.append(job)
-            self.n_waiting += n_points
-            self._n_bytes_waiting += len(content)
-            self._n_jobs_waiting += 1
-            is_first, self._is_journaling = not self._is_journaling, True
+            self._queue.add(job)
+            is_first, self._is_journalling = not self._is_journalling, True
         if is_first:
-            self._writer.submit(self._journal).add_done_callback(self._on_journaled)
+            self._writer.submit(self._journal).add_done_callback(self._on_journalled)
         return job.future
 
     def remove(self) -> Future[None]:
-        """Remove the detector from the store; what waits for it is refused then. If that fails, it goes on.
+        """Delete the detector from the store; the future completes when that is on the disk.
 
-        The future is done when that is on the disk; nothing that waits is done before.
+        The deletion does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
+        continues.
         """
         with self._condition:
             if self._is_ending:
@@ -123,83 +139,75 @@ class DetectorWorker:
             if self._is_removed:
                 raise RemovedError(_REMOVED)
             if self.is_being_removed:
-                raise UnavailableError("The detector is being removed.")
+                raise UnavailableError(_BEING_REMOVED)
             deletion, removal = self._writer.submit(self._delete), Future[None]()
-            self.is_being_removed, self._refusal = True, UnavailableError("The detector is being removed.")
+            self.is_being_removed, self._refusal = True, UnavailableError(_BEING_REMOVED)
         deletion.add_done_callback(lambda deletion: self._on_deleted(deletion, removal))
         return removal
 
     def stop(self) -> None:
-        """Take nothing more, do what waits, keep a snapshot, and end; `wait_for_end` waits for that."""
+        """Refuse new requests, apply the queued ones, save a snapshot, and end; `wait_for_end` waits for that."""
         with self._condition:
             self._refusal = self._refusal or UnavailableError(_SHUTTING_DOWN)
             self._is_ending = True
             self._condition.notify()
 
     def wait_for_end(self, seconds: float | None = None) -> bool:
-        """Wait until all is done, or so long; return True if it is. What is not will be done after the next start."""
+        """Wait for the thread to end, at most `seconds`; return True if it has ended.
+
+        Entries that have not been applied are replayed at the next start.
+        """
         self._thread.join(seconds)
         return not self._thread.is_alive()
-
-    def _check_room(self, n_points: int, n_bytes: int) -> None:
-        """Refuse what would make too much wait; something may always wait."""
-        limits, n_requests = self._limits, self._n_jobs_waiting
-        is_full = (
-            self.n_waiting + n_points > limits.waiting_points
-            or self._n_bytes_waiting + n_bytes > limits.waiting_bytes
-            or n_requests >= limits.waiting_requests
-        )
-        if n_requests and is_full:
-            raise BusyError(f"{self.n_waiting} points in {n_requests} requests wait already.")
 
     # -- the thread of the writer -------------------------------------------------------------------------------
 
     def _journal(self, store: Store) -> None:
-        """Write all that waits into the journal."""
+        """Write all waiting requests to the journal."""
         if self._is_deleted:
-            return  # what waits is refused as soon as that is on the disk
+            return  # waiting requests are refused as soon as the deletion is on the disk
         with self._condition:
             jobs, self._waiting = self._waiting, []
-        first = self._n_journaled + 1
-        self._being_journaled = [
-            _JournaledJob(job, Entry(first + i, job.kind, job.content, job.request, job.time))
+        first = self._n_journalled + 1
+        self._being_journalled = [
+            JournalledJob(job, Entry(first + i, job.kind, job.content, job.request, job.time))
             for i, job in enumerate(jobs)
         ]
-        store.add_entries(self.id, [ready.entry for ready in self._being_journaled])
+        store.add_entries(self.id, [ready.entry for ready in self._being_journalled])
 
-    def _on_journaled(self, written: Future[None]) -> None:
-        """Pass on what is on the disk; if it could not be written, nothing of it is done, and it may come again."""
-        error, refused = written.exception(), list[_Job]()
+    def _on_journalled(self, written: Future[None]) -> None:
+        """Make journalled requests ready; if the transaction failed, refuse them: they may be sent again."""
+        error, refused = written.exception(), list[Job]()
         with self._condition:
             if error is None:
-                self._n_journaled += len(self._being_journaled)
-                self._ready += self._being_journaled
+                self._n_journalled += len(self._being_journalled)
+                self._ready += self._being_journalled
             else:
-                refused = [*(ready.job for ready in self._being_journaled), *self._waiting]
+                refused = [*(ready.job for ready in self._being_journalled), *self._waiting]
                 self._waiting = []
-                self._dequeue(refused)
-            self._being_journaled = []
-            is_more = self._is_journaling = bool(self._waiting)
+                self._queue.remove(refused)
+            self._being_journalled = []
+            is_more = self._is_journalling = bool(self._waiting)
             self._condition.notify()
         self._refuse(refused, error)
         if is_more:
-            self._writer.submit(self._journal).add_done_callback(self._on_journaled)
+            self._writer.submit(self._journal).add_done_callback(self._on_journalled)
 
     def _delete(self, store: Store) -> None:
-        """Delete all that is kept of the detector; nothing more is written after it."""
+        """Delete all data of the detector; nothing is written after that."""
         store.remove_detector(self.id)
         self._is_deleted = True
 
     def _on_deleted(self, deletion: Future[None], removal: Future[None]) -> None:
-        """Refuse what waits once the detector is gone from the disk; if it is not, go on."""
-        error, refused = deletion.exception(), list[_Job]()
+        """Refuse waiting requests once the deletion is on the disk; continue if it failed."""
+        error, refused = deletion.exception(), list[Job]()
         with self._condition:
             if error is None:
                 self._is_removed, self._refusal = True, RemovedError(_REMOVED)
                 refused = [*(ready.job for ready in self._ready), *self._waiting]
                 self._ready.clear()
                 self._waiting = []
-                self._dequeue(refused)
+                self._queue.remove(refused)
             else:
                 self.is_being_removed = self._is_deleted = False
                 self._refusal = DetectorFailedError(self.complaints["failed"]) if self._has_failed else None
@@ -217,65 +225,62 @@ class DetectorWorker:
         if self._state.entry_number > self._state.snapshot_number and not self._is_removed and not self._has_failed:
             self._save_snapshot()
 
-    def _next_batch(self) -> list[_JournaledJob]:
-        """Wait for what is ready, and take what is done batch; nothing if all is done and it is to end."""
-        batch: list[_JournaledJob] = []
+    def _next_batch(self) -> list[JournalledJob]:
+        """Wait for ready requests, and return those to apply together; an empty list if the worker must end."""
+        batch: list[JournalledJob] = []
         with self._condition:
-            while not self._ready and (self._is_journaling or not (self._is_removed or self._is_ending)):
+            while not self._ready and (self._is_journalling or not (self._is_removed or self._is_ending)):
                 self._condition.wait()
             n_points = 0
             while self._ready and (not batch or n_points + self._ready[0].job.n_points <= POINTS_PER_LOCK):
                 batch.append(self._ready.popleft())
                 n_points += batch[-1].job.n_points
-            self._dequeue([ready.job for ready in batch])
+            self._queue.remove([ready.job for ready in batch])
         return batch
-
-    def _dequeue(self, jobs: list[_Job]) -> None:
-        """Count jobs that wait no longer."""
-        self.n_waiting -= sum(job.n_points for job in jobs)
-        self._n_bytes_waiting -= sum(len(job.content) for job in jobs)
-        self._n_jobs_waiting -= len(jobs)
 
     @property
     def _has_failed(self) -> bool:
         return "failed" in self.complaints
 
-    def _process(self, jobs: list[_Job], entries: list[Entry]) -> None:
-        """Do entries; if that fails, the detector may be half changed, and only the journal knows how it should be."""
+    def _process(self, jobs: list[Job], entries: list[Entry]) -> None:
+        """Apply entries; on an error the detector may be half changed, and is only correct after a replay."""
         try:
             if not self._has_failed:
                 self._apply(jobs, entries)
         except RemovedError as error:
             self._refuse(jobs, error)
-        except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must be told)
+        except Exception as error:  # noqa: BLE001 (every waiting client must get a response)
             _LOG.exception("A detector has failed.")
-            told = f"The detector has failed ({type(error).__name__}); when the service starts anew, it is as before."
-            self.complaints["failed"] = told
-            self._refusal = self._refusal or DetectorFailedError(told)
+            message = f"The detector has failed ({type(error).__name__}); restarting the service restores it."
+            self.complaints["failed"] = message
+            self._refusal = self._refusal or DetectorFailedError(message)
         if self._has_failed:
             self._refuse(jobs, DetectorFailedError(self.complaints["failed"]))
 
-    def _apply(self, jobs: list[_Job], entries: list[Entry]) -> None:
-        """Do what has been journalled, and answer."""
+    def _apply(self, jobs: list[Job], entries: list[Entry]) -> None:
+        """Apply journalled entries, and set the replies."""
         outcomes = self._state.applier.apply(entries, self._write_lock)
         self._state = self._state.after(entries, outcomes)
         self.summary = summary_of(self._state.applier.detector)
         for entry, outcome in zip(entries, outcomes, strict=True):
             self.history.add(entry, outcome)
-        for job, answer in zip(jobs, self._replies_to(entries, outcomes), strict=True):
-            job.future.set_result(answer)  # last: who has the answer finds all else as it says
+        for job, reply in zip(jobs, self._replies_to(entries, outcomes), strict=True):
+            job.future.set_result(reply)  # last: a client with a reply must see all its effects
         since, retention = self._state.since_snapshot, self._retention
         if since.n_points >= retention.points_between_snapshots or since.n_bytes >= retention.bytes_between_snapshots:
             self._save_snapshot()
 
     def _write_lock(self) -> AbstractContextManager[None]:
-        """Change the detector, for some points; one that is removed is changed no more, though an entry is at work."""
+        """Return the lock for one change; raise RemovedError, even in the middle of an entry, after a removal."""
         if self._is_removed:
             raise RemovedError(_REMOVED)
         return self.read_copy.write_lock()
 
     def _replies_to(self, entries: list[Entry], outcomes: list[Outcome]) -> list[Reply]:
-        """Write the answers; a snapshot will keep those to requests with an id, until then the journal gives them."""
+        """Return the replies, and save those to requests with an id.
+
+        They are stored with the next snapshot; until then they can be reproduced from the journal.
+        """
         replies: list[Reply] = []
         with self._condition:
             for entry, outcome in zip(entries, outcomes, strict=True):
@@ -284,7 +289,7 @@ class DetectorWorker:
                     self._replies.add(saved_reply_to(entry, entry.request, replies[-1]))
         return replies
 
-    def _refuse(self, jobs: list[_Job], error: BaseException | None) -> None:
+    def _refuse(self, jobs: list[Job], error: BaseException | None) -> None:
         with self._condition:
             for job in jobs:
                 if job.request is not None:
@@ -294,13 +299,13 @@ class DetectorWorker:
                 job.future.set_exception(error)
 
     def _save_snapshot(self) -> None:
-        """Have the detector written as a whole; if that fails, the journal goes on growing, and it is tried again."""
+        """Save a snapshot; if that fails, the journal grows until the next attempt."""
         try:
-            write = prepare_snapshot(self.id, self._state)  # answers are only added in this thread
+            write = prepare_snapshot(self.id, self._state)  # replies are only added in this thread
             self._writer.write(lambda store: None if self._is_deleted else write(store))
-        except Exception as error:  # noqa: BLE001 (the detector itself is well)
-            _LOG.exception("A snapshot could not be kept.")
-            self.complaints["snapshot"] = f"The last snapshot could not be kept: {error}"
+        except Exception as error:  # noqa: BLE001 (the detector itself works)
+            _LOG.exception("A snapshot could not be saved.")
+            self.complaints["snapshot"] = f"The last snapshot could not be saved: {error}"
             self._state = self._state._replace(since_snapshot=SinceSnapshot())
             return
         self._state = self._state.saved()

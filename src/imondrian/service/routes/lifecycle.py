@@ -1,4 +1,4 @@
-"""Detectors: made, listed, described, removed."""
+"""Routes for detectors: create, list, describe and remove them; download and restore their model files."""
 
 from fastapi import APIRouter, Request, Response
 from pydantic import RootModel, ValidationError
@@ -30,7 +30,7 @@ Descriptions = RootModel[list[Description]]
     responses={200: {"model": Description}, **problems(409, 413, 422, 503, 507)},
 )
 async def create(request: Request, response: Response, name: Name) -> Description:
-    """Make a detector; if there is one with the same configuration already, nothing changes."""
+    """Create a detector; if one with the same configuration exists, nothing changes."""
     registry, configuration = registry_of(request), await run_in_threadpool(_configuration, await request.body())
     async with request.app.state.create_limit.slot():
         handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
@@ -54,12 +54,12 @@ async def get(request: Request, name: Name) -> Description:
 
 @router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 507))
 async def remove(request: Request, name: Name) -> None:
-    """Remove a detector and all that is kept of it; requests that wait for it are answered 404."""
+    """Remove a detector and all its data; requests in its queue get 404."""
     await request.app.state.futures.wrap(registry_of(request).start_removal(name))
 
 
 def _configuration(body: bytes) -> Configuration:
-    """Read a configuration, whatever the body is said to be."""
+    """Return the configuration in a body, whatever its Content-Type."""
     refuse_duplicate_keys(body)
     try:
         return Configuration.model_validate_json(body)
@@ -87,9 +87,9 @@ async def model(request: Request, name: Name) -> Response:
     responses={201: {"model": schemas.Counted}, **problems(409, 413, 422, 429, 503, 507)},
 )
 async def restore(request: Request, name: Name) -> Response:
-    """Make a detector from a model file, or let the one of that name go on from it, if it has the same configuration.
+    """Create a detector from a model file, or replace the state of an existing one with the same configuration.
 
-    The configuration of a new one is that of the file; features that have no names there are called x0, x1 and so on.
+    A new detector has the configuration of the file; features without names are called x0, x1 and so on.
     """
     registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
     memory = request.app.state.memory
@@ -97,16 +97,16 @@ async def restore(request: Request, name: Name) -> Response:
         handle, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
         if not is_new:
             await run_in_threadpool(check_model, content, handle.record.configuration, registry.limits, memory)
-    if is_new and request_id is None:  # else the answer is known by its id, with what it was then
-        made = reply_to(NEW_MODEL, handle.worker.summary.n_seen)
-        return Response(made.content, made.status, media_type=JSON)
+    if is_new and request_id is None:  # with an id, `submit` returns the saved reply
+        reply = reply_to(NEW_MODEL, handle.worker.summary.n_seen)
+        return Response(reply.content, reply.status, media_type=JSON)
     done = handle.worker.submit(MODEL, content, 0, request_id)
     reply = await request.app.state.futures.wrap(done)
     return Response(reply.content, reply.status, media_type=JSON)
 
 
 def _file_of(handle: DetectorHandle) -> bytes:
-    """Write the model file of a detector, with the names of its features."""
+    """Return the model file of a detector, with the names of its features."""
     with handle.worker.read_copy.read() as detector:
         notes = {**detector.notes(), "names": handle.record.configuration["features"]}
         return to_bytes(StreamDetector.from_notes(detector.forest, notes))
