@@ -1,11 +1,11 @@
-// Removing a detector, once the user has said yes.
+// The dialog that confirms the removal of a detector.
 
 import { remove } from "./api.js";
 import { byId, setText } from "./dom.js";
 
 let name = "";
 
-export function prepareRemoval(onRemoved) {
+export function prepareRemoveDialog(onRemoved) {
   const dialog = byId("remove-dialog");
   byId("remove-ok").addEventListener("click", async (event) => {
     event.preventDefault();
@@ -19,7 +19,7 @@ export function prepareRemoval(onRemoved) {
   });
 }
 
-export function askToRemove(detectorName) {
+export function openRemoveDialog(detectorName) {
   name = detectorName;
   setText(byId("remove-title"), `Remove ${name}?`);
   setText(byId("remove-error"), "");

@@ -1,7 +1,7 @@
-// The list of detectors; one is chosen by the hash of the address.
+// The list of detectors; the hash of the URL selects one.
 
 import { byId, make, setText } from "./dom.js";
-import { counted } from "./format.js";
+import { withUnit } from "./format.js";
 
 const items = new Map(); // by name
 
@@ -39,10 +39,10 @@ function showItem(detector) {
   const link = items.get(detector.name).firstElementChild;
   if (detector.name === chosenName()) link.setAttribute("aria-current", "page");
   else link.removeAttribute("aria-current");
-  setText(link.querySelector(".points"), counted(detector.n_seen, "point"));
-  const odd = link.querySelector(".anomalies");
-  setText(odd, counted(detector.n_anomalies, "anomaly", "anomalies"));
-  odd.classList.toggle("some", detector.n_anomalies > 0);
+  setText(link.querySelector(".points"), withUnit(detector.n_seen, "point"));
+  const anomalies = link.querySelector(".anomalies");
+  setText(anomalies, withUnit(detector.n_anomalies, "anomaly", "anomalies"));
+  anomalies.classList.toggle("nonzero", detector.n_anomalies > 0);
 }
 
 function newItem(name) {

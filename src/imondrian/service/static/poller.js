@@ -1,18 +1,18 @@
-// Asking again and again: one at a time, not while nobody looks, less often while it fails.
+// Polling: one request at a time, none while the page is hidden, fewer while requests fail.
 
 const PERIOD = 1000; // milliseconds
-const LONGEST = 10_000;
+const MAX_PERIOD = 10_000;
 
 export class Poller {
   #task;
   #timer = null;
   #delay = PERIOD;
   #isBusy = false;
-  #isWanted = false;
+  #isRequested = false;
   #isPaused = false;
 
   constructor(task) {
-    this.#task = task; // gives whether all went well
+    this.#task = task; // returns true if it succeeded
     document.addEventListener("visibilitychange", () => this.now());
     window.addEventListener("online", () => this.now());
   }
@@ -25,23 +25,23 @@ export class Poller {
   async now() {
     clearTimeout(this.#timer);
     if (this.#isBusy) {
-      this.#isWanted = true;
+      this.#isRequested = true;
       return;
     }
     if (this.#isPaused || document.hidden) return;
     this.#isBusy = true;
-    this.#isWanted = false;
-    let isWell = false;
+    this.#isRequested = false;
+    let isOk = false;
     try {
-      isWell = await this.#task();
+      isOk = await this.#task();
     } finally {
-      this.#goOn(isWell);
+      this.#schedule(isOk);
     }
   }
 
-  #goOn(isWell) {
+  #schedule(isOk) {
     this.#isBusy = false;
-    this.#delay = isWell ? PERIOD : Math.min(this.#delay * 2, LONGEST);
-    this.#timer = setTimeout(() => this.now(), this.#isWanted ? 0 : this.#delay);
+    this.#delay = isOk ? PERIOD : Math.min(this.#delay * 2, MAX_PERIOD);
+    this.#timer = setTimeout(() => this.now(), this.#isRequested ? 0 : this.#delay);
   }
 }

@@ -1,4 +1,4 @@
-// Rows of a table scored by the service, or learned, block by block.
+// Sends the rows of a table to the service, block by block, to score or to learn them.
 
 import { learn, scores } from "./api.js";
 
@@ -26,10 +26,10 @@ function addScored(found, answer) {
 }
 
 function addLearned(found, answer) {
-  for (const { index, anomaly_score: score, threshold, is_anomaly: isOdd } of answer.results) {
+  for (const { index, anomaly_score: score, threshold, is_anomaly: isAnomaly } of answer.results) {
     found.indices.push(index);
     found.scores.push(score);
-    found.anomalies.push(isOdd);
+    found.anomalies.push(isAnomaly);
     found.threshold = threshold;
   }
 }

@@ -1,11 +1,11 @@
-// The form that makes a detector.
+// The form that creates a detector.
 
 import { create } from "./api.js";
 import { byId, setText } from "./dom.js";
 
 const COUNTS = ["window", "max_samples", "n_trees", "shingle"];
 
-export function prepareCreation(onCreated) {
+export function prepareCreateForm(onCreated) {
   const form = byId("create");
   byId("new-threshold").addEventListener("change", showShare);
   form.addEventListener("invalid", openSettings, true);
@@ -16,7 +16,7 @@ export function prepareCreation(onCreated) {
   });
 }
 
-export function openCreation() {
+export function openCreateForm() {
   byId("new").open = true;
 }
 

@@ -1,15 +1,15 @@
-// Why a point is odd: its score divided among the features, as bars with words.
+// The explanation of a point: its score divided among the features, as bars with text.
 
 import { byId, make } from "./dom.js";
-import { measure, percent } from "./format.js";
+import { number, percent } from "./format.js";
 
-const N_MOST = 12;
+const MAX_SHOWN = 12;
 
-export class Why {
+export class ExplanationPanel {
   #section;
   #hint;
-  #back = null;
-  #turn = 0;
+  #returnTarget = null;
+  #request = 0;
   #onClose;
 
   constructor(id, hint, onClose = () => {}) {
@@ -22,24 +22,24 @@ export class Why {
     this.clear();
   }
 
-  async open({ title, load, lead, back }) {
-    this.#turn += 1;
-    this.#back = back;
-    const turn = this.#turn;
-    const parts = await answerOf(load, lead);
-    if (turn === this.#turn) this.#fill(title, parts);
+  async open({ title, load, introduction, returnTarget }) {
+    this.#request += 1;
+    this.#returnTarget = returnTarget;
+    const request = this.#request;
+    const parts = await contentOf(load, introduction);
+    if (request === this.#request) this.#fill(title, parts);
   }
 
   close() {
     this.clear();
     this.#onClose();
-    const target = this.#back?.();
+    const target = this.#returnTarget?.();
     (target ?? this.#section).focus();
   }
 
   clear() {
-    this.#turn += 1;
-    const heading = make("h3", { id: this.#titleId, textContent: "Why" });
+    this.#request += 1;
+    const heading = make("h3", { id: this.#titleId, textContent: "Explanation" });
     this.#section.replaceChildren(heading, make("p", { className: "hint", textContent: this.#hint }));
   }
 
@@ -56,21 +56,21 @@ export class Why {
   }
 }
 
-async function answerOf(load, lead) {
+async function contentOf(load, introduction) {
   try {
     const found = await load();
-    return [make("p", { className: "hint", textContent: lead(found) }), ...barsOf(found.explanation)];
+    return [make("p", { className: "hint", textContent: introduction(found) }), ...barsOf(found.explanation)];
   } catch (error) {
     return [make("p", { className: "error", textContent: error.message })];
   }
 }
 
 function barsOf(reasons) {
-  const list = make("ol", { className: "reasons" }, ...reasons.slice(0, N_MOST).map(bar));
-  const rest = reasons.slice(N_MOST);
+  const list = make("ol", { className: "reasons" }, ...reasons.slice(0, MAX_SHOWN).map(bar));
+  const rest = reasons.slice(MAX_SHOWN);
   if (rest.length === 0) return [list];
   const share = rest.reduce((sum, reason) => sum + reason.share, 0);
-  return [list, make("p", { className: "hint", textContent: `${rest.length} more features have ${percent(share)} together.` })];
+  return [list, make("p", { className: "hint", textContent: `${rest.length} more features account for ${percent(share)} together.` })];
 }
 
 function bar(reason) {
@@ -83,5 +83,5 @@ function bar(reason) {
 
 function wordsOf({ value, usual: [low, high], side }) {
   const isOutside = value < low || value > high;
-  return `${measure(value)}, usually ${measure(low)} to ${measure(high)}${isOutside ? `, ${side}` : ""}`;
+  return `${number(value)}, usually ${number(low)} to ${number(high)}${isOutside ? `, ${side}` : ""}`;
 }

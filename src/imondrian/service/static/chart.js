@@ -1,4 +1,4 @@
-// What all charts share: drawn again when the width or the colours change, but not while a button is held.
+// The parts that all charts share; a chart is redrawn when its width or the colours change, but not while a button is held.
 
 import { colours, onThemeChange } from "./theme.js";
 
@@ -10,12 +10,12 @@ export class Chart {
   #onClick;
   #isDrawn = false;
   #isHeld = false;
-  #isLate = false;
+  #isPending = false;
 
   constructor(node, build, onClick = () => {}) {
     this.#node = node;
-    this.#onClick = onClick; // is given the customdata of the point
-    this.#build = build; // gives traces and layout for colours and a width, or null if there is nothing to draw
+    this.#onClick = onClick; // called with the customdata of the point
+    this.#build = build; // returns traces and layout for colours and a width, or null if there is nothing to draw
     new ResizeObserver(() => this.draw()).observe(node);
     onThemeChange(() => this.draw());
     node.addEventListener("pointerdown", () => { this.#isHeld = true; });
@@ -23,7 +23,7 @@ export class Chart {
   }
 
   draw() {
-    this.#isLate = this.#isHeld;
+    this.#isPending = this.#isHeld;
     const width = this.#node.clientWidth;
     if (this.#isHeld || width === 0) return;
     const theme = colours();
@@ -38,7 +38,7 @@ export class Chart {
   #release() {
     if (!this.#isHeld) return;
     this.#isHeld = false;
-    if (this.#isLate) setTimeout(() => this.draw());
+    if (this.#isPending) setTimeout(() => this.draw());
   }
 }
 
@@ -46,7 +46,7 @@ export function canZoom() {
   return !matchMedia("(pointer: coarse)").matches; // a finger scrolls the page
 }
 
-export function plain(text) {
+export function escaped(text) {
   return text.replaceAll(/[&<>%]/g, (character) => `&#${character.charCodeAt(0)};`); // no markup, no %{template}
 }
 
@@ -54,20 +54,20 @@ export function axis(theme, more = {}) {
   return { gridcolor: theme.line, linecolor: theme.line, zeroline: false, tickfont: { size: 11, color: theme.soft }, ...more };
 }
 
-export function titled(theme, text, more = {}) {
+export function titledAxis(theme, text, more = {}) {
   return axis(theme, { title: { text, font: { size: 12, color: theme.soft }, standoff: 6 }, ...more });
 }
 
-export function limitLine(theme, ends) {
-  return { type: "line", ...ends, line: limitStyle(theme) };
+export function thresholdLine(theme, ends) {
+  return { type: "line", ...ends, line: thresholdStyle(theme) };
 }
 
-export function limitStyle(theme) {
-  return { color: theme.limit, width: 1.5, dash: "dash" };
+export function thresholdStyle(theme) {
+  return { color: theme.threshold, width: 1.5, dash: "dash" };
 }
 
-export function oddMarker(theme) {
-  return { color: theme.odd, size: 9, line: { color: theme.card, width: 1.5 } };
+export function anomalyMarker(theme) {
+  return { color: theme.anomaly, size: 9, line: { color: theme.card, width: 1.5 } };
 }
 
 export function note(text, more) {
