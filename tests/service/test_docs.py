@@ -66,7 +66,7 @@ def test_limits_are_those_of_the_code():
         f"to the end | {bounds.grace_seconds} s",
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
         f"latest {retention.history:,} rows",
-        f"last {retention.replies:,} answers",
+        f"last {retention.replies:,} replies",
         f"after {retention.points_between_snapshots:,} points or {retention.bytes_between_snapshots // 2**20} MB",
     ):
         assert figure in " ".join(DOCUMENT.split()), figure
