@@ -127,7 +127,9 @@ ATTACKS = (
     Attack(
         "1,000 connections with 32,000 bytes of a head each", stalled(1_000, [b"GET / HTTP/1.1\r\na: " + b"b" * 32_000])
     ),
-    Attack("900 posts of 30 MB, of which 500 kB arrive", stalled(900, [HEAD % (b"points", 30_000_000), b"[" * 500_000])),
+    Attack(
+        "900 posts of 30 MB, of which 500 kB arrive", stalled(900, [HEAD % (b"points", 30_000_000), b"[" * 500_000])
+    ),
     Attack("six bodies of 32 MiB of `[],`", bodies(6, b"points", b"[],")),
     Attack("four bodies of 32 MiB of `1,` for 1,000 features", bodies(4, b"points", b"1,"), n_features=1_000),
     Attack(

@@ -1,6 +1,6 @@
-"""Run as a program: makes services by forking, since a fork has all that takes long to import and compile already.
+"""A program that starts services by forking: a fork has already imported and compiled everything.
 
-Reads lines "port folder" and answers each with the number of the process that serves there.
+Reads lines "port folder", and prints the id of the process that serves there.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Requests that an attacker thought of: each is answered soon, keeps nobody waiting, and breaks nothing."""
+"""Malicious requests: each gets a response soon, blocks nobody, and breaks nothing."""
 
 import http.client
 import json
@@ -99,7 +99,7 @@ def test_what_takes_too_long_to_do_when_the_service_ends_is_done_after_the_next_
     worker = registry.get("a").worker
     never = new_detector({**DEFAULTS, **CONFIGURATION})
     never.process_many(X)
-    with worker.read_copy._write_lock:  # nothing is done meanwhile
+    with worker.read_copy._write_lock:  # nothing is applied meanwhile
         done = worker.submit("points", X.tobytes(), len(X))
         while worker.n_waiting:
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Bodies made points: whatever is JSON is read, however it is written, and what is not takes little to refuse."""
+"""Parsing of bodies: any valid JSON is accepted, however it is formatted; invalid bodies are cheap to refuse."""
 
 import json
 import time
@@ -120,7 +120,7 @@ def test_what_is_refused_takes_little_time_however_long_it_is(body, kind):
     began = time.process_time()
     with pytest.raises(InvalidInputError) as raised:
         points_of(body, kind, ["x"], 10)
-    assert time.process_time() - began < 0.3  # space is read some at a time; all else is refused at once
+    assert time.process_time() - began < 0.3  # white space is parsed in blocks; everything else is refused at once
     assert len(str(raised.value)) < 500
 
 

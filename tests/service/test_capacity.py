@@ -1,4 +1,4 @@
-"""Memory of requests: bodies, large answers and copies of detectors have one bound, and it is given back."""
+"""Memory of requests: bodies, large responses and copies of detectors share one budget, and release it."""
 
 import asyncio
 import contextlib
@@ -66,7 +66,7 @@ def here(tmp_path):
 
 
 def half_sent(here, method, path, head=b"Content-Length: 100000"):
-    """Send half of a body of 100,000 bytes, of which each takes memory several times."""
+    """Send half of a body of 100,000 bytes, each of which reserves several bytes of memory."""
     connection = here.connect()
     connection.sendall(f"{method} /detectors/a/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode() + head + b"\r\n\r\n")
     connection.sendall((b"c350\r\n" if head.startswith(b"Transfer") else b"") + b" " * 50_000 + b"\r\n")
@@ -81,11 +81,11 @@ def test_bodies_that_are_half_sent_have_a_common_bound(here, method, path, n, he
         for _ in range(n):
             stack.enter_context(half_sent(here, method, path, head))
         memory = here._server.config.app._memory
-        wait_until(lambda: memory._n_reserved >= 800_000)  # all that was sent has arrived
+        wait_until(lambda: memory._n_reserved >= 800_000)  # everything sent has arrived
         wait_until(lambda: asked_in_full(here, 60_000)[0] == 503)
         assert asked_in_full(here, 60_000)[1]["retry-after"] == "1"
-        assert here.ask("POST", "/detectors/a/points", body)[0] == 200  # which is small
-    wait_until(lambda: asked_in_full(here, 60_000)[0] == 200)  # those who left have given it back
+        assert here.ask("POST", "/detectors/a/points", body)[0] == 200  # small bodies reserve nothing
+    wait_until(lambda: asked_in_full(here, 60_000)[0] == 200)  # clients that left have released their memory
 
 
 def asked_in_full(here, n_bytes):
@@ -115,7 +115,7 @@ def test_few_copies_are_made_at_once(here, monkeypatch):
             counts[0] -= 1
         return copy
 
-    monkeypatch.setattr(ReadCopy, "own", counted)
+    monkeypatch.setattr(ReadCopy, "private_copy", counted)
     threads = [
         threading.Thread(target=lambda: statuses.append(here.ask("GET", "/detectors/a/history/1")[0]))
         for _ in range(20)
@@ -142,7 +142,7 @@ def test_a_copy_for_which_there_is_no_memory_is_answered_503(tmp_path):
 
 
 def answered(n_bytes, memory):
-    """Answer a request with so many bytes, and return what is sent."""
+    """Respond to a request with `n_bytes` bytes, and return the messages sent."""
     sent = []
 
     async def app(_scope, _receive, send):
@@ -175,7 +175,7 @@ def test_a_large_answer_for_which_there_is_no_memory_is_answered_503():
     assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"1")
     assert "bytes of memory" in json.loads(b"".join(piece["body"] for piece in pieces))["detail"]
     assert answered(2**20, memory)[0]["status"] == 200
-    memory.reserve(4 * 2**20)  # all of it was given back
+    memory.reserve(4 * 2**20)  # all of it was released
 
 
 def test_bodies_of_empty_lists_take_little_and_keep_nobody_waiting(tmp_path):
@@ -196,12 +196,12 @@ def test_bodies_of_empty_lists_take_little_and_keep_nobody_waiting(tmp_path):
             slowest = max(slowest, time.monotonic() - began)
         assert set(statuses) <= {422, 503}
         assert 422 in statuses
-        assert slowest < 1.0  # ten times what is promised
+        assert slowest < 1.0  # ten times the documented latency
         assert n_bytes_of(service) - before < 400 * MIB
 
 
 def n_bytes_of(service):
-    """Return the most memory that a process has had."""
+    """Return the peak memory of a process."""
     with open(f"/proc/{service.process.pid}/status") as status:  # noqa: PTH123
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 

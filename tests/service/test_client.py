@@ -1,4 +1,4 @@
-"""The client of the package: every method, through busy times, broken connections and restarts, and its errors."""
+"""The Python client: all methods, errors, and retries while the service is busy, disconnects or restarts."""
 
 import http.server
 import json
@@ -82,7 +82,7 @@ def test_that_nobody_answers_is_told_with_the_address():
 
 
 class Moody(http.server.BaseHTTPRequestHandler):
-    """Breaks the first connection, is busy the second time, ends the third, and answers the fourth."""
+    """Breaks the first connection, is busy the second time, shuts down the third, and responds the fourth."""
 
     moods = ["break", 429, 503, 200, 301, "text"]  # noqa: RUF012
     seen = []  # noqa: RUF012
@@ -112,7 +112,7 @@ def test_a_request_is_sent_again_under_the_same_id_until_it_is_answered():
         thread.start()
         with Client(f"http://127.0.0.1:{server.server_port}") as client:
             assert client.process("a", [[1.0]]) == []
-            for told in ("301", "JSON"):  # which are no answers
+            for told in ("301", "JSON"):  # not valid responses
                 with pytest.raises(ServiceError, match=told):
                     client.process("a", [[1.0]])
         server.shutdown()

@@ -1,4 +1,4 @@
-"""The examples of docs/service.md run as they stand, but for the port."""
+"""The examples of docs/service.md run unchanged, except for the port."""
 
 import json
 import re

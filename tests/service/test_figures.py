@@ -1,4 +1,4 @@
-"""Figures that users see survive any end of the service, exactly; and so do they in files of the version before."""
+"""Counts shown to users are exact after any end of the service, also in files of the previous version."""
 
 import json
 import lzma
@@ -23,7 +23,7 @@ BEFORE = Path(__file__).with_name("before_versions.db.xz")  # 50 points in 10 re
 
 
 def figures(service):
-    """Give all that is shown of the detector, but for what depends on the moment."""
+    """Return everything shown of a detector."""
     described = json.loads(service.ask("GET", "/detectors/a")[2])
     return described, service.ask("GET", "/metrics")[2].decode()
 
@@ -36,7 +36,7 @@ def test_all_figures_are_the_same_after_the_service_was_ended_or_killed(tmp_path
         for first in range(0, 600, 100):
             service.ask("POST", "/detectors/a/points", {"points": stream[first : first + 100].tolist()})
         service.ask("DELETE", "/detectors/a/points", {"points": stream[590:].tolist()})
-        service.ask("DELETE", "/detectors/a/points", {"points": [[1e6, 1e6]]})  # which is refused
+        service.ask("DELETE", "/detectors/a/points", {"points": [[1e6, 1e6]]})  # refused
         before = figures(service)
         service.process.send_signal(how)
         service.process.communicate(timeout=60)
@@ -57,10 +57,10 @@ def test_nothing_is_counted_twice_whatever_is_replayed(used, stream):  # noqa: F
     n_anomalies = int(new_detector({**DEFAULTS, **XY}).process_many(stream[:330]).is_anomaly.sum())
     shutil.copytree(used, used.with_name("spoilt"))
     spoil(used.with_name("spoilt"), "UPDATE snapshots SET content = x'00' WHERE number = 30")
-    for folder in (used, used.with_name("spoilt"), used):  # the last one ended in order
+    for folder in (used, used.with_name("spoilt"), used):  # the last one was stopped cleanly
         registry = Registry(folder, retention=OFTEN)
         assert counted(registry) == (330, n_anomalies, 33)
-        learned(registry.get("a"), stream[:10], "id-0")  # known, and done no second time
+        learned(registry.get("a"), stream[:10], "id-0")  # a repeated request: not applied again
         assert counted(registry) == (330, n_anomalies, 33)
         registry.close()
 
@@ -84,7 +84,7 @@ def test_another_model_does_not_change_what_was_counted(tmp_path, stream):
 
 @pytest.fixture
 def before(tmp_path):
-    """Give a folder that a killed service of the version before has left."""
+    """Return a folder left by a killed service of the previous version."""
     tmp_path.joinpath(FILE).write_bytes(lzma.decompress(BEFORE.read_bytes()))
     return tmp_path
 

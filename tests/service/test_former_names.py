@@ -58,7 +58,7 @@ def test_a_folder_of_version_0_1_goes_on_and_gives_its_recorded_answers_again(tm
     rows = handle.worker.history.rows()
     assert [row.score for row in rows][:40] == [row["score"] for row in recorded]
     assert [row.is_anomaly for row in rows][:40] == [row["anomaly"] for row in recorded]
-    for each in given[4:]:  # those whose points are in the journal still
+    for each in given[4:]:  # their points are still in the journal
         again = handle.worker.submit(POINTS, entries[each.request], 5, each.request).result()
         assert again == each.reply
     assert handle.worker.summary.n_seen == 50

@@ -1,4 +1,4 @@
-"""Log lines that repeat are counted."""
+"""Repeated log lines are counted instead of written."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The page in a real browser, before a real service."""
+"""The page in a real browser, with a real service."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def own_service(browser, tmp_path):
 
 @pytest.fixture
 def tolerated():
-    return []  # patterns of what a test wants the console to say
+    return []  # patterns of console errors that a test expects
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +125,11 @@ def shown(page, service, name):
 
 
 def wait_until(page, expression, arg=None):
-    for _ in range(600):  # playwright's own wait_for_function evaluates in the page, which its policy forbids
+    for _ in range(600):  # wait_for_function of playwright evaluates in the page, which its security policy forbids
         if page.evaluate(expression, arg):
             return
         page.wait_for_timeout(50)
-    pytest.fail(f"It has not come true: {expression}")
+    pytest.fail(f"It did not become true: {expression}")
 
 
 def text_of(points, header=FEATURES, separator=","):
@@ -546,7 +546,7 @@ def test_a_detector_that_is_set_aside_is_named_with_the_reason(own_service, own_
     own_page.wait_for_selector("#detectors:has-text('good')")
 
 
-# -- looks ----------------------------------------------------------------------------------------------------------
+# -- layout ---------------------------------------------------------------------------------------------------------
 
 
 def test_light_and_dark_differ_on_the_page_and_in_the_charts(service, own_page):

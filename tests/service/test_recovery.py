@@ -1,4 +1,4 @@
-"""After any end, detectors go on to the last bit; what is damaged is told and not used."""
+"""Detectors continue to the last bit after any end of the service; damaged data is reported, and not used."""
 
 import shutil
 import sqlite3
@@ -24,12 +24,12 @@ OFTEN = Retention(points_between_snapshots=100)
 
 @pytest.fixture
 def used(tmp_path, stream):
-    """Give a folder as a service leaves it that has been killed, with two snapshots and a journal after them."""
+    """Return a folder left by a killed service, with two snapshots and a journal after them."""
     registry = Registry(tmp_path / "live", retention=OFTEN)
     handle, _ = registry.create("a", XY)
     for first in range(0, 330, 10):
         learned(handle, stream[first : first + 10], f"id-{first}")
-    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # before anything is put in order
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # like after a kill
     registry.close()
     return tmp_path / "killed"
 
@@ -48,7 +48,7 @@ def assert_goes_on(folder, stream, n_known, complaints=0):
     alone = new_detector(handle.record.configuration)
     before = expected(alone, stream[:n_known])
     assert handle.worker.summary.n_seen == n_known
-    for first in range(0, n_known, 10):  # all requests are known, and nothing is learned again
+    for first in range(0, n_known, 10):  # repeated requests: nothing is learned again
         assert learned(handle, stream[first : first + 10], f"id-{first}") == before[first : first + 10]
     assert learned(handle, stream[n_known:]) == expected(alone, stream[n_known:])
     registry.close()
@@ -69,7 +69,7 @@ def test_a_service_that_was_ended_goes_on_and_ends_with_a_snapshot_and_no_log(us
 
 
 def test_the_page_has_its_rows_again(used, stream):
-    for _ in range(2):  # after a kill, and after an end in order
+    for _ in range(2):  # after a kill, and after a clean stop
         registry = Registry(used)
         rows = registry.get("a").worker.history.rows()
         assert [row.number for row in rows] == list(range(330))
@@ -89,7 +89,7 @@ def test_forgetting_and_model_files_are_done_again_too(tmp_path, stream):
     handle.worker.submit(MODEL, to_bytes(other), 0).result()
     learned(handle, stream[77:200])
     handle.worker.submit(FORGET, stream[120:130].tobytes(), 10).result()
-    handle.worker.submit(FORGET, stream[120:130].tobytes(), 10).result()  # which is refused, now and then
+    handle.worker.submit(FORGET, stream[120:130].tobytes(), 10).result()  # refused, and again in the replay
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     after = learned(handle, stream[200:300])
     registry.close()
@@ -110,7 +110,7 @@ def test_a_damaged_snapshot_is_told_and_the_one_before_is_used(used, stream):
 
 
 def assert_goes_on_quietly(folder):
-    """What was damaged once is not told again."""
+    """Damage is not reported again at the next start."""
     registry = Registry(folder)
     assert registry.damage_reports == []
     registry.close()
@@ -171,7 +171,7 @@ def test_an_entry_that_cannot_be_done_again_is_set_aside_with_all_after_it(used,
 
     def failing(detector, points):
         if (points == stream[315]).all(axis=1).any():
-            detector.n_seen += 1000  # half done
+            detector.n_seen += 1000  # half changed
             raise ZeroDivisionError
         return process_many(detector, points)
 
@@ -204,7 +204,7 @@ def changed(content, first, n_bytes=1):
         lambda log, last: changed(log, 32 + (last - 4) * FRAME + 200),  # in a page
         lambda log, last: changed(log, 32 + (last - 4) * FRAME + 9),  # in the salt of a frame
         lambda log, last: changed(log, 32 + (last - 6) * FRAME, 2 * FRAME),  # two frames
-        lambda log, _: changed(log, 17),  # in the salt of the head
+        lambda log, _: changed(log, 17),  # in the salt of the header
         lambda log, _: changed(log, 0, 4),  # in the magic number
     ],
 )
@@ -226,12 +226,12 @@ def test_a_cut_write_ahead_log_loses_at_most_its_end(used, stream, kept):
     content = log.read_bytes()
     log.write_bytes(content[: len(content) * kept // 40])
     registry = Registry(used)
-    handle = [each for each in registry.all() if each.record.name == "a"]
-    if handle:  # else it is from before there was a detector
-        n_seen = handle[0].worker.summary.n_seen
-        alone = new_detector(handle[0].record.configuration)
+    handles = [each for each in registry.all() if each.record.name == "a"]
+    if handles:  # otherwise the log ends before the detector was created
+        n_seen = handles[0].worker.summary.n_seen
+        alone = new_detector(handles[0].record.configuration)
         alone.process_many(stream[:n_seen]) if n_seen else None
-        assert learned(handle[0], stream[n_seen:]) == expected(alone, stream[n_seen:])
+        assert learned(handles[0], stream[n_seen:]) == expected(alone, stream[n_seen:])
     registry.close()
 
 
@@ -317,7 +317,7 @@ def killed_after(folder, points):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Give a folder on a disk of one megabyte."""
+    """Return a folder on a disk of one megabyte."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]

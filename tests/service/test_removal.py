@@ -1,4 +1,4 @@
-"""Removing a detector waits for nothing it has to do; nobody who waits for one detector holds up another."""
+"""Removing a detector does not wait for its queue; requests waiting for one detector do not block others."""
 
 import contextlib
 import threading
@@ -18,7 +18,7 @@ from tests.service.serving import SMALL, Here, wait_until
 from tests.service.test_worker import learned, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
-N_THREADS = 40  # of the pool
+N_THREADS = 40  # in the thread pool
 PATIENCE = 10.0
 
 
@@ -28,7 +28,7 @@ def submitted(handle, points, request=None):
 
 def test_what_waits_for_a_removed_detector_is_refused_and_not_done(registry, stream):
     handle, _ = registry.create("a", XY)
-    with handle.worker.read_copy._write_lock:  # nothing is done meanwhile
+    with handle.worker.read_copy._write_lock:  # nothing is applied meanwhile
         at_work = submitted(handle, stream[:1])
         wait_until(lambda: not handle.worker.n_waiting)
         waiting = [submitted(handle, stream[i : i + 1], f"id-{i}") for i in range(5)]
@@ -44,7 +44,7 @@ def test_what_waits_for_a_removed_detector_is_refused_and_not_done(registry, str
         again, is_new = registry.create("a", XY)
         assert is_new
         assert len(learned(again, stream[:3])) == 3
-    assert at_work.result(PATIENCE).status == 200  # it was begun before
+    assert at_work.result(PATIENCE).status == 200  # it had begun before the removal
     assert handle.worker.wait_for_end(PATIENCE)
     assert n_rows(registry) == {"detectors": 1, "entries": 1, "snapshots": 0, "answers": 0, "damaged": 0}
 
@@ -91,7 +91,7 @@ def test_if_a_removal_fails_what_waits_is_done(registry, stream):
 
 @contextlib.contextmanager
 def held_writer(registry):
-    """Let nothing be written meanwhile."""
+    """Block the writer."""
     begun, free = threading.Event(), threading.Event()
     registry.writer.submit(lambda _: (begun.set(), free.wait(PATIENCE)))
     begun.wait(PATIENCE)
@@ -157,7 +157,7 @@ def here(registry):
 
 @contextlib.contextmanager
 def asked_meanwhile(here, *requests):
-    """Ask many things at once, and give the statuses once all are answered."""
+    """Send many requests at once, and yield the list of their statuses."""
     statuses = []
     threads = [threading.Thread(target=lambda each=each: statuses.append(here.ask(*each)[0])) for each in requests]
     for thread in threads:
@@ -181,7 +181,7 @@ def assert_others_are_answered(here):
 def test_requests_that_wait_for_a_removed_detector_are_answered_404(registry, here, stream):
     handle = registry.get("a")
     with handle.worker.read_copy._write_lock:
-        submitted(handle, stream[:1])  # which is at work
+        submitted(handle, stream[:1])  # being applied
         wait_until(lambda: not handle.worker.n_waiting)
         with asked_meanwhile(here, *[("POST", "/detectors/a/points", {"points": [[1, 2]]})] * 5) as statuses:
             assert here.ask("DELETE", "/detectors/a")[0] == 204

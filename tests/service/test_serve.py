@@ -1,4 +1,4 @@
-"""`imondrian serve`: where it listens, whom it asks for a token, and what it says when it cannot start."""
+"""`imondrian serve`: addresses, tokens, signals, file descriptors, file modes, and errors at the start."""
 
 import contextlib
 import os
@@ -50,7 +50,7 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
 
 
 def test_answers_do_not_wait_for_those_who_read_them():
-    """An answer is two pieces; without this the second waits for the first to be acknowledged, 40 ms or so."""
+    """A response is two pieces; without TCP_NODELAY the second waits about 40 ms for an acknowledgement."""
     with _listen("127.0.0.1", 0, 16) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
@@ -58,7 +58,7 @@ def test_answers_do_not_wait_for_those_who_read_them():
 
 
 def told(*options, environment=None):
-    """Start a service that cannot start, and give what it says."""
+    """Start a service that must fail to start, and return its error output."""
     command = [sys.executable, "-m", "imondrian", "serve", *options]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, env=os.environ | (environment or {}), check=False
@@ -247,6 +247,6 @@ def test_a_token_file_that_others_can_read_is_told_with_its_mode(tmp_path):
 
 def test_a_folder_that_may_only_be_read_is_told_in_one_line(tmp_path, monkeypatch):
     Registry(tmp_path).close()
-    monkeypatch.setattr(os, "access", lambda *_: False)  # as on a disk that is read-only, also for root
+    monkeypatch.setattr(os, "access", lambda *_: False)  # like on a read-only disk, even for root
     with pytest.raises(StorageError, match="must be able to write to it and its folder"):
         Registry(tmp_path)

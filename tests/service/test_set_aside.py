@@ -1,4 +1,4 @@
-"""A detector that cannot be recovered is set aside with its data and told; the others work, and it can come back."""
+"""A detector that cannot be recovered is set aside with its data, and reported; the others work."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ GOOD, BAD = XY, {**XY, "window": 100}
 
 @pytest.fixture
 def killed(tmp_path, stream):
-    """Give a folder of a killed service with a good and a bad detector, with snapshots and a journal after them."""
+    """Return a folder of a killed service with a good and a bad detector, with snapshots and journals."""
     registry = Registry(tmp_path / "live", retention=OFTEN)
     for name, configuration in (("bad", BAD), ("good", GOOD)):
         handle, _ = registry.create(name, configuration)
@@ -39,7 +39,7 @@ def killed(tmp_path, stream):
 
 
 def kept_of(folder, detector):
-    """Give all that the file has of a detector."""
+    """Return all rows of a detector in the file."""
     database = sqlite3.connect(folder / FILE)
     rows = [
         database.execute(f"SELECT * FROM {table} WHERE {key} = ? ORDER BY 1, 2", (detector,)).fetchall()  # noqa: S608
@@ -53,7 +53,7 @@ def kept_of(folder, detector):
 
 
 def assert_is_set_aside(folder, stream, told, limits=None):
-    """The bad one is told, refuses all requests with the reason, and is left as it is; the good one works."""
+    """The bad one is reported, refuses all requests with the reason, and stays unchanged; the good one works."""
     before = kept_of(folder, 1)
     registry = Registry(folder, limits)
     with Here(create_app(registry)) as here:
@@ -154,14 +154,14 @@ def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed, st
         make(copies)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ReadCopy, "_make", failing)
+        patched.setattr(ReadCopy, "_update", failing)
         assert_is_set_aside(killed, stream, "MemoryError")
     assert_is_back(killed, stream)
 
 
 def test_a_snapshot_that_cannot_be_read_but_is_sound_sets_the_detector_aside(killed, stream, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.storage.VERSION", 2)  # as if the file were of a version that is not known
+        patched.setattr("imondrian.storage.VERSION", 2)  # as if the file had an unknown version
         registry = Registry(killed)
         assert [complaint.split(":")[0] for complaint in registry.complaints()] == ["bad", "good"]
         registry.close()

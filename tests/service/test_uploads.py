@@ -1,4 +1,4 @@
-"""Model files that clients send: refused before they take memory, restored in one request, checked like any other."""
+"""Uploaded model files: refused before memory is allocated, restored in one request, checked like any other file."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def put(here, name, content, **headers):
 
 
 def file_of(detector, **forest):
-    """Write the model file of a detector around a forest of its own with other settings."""
+    """Return the model file of a detector with a forest that has other settings."""
     settings = detector.forest.parameters() | forest
     other, file = MondrianForest(**settings), io.BytesIO()
     other.reserve(detector.forest.n_features)
@@ -168,7 +168,7 @@ def test_a_detector_is_restored_from_its_file_in_one_request(registry, here, str
     described = json.loads(here.ask("GET", "/detectors/b")[2])
     assert described["configuration"] == {**handle.record.configuration, "warm_up": SMALL["warm_up"]}
     assert learned(registry.get("b"), stream[300:400]) == after
-    assert put(here, "b", content) == (200, {"n_points": 300})  # as with any that is there
+    assert put(here, "b", content) == (200, {"n_points": 300})  # like for any existing detector
     assert registry.create("b", {**XY, "features": ["temperature", "pressure"]})[1] is False
     with here.client() as client:
         assert client.restore("c", content) == client.replace("c", content) == 300
@@ -185,7 +185,7 @@ def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(
         assert put(here, "a", content, **{"Idempotency-Key": "one"})[0] == 201
         after = learned(registry.get("a"), stream[300:310])
         assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
-        assert registry.get("a").worker.summary.n_seen == 310  # nothing was done again
+        assert registry.get("a").worker.summary.n_seen == 310  # nothing was applied again
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry = Registry(tmp_path / "killed")
     assert registry.damage_reports == []
@@ -281,7 +281,7 @@ def test_a_model_counts_as_much_memory_as_its_header_describes_while_it_is_read(
         content = here.ask("GET", "/detectors/a/model")[2]
         n_bytes = registry.get("a").worker.summary.n_bytes
         assert n_bytes > 10 * len(content)
-        memory.reserve(Limits().memory_bytes - 4 * len(content))  # room for the file, but not for what is in it
+        memory.reserve(Limits().memory_bytes - 4 * len(content))  # enough for the file, but not for its detector
         status, headers, _ = here.ask("PUT", f"/detectors/{name}/model", content)
         assert (status, headers["retry-after"]) == (503, "1")
         memory.release(Limits().memory_bytes - 4 * len(content))

@@ -1,4 +1,4 @@
-"""A journal that was written under other versions is done again, told, and ended by a snapshot at once."""
+"""A journal written under other versions is replayed and reported, and a snapshot is saved at once."""
 
 import io
 import lzma
@@ -21,7 +21,7 @@ from tests.service.test_worker import expected, learned, n_rows
 
 @pytest.fixture
 def later(monkeypatch):
-    """Let it be another version of a package from now on."""
+    """Change the version of a package."""
     monkeypatch.setattr("llvmlite.__version__", "99.1")
 
 
@@ -43,12 +43,12 @@ def test_a_journal_of_other_versions_is_done_again_told_and_kept_as_a_snapshot_a
     (told,) = registry.damage_reports
     assert told.startswith("The last 3 entries of the journal of 'a' were written under other versions (llvmlite ")
     assert ", now 99.1)" in told
-    assert registry.get("a").worker.summary.n_seen == 330  # nothing that was answered is lost
+    assert registry.get("a").worker.summary.n_seen == 330  # nothing confirmed is lost
     snapshot = next(registry._store.snapshots(1))
     assert snapshot.number == 33
     assert from_bytes(snapshot.content).n_seen == 330
     assert read_header(io.BytesIO(snapshot.content), "The model")["notes"]["beside"]["versions"] == current_versions()
-    shutil.copytree(used, used.with_name("again"))  # killed before anything else came
+    shutil.copytree(used, used.with_name("again"))  # killed before any other request
     registry.close()
     assert_goes_on_quietly(used.with_name("again"))
     assert_goes_on(used.with_name("again"), stream, 330)
@@ -62,7 +62,7 @@ def test_after_an_end_in_order_there_is_nothing_to_tell(used, stream, monkeypatc
 
 def test_only_the_entries_that_are_done_again_matter(tmp_path, stream, monkeypatch):
     folder = killed_after(tmp_path / "live", stream[:60])
-    Registry(folder).close()  # with a snapshot
+    Registry(folder).close()  # saves a snapshot
     monkeypatch.setattr("llvmlite.__version__", "99.1")
     registry = Registry(folder)
     learned(registry.get("a"), stream[60:70])
@@ -100,7 +100,7 @@ def test_versions_of_entries_that_are_set_aside_go_with_them(used, stream, later
     store.close()
     spoil(used, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 34")
     registry = Registry(used)
-    assert len(registry.damage_reports) == 2  # the damage, and that the entries before it are of another version
+    assert len(registry.damage_reports) == 2  # the damage, and the other version of the entries before it
     assert n_versions(registry) == 1
     learned(registry.get("a"), stream[:1])
     assert n_versions(registry) == 2

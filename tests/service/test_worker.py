@@ -1,4 +1,4 @@
-"""A detector at work gives what it would by itself, does each request once, and refuses what is too much."""
+"""A running detector gives the scores of a plain `StreamDetector`, applies each request once, and limits its queue."""
 
 import json
 import threading
@@ -72,7 +72,7 @@ def test_a_request_that_comes_again_gets_the_same_answer_and_is_not_learned_agai
 
 def test_a_request_that_comes_again_while_it_waits_waits_for_the_same(registry, stream):
     handle, _ = registry.create("a", XY)
-    with handle.worker.read_copy._write_lock:  # nothing can be done meanwhile
+    with handle.worker.read_copy._write_lock:  # nothing can be applied meanwhile
         first = handle.worker.submit(POINTS, stream[:2].tobytes(), 2, "one")
         assert handle.worker.submit(POINTS, stream[:2].tobytes(), 2, "one") is first
     assert len(results(first.result())) == 2
@@ -127,7 +127,7 @@ def test_who_only_asks_does_not_wait_for_what_is_learned(registry, stream):
     with (
         handle.worker.read_copy.write_lock(),
         handle.worker.read_copy.read() as meanwhile,
-    ):  # while something is learned
+    ):  # while points are learned
         assert meanwhile.n_seen == 300
         meanwhile.score(stream)
 
@@ -188,7 +188,7 @@ def test_a_detector_that_fails_tells_so_and_is_as_before_after_a_start(tmp_path,
     registry.close()
     registry = Registry(tmp_path)
     assert registry.damage_reports == []
-    again = learned(registry.get("a"), stream[10:20], "one")  # it was in the journal, and so it has been done now
+    again = learned(registry.get("a"), stream[10:20], "one")  # it was in the journal, and has been replayed
     assert [each["index"] for each in again] == list(range(10, 20))
     assert registry.get("a").worker.summary.n_seen == 20
     registry.close()
@@ -199,7 +199,7 @@ def test_what_a_full_queue_cannot_take_is_refused_and_may_come_again(tmp_path, s
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
         waiting = [handle.worker.submit(POINTS, stream[:1].tobytes(), 1)]
-        with pytest.raises(BusyError):  # one may be at work already, and so three wait at most
+        with pytest.raises(BusyError):  # one may be active already, so at most three wait
             waiting += [handle.worker.submit(POINTS, stream[i : i + 1].tobytes(), 1) for i in range(1, 6)]
         with pytest.raises(BusyError):
             handle.worker.submit(POINTS, stream[:5].tobytes(), 5, "again")
@@ -212,7 +212,7 @@ def test_what_a_full_queue_cannot_take_is_refused_and_may_come_again(tmp_path, s
 def test_what_cannot_be_kept_is_not_learned_and_may_come_again(registry, stream):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:10])
-    registry._store._database.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
+    registry._store._database.execute("PRAGMA query_only = ON")  # like a disk that has become read-only
     with pytest.raises(StorageError, match="readonly"):
         learned(handle, stream[10:20], "one")
     assert registry.writer.retry() is not None
@@ -354,7 +354,7 @@ def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_p
         learned(handle, stream[30:31])
         assert "a: The last snapshot could not be saved" in registry.complaints()[0]
     learned(handle, stream[31:60])
-    learned(handle, stream[60:61])  # by when the snapshot after the last is done
+    learned(handle, stream[60:61])  # applied after the snapshot is saved
     assert registry.complaints() == []
     assert n_rows(registry)["snapshots"] == 1
     registry.close()
@@ -408,7 +408,7 @@ def test_model_files_that_wait_are_bounded_by_their_bytes(tmp_path, stream):
     model = to_bytes(new_detector(handle.record.configuration))
     refused = 0
     with handle.worker.read_copy._write_lock:
-        for _ in range(6):  # of which one is at work, one is journalled, and one may wait
+        for _ in range(6):  # one is applied, one is journalled, and one may wait
             try:
                 handle.worker.submit(MODEL, model, 0)
             except BusyError:
@@ -449,7 +449,7 @@ def test_a_copy_that_finds_no_memory_is_not_the_fault_of_the_detector(registry, 
     handle, _ = registry.create("a", XY)
     handle.worker.read_copy._is_requested = True
     with monkeypatch.context() as patched:
-        patched.setattr(ReadCopy, "_make", no_memory)
+        patched.setattr(ReadCopy, "_update", no_memory)
         learned(handle, stream[:10])
     assert [each["index"] for each in learned(handle, stream[10:12])] == [10, 11]
 
