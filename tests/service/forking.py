@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import uvicorn
 
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.limits import Retention
 from imondrian.service.registry import Registry

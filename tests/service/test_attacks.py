@@ -10,7 +10,7 @@ import pytest
 
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.registry import Registry
 from tests.service.serving import SMALL, Here, Service

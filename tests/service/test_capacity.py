@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.capacity import ConcurrencyLimit, MemoryBudget, RequestMemory
 from imondrian.service.errors import CapacityError
 from imondrian.service.guard import Guard

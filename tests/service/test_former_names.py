@@ -10,7 +10,7 @@ import pytest
 from imondrian import storage
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.journal import POINTS
 from imondrian.service.limits import Limits

@@ -13,7 +13,7 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
 from imondrian.service import routes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.limits import Limits
@@ -226,7 +226,7 @@ def test_hostile_names_make_nothing_and_reach_nothing(service, name):
 def test_only_the_files_of_the_page_are_given(service):
     assert service.ask("GET", "/")[0] == 200
     assert service.ask("GET", "/static/plotly.min.js")[0] == 200
-    for name in ("../app.py", "..%2Fapp.py", "app.py", "", "index.html/"):
+    for name in ("../asgi.py", "..%2Fasgi.py", "asgi.py", "", "index.html/"):
         assert service.ask("GET", f"/static/{name}")[0] == 404, name
 
 

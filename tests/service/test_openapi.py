@@ -9,7 +9,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 from hypothesis import settings  # noqa: E402
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
-from imondrian.service.app import create_api  # noqa: E402
+from imondrian.service.asgi import create_api  # noqa: E402
 from imondrian.service.configuration import DEFAULTS  # noqa: E402
 from imondrian.service.schemas import Configuration  # noqa: E402
 from tests.service.serving import SMALL  # noqa: E402

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from imondrian.model_files import to_bytes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.errors import ConflictError, NotFoundError, RemovedError, StorageError, UnavailableError
 from imondrian.service.journal import POINTS

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from imondrian import StreamDetector
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import new_detector
 from imondrian.service.errors import SetAsideError
 from imondrian.service.journal import MODEL, Entry

@@ -14,7 +14,7 @@ from imondrian import MondrianForest, StreamDetector, storage
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service import uploads
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.capacity import MemoryBudget
 from imondrian.service.client import ServiceError
 from imondrian.service.configuration import DEFAULTS, DetectorSize, memory_bytes_of, new_detector

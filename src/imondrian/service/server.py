@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from imondrian.errors import InvalidInputError
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.connections import Connections
 from imondrian.service.guard import is_loopback
 from imondrian.service.limits import ConnectionLimits
