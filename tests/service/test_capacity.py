@@ -21,7 +21,7 @@ XY = {"features": ["x", "y"], **SMALL}
 EMPTY_LISTS = b'{"points": [' + b"[]," * 11_000_000 + b"[]]}"
 
 
-def test_what_is_taken_is_bounded_and_given_back():
+def test_reserved_memory_is_limited_and_released():
     memory = MemoryBudget(100)
     first, second = RequestMemory(memory), RequestMemory(memory)
     first.reserve(60)
@@ -35,7 +35,7 @@ def test_what_is_taken_is_bounded_and_given_back():
     memory.reserve(60)
 
 
-def test_turns_are_few_and_those_who_wait_for_one_too():
+def test_slots_are_limited_and_so_is_the_queue_for_them():
     async def run():
         limit, at_once, most, n_refused = ConcurrencyLimit(2, 3), 0, 0, 0
 
@@ -161,7 +161,7 @@ def answered(n_bytes, memory):
 
 
 @pytest.mark.parametrize("n_bytes", [0, 256, 2**18, 2**18 + 256, 2**20, 10 * 2**20])
-def test_answers_are_sent_in_pieces(n_bytes):
+def test_responses_are_sent_in_pieces(n_bytes):
     start, *pieces = answered(n_bytes, MemoryBudget(2**30))
     assert start["status"] == 200
     assert b"".join(piece["body"] for piece in pieces) == bytes(range(256)) * (n_bytes // 256)

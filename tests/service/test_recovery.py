@@ -166,7 +166,7 @@ def test_a_request_that_was_lost_with_the_end_of_the_journal_can_come_again(used
     registry.close()
 
 
-def test_an_entry_that_cannot_be_done_again_is_set_aside_with_all_after_it(used, stream, monkeypatch):
+def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_after_it(used, stream, monkeypatch):
     process_many = StreamDetector.process_many
 
     def failing(detector, points):
@@ -184,7 +184,7 @@ def test_an_entry_that_cannot_be_done_again_is_set_aside_with_all_after_it(used,
     assert_goes_on(used, stream, 310)
 
 
-def test_damaged_answers_are_told(used, stream):
+def test_damaged_replies_are_reported(used, stream):
     spoil(used, "UPDATE answers SET content = x'7b7d' WHERE number = 1")
     registry = Registry(used)
     assert ["1 saved replies" in complaint for complaint in registry.damage_reports] == [True]

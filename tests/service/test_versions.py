@@ -60,7 +60,7 @@ def test_after_an_end_in_order_there_is_nothing_to_tell(used, stream, monkeypatc
     assert_goes_on(used, stream, 330)
 
 
-def test_only_the_entries_that_are_done_again_matter(tmp_path, stream, monkeypatch):
+def test_only_replayed_entries_matter(tmp_path, stream, monkeypatch):
     folder = killed_after(tmp_path / "live", stream[:60])
     Registry(folder).close()  # saves a snapshot
     monkeypatch.setattr("llvmlite.__version__", "99.1")

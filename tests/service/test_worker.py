@@ -79,7 +79,7 @@ def test_a_request_that_comes_again_while_it_waits_waits_for_the_same(registry, 
     assert handle.worker.summary.n_seen == 2
 
 
-def test_the_oldest_answers_are_forgotten(tmp_path, stream):
+def test_the_oldest_replies_are_dropped(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(replies=3))
     handle, _ = registry.create("a", XY)
     for i in range(5):
