@@ -114,8 +114,8 @@ def readers(n: int, path: str) -> Callable[[int], None]:
     def read(port: int) -> None:
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
-            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
-                answer.read()
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as response:
+                response.read()
 
     return lambda port: in_threads(n, lambda: read(port))
 
@@ -123,22 +123,24 @@ def readers(n: int, path: str) -> Callable[[int], None]:
 ATTACKS = (
     Attack("nothing", lambda _: time.sleep(SECONDS / 3)),
     Attack("100 MB of header lines, one header of 100 MB, or a URL of 200 MB", heads),
-    Attack("100 MB of small requests, without reading an answer", unread),
+    Attack("100 MB of small requests, without reading a response", unread),
     Attack(
         "1,000 connections with 32,000 bytes of a head each", stalled(1_000, [b"GET / HTTP/1.1\r\na: " + b"b" * 32_000])
     ),
-    Attack("900 posts of 30 MB, of which 500 kB come", stalled(900, [HEAD % (b"points", 30_000_000), b"[" * 500_000])),
+    Attack(
+        "900 posts of 30 MB, of which 500 kB arrive", stalled(900, [HEAD % (b"points", 30_000_000), b"[" * 500_000])
+    ),
     Attack("six bodies of 32 MiB of `[],`", bodies(6, b"points", b"[],")),
     Attack("four bodies of 32 MiB of `1,` for 1,000 features", bodies(4, b"points", b"1,"), n_features=1_000),
     Attack(
-        "eight models of 260 MB, of which 250 MB come",
+        "eight models of 260 MB, of which 250 MB arrive",
         stalled(8, [(HEAD % (b"model", 260_000_000)).replace(b"POST", b"PUT"), *[b"x" * 10**6] * 250]),
     ),
     Attack(
         "40 readers of `history/{index}` of a large detector", readers(40, "/detectors/a/history/1999"), is_large=True
     ),
     Attack(
-        "20 readers of its model who do not read it",
+        "20 clients that request its model and do not read it",
         stalled(20, [b"GET /detectors/a/model HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]),
         is_large=True,
     ),
@@ -152,8 +154,8 @@ def probe(port: int, ended: "multiprocessing.synchronize.Event", results: "multi
     latencies = []
     while not ended.is_set():
         start = time.perf_counter()
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
-            answer.read()
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as response:
+            response.read()
         latencies.append(time.perf_counter() - start)
         time.sleep(PAUSE)
     results.put(latencies[1:])  # the first one includes the start of this process

@@ -67,7 +67,7 @@ def request(method: str, path: str, content: object) -> bytes:
 
 
 def load(port: int, requests: list[bytes], n_connections: int, seconds: float) -> float:
-    """Send requests from several connections, each after the previous answer; return the answers per second."""
+    """Send requests from several connections, each after the previous response; return the responses per second."""
     selector, n_done, started = selectors.DefaultSelector(), 0, time.perf_counter()
     for _ in range(n_connections):
         connection = socket.create_connection(("127.0.0.1", port))
@@ -107,7 +107,7 @@ def main() -> None:
     ]
     detector = StreamDetector(N_FEATURES, threshold=0.01)
 
-    def alone() -> float:
+    def direct() -> float:
         n_done, started = 0, time.perf_counter()
         while time.perf_counter() - started < seconds:
             detector.process_many(X[(n_done * N_BLOCK) % len(X) :][:N_BLOCK])
@@ -123,7 +123,7 @@ def main() -> None:
             address, headers = f"http://127.0.0.1:{port}/detectors/{name}", {"Content-Type": "application/json"}
             urllib.request.urlopen(urllib.request.Request(address, configuration, headers, method="PUT"))
         runs = {
-            "process_many by itself, blocks of 1,000": alone,
+            "process_many called directly, blocks of 1,000": direct,
             "single points, 32 connections": lambda: load(port, singles, N_CONNECTIONS, seconds),
             "blocks of 1,000, 1 connection": lambda: N_BLOCK * load(port, blocks, 1, seconds),
             "blocks of 1,000, 2 connections": lambda: N_BLOCK * load(port, blocks, 2, seconds),
@@ -138,7 +138,7 @@ def main() -> None:
     for name in runs:
         rates = [each[name] for each in found]
         shares = [each[name] / next(iter(each.values())) for each in found]
-        print(f"{name:42} {statistics.median(rates):8.0f} points/s   {statistics.median(shares):5.2f} of process_many")
+        print(f"{name:46} {statistics.median(rates):8.0f} points/s   {statistics.median(shares):5.2f} of process_many")
     print(
         f"CPU time for a single point: event loop {loop:.0f} us, other threads {others:.0f} us, client {client:.0f} us"
     )

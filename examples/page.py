@@ -75,11 +75,11 @@ def fill() -> None:
 
 
 def take(browser: Browser, view: dict[str, object], path: Path) -> None:
-    """Open the page, ask why a point is odd, and take a picture."""
+    """Open the page, show the explanation of an anomaly, and take a picture."""
     page = browser.new_page(**view)
     page.goto(f"{ADDRESS}/#pumps")
-    page.get_by_role("button", name="Why point 733 is odd").click()
-    page.wait_for_selector("#why .reasons")
+    page.get_by_role("button", name="Why point 733 is anomalous").click()
+    page.wait_for_selector("#explanation .reasons")
     page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=path)
     page.close()

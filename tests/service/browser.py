@@ -1,4 +1,4 @@
-"""A browser that looks at the page."""
+"""A browser for tests of the page."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ _PATIENCE = 60.0  # seconds
 
 
 class Watched:
-    """A page whose requests and complaints are noted."""
+    """A page whose requests and console errors are recorded."""
 
     def __init__(self, browser):
         self._context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)

@@ -1,4 +1,4 @@
-"""Detectors of a service that answer quickly, and a service in a process of its own."""
+"""Fixtures: a registry in this process, a service in another process, and a stream of points."""
 
 import numpy as np
 import pytest

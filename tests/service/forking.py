@@ -1,6 +1,6 @@
-"""Run as a program: makes services by forking, since a fork has all that takes long to import and compile already.
+"""A program that starts services by forking: a fork has already imported and compiled everything.
 
-Reads lines "port folder" and answers each with the number of the process that serves there.
+Reads lines "port folder", and prints the id of the process that serves there.
 """
 
 import os
@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import uvicorn
 
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.limits import Retention
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Keeping
 from tests.service.serving import SMALL
 
-OFTEN = Keeping(points_between_snapshots=150)
+OFTEN = Retention(points_between_snapshots=150)
 
 
 def warm_up():
@@ -26,7 +26,7 @@ def warm_up():
 
 
 def serve(port, folder):
-    app = create_app(Registry(Path(folder), keeping=OFTEN))
+    app = create_app(Registry(Path(folder), retention=OFTEN))
     uvicorn.run(app, port=port, log_level="error", access_log=False)
     os._exit(0)
 

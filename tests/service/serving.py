@@ -1,4 +1,4 @@
-"""A service in a process of its own, on loopback, for tests."""
+"""Services on loopback for tests: in another process, or in a thread of this one."""
 
 import http.client
 import json
@@ -13,11 +13,11 @@ from pathlib import Path
 import uvicorn
 
 from imondrian.service.client import Client
-from imondrian.service.running import uvicorn_config
-from imondrian.service.settings import Bounds
+from imondrian.service.limits import ConnectionLimits
+from imondrian.service.server import uvicorn_config
 
 SMALL = {"window": 128, "max_samples": 32, "n_trees": 10, "warm_up": 50, "threshold": 0.02}
-TRIES = 600  # of a tenth of a second
+TRIES = 600  # one every tenth of a second
 
 
 def free_port():
@@ -31,11 +31,11 @@ def wait_until(condition):
         if condition():
             return
         time.sleep(0.01)
-    raise AssertionError("it did not come to that")
+    raise AssertionError("the condition did not become true")
 
 
 class Answering:
-    """Something that answers on a port of loopback."""
+    """A server on a port of loopback."""
 
     port: int
 
@@ -47,7 +47,7 @@ class Answering:
         return Client(self.address, **settings)
 
     def ask(self, method, path, body=None, headers=None):
-        """Ask as any program would, and give status, headers and content."""
+        """Send a request, and return status, headers and content."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             content = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
@@ -57,7 +57,7 @@ class Answering:
         finally:
             connection.close()
 
-    def wait_for_it(self):
+    def wait_until_ready(self):
         for _ in range(TRIES):
             self.check()
             try:
@@ -66,13 +66,13 @@ class Answering:
                 time.sleep(0.1)
             else:
                 return self
-        raise AssertionError("the service does not answer")
+        raise AssertionError("the service does not respond")
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def check(self):
-        """Raise if it has ended."""
+        """Raise if the service has ended."""
 
 
 class Service(Answering):
@@ -94,7 +94,7 @@ class Service(Answering):
         self.process = subprocess.Popen(
             self.command(), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        return self.wait_for_it()
+        return self.wait_until_ready()
 
     def command(self):
         command = [sys.executable, "-m", "imondrian", "serve", "--data", str(self.folder), "--port", str(self.port)]
@@ -112,16 +112,18 @@ class Service(Answering):
 
 
 class Here(Answering):
-    """An application served by a thread of this process, so that a test can reach inside."""
+    """An application served by a thread of this process, so that tests can access its objects."""
 
     def __init__(self, app, bounds=None):
         self.port = free_port()
-        self._server = uvicorn.Server(uvicorn_config(app, bounds or Bounds(), port=self.port, log_level="critical"))
+        self._server = uvicorn.Server(
+            uvicorn_config(app, bounds or ConnectionLimits(), port=self.port, log_level="critical")
+        )
         self._thread = threading.Thread(target=self._server.run)
 
     def __enter__(self):
         self._thread.start()
-        return self.wait_for_it()
+        return self.wait_until_ready()
 
     def __exit__(self, *_):
         self._server.should_exit = True

@@ -1,4 +1,4 @@
-"""Requests that an attacker thought of: each is answered soon, keeps nobody waiting, and breaks nothing."""
+"""Malicious requests: each gets a response soon, blocks nobody, and breaks nothing."""
 
 import http.client
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.registry import Registry
 from tests.service.serving import SMALL, Here, Service
@@ -75,7 +75,9 @@ def test_a_model_that_would_harm_the_service_later_is_refused(here, change):
 def test_explanations_for_clients_who_have_left_are_not_made(registry, monkeypatch):
     features = [f"f{j}" for j in range(200)]
     registry.create("wide", {"features": features, **SMALL})
-    registry.get("wide").live.submit("points", np.random.default_rng(0).normal(size=(100, 200)).tobytes(), 100).result()
+    registry.get("wide").worker.submit(
+        "points", np.random.default_rng(0).normal(size=(100, 200)).tobytes(), 100
+    ).result()
     n_made = []
     original = StreamDetector.explain
     monkeypatch.setattr(StreamDetector, "explain", lambda self, x: (n_made.append(1), original(self, x))[1])
@@ -94,19 +96,19 @@ def test_explanations_for_clients_who_have_left_are_not_made(registry, monkeypat
 def test_what_takes_too_long_to_do_when_the_service_ends_is_done_after_the_next_start(tmp_path):
     registry = Registry(tmp_path / "data")
     registry.create("a", CONFIGURATION)
-    live = registry.get("a").live
+    worker = registry.get("a").worker
     never = new_detector({**DEFAULTS, **CONFIGURATION})
     never.process_many(X)
-    with live.copies._changing:  # nothing is done meanwhile
-        done = live.submit("points", X.tobytes(), len(X))
-        while live.n_waiting:
+    with worker.read_copy._write_lock:  # nothing is applied meanwhile
+        done = worker.submit("points", X.tobytes(), len(X))
+        while worker.n_waiting:
             time.sleep(0.01)
         registry.close(0.2)
         assert not done.done()
     again = Registry(tmp_path / "data")
     try:
-        assert again.get("a").live.figures.n_seen == len(X)
-        with again.get("a").live.copies.asking() as detector:
+        assert again.get("a").worker.summary.n_seen == len(X)
+        with again.get("a").worker.read_copy.read() as detector:
             assert to_bytes(detector) == to_bytes(never)
     finally:
         again.close()

@@ -29,7 +29,7 @@ def running(tmp_path, stream):
 
 
 def shell(service, commands, folder):
-    """Run commands of the page in a folder, with `imondrian` being the one that is tested."""
+    """Run commands of the page in a folder, with `imondrian` from this source tree."""
     program = f"{sys.executable} -m imondrian"
     commands = re.sub(r"^imondrian", program, commands.replace(ADDRESS, service.address), flags=re.MULTILINE)
     bash = ["bash", "-euc", commands]

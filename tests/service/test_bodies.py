@@ -1,4 +1,4 @@
-"""Bodies made points: whatever is JSON is read, however it is written, and what is not takes little to refuse."""
+"""Parsing of bodies: any valid JSON is accepted, however it is formatted; invalid bodies are cheap to refuse."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The client of the package: every method, through busy times, broken connections and restarts, and its errors."""
+"""The Python client: all methods, errors, and retries while the service is busy, disconnects or restarts."""
 
 import http.server
 import json
@@ -14,7 +14,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.service.client import Client, ServiceError
 from imondrian.service.configuration import DEFAULTS, new_detector
 from tests.service.serving import SMALL, free_port
-from tests.service.test_live import expected
+from tests.service.test_worker import expected
 
 
 def test_all_that_it_can_do(service, stream, tmp_path):
@@ -76,13 +76,13 @@ def test_a_wrong_timeout_is_named(timeout):
 
 def test_that_nobody_answers_is_told_with_the_address():
     address = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(ServiceError, match=f"{address} does not answer") as raised:
+    with pytest.raises(ServiceError, match=f"{address} does not respond") as raised:
         Client(address, timeout=0.3).detectors()
     assert raised.value.status is None
 
 
 class Moody(http.server.BaseHTTPRequestHandler):
-    """Breaks the first connection, is busy the second time, ends the third, and answers the fourth."""
+    """Breaks the first connection, is busy the second time, shuts down the third, and responds the fourth."""
 
     moods = ["break", 429, 503, 200, 301, "text"]  # noqa: RUF012
     seen = []  # noqa: RUF012
@@ -112,7 +112,7 @@ def test_a_request_is_sent_again_under_the_same_id_until_it_is_answered():
         thread.start()
         with Client(f"http://127.0.0.1:{server.server_port}") as client:
             assert client.process("a", [[1.0]]) == []
-            for told in ("301", "JSON"):  # which are no answers
+            for told in ("301", "JSON"):  # not valid responses
                 with pytest.raises(ServiceError, match=told):
                     client.process("a", [[1.0]])
         server.shutdown()

@@ -1,4 +1,4 @@
-"""Connections: too many, too slow, too long before their body; all of it before the application sees a request."""
+"""Limits on connections: too many, too slow, heads too long; enforced before the application sees a request."""
 
 import contextlib
 import socket
@@ -9,15 +9,15 @@ from contextlib import suppress
 import pytest
 
 from imondrian.service import connections
-from imondrian.service.settings import Bounds
+from imondrian.service.limits import ConnectionLimits
 from tests.service.serving import Here
 
-PATIENCE = 20.0  # seconds for what takes a moment
+PATIENCE = 20.0  # seconds to wait for something quick
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Echo:
-    """An application that answers with the length of the body, and the path; those of /held only when let go."""
+    """An application that responds with the length of the body and the path; to /held only after `free` is set."""
 
     def __init__(self):
         self.paths, self.ended, self.free = [], [], threading.Event()
@@ -46,15 +46,15 @@ def echo():
 
 @pytest.fixture
 def serve(echo, monkeypatch):
-    """Serve with bounds, and look after connections often."""
-    monkeypatch.setattr(connections, "_BETWEEN_LOOKS", 0.05)
+    """Serve with limits, and check deadlines often."""
+    monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.05)
     with contextlib.ExitStack() as stack:
         stack.callback(echo.free.set)
-        yield lambda **bounds: stack.enter_context(Here(echo, Bounds(**bounds)))
+        yield lambda **bounds: stack.enter_context(Here(echo, ConnectionLimits(**bounds)))
 
 
 def received(connection, until=b""):
-    """Read until a text has come, or all until the other side closes."""
+    """Return what arrives up to a text, or until the other side closes."""
     connection.settimeout(PATIENCE)
     data = b""
     with contextlib.suppress(ConnectionResetError):
@@ -76,7 +76,7 @@ def is_closed(connection):
 def wait_until(condition):
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it did not come to that"
+        assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.01)
 
 
@@ -91,7 +91,7 @@ def test_connections_that_only_wait_shut_nobody_out(serve, sent):
         for connection in idle:
             with contextlib.suppress(OSError):
                 connection.sendall(sent)
-        if sent == REQUEST:  # each that got in is answered, and waits for its next request
+        if sent == REQUEST:  # every admitted connection gets a response, and is idle then
             answers = [received(connection, b"0 /") for connection in idle]
             assert sum(b"200 OK" in answer for answer in answers) >= 10
         else:
@@ -103,7 +103,7 @@ def test_connections_that_only_wait_shut_nobody_out(serve, sent):
 def test_the_one_that_waits_longest_makes_room(serve):
     here = serve(connections=3)
     with here.connect() as first, here.connect() as second:
-        for connection in (second, first):  # so that the second has waited longer
+        for connection in (second, first):  # the second has been idle longer
             connection.sendall(REQUEST)
             received(connection, b"0 /")
         with here.connect() as third, here.connect() as fourth:
@@ -181,7 +181,7 @@ def test_a_body_that_takes_long_but_goes_on_is_waited_for(serve):
 
 
 def test_an_answer_that_nobody_reads_is_not_kept(serve):
-    here = serve(answer_seconds=0.3)
+    here = serve(response_seconds=0.3)
     with here.connect() as connection:
         connection.sendall(REQUEST.replace(b"/", b"/large", 1))
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -241,7 +241,7 @@ def test_a_head_beyond_the_bounds_never_reaches_the_application(serve, echo):
     assert echo.paths == paths
 
 
-# -- one behind the other -------------------------------------------------------------------------------------------
+# -- pipelined requests ---------------------------------------------------------------------------------------------
 
 
 def test_requests_sent_together_are_answered_in_order(serve):
@@ -257,7 +257,7 @@ def test_only_so_many_requests_wait_behind_another(serve, echo):
     with here.connect() as connection:
         connection.sendall(head(b"/held") + b"".join(head(b"/%d" % i) for i in range(10_000)))
         wait_until(lambda: "/held" in echo.paths)
-        for _ in range(100):  # more, for as long as it is read
+        for _ in range(100):  # more, while the service reads
             sent_as_far_as_possible(connection, head(b"/more"))
         echo.free.set()
         answer = received(connection)
@@ -288,7 +288,7 @@ def test_a_body_that_breaks_off_in_nonsense_is_answered_400(serve, echo):
 
 @pytest.mark.parametrize("sent", [b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n12"])
 def test_half_a_request_does_not_keep_the_service_from_ending(echo, sent):
-    with Here(echo, Bounds(grace_seconds=600)) as here, here.connect() as connection:
+    with Here(echo, ConnectionLimits(grace_seconds=600)) as here, here.connect() as connection:
         connection.sendall(sent)
         wait_until(lambda: len(here._server.server_state.connections) >= 1)
         here._server.should_exit = True
@@ -372,11 +372,11 @@ def test_others_have_their_turn_while_small_chunks_are_parsed(serve, monkeypatch
     assert 0 < most < 10_000  # a read of 256 KiB has 43,000
 
 
-# -- answers before the body ----------------------------------------------------------------------------------------
+# -- responses before the body --------------------------------------------------------------------------------------
 
 
 class Early:
-    """An application that answers without reading the body."""
+    """An application that responds without reading the body."""
 
     def __init__(self):
         self.paths = []
@@ -390,7 +390,7 @@ class Early:
 
 @pytest.fixture
 def early(monkeypatch):
-    monkeypatch.setattr(connections, "_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.05)
     return Early()
 
 
@@ -419,9 +419,9 @@ def test_a_short_body_that_is_not_read_leaves_the_connection_open(early, body):
     ],
 )
 def test_after_an_answer_that_did_not_wait_for_a_long_body_nothing_more_is_parsed(early, sent):
-    with Here(early, Bounds(linger_seconds=0.5)) as here, here.connect() as connection:
+    with Here(early, ConnectionLimits(linger_seconds=0.5)) as here, here.connect() as connection:
         connection.sendall(sent)
-        answer = received(connection)  # the service sends nothing more, but still takes what comes
+        answer = received(connection)  # the service sends nothing more, but still reads
         assert answer.startswith(b"HTTP/1.1 404 ")
         assert b"connection: close" in answer
         assert answer.endswith(b"none")
@@ -443,7 +443,7 @@ def is_reset(connection):
 
 
 def test_what_is_discarded_after_the_last_answer_is_bounded(early):
-    with Here(early, Bounds(linger_bytes=10**6, linger_seconds=600.0)) as here, here.connect() as connection:
+    with Here(early, ConnectionLimits(linger_bytes=10**6, linger_seconds=600.0)) as here, here.connect() as connection:
         connection.sendall(post(10**9))
         assert received(connection).endswith(b"none")
         connection.sendall(bytes(100_000))
@@ -459,7 +459,7 @@ def test_a_client_that_sends_all_of_a_long_body_reads_the_early_answer(early):
 
 
 def test_a_lingering_connection_does_not_keep_the_service_from_ending(early):
-    with Here(early, Bounds(linger_seconds=600.0)) as here, here.connect() as connection:
+    with Here(early, ConnectionLimits(linger_seconds=600.0)) as here, here.connect() as connection:
         connection.sendall(chunked(b"/p", b"1", 1, b""))
         received(connection)
         here._server.should_exit = True
@@ -492,7 +492,7 @@ def test_a_chunked_body_after_a_wish_for_another_protocol_is_read(serve, echo):
     here = serve()
     with here.connect() as connection:
         sent = chunked(b"/p", b"GET /far HTTP/1.1\r\n\r\n", 3).replace(b"Host: a\r\n", b"Host: a\r\n" + H2C)
-        for first in range(0, len(sent), 7):  # wherever it is cut
+        for first in range(0, len(sent), 7):  # wherever the data is divided
             connection.sendall(sent[first : first + 7])
             time.sleep(0.001)
         assert received(connection, b"63 /p").endswith(b"63 /p")
@@ -508,7 +508,7 @@ def test_a_tunnel_is_refused(serve, echo):
 
 
 class Heads:
-    """An application that answers with the headers of the request, once the body has come."""
+    """An application that responds with the headers of the request after it has read the body."""
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "http":

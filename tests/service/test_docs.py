@@ -1,11 +1,11 @@
-"""The examples of docs/service.md run as they stand, but for the port."""
+"""The examples of docs/service.md run unchanged, except for the port."""
 
 import json
 import re
 import subprocess
 from pathlib import Path
 
-from imondrian.service.settings import KIB, MIB, Bounds, Keeping, Limits
+from imondrian.service.limits import KIB, MIB, ConnectionLimits, Limits, Retention
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs", "service.md").read_text()
 ADDRESS = "http://127.0.0.1:8765"
@@ -35,7 +35,7 @@ def test_every_route_is_in_the_table(service):
 
 
 def test_limits_are_those_of_the_code():
-    limits, keeping, bounds = Limits(), Keeping(), Bounds()
+    limits, retention, bounds = Limits(), Retention(), ConnectionLimits()
     for figure in (
         (
             f"| body | {limits.body_bytes // MIB} MiB; a model {limits.model_bytes // MIB} MiB; a configuration"
@@ -52,7 +52,7 @@ def test_limits_are_those_of_the_code():
             f" {limits.total_bytes // 2**30} GiB together |"
         ),
         f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",
-        f"| {limits.parsed_at_once}; {limits.copies_at_once} ({limits.waiting_turns} more of each may wait",
+        f"| {limits.parsed_at_once}; {limits.copies_at_once} ({limits.waiting_for_slot} more of each may wait",
         f"| connections | {bounds.connections:,} |",
         f"| URL | {bounds.url_bytes // KIB} KiB | 414 |",
         f"| {bounds.head_bytes // KIB} KiB, {bounds.headers} headers | 431 |",
@@ -60,13 +60,13 @@ def test_limits_are_those_of_the_code():
         f"| {bounds.first_seconds:.0f} s; {bounds.idle_seconds:.0f} s | closed |",
         f"to its last | {bounds.head_seconds:.0f} s | 408 |",
         f"| {bounds.body_seconds:.0f} s; {bounds.body_rate // KIB} KiB a second | 408 |",
-        f"of a large one | {bounds.answer_seconds:.0f} s |",
-        f"made at once | {limits.large_answers_at_once} ({limits.waiting_turns} more may wait",
-        f"when the service ends | {keeping.seconds_to_end:.0f} s;",
+        f"of a large one | {bounds.response_seconds:.0f} s |",
+        f"made at once | {limits.large_responses_at_once} ({limits.waiting_for_slot} more may wait",
+        f"when the service ends | {retention.shutdown_seconds:.0f} s;",
         f"to the end | {bounds.grace_seconds} s",
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
-        f"latest {keeping.history:,} rows",
-        f"last {keeping.answers:,} answers",
-        f"after {keeping.points_between_snapshots:,} points or {keeping.bytes_between_snapshots // 2**20} MB",
+        f"latest {retention.history:,} rows",
+        f"last {retention.replies:,} replies",
+        f"after {retention.points_between_snapshots:,} points or {retention.bytes_between_snapshots // 2**20} MB",
     ):
         assert figure in " ".join(DOCUMENT.split()), figure

@@ -1,4 +1,4 @@
-"""Figures that users see survive any end of the service, exactly; and so do they in files of the version before."""
+"""Counts shown to users are exact after any end of the service, also in files of the previous version."""
 
 import json
 import lzma
@@ -10,20 +10,20 @@ import pytest
 
 from imondrian.model_files import to_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.entries import FORGET, MODEL
-from imondrian.service.metrics import metrics_of
+from imondrian.service.journal import FORGET, MODEL
+from imondrian.service.limits import Retention
+from imondrian.service.queries import metrics_of
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Keeping
 from imondrian.service.store import FILE
 from tests.service.serving import Service
-from tests.service.test_live import learned
 from tests.service.test_recovery import OFTEN, XY, spoil, used  # noqa: F401 (a fixture)
+from tests.service.test_worker import learned
 
 BEFORE = Path(__file__).with_name("before_versions.db.xz")  # 50 points in 10 requests, 8 of them in a snapshot
 
 
 def figures(service):
-    """Give all that is shown of the detector, but for what depends on the moment."""
+    """Return everything shown of a detector."""
     described = json.loads(service.ask("GET", "/detectors/a")[2])
     return described, service.ask("GET", "/metrics")[2].decode()
 
@@ -36,7 +36,7 @@ def test_all_figures_are_the_same_after_the_service_was_ended_or_killed(tmp_path
         for first in range(0, 600, 100):
             service.ask("POST", "/detectors/a/points", {"points": stream[first : first + 100].tolist()})
         service.ask("DELETE", "/detectors/a/points", {"points": stream[590:].tolist()})
-        service.ask("DELETE", "/detectors/a/points", {"points": [[1e6, 1e6]]})  # which is refused
+        service.ask("DELETE", "/detectors/a/points", {"points": [[1e6, 1e6]]})  # refused
         before = figures(service)
         service.process.send_signal(how)
         service.process.communicate(timeout=60)
@@ -49,29 +49,29 @@ def test_all_figures_are_the_same_after_the_service_was_ended_or_killed(tmp_path
 
 
 def counted(registry):
-    live = registry.get("a").live
-    return live.counts.n_points, live.counts.n_anomalies, live.n_requests
+    worker = registry.get("a").worker
+    return worker.counts.n_points, worker.counts.n_anomalies, worker.n_requests
 
 
 def test_nothing_is_counted_twice_whatever_is_replayed(used, stream):  # noqa: F811
     n_anomalies = int(new_detector({**DEFAULTS, **XY}).process_many(stream[:330]).is_anomaly.sum())
     shutil.copytree(used, used.with_name("spoilt"))
     spoil(used.with_name("spoilt"), "UPDATE snapshots SET content = x'00' WHERE number = 30")
-    for folder in (used, used.with_name("spoilt"), used):  # the last one ended in order
-        registry = Registry(folder, keeping=OFTEN)
+    for folder in (used, used.with_name("spoilt"), used):  # the last one was stopped cleanly
+        registry = Registry(folder, retention=OFTEN)
         assert counted(registry) == (330, n_anomalies, 33)
-        learned(registry.get("a"), stream[:10], "id-0")  # known, and done no second time
+        learned(registry.get("a"), stream[:10], "id-0")  # a repeated request: not applied again
         assert counted(registry) == (330, n_anomalies, 33)
         registry.close()
 
 
 def test_another_model_does_not_change_what_was_counted(tmp_path, stream):
-    registry = Registry(tmp_path / "live", keeping=Keeping(points_between_snapshots=50))
-    known, _ = registry.create("a", XY)
-    learned(known, stream[:200])
-    known.live.submit(MODEL, to_bytes(new_detector(known.kept.configuration)), 0).result()
-    learned(known, stream[200:210])
-    known.live.submit(FORGET, stream[200:201].tobytes(), 1).result()
+    registry = Registry(tmp_path / "live", retention=Retention(points_between_snapshots=50))
+    handle, _ = registry.create("a", XY)
+    learned(handle, stream[:200])
+    handle.worker.submit(MODEL, to_bytes(new_detector(handle.record.configuration)), 0).result()
+    learned(handle, stream[200:210])
+    handle.worker.submit(FORGET, stream[200:201].tobytes(), 1).result()
     before = counted(registry)
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry.close()
@@ -84,14 +84,14 @@ def test_another_model_does_not_change_what_was_counted(tmp_path, stream):
 
 @pytest.fixture
 def before(tmp_path):
-    """Give a folder that a killed service of the version before has left."""
+    """Return a folder left by a killed service of the previous version."""
     tmp_path.joinpath(FILE).write_bytes(lzma.decompress(BEFORE.read_bytes()))
     return tmp_path
 
 
 def test_a_file_of_the_version_before_is_opened_and_counted_from_its_last_snapshot_on(before):
     registry = Registry(before)
-    assert registry.get("a").live.figures.n_seen == 50
+    assert registry.get("a").worker.summary.n_seen == 50
     assert counted(registry) == (10, 1, 10)
     assert 'imondrian_requests_total{detector="a"} 10' in metrics_of(registry)
     registry.close()

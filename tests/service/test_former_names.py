@@ -10,18 +10,18 @@ import pytest
 from imondrian import storage
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.entries import POINTS
+from imondrian.service.journal import POINTS
+from imondrian.service.limits import Limits
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Limits
 from imondrian.service.store import FILE, Store
 from imondrian.service.uploads import check_model, configuration_in
 from tests.service.serving import Here
 from tests.service.test_figures import BEFORE
-from tests.service.test_live import expected, learned
 from tests.service.test_recovery import OFTEN, XY, assert_goes_on, used  # noqa: F401 (a fixture)
 from tests.service.test_uploads import put
+from tests.service.test_worker import expected, learned
 
 FORMER = {"n_trees": "n_estimators", "kind": "score"}
 
@@ -44,24 +44,24 @@ def test_a_folder_of_version_0_1_goes_on_and_gives_its_recorded_answers_again(tm
     tmp_path.joinpath(FILE).write_bytes(lzma.decompress(BEFORE.read_bytes()))
     store = Store(tmp_path)
     former = store.detector(1).configuration
-    given, _ = store.answers(1, 8)
+    given, _ = store.replies(1, 8)
     entries = {entry.request: entry.content for entry in store.entries_after(1, 4)}
     store.close()
     assert {"n_estimators", "score"} <= former.keys()
     registry = Registry(tmp_path)
-    known = registry.get("a")
-    assert {"n_estimators", "score"}.isdisjoint(known.kept.configuration)
-    assert known.kept.configuration["n_trees"] == former["n_estimators"] == 3
-    assert known.kept.configuration["kind"] == "size"
-    assert known.kept.configuration["threshold"] == former["threshold"] == 0.1
-    recorded = [row for each in given for row in json.loads(each.answer.content)["results"]]
-    rows = known.live.history.rows()
+    handle = registry.get("a")
+    assert {"n_estimators", "score"}.isdisjoint(handle.record.configuration)
+    assert handle.record.configuration["n_trees"] == former["n_estimators"] == 3
+    assert handle.record.configuration["kind"] == "size"
+    assert handle.record.configuration["threshold"] == former["threshold"] == 0.1
+    recorded = [row for each in given for row in json.loads(each.reply.content)["results"]]
+    rows = handle.worker.history.rows()
     assert [row.score for row in rows][:40] == [row["score"] for row in recorded]
     assert [row.is_anomaly for row in rows][:40] == [row["anomaly"] for row in recorded]
-    for each in given[4:]:  # those whose points are in the journal still
-        again = known.live.submit(POINTS, entries[each.request], 5, each.request).result()
-        assert again == each.answer
-    assert known.live.figures.n_seen == 50
+    for each in given[4:]:  # their points are still in the journal
+        again = handle.worker.submit(POINTS, entries[each.request], 5, each.request).result()
+        assert again == each.reply
+    assert handle.worker.summary.n_seen == 50
     registry.close()
 
 
@@ -71,14 +71,14 @@ def test_a_configuration_and_snapshots_with_the_former_names_go_on(used, stream)
     snapshots = list(store.snapshots(1))
     former = formerly({**kept, "kind": "preset", "scale": "preset"})
     with store.transaction():
-        store._base.execute("UPDATE detectors SET configuration = ? WHERE id = 1", (json.dumps(former),))
-        store._base.execute("DELETE FROM snapshots")
+        store._database.execute("UPDATE detectors SET configuration = ? WHERE id = 1", (json.dumps(former),))
+        store._database.execute("DELETE FROM snapshots")
         for snapshot in reversed(snapshots):
             store.add_snapshot(1, snapshot.number, former_file(snapshot.content), snapshot.history)
     store.close()
     assert b'"n_estimators"' in former_file(snapshots[0].content)
     assert_goes_on(used, stream, 330)
-    registry = Registry(used, keeping=OFTEN)
+    registry = Registry(used, retention=OFTEN)
     assert registry.create("a", XY)[1] is False  # the same detector
     registry.close()
 
@@ -98,18 +98,18 @@ def test_a_model_file_with_the_former_names_is_restored(registry, stream):
 
 @pytest.mark.parametrize("name", FORMER.values())
 def test_new_detectors_are_not_made_with_the_former_names(registry, name):
-    with pytest.raises(InvalidInputError, match=f"There is no setting '{name}'"):
+    with pytest.raises(InvalidInputError, match=f"Unknown setting '{name}'"):
         registry.create("a", {**XY, name: "size"})
 
 
 def test_the_preset_sets_what_is_not_given(registry):
     sizes = {"features": ["x", "y"], "window": 64, "n_trees": 2}
     for preset, kind, scale, threshold in (("practice", "size", "std", 0.01), ("paper", "depth", None, "kmeans")):
-        known, _ = registry.create(preset, {**sizes, "preset": preset})
-        configuration = known.kept.configuration
+        handle, _ = registry.create(preset, {**sizes, "preset": preset})
+        configuration = handle.record.configuration
         assert (configuration["kind"], configuration["scale"], configuration["threshold"]) == (kind, scale, threshold)
         again = {**sizes, "preset": preset, "kind": kind, "scale": scale, "threshold": threshold}
         assert registry.create(preset, again)[1] is False
-        with known.live.copies.asking() as detector:
+        with handle.worker.read_copy.read() as detector:
             assert (detector.kind, detector.forest.scale) == (kind, scale)
             assert np.isfinite(detector.score([[1.0, 2.0]])).all()

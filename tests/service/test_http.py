@@ -1,4 +1,4 @@
-"""The service over HTTP: what goes in and comes out, who may come in, and what is too much."""
+"""The service over HTTP: requests and responses, access, and limits."""
 
 import contextlib
 import gzip
@@ -13,13 +13,13 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
 from imondrian.service import routes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.limits import Limits
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Limits
 from tests.service.serving import SMALL, Here, Service, wait_until
-from tests.service.test_live import expected
+from tests.service.test_worker import expected
 
 XY = {"features": ["x", "y"], **SMALL}
 JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/x-ndjson"}
@@ -28,7 +28,7 @@ TOKEN = "a-token-of-more-than-sixteen"  # noqa: S105
 
 @pytest.fixture
 def ask(service, request):
-    """Ask the service for a detector of this test's own, and give status and answer."""
+    """Ask the service about a detector of this test, and return status and content."""
     name = f"d{abs(hash(request.node.name))}"[:20]
     assert service.ask("PUT", f"/detectors/{name}", XY, JSON)[0] == 201
 
@@ -82,7 +82,7 @@ def test_before_the_first_point_there_are_scores_and_explanations_too(ask):
 
 def test_points_are_forgotten(ask, alone, stream):
     ask("POST", "/points", {"points": stream[:200].tolist()})
-    assert ask("DELETE", "/points", {"points": stream[190:].tolist()})[0] == 422  # of which some never came
+    assert ask("DELETE", "/points", {"points": stream[190:].tolist()})[0] == 422  # some were never learned
     assert ask("DELETE", "/points", {"points": stream[190:200].tolist()}) == (200, {"n_points": 10})
     alone.process_many(stream[:200])
     alone.forget(stream[190:200])
@@ -105,7 +105,7 @@ def test_the_history_has_the_latest_rows_and_why_they_are_odd(ask, stream):
 
 
 def test_a_row_is_explained_as_if_it_had_not_been_learned(ask, alone, stream):
-    """Also when it is in the window many times, and one of them is the row asked about."""
+    """Also if the window contains copies of the row."""
     ask("POST", "/points", {"points": [*stream[:100].tolist(), [7.0, 0.0]]})
     alone.process_many(stream[:100])
     sizes = [abs(part) for part in alone.explain([7.0, 0.0]).values()]
@@ -114,7 +114,7 @@ def test_a_row_is_explained_as_if_it_had_not_been_learned(ask, alone, stream):
     assert status == 200
     assert found["x"] == pytest.approx(
         sizes[0] / sum(sizes), abs=0.15
-    )  # the trees have the same law, not the same cuts
+    )  # the trees have the same distribution, not the same cuts
     assert row["explanation"][0]["feature"] == "x"
 
 
@@ -124,7 +124,7 @@ def test_rows_of_a_shingle_are_explained_with_those_before_them(service, stream)
     status, _, content = service.ask("GET", "/detectors/shingled/history/599")
     assert status == 200
     assert {reason["feature"] for reason in json.loads(content)["explanation"]} == {"x", "y"}
-    assert service.ask("GET", "/detectors/shingled/history/1")[0] == 404  # of which there is none before
+    assert service.ask("GET", "/detectors/shingled/history/1")[0] == 404  # the rows before it do not exist
     assert service.ask("DELETE", "/detectors/shingled/points", {"points": stream[599:].tolist()})[0] == 422
     service.ask("DELETE", "/detectors/shingled")
 
@@ -226,7 +226,7 @@ def test_hostile_names_make_nothing_and_reach_nothing(service, name):
 def test_only_the_files_of_the_page_are_given(service):
     assert service.ask("GET", "/")[0] == 200
     assert service.ask("GET", "/static/plotly.min.js")[0] == 200
-    for name in ("../app.py", "..%2Fapp.py", "app.py", "", "index.html/"):
+    for name in ("../asgi.py", "..%2Fasgi.py", "asgi.py", "", "index.html/"):
         assert service.ask("GET", f"/static/{name}")[0] == 404, name
 
 
@@ -333,7 +333,7 @@ def test_a_body_without_a_length_is_counted_while_it_is_read(service):
     for path in (b"points", b"scores"):
         with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
             connection.sendall(b"POST /detectors/long/" + path + b" " + head)
-            with contextlib.suppress(OSError):  # it may be answered, and closed, meanwhile
+            with contextlib.suppress(OSError):  # the service may respond and close meanwhile
                 for _ in range(40):
                     connection.sendall(piece)
             assert connection.recv(1000).startswith(b"HTTP/1.1 413")
@@ -368,7 +368,7 @@ def test_who_leaves_in_the_middle_of_a_body_leaves_nothing_in_the_log(tmp_path):
             for head in ("Content-Length: 1000", "Transfer-Encoding: chunked"):
                 with service.connect() as connection:
                     connection.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n\r\n8\r\n".encode())
-                    time.sleep(0.05)  # so that it is being read
+                    time.sleep(0.05)  # let the service read it
         assert service.ask("GET", "/health")[0] == 200
     assert len(service.said.splitlines()) == 1, service.said
 
@@ -389,7 +389,7 @@ def test_too_many_points_are_refused(ask):
 
 def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_requests=2))
-    known, _ = registry.create("a", XY)
+    handle, _ = registry.create("a", XY)
     body, statuses = {"points": stream[:1].tolist()}, []
 
     def post():
@@ -397,15 +397,19 @@ def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
         statuses.append((status, headers.get("retry-after")))
 
     with Here(create_app(registry)) as here:
-        with known.live.copies._changing:  # nothing is done meanwhile
+        with handle.worker.read_copy._write_lock:  # nothing is applied meanwhile
             threads = [threading.Thread(target=post) for _ in range(8)]
             threads[0].start()
             wait_until(
-                lambda: known.live._state.number == 0 and known.live._n_written == 1 and not known.live.n_waiting
+                lambda: (
+                    handle.worker._state.entry_number == 0
+                    and handle.worker._n_journalled == 1
+                    and not handle.worker.n_waiting
+                )
             )
             for thread in threads[1:]:
                 thread.start()
-            wait_until(lambda: len(statuses) >= 5)  # one is at work, and two wait
+            wait_until(lambda: len(statuses) >= 5)  # one is being applied, and two wait
             assert statuses == 5 * [(429, "1")]
         for thread in threads:
             thread.join()
@@ -418,29 +422,29 @@ def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
     body = {"points": [[1, 2]]}
     with Here(create_app(registry)) as here:
         assert json.loads(here.ask("GET", "/health")[2]) == {"status": "ok", "complaints": []}
-        registry._store._base.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
+        registry._store._database.execute("PRAGMA query_only = ON")  # like a disk that has become read-only
         for method, path, sent in [("POST", "/detectors/a/points", body), ("PUT", "/detectors/b", XY)]:
             status, _, content = here.ask(method, path, sent, JSON)
             assert status == 507
-            assert "could not be kept" in json.loads(content)["detail"]
+            assert "could not be stored" in json.loads(content)["detail"]
         status, _, content = here.ask("GET", "/health")
         assert (status, json.loads(content)["status"]) == (503, "failing")
-        assert here.ask("POST", "/detectors/a/scores", body)[0] == 200  # asking still works
-        registry._store._base.execute("PRAGMA query_only = OFF")
+        assert here.ask("POST", "/detectors/a/scores", body)[0] == 200  # reads still work
+        registry._store._database.execute("PRAGMA query_only = OFF")
         assert here.ask("GET", "/health")[0] == 200
         assert json.loads(here.ask("POST", "/detectors/a/points", body)[2])["results"][0]["index"] == 0
 
 
 def test_what_fails_inside_is_answered_without_internals(tmp_path, monkeypatch, caplog):
     registry = Registry(tmp_path)
-    known, _ = registry.create("a", XY)
+    handle, _ = registry.create("a", XY)
     with Here(create_app(registry)) as here, monkeypatch.context() as patched:
-        patched.setattr(type(known.live), "submit", lambda *_: 1 / 0)
-        patched.setattr(routes.detectors, "described", lambda *_: 1 / 0)
+        patched.setattr(type(handle.worker), "submit", lambda *_: 1 / 0)
+        patched.setattr(routes.lifecycle, "description_of", lambda *_: 1 / 0)
         for method, path in [("POST", "/detectors/a/points"), ("GET", "/detectors")]:
             status, headers, content = here.ask(method, path, {"points": [[1, 2]]})
             assert status == 500
-            assert json.loads(content) == {"detail": "The service has failed; its log tells more."}
+            assert json.loads(content) == {"detail": "Internal error; see the log of the service."}
             assert headers["x-content-type-options"] == "nosniff"
     assert "ZeroDivisionError" in caplog.text
 

@@ -1,4 +1,4 @@
-"""A service that is killed at any moment: no answered point is missing, none is learned twice, scores go on."""
+"""A service that is killed at any moment: no confirmed point is missing or learned twice, and scores continue."""
 
 import os
 import random
@@ -56,7 +56,7 @@ class Services:
 
 
 class Sender(threading.Thread):
-    """A client that posts points one request after the other, and notes what it is answered; it is told of no kill."""
+    """A client that posts points one request after the other, and records the responses; unaware of the kills."""
 
     def __init__(self, number, port):
         super().__init__()
@@ -79,7 +79,7 @@ class Sender(threading.Thread):
 
 
 def killed_again_and_again(services, senders, draws):
-    """Kill a service so many times, while it starts, works or keeps a snapshot; the last one stays."""
+    """Kill a service `N_ROUNDS` times while it starts, works or saves a snapshot; then start the last one."""
     for _ in range(N_ROUNDS):
         services.start()
         if draws.random() < 0.8:
@@ -116,11 +116,11 @@ def test_after_fifty_kills_every_answered_point_was_learned_once_and_scores_are_
     assert [result["threshold"] for _, _, result in answered] == never_stopped.threshold.tolist()
     assert [result["is_anomaly"] for _, _, result in answered] == never_stopped.is_anomaly.tolist()
     with Client(f"http://127.0.0.1:{services.port}") as client:
-        described, figures = client.describe("a"), client._asked("GET", "/metrics").content.decode()
+        described, figures = client.describe("a"), client._request("GET", "/metrics").content.decode()
         assert described["n_seen"] == len(answered)
         assert described["n_anomalies"] == never_stopped.is_anomaly.sum()
         assert f'imondrian_points_total{{detector="a"}} {len(answered)}\n' in figures
-        assert client._asked("GET", "/health").value() == {"status": "ok", "complaints": []}
+        assert client._request("GET", "/health").value() == {"status": "ok", "complaints": []}
     services.end(signal.SIGTERM)
     services.close()
-    assert len(answered) > 10 * N_ROUNDS  # else there was no load to speak of
+    assert len(answered) > 10 * N_ROUNDS  # otherwise there was too little load

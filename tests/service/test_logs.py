@@ -1,15 +1,15 @@
-"""Log lines that repeat are counted."""
+"""Repeated log lines are counted instead of written."""
 
 import logging
 
 import pytest
 
-from imondrian.service.logs import Repeats
+from imondrian.service.server import RepeatFilter
 
 
 @pytest.fixture
 def log(caplog):
-    logger, repeats = logging.getLogger("imondrian.test.repeats"), Repeats(seconds=60.0)
+    logger, repeats = logging.getLogger("imondrian.test.repeats"), RepeatFilter(seconds=60.0)
     logger.addFilter(repeats)
     now = [1000.0]
 
@@ -31,9 +31,9 @@ def test_a_line_is_written_once_a_minute_with_how_often_it_was_not(log):
     for _ in range(1000):
         assert write("Failed %s.", "a") == ["Failed a."]
     assert write("Failed %s.", "b") == ["Failed a.", "Failed b."]
-    assert repeats.kept_back() == ["Failed a. ... repeated 999 times"]
+    assert repeats.suppressed() == ["Failed a. ... repeated 999 times"]
     assert write("Failed %s.", "a", after=61.0)[-1] == "Failed a. ... repeated 999 times"
-    assert repeats.kept_back() == []
+    assert repeats.suppressed() == []
     write("Failed %s.", "a")
     assert write("Failed %s.", "a", after=61.0)[-1] == "Failed a. ... repeated 1 times"
 

@@ -1,4 +1,4 @@
-"""Every route keeps what its own OpenAPI promises, whatever is sent."""
+"""Every route behaves as its OpenAPI description says, whatever is sent."""
 
 import json
 
@@ -9,14 +9,14 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 from hypothesis import settings  # noqa: E402
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
-from imondrian.service.app import create_api  # noqa: E402
+from imondrian.service.asgi import create_api  # noqa: E402
 from imondrian.service.configuration import DEFAULTS  # noqa: E402
 from imondrian.service.schemas import Configuration  # noqa: E402
 from tests.service.serving import SMALL  # noqa: E402
 
 PROMISED = create_api(None).openapi()
 SCHEMA = schemathesis.openapi.from_dict(PROMISED)
-# The width of a point hangs on the detector, which a schema of all detectors cannot tell; so good data can be refused.
+# The number of features depends on the detector, which the schema cannot express: data that it allows can be refused.
 NOT_PROMISED = [positive_data_acceptance]
 
 
@@ -27,7 +27,7 @@ def lines(_context, value):
 
 @pytest.fixture(autouse=True)
 def pumps(service):
-    """Have the detector that the examples name, with the features that they have."""
+    """Create the detector that the examples name, with their features."""
     with service.client() as client:
         for detector in client.detectors():
             client.remove(detector["name"])

@@ -1,4 +1,4 @@
-"""The page in a real browser, before a real service."""
+"""The page in a real browser, with a real service."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def own_service(browser, tmp_path):
 
 @pytest.fixture
 def tolerated():
-    return []  # patterns of what a test wants the console to say
+    return []  # patterns of console errors that a test expects
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +125,11 @@ def shown(page, service, name):
 
 
 def wait_until(page, expression, arg=None):
-    for _ in range(600):  # playwright's own wait_for_function evaluates in the page, which its policy forbids
+    for _ in range(600):  # wait_for_function of playwright evaluates in the page, which its security policy forbids
         if page.evaluate(expression, arg):
             return
         page.wait_for_timeout(50)
-    pytest.fail(f"It has not come true: {expression}")
+    pytest.fail(f"It did not become true: {expression}")
 
 
 def text_of(points, header=FEATURES, separator=","):
@@ -236,7 +236,7 @@ def test_the_list_and_the_figures_follow_the_stream(service, page):
     asked(service, "process", "growing", rows()[:50])
     page.wait_for_selector("#detectors a[aria-current]:has-text('450 points')")
     wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
-    wait_until(page, "Array.from(document.querySelectorAll('#facts dd'), (cell) => cell.textContent)[0] === '450'")
+    wait_until(page, "Array.from(document.querySelectorAll('#summary dd'), (cell) => cell.textContent)[0] === '450'")
 
 
 def test_a_paused_page_asks_for_nothing_until_it_goes_on(service, page):
@@ -298,7 +298,7 @@ def test_exactly_the_anomalies_of_the_service_are_marked(service, page):
     assert set(PLANTED) <= set(odd)
     shown(page, service, "marked")
     assert page.evaluate(MARKED) == [odd] * 4  # on three features and the score
-    assert page.locator("#odd button").all_inner_texts() == [str(index) for index in reversed(odd)]
+    assert page.locator("#anomalies button").all_inner_texts() == [str(index) for index in reversed(odd)]
     assert (
         page.evaluate("document.getElementById('chart').data.at(-1).y.at(-1)")
         == asked(service, "describe", "marked")["threshold"]
@@ -314,36 +314,36 @@ def test_a_click_on_an_anomaly_shows_why(service, page):
     page.wait_for_selector("#chart .hovertext:has-text('point 350')")
     page.mouse.down()
     page.mouse.up()
-    page.wait_for_selector("#why .reasons")
-    assert page.inner_text("#why-title") == "Why point 350 is odd"
-    first = page.locator("#why .reasons li").first.inner_text()
+    page.wait_for_selector("#explanation .reasons")
+    assert page.inner_text("#explanation-title") == "Why point 350 is anomalous"
+    first = page.locator("#explanation .reasons li").first.inner_text()
     assert re.match(r"temperature 60, usually 1\d\.\d+ to 2\d\.\d+, high\s+\d+ %", first)
-    assert page.locator("#why .reasons li").count() == 3
+    assert page.locator("#explanation .reasons li").count() == 3
 
 
 def test_the_keyboard_alone_shows_why_and_comes_back(service, page):
     posted(service, "typed")
     shown(page, service, "typed")
     page.wait_for_selector("text='390'")
-    button = "[aria-label='Why point 390 is odd']"
+    button = "[aria-label='Why point 390 is anomalous']"
     tab_to(page, button)
     page.keyboard.press("Enter")
-    page.wait_for_selector("#why .reasons li:has-text('flow 60, usually')")
-    assert active(page) == "why"
+    page.wait_for_selector("#explanation .reasons li:has-text('flow 60, usually')")
+    assert active(page) == "explanation"
     page.keyboard.press("Escape")
-    assert page.locator("#why .reasons").count() == 0
+    assert page.locator("#explanation .reasons").count() == 0
     assert page.evaluate("(selector) => document.activeElement.matches(selector)", button)
 
 
 def test_an_open_explanation_stays_while_points_come(service, page):
     posted(service, "steady")
     shown(page, service, "steady")
-    page.click("[aria-label='Why point 300 is odd']")
-    page.wait_for_selector("#why .reasons")
+    page.click("[aria-label='Why point 300 is anomalous']")
+    page.wait_for_selector("#explanation .reasons")
     asked(service, "process", "steady", rows()[:50])
     wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
-    assert page.inner_text("#why-title") == "Why point 300 is odd"
-    assert active(page) == "why"
+    assert page.inner_text("#explanation-title") == "Why point 300 is anomalous"
+    assert active(page) == "explanation"
 
 
 def test_the_skip_link_leads_past_the_list(service, own_page):
@@ -373,7 +373,7 @@ def test_a_dropped_file_gets_the_scores_of_the_service(service, page):
     page.click("#score-button")
     page.wait_for_selector("#scored-chart .main-svg")
     assert scores_shown(page) == asked(service, "score", "dropped", points)
-    assert page.locator("#oddest tr").first.locator("td").nth(3).inner_text() == "P20; quoted"
+    assert page.locator("#top-rows tr").first.locator("td").nth(3).inner_text() == "P20; quoted"
 
 
 def test_a_chosen_file_gets_the_scores_of_the_service(service, page, tmp_path):
@@ -388,20 +388,20 @@ def test_a_chosen_file_gets_the_scores_of_the_service(service, page, tmp_path):
     assert scores_shown(page) == scores
     n_odd = sum(score > threshold for score in scores)
     assert re.match(rf"{n_odd} of 150 rows (is|are) above the threshold", page.inner_text("#scored-summary"))
-    assert page.locator("#oddest tr").count() == 50
-    assert page.locator("#oddest tr.odd").count() == n_odd
-    assert page.locator("#oddest button").first.inner_text() == str(int(np.argmax(scores)) + 1)
+    assert page.locator("#top-rows tr").count() == 50
+    assert page.locator("#top-rows tr.anomaly").count() == n_odd
+    assert page.locator("#top-rows button").first.inner_text() == str(int(np.argmax(scores)) + 1)
 
 
 def test_a_row_of_a_table_is_explained_by_the_keyboard(service, page):
     posted(service, "asked")
     shown(page, service, "asked")
     score_text(page, text_of([[20.0, 20.0, 20.0], [20.0, 20.0, 90.0]]))
-    page.wait_for_selector("#oddest button")
+    page.wait_for_selector("#top-rows button")
     tab_to(page, "[aria-label='Why row 2 has its score']")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#scored-why .reasons li:has-text('flow 90, usually')")
-    assert active(page) == "scored-why"
+    page.wait_for_selector("#scored-explanation .reasons li:has-text('flow 90, usually')")
+    assert active(page) == "scored-explanation"
 
 
 def test_the_download_has_the_scores(service, page):
@@ -456,8 +456,8 @@ def test_rows_are_learned_only_if_the_user_wants_it(service, own_page):
     own_page.click("text=Score and learn")
     own_page.wait_for_selector("#scored-hint:has-text('then learned')")
     assert asked(service, "describe", "taught")["n_seen"] == 410
-    own_page.locator("#oddest button").first.click()
-    own_page.wait_for_selector("#scored-why .reasons")
+    own_page.locator("#top-rows button").first.click()
+    own_page.wait_for_selector("#scored-explanation .reasons")
 
 
 def test_hostile_names_are_only_text_in_the_charts(service, own_page):
@@ -468,9 +468,9 @@ def test_hostile_names_are_only_text_in_the_charts(service, own_page):
     assert all(name in headings for name in names)
     point_at(own_page, own_page.locator("#chart .scatterlayer path.point").first)
     own_page.wait_for_selector("#chart .hovertext:has-text('point')")
-    own_page.click("[aria-label='Why point 350 is odd']")
-    own_page.wait_for_selector("#why .reasons")
-    assert HURT in own_page.inner_text("#why .reasons")
+    own_page.click("[aria-label='Why point 350 is anomalous']")
+    own_page.wait_for_selector("#explanation .reasons")
+    assert HURT in own_page.inner_text("#explanation .reasons")
     assert own_page.locator("img, #chart a").count() == 0
 
 
@@ -480,9 +480,9 @@ def test_hostile_headers_and_cells_are_only_text(service, own_page):
     own_page.wait_for_selector("#name:text-is('hostile-table')")
     cell, quoted = "<svg onload=window.hurt=1>", HURT.replace('"', '""')
     score_text(own_page, text_of([[20, 20, cell], [20, 20, "<b>"]], ["x", f'"{quoted}"', f'"{quoted}2"']))
-    own_page.wait_for_selector("#oddest button")
-    assert cell in own_page.inner_text("#oddest")
-    assert HURT + "2" in own_page.inner_text("#oddest-head")
+    own_page.wait_for_selector("#top-rows button")
+    assert cell in own_page.inner_text("#top-rows")
+    assert HURT + "2" in own_page.inner_text("#top-rows-head")
     score_text(own_page, text_of([[1]], [f'"{quoted}2"']))
     own_page.wait_for_selector("#score-error:has-text('<img')")
     assert own_page.locator("img, td *:not(button)").count() == 0
@@ -498,7 +498,7 @@ def test_the_token_is_asked_for_until_it_is_right(own_service, own_page, tolerat
     own_page.goto(f"{service.address}/#locked")
     own_page.wait_for_selector("#token-dialog[open]")
     own_page.keyboard.press("Escape")
-    own_page.wait_for_selector("#status:has-text('A token is needed')")
+    own_page.wait_for_selector("#status:has-text('A token is required')")
     own_page.click("#unlock")
     own_page.fill("#token", "not the token of it")
     own_page.keyboard.press("Enter")
@@ -546,7 +546,7 @@ def test_a_detector_that_is_set_aside_is_named_with_the_reason(own_service, own_
     own_page.wait_for_selector("#detectors:has-text('good')")
 
 
-# -- looks ----------------------------------------------------------------------------------------------------------
+# -- layout ---------------------------------------------------------------------------------------------------------
 
 
 def test_light_and_dark_differ_on_the_page_and_in_the_charts(service, own_page):
@@ -566,11 +566,11 @@ def test_a_phone_needs_no_scrolling_sideways(service, own_page):
     posted(service, "phone", [*FEATURES[:2], "a-name-that-is-very-long-and-has-no-place-to-break-at-all" * 2])
     own_page.set_viewport_size({"width": 390, "height": 844})
     shown(own_page, service, "phone")
-    own_page.click("[aria-label='Why point 300 is odd']")
-    own_page.wait_for_selector("#why .reasons")
+    own_page.click("[aria-label='Why point 300 is anomalous']")
+    own_page.wait_for_selector("#explanation .reasons")
     names = asked(service, "describe", "phone")["configuration"]["features"]
     score_text(own_page, text_of(rows()[:60], names))
     own_page.wait_for_selector("#scored-chart .main-svg")
-    own_page.locator("#oddest button").first.click()
-    own_page.wait_for_selector("#scored-why .reasons")
+    own_page.locator("#top-rows button").first.click()
+    own_page.wait_for_selector("#scored-explanation .reasons")
     assert own_page.evaluate("document.documentElement.scrollWidth") == 390

@@ -1,4 +1,4 @@
-"""After any end, detectors go on to the last bit; what is damaged is told and not used."""
+"""Detectors continue to the last bit after any end of the service; damaged data is reported, and not used."""
 
 import shutil
 import sqlite3
@@ -10,48 +10,49 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.entries import FORGET, MODEL
+from imondrian.service.errors import StorageError
+from imondrian.service.journal import FORGET, MODEL
+from imondrian.service.limits import Retention
 from imondrian.service.registry import Registry
-from imondrian.service.settings import Keeping
-from imondrian.service.store import FILE, StorageError
+from imondrian.service.store import FILE
 from tests.service.serving import SMALL
-from tests.service.test_live import expected, learned, n_rows
+from tests.service.test_worker import expected, learned, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
-OFTEN = Keeping(points_between_snapshots=100)
+OFTEN = Retention(points_between_snapshots=100)
 
 
 @pytest.fixture
 def used(tmp_path, stream):
-    """Give a folder as a service leaves it that has been killed, with two snapshots and a journal after them."""
-    registry = Registry(tmp_path / "live", keeping=OFTEN)
-    known, _ = registry.create("a", XY)
+    """Return a folder left by a killed service, with two snapshots and a journal after them."""
+    registry = Registry(tmp_path / "live", retention=OFTEN)
+    handle, _ = registry.create("a", XY)
     for first in range(0, 330, 10):
-        learned(known, stream[first : first + 10], f"id-{first}")
-    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # before anything is put in order
+        learned(handle, stream[first : first + 10], f"id-{first}")
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # like after a kill
     registry.close()
     return tmp_path / "killed"
 
 
 def spoil(folder, sql, *values):
-    base = sqlite3.connect(folder / FILE)
-    with base:
-        assert base.execute(sql, values).rowcount > 0
-    base.close()
+    database = sqlite3.connect(folder / FILE)
+    with database:
+        assert database.execute(sql, values).rowcount > 0
+    database.close()
 
 
 def assert_goes_on(folder, stream, n_known, complaints=0):
-    registry = Registry(folder, keeping=OFTEN)
-    assert len(registry.damages) == complaints, registry.damages
-    known = registry.get("a")
-    alone = new_detector(known.kept.configuration)
+    registry = Registry(folder, retention=OFTEN)
+    assert len(registry.damage_reports) == complaints, registry.damage_reports
+    handle = registry.get("a")
+    alone = new_detector(handle.record.configuration)
     before = expected(alone, stream[:n_known])
-    assert known.live.figures.n_seen == n_known
-    for first in range(0, n_known, 10):  # all requests are known, and nothing is learned again
-        assert learned(known, stream[first : first + 10], f"id-{first}") == before[first : first + 10]
-    assert learned(known, stream[n_known:]) == expected(alone, stream[n_known:])
+    assert handle.worker.summary.n_seen == n_known
+    for first in range(0, n_known, 10):  # repeated requests: nothing is learned again
+        assert learned(handle, stream[first : first + 10], f"id-{first}") == before[first : first + 10]
+    assert learned(handle, stream[n_known:]) == expected(alone, stream[n_known:])
     registry.close()
-    return registry.damages
+    return registry.damage_reports
 
 
 def test_a_killed_service_goes_on_to_the_last_bit(used, stream):
@@ -59,7 +60,7 @@ def test_a_killed_service_goes_on_to_the_last_bit(used, stream):
 
 
 def test_a_service_that_was_ended_goes_on_and_ends_with_a_snapshot_and_no_log(used, stream):
-    Registry(used, keeping=OFTEN).close()
+    Registry(used, retention=OFTEN).close()
     assert not (used / f"{FILE}-wal").exists()
     registry = Registry(used)
     assert registry._store.entries_after(1, next(registry._store.snapshots(1)).number) == []
@@ -68,9 +69,9 @@ def test_a_service_that_was_ended_goes_on_and_ends_with_a_snapshot_and_no_log(us
 
 
 def test_the_page_has_its_rows_again(used, stream):
-    for _ in range(2):  # after a kill, and after an end in order
+    for _ in range(2):  # after a kill, and after a clean stop
         registry = Registry(used)
-        rows = registry.get("a").live.history.rows()
+        rows = registry.get("a").worker.history.rows()
         assert [row.number for row in rows] == list(range(330))
         assert [row.values for row in rows] == stream[:330].tolist()
         said = new_detector({**DEFAULTS, **XY}).process_many(stream[:330])
@@ -81,16 +82,16 @@ def test_the_page_has_its_rows_again(used, stream):
 
 def test_forgetting_and_model_files_are_done_again_too(tmp_path, stream):
     registry = Registry(tmp_path / "live")
-    known, _ = registry.create("a", XY)
-    other = new_detector(known.kept.configuration)
+    handle, _ = registry.create("a", XY)
+    other = new_detector(handle.record.configuration)
     other.process_many(stream[:77])
-    learned(known, stream[:50])
-    known.live.submit(MODEL, to_bytes(other), 0).result()
-    learned(known, stream[77:200])
-    known.live.submit(FORGET, stream[120:130].tobytes(), 10).result()
-    known.live.submit(FORGET, stream[120:130].tobytes(), 10).result()  # which is refused, now and then
+    learned(handle, stream[:50])
+    handle.worker.submit(MODEL, to_bytes(other), 0).result()
+    learned(handle, stream[77:200])
+    handle.worker.submit(FORGET, stream[120:130].tobytes(), 10).result()
+    handle.worker.submit(FORGET, stream[120:130].tobytes(), 10).result()  # refused, and again in the replay
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
-    after = learned(known, stream[200:300])
+    after = learned(handle, stream[200:300])
     registry.close()
     registry = Registry(tmp_path / "killed")
     assert learned(registry.get("a"), stream[200:300]) == after
@@ -109,17 +110,17 @@ def test_a_damaged_snapshot_is_told_and_the_one_before_is_used(used, stream):
 
 
 def assert_goes_on_quietly(folder):
-    """What was damaged once is not told again."""
+    """Damage is not reported again at the next start."""
     registry = Registry(folder)
-    assert registry.damages == []
+    assert registry.damage_reports == []
     registry.close()
 
 
 def test_without_a_sound_snapshot_the_journal_begins_anew_if_it_is_whole(tmp_path, stream):
-    registry = Registry(tmp_path / "live", keeping=Keeping(points_between_snapshots=200))
-    known, _ = registry.create("a", XY)
+    registry = Registry(tmp_path / "live", retention=Retention(points_between_snapshots=200))
+    handle, _ = registry.create("a", XY)
     for first in range(0, 330, 10):
-        learned(known, stream[first : first + 10], f"id-{first}")
+        learned(handle, stream[first : first + 10], f"id-{first}")
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry.close()
     spoil(tmp_path / "killed", "UPDATE snapshots SET content = x'00'")
@@ -129,10 +130,10 @@ def test_without_a_sound_snapshot_the_journal_begins_anew_if_it_is_whole(tmp_pat
 def test_without_a_sound_snapshot_and_without_the_beginning_of_the_journal_it_begins_anew_and_tells(used, stream):
     spoil(used, "UPDATE snapshots SET content = x'00'")
     registry = Registry(used)
-    assert any("begins anew" in complaint for complaint in registry.damages)
-    known = registry.get("a")
-    assert known.live.figures.n_seen == 0
-    assert learned(known, stream, "id-0") == expected(new_detector(known.kept.configuration), stream)
+    assert any("starts empty" in complaint for complaint in registry.damage_reports)
+    handle = registry.get("a")
+    assert handle.worker.summary.n_seen == 0
+    assert learned(handle, stream, "id-0") == expected(new_detector(handle.record.configuration), stream)
     registry.close()
     assert_goes_on_quietly(used)
 
@@ -151,9 +152,9 @@ def test_a_damaged_end_of_the_journal_is_set_aside_and_told(used, stream, damage
     spoil(used, f"{damage} WHERE number = 32")  # of 33
     complaints = assert_goes_on(used, stream, 310, complaints=1)
     assert "journal of 'a' is damaged" in complaints[0]
-    base = sqlite3.connect(used / FILE)
-    assert base.execute("SELECT count(*) FROM damaged").fetchone()[0] in (1, 2)
-    base.close()
+    database = sqlite3.connect(used / FILE)
+    assert database.execute("SELECT count(*) FROM damaged").fetchone()[0] in (1, 2)
+    database.close()
     assert_goes_on_quietly(used)
 
 
@@ -165,28 +166,28 @@ def test_a_request_that_was_lost_with_the_end_of_the_journal_can_come_again(used
     registry.close()
 
 
-def test_an_entry_that_cannot_be_done_again_is_set_aside_with_all_after_it(used, stream, monkeypatch):
+def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_after_it(used, stream, monkeypatch):
     process_many = StreamDetector.process_many
 
     def failing(detector, points):
         if (points == stream[315]).all(axis=1).any():
-            detector.n_seen += 1000  # half done
+            detector.n_seen += 1000  # half changed
             raise ZeroDivisionError
         return process_many(detector, points)
 
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", failing)
         registry = Registry(used)
-        assert len(registry.damages) == 2
-        assert "Entry 32 of the journal of 'a' cannot be done again" in registry.damages[0]
+        assert len(registry.damage_reports) == 2
+        assert "Entry 32 of the journal of 'a' cannot be replayed" in registry.damage_reports[0]
         registry.close()
     assert_goes_on(used, stream, 310)
 
 
-def test_damaged_answers_are_told(used, stream):
+def test_damaged_replies_are_reported(used, stream):
     spoil(used, "UPDATE answers SET content = x'7b7d' WHERE number = 1")
     registry = Registry(used)
-    assert ["1 of the answers" in complaint for complaint in registry.damages] == [True]
+    assert ["1 saved replies" in complaint for complaint in registry.damage_reports] == [True]
     registry.close()
 
 
@@ -203,7 +204,7 @@ def changed(content, first, n_bytes=1):
         lambda log, last: changed(log, 32 + (last - 4) * FRAME + 200),  # in a page
         lambda log, last: changed(log, 32 + (last - 4) * FRAME + 9),  # in the salt of a frame
         lambda log, last: changed(log, 32 + (last - 6) * FRAME, 2 * FRAME),  # two frames
-        lambda log, _: changed(log, 17),  # in the salt of the head
+        lambda log, _: changed(log, 17),  # in the salt of the header
         lambda log, _: changed(log, 0, 4),  # in the magic number
     ],
 )
@@ -213,8 +214,8 @@ def test_a_damaged_write_ahead_log_is_told(used, damage):
     damage(content, (len(content) - 32) // FRAME)
     log.write_bytes(content)
     registry = Registry(used)
-    assert any("write-ahead log is damaged" in told for told in registry.damages)
-    assert sum(known.live.figures.n_seen for known in registry.all()) < 330
+    assert any("write-ahead log is damaged" in told for told in registry.damage_reports)
+    assert sum(handle.worker.summary.n_seen for handle in registry.all()) < 330
     registry.close()
     assert_goes_on_quietly(used)
 
@@ -225,20 +226,20 @@ def test_a_cut_write_ahead_log_loses_at_most_its_end(used, stream, kept):
     content = log.read_bytes()
     log.write_bytes(content[: len(content) * kept // 40])
     registry = Registry(used)
-    known = [each for each in registry.all() if each.kept.name == "a"]
-    if known:  # else it is from before there was a detector
-        n_seen = known[0].live.figures.n_seen
-        alone = new_detector(known[0].kept.configuration)
+    handles = [each for each in registry.all() if each.record.name == "a"]
+    if handles:  # otherwise the log ends before the detector was created
+        n_seen = handles[0].worker.summary.n_seen
+        alone = new_detector(handles[0].record.configuration)
         alone.process_many(stream[:n_seen]) if n_seen else None
-        assert learned(known[0], stream[n_seen:]) == expected(alone, stream[n_seen:])
+        assert learned(handles[0], stream[n_seen:]) == expected(alone, stream[n_seen:])
     registry.close()
 
 
 def pages_of(path):
-    base = sqlite3.connect(path)
-    (n_pages,) = base.execute("PRAGMA page_count").fetchone()
-    rows = base.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0").fetchall()
-    base.close()
+    database = sqlite3.connect(path)
+    (n_pages,) = database.execute("PRAGMA page_count").fetchone()
+    rows = database.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0").fetchall()
+    database.close()
     return n_pages, dict(rows)
 
 
@@ -268,8 +269,8 @@ def test_a_rescue_that_was_interrupted_in_its_last_moment_is_completed(used, str
     shutil.copy(used / FILE, used / f"{FILE}.rescued")
     (used / FILE).rename(used / f"{FILE}.damaged")
     registry = Registry(used)
-    assert "damaged" in registry.damages[0]
-    assert registry.get("a").live.figures.n_seen == 330
+    assert "damaged" in registry.damage_reports[0]
+    assert registry.get("a").worker.summary.n_seen == 330
     registry.close()
 
 
@@ -283,12 +284,12 @@ def assert_starts_or_refuses(folder):
 
 def assert_scores_are_right(folder, stream):
     registry = Registry(folder)
-    known = registry.get("a")
-    n_seen = known.live.figures.n_seen
-    assert n_seen == 340 or registry.damages
+    handle = registry.get("a")
+    n_seen = handle.worker.summary.n_seen
+    assert n_seen == 340 or registry.damage_reports
     alone = new_detector({**DEFAULTS, **XY})
     alone.process_many(stream[:n_seen])
-    with known.live.copies.asking() as copy:
+    with handle.worker.read_copy.read() as copy:
         assert copy.score(stream).tolist() == alone.score(stream).tolist()
     registry.close()
 
@@ -296,7 +297,7 @@ def assert_scores_are_right(folder, stream):
 def test_a_service_that_is_killed_again_and_again_keeps_snapshots_all_the_same(tmp_path, stream):
     shutil.copytree(killed_after(tmp_path / "0", stream[:60]), tmp_path / "1")
     for i in range(1, 6):
-        registry = Registry(tmp_path / str(i), keeping=OFTEN)
+        registry = Registry(tmp_path / str(i), retention=OFTEN)
         learned(registry.get("a"), stream[60 * i : 60 * i + 60])
         learned(registry.get("a"), stream[:1])
         n_entries = n_rows(registry)["entries"]
@@ -306,9 +307,9 @@ def test_a_service_that_is_killed_again_and_again_keeps_snapshots_all_the_same(t
 
 
 def killed_after(folder, points):
-    registry = Registry(folder, keeping=OFTEN)
-    known, _ = registry.create("a", XY)
-    learned(known, points)
+    registry = Registry(folder, retention=OFTEN)
+    handle, _ = registry.create("a", XY)
+    learned(handle, points)
     shutil.copytree(folder, folder.with_name("killed"))
     registry.close()
     return folder.with_name("killed")
@@ -316,7 +317,7 @@ def killed_after(folder, points):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Give a folder on a disk of one megabyte."""
+    """Return a folder on a disk of one megabyte."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
@@ -327,23 +328,23 @@ def small_disk(tmp_path):
 
 
 def test_on_a_real_full_disk_it_refuses_asks_starts_again_and_goes_on(small_disk, stream):
-    registry = Registry(small_disk / "data", keeping=OFTEN)
-    known, _ = registry.create("a", XY)
-    learned(known, stream[:50])
+    registry = Registry(small_disk / "data", retention=OFTEN)
+    handle, _ = registry.create("a", XY)
+    learned(handle, stream[:50])
     filler = small_disk / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(small_disk).free))
-    n_learned = learned_until_full(known, np.tile(stream, (20, 1)), 50)
-    with known.live.copies.asking() as copy:
+    n_learned = learned_until_full(handle, np.tile(stream, (20, 1)), 50)
+    with handle.worker.read_copy.read() as copy:
         copy.score(stream)
     registry.close()
-    registry = Registry(small_disk / "data", keeping=OFTEN)  # with the disk still full
-    known = registry.get("a")
-    assert known.live.figures.n_seen == n_learned
+    registry = Registry(small_disk / "data", retention=OFTEN)  # with the disk still full
+    handle = registry.get("a")
+    assert handle.worker.summary.n_seen == n_learned
     filler.unlink()
-    alone = new_detector(known.kept.configuration)
+    alone = new_detector(handle.record.configuration)
     many = np.tile(stream, (20, 1))
     alone.process_many(many[:n_learned])
-    assert learned(known, stream) == expected(alone, stream)
+    assert learned(handle, stream) == expected(alone, stream)
     registry.close()
 
 
@@ -365,27 +366,27 @@ def test_one_folder_serves_one_service(registry, tmp_path):
 
 
 def test_a_full_disk_refuses_and_when_there_is_room_again_all_goes_on(tmp_path, stream):
-    registry = Registry(tmp_path, keeping=OFTEN)
-    known, _ = registry.create("a", XY)
-    base = registry._store._base
-    learned(known, stream[:90])
-    (n_pages,) = base.execute("PRAGMA page_count").fetchone()
-    base.execute(f"PRAGMA max_page_count = {n_pages + 3}")
-    n_learned = learned_until_full(known, stream, 90)
+    registry = Registry(tmp_path, retention=OFTEN)
+    handle, _ = registry.create("a", XY)
+    database = registry._store._database
+    learned(handle, stream[:90])
+    (n_pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {n_pages + 3}")
+    n_learned = learned_until_full(handle, stream, 90)
     assert "full" in str(registry.writer.failure)
-    base.execute("PRAGMA max_page_count = 1000000")
-    alone = new_detector(known.kept.configuration)
+    database.execute("PRAGMA max_page_count = 1000000")
+    alone = new_detector(handle.record.configuration)
     alone.process_many(stream[:n_learned])
-    assert learned(known, stream[n_learned:]) == expected(alone, stream[n_learned:])
+    assert learned(handle, stream[n_learned:]) == expected(alone, stream[n_learned:])
     assert registry.writer.failure is None
     registry.close()
     assert_goes_on_quietly(tmp_path)
 
 
-def learned_until_full(known, stream, n_learned):
+def learned_until_full(handle, stream, n_learned):
     for i in range(n_learned, len(stream)):
         try:
-            learned(known, stream[i : i + 1])
+            learned(handle, stream[i : i + 1])
         except StorageError as error:
             assert "full" in str(error)  # noqa: PT017
             return i
@@ -393,11 +394,11 @@ def learned_until_full(known, stream, n_learned):
 
 
 def test_the_disk_is_bounded(tmp_path, stream):
-    registry = Registry(tmp_path, keeping=Keeping(points_between_snapshots=200, answers=10))
-    known, _ = registry.create("a", XY)
+    registry = Registry(tmp_path, retention=Retention(points_between_snapshots=200, replies=10))
+    handle, _ = registry.create("a", XY)
     sizes = []
     for i in range(60):
-        learned(known, stream, f"id-{i}")
+        learned(handle, stream, f"id-{i}")
         sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
     assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
     counts = n_rows(registry)

@@ -1,4 +1,4 @@
-"""Removing a detector waits for nothing it has to do; nobody who waits for one detector holds up another."""
+"""Removing a detector does not wait for its queue; requests waiting for one detector do not block others."""
 
 import contextlib
 import threading
@@ -8,91 +8,90 @@ import numpy as np
 import pytest
 
 from imondrian.model_files import to_bytes
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.entries import POINTS
-from imondrian.service.live import GoneError, RemovedError
-from imondrian.service.registry import ConflictError, Registry, UnknownError
-from imondrian.service.settings import Keeping, Limits
-from imondrian.service.store import StorageError
+from imondrian.service.errors import ConflictError, NotFoundError, RemovedError, StorageError, UnavailableError
+from imondrian.service.journal import POINTS
+from imondrian.service.limits import Limits, Retention
+from imondrian.service.registry import Registry
 from tests.service.serving import SMALL, Here, wait_until
-from tests.service.test_live import learned, n_rows
+from tests.service.test_worker import learned, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
-N_THREADS = 40  # of the pool
+N_THREADS = 40  # in the thread pool
 PATIENCE = 10.0
 
 
-def submitted(known, points, request=None):
-    return known.live.submit(POINTS, points.tobytes(), len(points), request)
+def submitted(handle, points, request=None):
+    return handle.worker.submit(POINTS, points.tobytes(), len(points), request)
 
 
 def test_what_waits_for_a_removed_detector_is_refused_and_not_done(registry, stream):
-    known, _ = registry.create("a", XY)
-    with known.live.copies._changing:  # nothing is done meanwhile
-        at_work = submitted(known, stream[:1])
-        wait_until(lambda: not known.live.n_waiting)
-        waiting = [submitted(known, stream[i : i + 1], f"id-{i}") for i in range(5)]
+    handle, _ = registry.create("a", XY)
+    with handle.worker.read_copy._write_lock:  # nothing is applied meanwhile
+        at_work = submitted(handle, stream[:1])
+        wait_until(lambda: not handle.worker.n_waiting)
+        waiting = [submitted(handle, stream[i : i + 1], f"id-{i}") for i in range(5)]
         registry.start_removal("a").result(PATIENCE)
         for future in waiting:
             with pytest.raises(RemovedError, match="was removed"):
                 future.result(PATIENCE)
-        with pytest.raises(UnknownError):
+        with pytest.raises(NotFoundError):
             registry.get("a")
         with pytest.raises(RemovedError):
-            submitted(known, stream[:1])
-        assert known.live.n_waiting == 0
+            submitted(handle, stream[:1])
+        assert handle.worker.n_waiting == 0
         again, is_new = registry.create("a", XY)
         assert is_new
         assert len(learned(again, stream[:3])) == 3
-    assert at_work.result(PATIENCE).status == 200  # it was begun before
-    assert known.live.wait_for_end(PATIENCE)
+    assert at_work.result(PATIENCE).status == 200  # it had begun before the removal
+    assert handle.worker.wait_for_end(PATIENCE)
     assert n_rows(registry) == {"detectors": 1, "entries": 1, "snapshots": 0, "answers": 0, "damaged": 0}
 
 
 def test_a_long_request_at_work_is_given_up_when_the_detector_is_removed(registry, stream):
-    known, _ = registry.create("a", XY)
-    with known.live.copies._changing:
-        long = submitted(known, np.tile(stream, (20, 1)))
-        wait_until(lambda: not known.live.n_waiting)
+    handle, _ = registry.create("a", XY)
+    with handle.worker.read_copy._write_lock:
+        long = submitted(handle, np.tile(stream, (20, 1)))
+        wait_until(lambda: not handle.worker.n_waiting)
         registry.remove("a")
     with pytest.raises(RemovedError):
         long.result(PATIENCE)
-    assert known.live.wait_for_end(PATIENCE)
-    assert known.live.complaints == {}
+    assert handle.worker.wait_for_end(PATIENCE)
+    assert handle.worker.complaints == {}
 
 
 def test_a_removed_detector_writes_no_snapshot(tmp_path, stream):
-    registry = Registry(tmp_path, keeping=Keeping(points_between_snapshots=1))
-    known, _ = registry.create("a", XY)
-    with known.live.copies._changing:
-        submitted(known, stream[:100])
-        wait_until(lambda: not known.live.n_waiting)
+    registry = Registry(tmp_path, retention=Retention(points_between_snapshots=1))
+    handle, _ = registry.create("a", XY)
+    with handle.worker.read_copy._write_lock:
+        submitted(handle, stream[:100])
+        wait_until(lambda: not handle.worker.n_waiting)
         registry.remove("a")
-    assert known.live.wait_for_end(PATIENCE)
+    assert handle.worker.wait_for_end(PATIENCE)
     assert set(n_rows(registry).values()) == {0}
     registry.close()
 
 
 def test_if_a_removal_fails_what_waits_is_done(registry, stream):
-    known, _ = registry.create("a", XY)
-    with known.live.copies._changing:
-        waiting = [submitted(known, stream[:1])]
-        wait_until(lambda: not known.live.n_waiting)
-        waiting += [submitted(known, stream[i : i + 1]) for i in range(5)]
-        wait_until(lambda: not known.live._is_journalling)
-        registry._store._base.execute("PRAGMA query_only = ON")
+    handle, _ = registry.create("a", XY)
+    with handle.worker.read_copy._write_lock:
+        waiting = [submitted(handle, stream[:1])]
+        wait_until(lambda: not handle.worker.n_waiting)
+        waiting += [submitted(handle, stream[i : i + 1]) for i in range(5)]
+        wait_until(lambda: not handle.worker._is_journalling)
+        registry._store._database.execute("PRAGMA query_only = ON")
         with pytest.raises(StorageError):
             registry.remove("a")
-        registry._store._base.execute("PRAGMA query_only = OFF")
+        registry._store._database.execute("PRAGMA query_only = OFF")
     assert [future.result(PATIENCE).status for future in waiting] == [200] * 6
-    assert known.live.figures.n_seen == 6
+    assert handle.worker.summary.n_seen == 6
     registry.remove("a")
 
 
 @contextlib.contextmanager
 def held_writer(registry):
-    """Let nothing be written meanwhile."""
+    """Block the writer."""
     begun, free = threading.Event(), threading.Event()
     registry.writer.submit(lambda _: (begun.set(), free.wait(PATIENCE)))
     begun.wait(PATIENCE)
@@ -103,15 +102,15 @@ def held_writer(registry):
 
 
 def test_a_name_is_not_free_before_its_detector_is_gone(registry, stream):
-    known, _ = registry.create("a", XY)
+    handle, _ = registry.create("a", XY)
     with held_writer(registry):
         removal = registry.start_removal("a")
         for call in (
             lambda: registry.create("a", XY),
             lambda: registry.start_removal("a"),
-            lambda: submitted(known, stream[:1]),
+            lambda: submitted(handle, stream[:1]),
         ):
-            with pytest.raises(GoneError, match="is being removed"):
+            with pytest.raises(UnavailableError, match="is being removed"):
                 call()
     removal.result(PATIENCE)
     assert registry.create("a", XY)[1]
@@ -120,28 +119,28 @@ def test_a_name_is_not_free_before_its_detector_is_gone(registry, stream):
 def test_the_memory_of_a_removed_detector_counts_until_its_thread_has_ended(tmp_path, stream):
     n_bytes = new_detector({**DEFAULTS, **XY}).n_bytes
     registry = Registry(tmp_path, Limits(total_bytes=n_bytes * 3 // 2))
-    known, _ = registry.create("a", XY)
-    with known.live.copies._changing:
-        submitted(known, stream[:1])
-        wait_until(lambda: not known.live.n_waiting)
+    handle, _ = registry.create("a", XY)
+    with handle.worker.read_copy._write_lock:
+        submitted(handle, stream[:1])
+        wait_until(lambda: not handle.worker.n_waiting)
         registry.remove("a")
         with pytest.raises(ConflictError, match="are allowed"):
             registry.create("b", XY)
-    assert known.live.wait_for_end(PATIENCE)
+    assert handle.worker.wait_for_end(PATIENCE)
     assert registry.create("b", XY)[1]
     registry.close()
 
 
 def test_the_end_does_not_wait_longer_than_it_may_for_a_detector_that_is_being_made(tmp_path, stream):
     registry = Registry(tmp_path)
-    known, _ = registry.create("a", XY)
-    learned(known, stream[:5])
-    with registry._making:
+    handle, _ = registry.create("a", XY)
+    learned(handle, stream[:5])
+    with registry._create_lock:
         began = time.monotonic()
         registry.close(0.3)
         assert time.monotonic() - began < PATIENCE
     registry = Registry(tmp_path)
-    assert registry.get("a").live.figures.n_seen == 5
+    assert registry.get("a").worker.summary.n_seen == 5
     registry.close()
 
 
@@ -158,7 +157,7 @@ def here(registry):
 
 @contextlib.contextmanager
 def asked_meanwhile(here, *requests):
-    """Ask many things at once, and give the statuses once all are answered."""
+    """Send many requests at once, and yield the list of their statuses."""
     statuses = []
     threads = [threading.Thread(target=lambda each=each: statuses.append(here.ask(*each)[0])) for each in requests]
     for thread in threads:
@@ -180,10 +179,10 @@ def assert_others_are_answered(here):
 
 
 def test_requests_that_wait_for_a_removed_detector_are_answered_404(registry, here, stream):
-    known = registry.get("a")
-    with known.live.copies._changing:
-        submitted(known, stream[:1])  # which is at work
-        wait_until(lambda: not known.live.n_waiting)
+    handle = registry.get("a")
+    with handle.worker.read_copy._write_lock:
+        submitted(handle, stream[:1])  # being applied
+        wait_until(lambda: not handle.worker.n_waiting)
         with asked_meanwhile(here, *[("POST", "/detectors/a/points", {"points": [[1, 2]]})] * 5) as statuses:
             assert here.ask("DELETE", "/detectors/a")[0] == 204
             assert_others_are_answered(here)
@@ -195,23 +194,23 @@ def test_detectors_that_wait_to_be_made_take_no_threads(registry, here):
     requests = [("PUT", f"/detectors/c{i}", XY) for i in range(N_THREADS)]
     model = to_bytes(new_detector({**DEFAULTS, **XY}))
     requests += [("PUT", f"/detectors/m{i}/model", model) for i in range(N_THREADS)]
-    with registry._making, asked_meanwhile(here, *requests[::2]) as statuses:
+    with registry._create_lock, asked_meanwhile(here, *requests[::2]) as statuses:
         assert_others_are_answered(here)
-        registry._making.release()
-        registry._making.acquire()
+        registry._create_lock.release()
+        registry._create_lock.acquire()
         assert here.ask("DELETE", "/detectors/a")[0] == 204
-        registry._making.release()
+        registry._create_lock.release()
         wait_until(lambda: len(statuses) == N_THREADS)
-        registry._making.acquire()
+        registry._create_lock.acquire()
     assert set(statuses) == {201}
 
 
 def test_questions_that_wait_for_the_copy_of_a_detector_take_no_threads(registry, here):
     body = {"points": [[1, 2]]}
     requests = [("POST", f"/detectors/a/{what}", body) for what in ("scores", "explanations")] * N_THREADS
-    with registry.get("a").live.copies._asking, asked_meanwhile(here, *requests) as statuses:
+    with registry.get("a").worker.read_copy._read_lock, asked_meanwhile(here, *requests) as statuses:
         assert_others_are_answered(here)
-        registry.get("a").live.copies._asking.release()
+        registry.get("a").worker.read_copy._read_lock.release()
         wait_until(lambda: len(statuses) == 2 * N_THREADS)
-        registry.get("a").live.copies._asking.acquire()
+        registry.get("a").worker.read_copy._read_lock.acquire()
     assert set(statuses) == {200}

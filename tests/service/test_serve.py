@@ -1,4 +1,4 @@
-"""`imondrian serve`: where it listens, whom it asks for a token, and what it says when it cannot start."""
+"""`imondrian serve`: addresses, tokens, signals, file descriptors, file modes, and errors at the start."""
 
 import contextlib
 import os
@@ -12,13 +12,12 @@ import time
 import pytest
 
 from imondrian.errors import InvalidInputError
-from imondrian.service import descriptors
-from imondrian.service.descriptors import within_descriptors
+from imondrian.service import server
+from imondrian.service.errors import StorageError
+from imondrian.service.guard import is_loopback
+from imondrian.service.limits import ConnectionLimits
 from imondrian.service.registry import Registry
-from imondrian.service.running import _listening, read_token
-from imondrian.service.safety import is_loopback
-from imondrian.service.settings import Bounds
-from imondrian.service.store import StorageError
+from imondrian.service.server import _listen, fit_descriptor_limit, read_token
 from tests.service.serving import Service, free_port
 
 
@@ -51,15 +50,15 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
 
 
 def test_answers_do_not_wait_for_those_who_read_them():
-    """An answer is two pieces; without this the second waits for the first to be acknowledged, 40 ms or so."""
-    with _listening("127.0.0.1", 0, 16) as listener, socket.create_connection(listener.getsockname()):
+    """A response is two pieces; without TCP_NODELAY the second waits about 40 ms for an acknowledgement."""
+    with _listen("127.0.0.1", 0, 16) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def told(*options, environment=None):
-    """Start a service that cannot start, and give what it says."""
+    """Start a service that must fail to start, and return its error output."""
     command = [sys.executable, "-m", "imondrian", "serve", *options]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, env=os.environ | (environment or {}), check=False
@@ -156,17 +155,17 @@ def test_the_limit_of_descriptors_is_raised_or_there_are_fewer_connections(
     monkeypatch, soft, hard, raised, n_connections
 ):
     limits = [soft, hard]
-    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: tuple(limits))
-    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda _, given: limits.__setitem__(slice(None), given))
-    assert within_descriptors(Bounds()).connections == n_connections
+    monkeypatch.setattr(server.resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(server.resource, "setrlimit", lambda _, given: limits.__setitem__(slice(None), given))
+    assert fit_descriptor_limit(ConnectionLimits()).connections == n_connections
     assert limits == [raised, hard]
 
 
 def test_too_few_descriptors_are_told(monkeypatch):
-    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: (256, 256))
-    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(server.resource, "getrlimit", lambda _: (256, 256))
+    monkeypatch.setattr(server.resource, "setrlimit", lambda *_: None)
     with pytest.raises(InvalidInputError, match=r"at least 592 file descriptors, .* is 256"):
-        within_descriptors(Bounds())
+        fit_descriptor_limit(ConnectionLimits())
 
 
 class Limited(Service):
@@ -215,7 +214,7 @@ def test_nobody_else_can_read_what_is_kept(tmp_path):
     registry.close()
     (folder / "imondrian.db").chmod(0o644)
     registry = Registry(folder)
-    assert [known.kept.name for known in registry.all()] == ["a"]
+    assert [handle.record.name for handle in registry.all()] == ["a"]
     assert mode(folder / "imondrian.db") == 0o600
     registry.close()
 
@@ -248,6 +247,6 @@ def test_a_token_file_that_others_can_read_is_told_with_its_mode(tmp_path):
 
 def test_a_folder_that_may_only_be_read_is_told_in_one_line(tmp_path, monkeypatch):
     Registry(tmp_path).close()
-    monkeypatch.setattr(os, "access", lambda *_: False)  # as on a disk that is read-only, also for root
+    monkeypatch.setattr(os, "access", lambda *_: False)  # like on a read-only disk, even for root
     with pytest.raises(StorageError, match="must be able to write to it and its folder"):
         Registry(tmp_path)

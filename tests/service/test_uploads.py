@@ -1,4 +1,4 @@
-"""Model files that clients send: refused before they take memory, restored in one request, checked like any other."""
+"""Uploaded model files: refused before memory is allocated, restored in one request, checked like any other file."""
 
 import io
 import json
@@ -14,17 +14,17 @@ from imondrian import MondrianForest, StreamDetector, storage
 from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service import uploads
-from imondrian.service.app import create_app
+from imondrian.service.asgi import create_app
+from imondrian.service.capacity import MemoryBudget
 from imondrian.service.client import ServiceError
-from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.memory import Memory
-from imondrian.service.registry import ConflictError, Registry
-from imondrian.service.settings import Limits
-from imondrian.service.sizes import Sizes, bytes_of
+from imondrian.service.configuration import DEFAULTS, DetectorSize, memory_bytes_of, new_detector
+from imondrian.service.errors import ConflictError
+from imondrian.service.limits import Limits
+from imondrian.service.registry import Registry
 from imondrian.service.uploads import check_model, configuration_in
 from imondrian.storage import read_header
 from tests.service.serving import SMALL, Here, wait_until
-from tests.service.test_live import expected, learned, n_rows
+from tests.service.test_worker import expected, learned, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
 WIDE = {**DEFAULTS, "features": ["x"], "window": 20_000, "max_samples": None, "n_trees": 2}
@@ -43,7 +43,7 @@ def put(here, name, content, **headers):
 
 
 def file_of(detector, **forest):
-    """Write the model file of a detector around a forest of its own with other settings."""
+    """Return the model file of a detector with a forest that has other settings."""
     settings = detector.forest.parameters() | forest
     other, file = MondrianForest(**settings), io.BytesIO()
     other.reserve(detector.forest.n_features)
@@ -73,21 +73,21 @@ def peak_of(call):
 )
 def test_the_bytes_of_a_detector_are_known_before_it_is_made(n_features, settings):
     detector = StreamDetector(n_features, **settings)
-    sizes = Sizes(*(detector.parameters[name] for name in Sizes._fields))
-    assert bytes_of(sizes) == detector.n_bytes
+    sizes = DetectorSize(*(detector.parameters[name] for name in DetectorSize._fields))
+    assert memory_bytes_of(sizes) == detector.n_bytes
 
 
 def test_a_file_whose_forest_has_more_trees_than_its_detector_is_refused_before_it_is_read(registry, here):
-    known, _ = registry.create("a", WIDE)
+    handle, _ = registry.create("a", WIDE)
     content = file_of(new_detector(WIDE), n_trees=1_000)
     assert len(content) < MIB
-    assert bytes_of(Sizes(1, 20_000, None, 1_000, 1)) > 1_000 * MIB
+    assert memory_bytes_of(DetectorSize(1, 20_000, None, 1_000, 1)) > 1_000 * MIB
     before = n_rows(registry)
     for name in ("a", "b"):
         status, answer = put(here, name, content)
         assert (status, answer["detail"]) == (422, "The model: n_trees of the forest must be 2, but is 1000.")
     assert n_rows(registry) == before
-    assert peak_of(lambda: refused(content, known.kept.configuration)) < 20 * MIB
+    assert peak_of(lambda: refused(content, handle.record.configuration)) < 20 * MIB
 
 
 def refused(content, configuration, limits=Limits()):  # noqa: B008 (a tuple)
@@ -123,7 +123,7 @@ def test_a_file_over_the_limits_is_refused_before_it_is_read(settings, limits):
 def test_all_detectors_together_have_a_limit_for_files_too(tmp_path):
     content = to_bytes(new_detector({**DEFAULTS, **XY}))
     registry = Registry(tmp_path, Limits(total_bytes=200_000))
-    n_bytes = registry.restore("a", content, None)[0].live.figures.n_bytes
+    n_bytes = registry.restore("a", content, None)[0].worker.summary.n_bytes
     for i in range(200_000 // n_bytes - 1):
         registry.restore(f"b{i}", content, None)
     with pytest.raises(ConflictError, match="200000 are allowed"):
@@ -160,15 +160,15 @@ def test_a_second_end_inside_of_the_comment_is_not_believed():
 
 
 def test_a_detector_is_restored_from_its_file_in_one_request(registry, here, stream):
-    known, _ = registry.create("a", {**XY, "features": ["temperature", "pressure"]})
-    learned(known, stream[:300])
+    handle, _ = registry.create("a", {**XY, "features": ["temperature", "pressure"]})
+    learned(handle, stream[:300])
     content = here.ask("GET", "/detectors/a/model")[2]
-    after = learned(known, stream[300:400])
+    after = learned(handle, stream[300:400])
     assert put(here, "b", content) == (201, {"n_points": 300})
     described = json.loads(here.ask("GET", "/detectors/b")[2])
-    assert described["configuration"] == {**known.kept.configuration, "warm_up": SMALL["warm_up"]}
+    assert described["configuration"] == {**handle.record.configuration, "warm_up": SMALL["warm_up"]}
     assert learned(registry.get("b"), stream[300:400]) == after
-    assert put(here, "b", content) == (200, {"n_points": 300})  # as with any that is there
+    assert put(here, "b", content) == (200, {"n_points": 300})  # like for any existing detector
     assert registry.create("b", {**XY, "features": ["temperature", "pressure"]})[1] is False
     with here.client() as client:
         assert client.restore("c", content) == client.replace("c", content) == 300
@@ -185,11 +185,11 @@ def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(
         assert put(here, "a", content, **{"Idempotency-Key": "one"})[0] == 201
         after = learned(registry.get("a"), stream[300:310])
         assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
-        assert registry.get("a").live.figures.n_seen == 310  # nothing was done again
+        assert registry.get("a").worker.summary.n_seen == 310  # nothing was applied again
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry = Registry(tmp_path / "killed")
-    assert registry.damages == []
-    assert registry.get("a").kept.configuration["features"] == ["x0", "x1"]
+    assert registry.damage_reports == []
+    assert registry.get("a").record.configuration["features"] == ["x0", "x1"]
     assert after == expected(alone, stream[300:310])
     assert learned(registry.get("a"), stream[310:320]) == expected(alone, stream[310:320])
     assert registry.create("a", {**XY, "features": ["x0", "x1"], "warm_up": None})[1] is False
@@ -205,7 +205,7 @@ def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(
     ("content", "told"),
     [
         (b"none", "not a model file"),
-        (to_bytes(MondrianForest().build(np.zeros((3, 1)))), "not that of a StreamDetector"),
+        (to_bytes(MondrianForest().build(np.zeros((3, 1)))), "does not contain a StreamDetector"),
         (to_bytes(StreamDetector(2, n_jobs=2)), "n_jobs is 2, not 1"),
         (to_bytes(StreamDetector(2, on_error="skip")), "on_error is 'skip', not 'raise'"),
     ],
@@ -232,7 +232,7 @@ def test_names_of_features_are_checked_in_files_too(registry):
 def test_too_many_detectors_are_refused_before_the_file_is_read(tmp_path):
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
-    with pytest.raises(ConflictError, match="as many as there may be"):
+    with pytest.raises(ConflictError, match="the largest number allowed"):
         registry.restore("b", b"none", None)
     registry.close()
 
@@ -279,22 +279,22 @@ def test_a_model_counts_as_much_memory_as_its_header_describes_while_it_is_read(
     memory, taken = app._memory, []
     with Here(app) as here:
         content = here.ask("GET", "/detectors/a/model")[2]
-        n_bytes = registry.get("a").live.figures.n_bytes
+        n_bytes = registry.get("a").worker.summary.n_bytes
         assert n_bytes > 10 * len(content)
-        memory.take(Limits().memory_bytes - 4 * len(content))  # room for the file, but not for what is in it
+        memory.reserve(Limits().memory_bytes - 4 * len(content))  # enough for the file, but not for its detector
         status, headers, _ = here.ask("PUT", f"/detectors/{name}/model", content)
         assert (status, headers["retry-after"]) == (503, "1")
-        memory.give_back(Limits().memory_bytes - 4 * len(content))
+        memory.release(Limits().memory_bytes - 4 * len(content))
         read = uploads._read
-        monkeypatch.setattr(uploads, "_read", lambda content: (taken.append(memory._n_taken), read(content))[1])
+        monkeypatch.setattr(uploads, "_read", lambda content: (taken.append(memory._n_reserved), read(content))[1])
         assert put(here, name, content)[0] in {200, 201}
         assert n_bytes <= taken[0] <= n_bytes + 3 * len(content)
-        wait_until(lambda: memory._n_taken == 0)
+        wait_until(lambda: memory._n_reserved == 0)
 
 
 def test_the_largest_model_can_be_read_while_nothing_else_takes_memory():
     limits = Limits()
-    memory = Memory(limits.memory_bytes)
-    memory.take(3 * limits.model_bytes)
-    with uploads._held(memory, limits.detector_bytes, limits.model_bytes, limits):
-        assert memory._n_taken == limits.memory_bytes
+    memory = MemoryBudget(limits.memory_bytes)
+    memory.reserve(3 * limits.model_bytes)
+    with uploads._reserved(memory, limits.detector_bytes, limits.model_bytes, limits):
+        assert memory._n_reserved == limits.memory_bytes

@@ -1,4 +1,4 @@
-"""A journal that was written under other versions is done again, told, and ended by a snapshot at once."""
+"""A journal written under other versions is replayed and reported, and a snapshot is saved at once."""
 
 import io
 import lzma
@@ -9,26 +9,27 @@ import pytest
 
 from imondrian.model_files import from_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.errors import StorageError
+from imondrian.service.journal import current_versions, difference
 from imondrian.service.registry import Registry
-from imondrian.service.store import FILE, StorageError, Store
-from imondrian.service.versions import difference, present_versions
+from imondrian.service.store import FILE, Store
 from imondrian.storage import read_header
 from tests.service.test_figures import BEFORE
-from tests.service.test_live import expected, learned, n_rows
 from tests.service.test_recovery import OFTEN, XY, assert_goes_on, assert_goes_on_quietly, killed_after, spoil, used  # noqa: F401
+from tests.service.test_worker import expected, learned, n_rows
 
 
 @pytest.fixture
 def later(monkeypatch):
-    """Let it be another version of a package from now on."""
+    """Change the version of a package."""
     monkeypatch.setattr("llvmlite.__version__", "99.1")
 
 
 def test_the_versions_are_those_that_scores_depend_on():
-    versions = present_versions()
+    versions = current_versions()
     assert {"imondrian", "python", "numpy", "numba", "llvmlite", "machine", "processor"} <= set(versions)
     assert all(isinstance(value, str) and value for value in versions.values())
-    assert present_versions() == versions
+    assert current_versions() == versions
 
 
 def test_differences_are_named():
@@ -38,16 +39,16 @@ def test_differences_are_named():
 
 
 def test_a_journal_of_other_versions_is_done_again_told_and_kept_as_a_snapshot_at_once(used, stream, later):  # noqa: F811
-    registry = Registry(used, keeping=OFTEN)
-    (told,) = registry.damages
+    registry = Registry(used, retention=OFTEN)
+    (told,) = registry.damage_reports
     assert told.startswith("The last 3 entries of the journal of 'a' were written under other versions (llvmlite ")
     assert ", now 99.1)" in told
-    assert registry.get("a").live.figures.n_seen == 330  # nothing that was answered is lost
+    assert registry.get("a").worker.summary.n_seen == 330  # nothing confirmed is lost
     snapshot = next(registry._store.snapshots(1))
     assert snapshot.number == 33
     assert from_bytes(snapshot.content).n_seen == 330
-    assert read_header(io.BytesIO(snapshot.content), "The model")["notes"]["beside"]["versions"] == present_versions()
-    shutil.copytree(used, used.with_name("again"))  # killed before anything else came
+    assert read_header(io.BytesIO(snapshot.content), "The model")["notes"]["beside"]["versions"] == current_versions()
+    shutil.copytree(used, used.with_name("again"))  # killed before any other request
     registry.close()
     assert_goes_on_quietly(used.with_name("again"))
     assert_goes_on(used.with_name("again"), stream, 330)
@@ -59,9 +60,9 @@ def test_after_an_end_in_order_there_is_nothing_to_tell(used, stream, monkeypatc
     assert_goes_on(used, stream, 330)
 
 
-def test_only_the_entries_that_are_done_again_matter(tmp_path, stream, monkeypatch):
+def test_only_replayed_entries_matter(tmp_path, stream, monkeypatch):
     folder = killed_after(tmp_path / "live", stream[:60])
-    Registry(folder).close()  # with a snapshot
+    Registry(folder).close()  # saves a snapshot
     monkeypatch.setattr("llvmlite.__version__", "99.1")
     registry = Registry(folder)
     learned(registry.get("a"), stream[60:70])
@@ -73,7 +74,7 @@ def test_only_the_entries_that_are_done_again_matter(tmp_path, stream, monkeypat
 
 
 def n_versions(registry):
-    return registry._store._base.execute("SELECT count(*) FROM versions").fetchone()[0]
+    return registry._store._database.execute("SELECT count(*) FROM versions").fetchone()[0]
 
 
 def test_several_versions_in_one_journal_are_all_named(tmp_path, stream, monkeypatch):
@@ -86,9 +87,9 @@ def test_several_versions_in_one_journal_are_all_named(tmp_path, stream, monkeyp
             store.add_entries(1, [entry._replace(number=2 + i, request=None)])
         store.close()
     registry = Registry(folder)
-    (told,) = registry.damages
+    (told,) = registry.damage_reports
     assert "llvmlite 98.1, now 98.3; llvmlite 98.2, now 98.3" in told
-    assert registry.get("a").live.figures.n_seen == 40
+    assert registry.get("a").worker.summary.n_seen == 40
     registry.close()
 
 
@@ -99,7 +100,7 @@ def test_versions_of_entries_that_are_set_aside_go_with_them(used, stream, later
     store.close()
     spoil(used, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 34")
     registry = Registry(used)
-    assert len(registry.damages) == 2  # the damage, and that the entries before it are of another version
+    assert len(registry.damage_reports) == 2  # the damage, and the other version of the entries before it
     assert n_versions(registry) == 1
     learned(registry.get("a"), stream[:1])
     assert n_versions(registry) == 2
@@ -113,12 +114,14 @@ def test_a_snapshot_that_cannot_be_kept_is_told_and_tried_at_the_next_start(used
     with monkeypatch.context() as patched:
         patched.setattr(Store, "add_snapshot", full)
         registry = Registry(used)
-        assert "under other versions" in registry.damages[0]
-        assert "could not be kept: The data could not be kept: database or disk is full" in registry.damages[1]
+        assert "under other versions" in registry.damage_reports[0]
+        assert (
+            "could not be saved: The data could not be stored: database or disk is full" in registry.damage_reports[1]
+        )
         shutil.copytree(used, used.with_name("again"))
         registry.close()
     registry = Registry(used.with_name("again"))
-    assert len(registry.damages) == 1
+    assert len(registry.damage_reports) == 1
     registry.close()
     assert_goes_on_quietly(used.with_name("again"))
 
@@ -126,11 +129,11 @@ def test_a_snapshot_that_cannot_be_kept_is_told_and_tried_at_the_next_start(used
 def test_a_journal_without_versions_is_of_unknown_ones(tmp_path):
     tmp_path.joinpath(FILE).write_bytes(lzma.decompress(BEFORE.read_bytes()))
     registry = Registry(tmp_path)
-    (told,) = registry.damages
+    (told,) = registry.damage_reports
     assert told.startswith(
         "The last 2 entries of the journal of 'a' were written under other versions (unknown versions)"
     )
-    assert registry.get("a").live.figures.n_seen == 50
+    assert registry.get("a").worker.summary.n_seen == 50
     assert n_rows(registry)["snapshots"] == 2
     registry.close()
     assert_goes_on_quietly(tmp_path)
@@ -139,7 +142,7 @@ def test_a_journal_without_versions_is_of_unknown_ones(tmp_path):
 def test_a_damaged_version_is_an_unknown_one(used, stream):  # noqa: F811
     spoil(used, "UPDATE versions SET content = '{'")
     registry = Registry(used)
-    assert "(unknown versions)" in registry.damages[0]
+    assert "(unknown versions)" in registry.damage_reports[0]
     alone = new_detector({**DEFAULTS, **XY})
     alone.process_many(stream[:330])
     assert learned(registry.get("a"), stream[330:]) == expected(alone, stream[330:])
@@ -148,13 +151,13 @@ def test_a_damaged_version_is_an_unknown_one(used, stream):  # noqa: F811
 
 def test_versions_are_written_with_the_first_entries_that_are(tmp_path, stream):
     registry = Registry(tmp_path)
-    known, _ = registry.create("a", XY)
-    base = registry._store._base
-    base.execute("CREATE TEMP TRIGGER full BEFORE INSERT ON entries BEGIN SELECT raise(ABORT, 'full'); END")
+    handle, _ = registry.create("a", XY)
+    database = registry._store._database
+    database.execute("CREATE TEMP TRIGGER full BEFORE INSERT ON entries BEGIN SELECT raise(ABORT, 'full'); END")
     with pytest.raises(StorageError, match="full"):
-        learned(known, stream[:1])
+        learned(handle, stream[:1])
     assert n_versions(registry) == 0  # like the entry
-    base.execute("DROP TRIGGER full")
-    learned(known, stream[:1])
+    database.execute("DROP TRIGGER full")
+    learned(handle, stream[:1])
     assert n_versions(registry) == 1
     registry.close()

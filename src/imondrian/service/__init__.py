@@ -1,1 +1,1 @@
-"""Detectors over HTTP that survive a power cut, with a live page."""
+"""An HTTP service for detectors that survives power cuts, with a live page."""

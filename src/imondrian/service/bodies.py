@@ -1,7 +1,7 @@
-"""Bodies of requests made points: a table, records, or a record per line.
+"""Parsing of request bodies with points: a table, records, or one row per line.
 
-A body is read some rows at a time, so that it never takes much more memory than its numbers, and never keeps other
-threads waiting for long, however it is written.
+A body is parsed in blocks of rows. Whatever its content, it never needs much more memory than its numbers, and never
+blocks other threads for long.
 """
 
 import json
@@ -19,14 +19,14 @@ from imondrian.inputs import as_points
 
 LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _NUMBERS = {int, float}
-_TOGETHER = 2**16  # bytes that are read at once: a regular expression keeps all other threads waiting
+_BLOCK_BYTES = 2**16  # parsed at once: a regular expression blocks all other threads
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LIST = rb"\[[^]]*+\]"
 _OBJECT = rb'\{[^"}]*+(?:' + _STRING + rb'[^"}]*+)*+\}'
 _SPACE = rb"[ \t\n\r]*+"
 _SPACES = re.compile(_SPACE)
 _START = re.compile(rb"\{" + _SPACE + b"(" + _STRING + b")" + _SPACE + b":" + _SPACE + rb"\[", re.DOTALL)
-_NOTHING = re.compile(_SPACE + rb"\]")
+_EMPTY_LIST = re.compile(_SPACE + rb"\]")
 _ROWS = re.compile(b"(?:" + _SPACE + b"(?:" + _LIST + b"|" + _OBJECT + b")" + _SPACE + b",)*+", re.DOTALL)
 _LAST_ROW = re.compile(_SPACE + b"(" + _LIST + b"|" + _OBJECT + b")" + _SPACE + rb"([],])", re.DOTALL)
 _SECOND_KEY = re.compile(_SPACE + b"," + _SPACE + b"(" + _STRING + b")" + _SPACE + b":", re.DOTALL)
@@ -34,7 +34,19 @@ _END = re.compile(_SPACE + rb"\}")
 
 
 def points_of(body: bytes, content_type: str, features: list[str], n_most: int) -> Array:
-    """Read points: {"points": [[1.0, 2.0], ...]}, records by feature name in place of rows, or a row per line."""
+    """Return the points in a request body.
+
+    Parameters
+    ----------
+    body : bytes
+        `{"points": [[1.0, 2.0], ...]}`, records by feature name instead of the rows, or one row or record per line.
+    content_type : str
+        One of `LINES` for one row per line; JSON otherwise.
+    features : list of str
+        The names of the features, in the order of the columns.
+    n_most : int
+        The largest number of points allowed.
+    """
     is_lines = content_type.split(";", maxsplit=1)[0].strip().lower() in LINES
     longest = 4_096 + 2_048 * len(features)  # bytes of a row
     blocks = _lines(body, longest) if is_lines else _table(body, longest)
@@ -52,7 +64,7 @@ def points_of(body: bytes, content_type: str, features: list[str], n_most: int) 
 
 
 def refuse_duplicate_keys(body: bytes) -> None:
-    """Refuse a body with an object that has a key twice; whatever else is wrong with it is left to others."""
+    """Raise InvalidInputError if an object in a body has a key twice; ignore all other errors."""
     try:
         _KEY_DECODER.decode(body.decode())
     except InvalidInputError:
@@ -62,48 +74,48 @@ def refuse_duplicate_keys(body: bytes) -> None:
 
 
 def _table(body: bytes, longest: int) -> Iterator[list[Any]]:
-    """Read the rows of {"points": [...]}, some at a time."""
+    """Yield the rows of {"points": [...]} in blocks."""
     position = _after_space(body, 0)
-    start = _START.match(body, position, position + _TOGETHER)
+    start = _START.match(body, position, position + _BLOCK_BYTES)
     if start is None or (start[1] != b'"points"' and _string(start[1]) != "points"):
-        raise InvalidInputError(f'The body is not JSON of the form {{"points": [...]}}, but {body[:80]!r}.')
-    end = _NOTHING.match(body, start.end(), start.end() + _TOGETHER)
+        raise InvalidInputError(f'The body is not JSON of the form {{"points": [...]}}: it begins with {body[:80]!r}.')
+    end = _EMPTY_LIST.match(body, start.end(), start.end() + _BLOCK_BYTES)
     position, n_points = start.end() if end is None else end.end(), 0
     while end is None:
-        rows = _ROWS.match(body, position, position + _TOGETHER)
-        if rows is None or not rows[0]:  # there is only one more, or the next is long
+        rows = _ROWS.match(body, position, position + _BLOCK_BYTES)
+        if rows is None or not rows[0]:  # only one row is left, or the next one is long
             rows = _LAST_ROW.match(body, position, position + longest)
             end = rows if rows is None or rows[2] == b"]" else None
         if rows is None:
             raise InvalidInputError(
-                f"Point {n_points} must be a list or an object of at most {longest} bytes, and the body JSON, but there"
-                f" is {body[position : position + 80]!r}."
+                f"Point {n_points} must be a JSON list or object of at most {longest} bytes, but is"
+                f" {body[position : position + 80]!r}."
             )
-        read = _decoded(n_points, b"[" + rows[0][:-1] + b"]")
-        yield read
-        position, n_points = rows.end(), n_points + len(read)
+        block = _decoded(n_points, b"[" + rows[0][:-1] + b"]")
+        yield block
+        position, n_points = rows.end(), n_points + len(block)
     _check_end(body, position)
 
 
 def _check_end(body: bytes, position: int) -> None:
-    """Refuse a body that does not end after the points."""
-    end = _END.match(body, position, position + _TOGETHER)
+    """Raise InvalidInputError if the body does not end after the points."""
+    end = _END.match(body, position, position + _BLOCK_BYTES)
     if end is not None:
         position = _after_space(body, end.end())
         if position == len(body):
             return
-    key = _SECOND_KEY.match(body, position, position + _TOGETHER)
+    key = _SECOND_KEY.match(body, position, position + _BLOCK_BYTES)
     if key is None:
-        raise InvalidInputError(f"The body is not JSON: after the points comes {body[position : position + 80]!r}.")
+        raise InvalidInputError(f"The body is not JSON: the points are followed by {body[position : position + 80]!r}.")
     if _string(key[1]) == "points":
         _refuse_duplicate("points")
-    raise InvalidInputError(f'The body must have no key but "points", but has {key[1][:80]!r}.')
+    raise InvalidInputError(f'The only key of the body must be "points", but it also has {key[1][:80]!r}.')
 
 
 def _after_space(body: bytes, position: int) -> int:
-    """Return where the space from a position on ends."""
+    """Return the position of the first byte that is not white space."""
     while position < len(body):
-        space = _SPACES.match(body, position, position + _TOGETHER)
+        space = _SPACES.match(body, position, position + _BLOCK_BYTES)
         if space is None or not space[0]:
             break
         position = space.end()
@@ -112,20 +124,20 @@ def _after_space(body: bytes, position: int) -> int:
 
 @cache
 def _line_of(longest: int) -> re.Pattern[bytes]:
-    """Return an expression for the next line, of which it finds one byte too many at most."""
-    return re.compile(rb"[\n\r]{0,%d}+([^\n\r]{0,%d}+)" % (_TOGETHER, longest + 1))
+    """Return an expression for the next line, which matches at most one byte more than allowed."""
+    return re.compile(rb"[\n\r]{0,%d}+([^\n\r]{0,%d}+)" % (_BLOCK_BYTES, longest + 1))
 
 
 def _lines(body: bytes, longest: int) -> Iterator[list[Any]]:
-    """Read the rows of a body that has one in each line, some at a time."""
+    """Yield the rows of a body with one row per line, in blocks."""
     rows, n_bytes = list[Any](), 0
     lines = (match[1] for match in _line_of(longest).finditer(body))
     for i, line in enumerate(line for line in lines if line and not line.isspace()):
         if len(line) > longest:
-            raise InvalidInputError(f"Point {i} may have at most {longest} bytes, but has more.")
+            raise InvalidInputError(f"Point {i} must have at most {longest} bytes, but is longer.")
         rows.append(_decoded(i, line.strip()))
         n_bytes += len(line)
-        if n_bytes > _TOGETHER:
+        if n_bytes > _BLOCK_BYTES:
             yield rows
             rows, n_bytes = [], 0
     if rows:
@@ -133,21 +145,21 @@ def _lines(body: bytes, longest: int) -> Iterator[list[Any]]:
 
 
 def _decoded(i: int, text: bytes) -> Any:
-    """Read JSON in which point `i` is, or begins."""
+    """Return the value of JSON text that contains point `i` or starts with it."""
     try:
         letters = text.decode()
         value, end = _DECODER.raw_decode(letters)
     except InvalidInputError:
         raise
-    except (ValueError, RecursionError) as error:  # an integer of more than 4,300 digits, too
-        raise InvalidInputError(f"The body cannot be read from point {i} on: {error}.") from None
+    except (ValueError, RecursionError) as error:  # also for an integer of more than 4,300 digits
+        raise InvalidInputError(f"The body is not valid JSON from point {i} on: {error}.") from None
     if end != len(letters):
-        raise InvalidInputError(f"The body is not JSON from point {i} on: there is {letters[end : end + 80]!r}.")
+        raise InvalidInputError(f"The body is not JSON from point {i} on: unexpected {letters[end : end + 80]!r}.")
     return value
 
 
 def _lists(first: int, rows: list[Any], features: list[str]) -> list[list[Any]]:
-    """Return rows that are lists of numbers."""
+    """Return rows unchanged if all are lists of numbers, or raise InvalidInputError."""
     for i, row in enumerate(rows, first):
         if not isinstance(row, list) or len(row) != len(features) or not _NUMBERS.issuperset(map(type, row)):
             raise InvalidInputError(f"Point {i} must be a list of {len(features)} numbers, but is {row!r:.200}.")
@@ -162,12 +174,12 @@ def _records(first: int, rows: list[Any], features: list[str]) -> list[list[Any]
 
 def _record(i: int, row: Any, features: list[str], known: set[str]) -> list[Any]:
     if not isinstance(row, dict):
-        raise InvalidInputError(f"Point {i} must be an object with the features, as others are, but is {row!r:.200}.")
+        raise InvalidInputError(f"Point {i} must be an object like those before it, but is {row!r:.200}.")
     if row.keys() != known:
         missing = [name for name in features if name not in row]
         unknown = [name for name in row if name not in known]
-        told = f"has no feature {missing[0]!r}" if missing else f"has a feature {unknown[0]!r:.100} that is not known"
-        raise InvalidInputError(f"Point {i} {told}.")
+        problem = f"lacks the feature {missing[0]!r}" if missing else f"has an unknown feature {unknown[0]!r:.100}"
+        raise InvalidInputError(f"Point {i} {problem}.")
     values = [row[name] for name in features]
     if not _NUMBERS.issuperset(map(type, values)):
         name = next(name for name in features if type(row[name]) not in _NUMBERS)
@@ -190,20 +202,20 @@ def _string(text: bytes) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of JSON, in which no key may appear twice."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    """Return a JSON object as a dictionary, or raise InvalidInputError if a key appears twice."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         _refuse_duplicate(next(name for name, count in counts.items() if count > 1))
-    return made
+    return result
 
 
 def _refuse_duplicate(name: str) -> NoReturn:
-    raise InvalidInputError(f"An object of the body must have each key once, but has {name!r:.100} more than once.")
+    raise InvalidInputError(f"An object in the body has the key {name!r:.100} more than once.")
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise InvalidInputError(f"Values must be finite numbers of JSON, but one is {constant}.")
+    raise InvalidInputError(f"Values must be finite JSON numbers, but one is {constant}.")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)

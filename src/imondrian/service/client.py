@@ -1,4 +1,4 @@
-"""A small client: the detectors of a service from Python, with nothing but the standard library."""
+"""A Python client for the service; needs only the standard library."""
 
 import json
 import math
@@ -12,15 +12,21 @@ from urllib.parse import quote, urlsplit
 from imondrian.errors import ImondrianError, InvalidInputError
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
-_LATER = (429, 502, 503, 504)  # busy, or about to end, or a proxy finds it so
+_RETRY = (429, 502, 503, 504)  # busy or restarting, or a proxy cannot reach the service
 _JSON, _MODEL = "application/json", "application/octet-stream"
 
 
 class ServiceError(ImondrianError):
-    """The service has refused a request, or does not answer; `status` is what it answered with, None if it did not."""
+    """The service has refused a request, or does not respond.
+
+    Attributes
+    ----------
+    status : int or None
+        The HTTP status of the response; None if there was none.
+    """
 
     def __init__(self, status: int | None, detail: str) -> None:
-        super().__init__(detail if status is None else f"The service answered {status}: {detail}")
+        super().__init__(detail if status is None else f"The service returned {status}: {detail}")
         self.status = status
 
 
@@ -28,17 +34,17 @@ class _Reply(NamedTuple):
     status: int
     content_type: str
     content: bytes
-    wait: float  # seconds, that the service asks for
+    wait: float  # seconds, from the header Retry-After
 
     def value(self) -> Any:
-        """Read the JSON of an answer."""
+        """Return the decoded JSON."""
         try:
             return json.loads(self.content)
         except ValueError:
-            raise ServiceError(self.status, f"what should be JSON is {self.content[:100]!r}.") from None
+            raise ServiceError(self.status, f"the response must be JSON, but is {self.content[:100]!r}.") from None
 
     def detail(self) -> str:
-        """Give what was wrong, as the service tells it."""
+        """Return the error message of the service."""
         try:
             return str(json.loads(self.content)["detail"])
         except (ValueError, KeyError, TypeError):
@@ -46,28 +52,29 @@ class _Reply(NamedTuple):
 
 
 class Client:
-    """A connection to a service, for one thread; also a context manager.
+    """A connection to a service, for use in one thread; also a context manager.
 
-    While the service is busy, gone or starts anew, a request is sent again until `timeout` has passed. What changes a
-    detector has an id of its own, so that it is done once, however often it is sent.
+    While the service is busy, unreachable or restarting, a request is repeated until `timeout` has passed. Requests
+    that learn, forget or restore have a unique id: the service applies them once, however often they are sent.
 
     Parameters
     ----------
     address : str, default="http://127.0.0.1:8765"
+        The URL of the service.
     token : str, optional
-        The service's token, if it asks for one.
+        The token, if the service requires one.
     timeout : float, default=30.0
-        Seconds after which a request is given up.
+        Seconds after which a request is abandoned.
     """
 
     def __init__(self, address: str = "http://127.0.0.1:8765", token: str | None = None, timeout: float = 30.0) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise InvalidInputError(f"address must be such as http://127.0.0.1:8765, but is {address!r}.")
+            raise InvalidInputError(f"address must be a URL such as http://127.0.0.1:8765, but is {address!r}.")
         if not (timeout > 0 and math.isfinite(timeout)):
-            raise InvalidInputError(f"timeout must be a number of seconds above 0, but is {timeout!r}.")
+            raise InvalidInputError(f"timeout must be a finite number of seconds above 0, but is {timeout!r}.")
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise InvalidInputError("token must be of printable ASCII characters.")
+            raise InvalidInputError("token must consist of printable ASCII characters.")
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._connection = kind(parts.netloc, timeout=timeout)
         self._address, self._base, self._timeout = address, parts.path.rstrip("/"), timeout
@@ -86,90 +93,113 @@ class Client:
     # -- detectors ----------------------------------------------------------------------------------------------
 
     def create(self, name: str, features: Iterable[str], **settings: Any) -> dict[str, Any]:
-        """Make a detector, unless there is the same already; give its description."""
+        """Create a detector unless it exists, and return its description.
+
+        Parameters
+        ----------
+        name : str
+            Letters, digits, dots, hyphens and underscores.
+        features : iterable of str
+            The names of the features.
+        **settings
+            Arguments of `StreamDetector`.
+        """
         return self._json("PUT", _path(name), {"features": list(features), **settings})
 
     def detectors(self) -> list[dict[str, Any]]:
-        """Describe all detectors."""
-        return self._asked("GET", "/detectors").value()
+        """Return the descriptions of all detectors."""
+        return self._request("GET", "/detectors").value()
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Describe a detector."""
-        return self._asked("GET", _path(name)).value()
+        """Return the description of a detector."""
+        return self._request("GET", _path(name)).value()
 
     def remove(self, name: str) -> None:
-        """Remove a detector and all that is kept of it."""
-        self._asked("DELETE", _path(name))
+        """Remove a detector and all its data."""
+        self._request("DELETE", _path(name))
 
     # -- points -------------------------------------------------------------------------------------------------
 
     def process(self, name: str, points: Any) -> list[dict[str, Any]]:
-        """Score points, then have them learned; give for each index, anomaly_score, threshold, is_anomaly."""
+        """Score points, then learn them.
+
+        Parameters
+        ----------
+        name : str
+            The detector.
+        points : array-like, DataFrame or list of dict
+            The rows; those of a frame, and dictionaries, are matched by feature name.
+
+        Returns
+        -------
+        list of dict
+            For each point: index, anomaly_score, threshold and is_anomaly.
+        """
         return self._json("POST", _path(name, "points"), {"points": _rows(points)}, uuid.uuid4().hex)["results"]
 
     def forget(self, name: str, points: Any) -> int:
-        """Have points of the window forgotten, and give their number."""
+        """Forget points of the window, and return their number."""
         return self._json("DELETE", _path(name, "points"), {"points": _rows(points)}, uuid.uuid4().hex)["n_points"]
 
     def score(self, name: str, points: Any) -> list[float]:
-        """Score points without learning them."""
+        """Return the scores of points, without learning them."""
         return self._json("POST", _path(name, "scores"), {"points": _rows(points)})["anomaly_score"]
 
     def explain(self, name: str, points: Any) -> list[dict[str, Any]]:
-        """Divide the scores of points among the features, without learning them."""
+        """Return the scores of points divided among the features, without learning them."""
         return self._json("POST", _path(name, "explanations"), {"points": _rows(points)})["explanations"]
 
     # -- model files --------------------------------------------------------------------------------------------
 
     def model(self, name: str) -> bytes:
-        """Give the model file of a detector; `imondrian.load` reads it once it is written to a disk."""
-        return self._asked("GET", _path(name, "model")).content
+        """Return the model file of a detector; written to a file, `imondrian.load` reads it."""
+        return self._request("GET", _path(name, "model")).content
 
     def restore(self, name: str, model: bytes) -> int:
-        """Make a detector from a model file, or let the one of that name and configuration go on from it.
+        """Create a detector from a model file, or replace the state of an existing one with the same configuration.
 
-        Return the number of points it has seen.
+        Return the number of points that the detector in the file has seen.
         """
-        return self._asked("PUT", _path(name, "model"), model, _MODEL, uuid.uuid4().hex).value()["n_points"]
+        return self._request("PUT", _path(name, "model"), model, _MODEL, uuid.uuid4().hex).value()["n_points"]
 
     def replace(self, name: str, model: bytes) -> int:
-        """Do as `restore` with a detector that must be there."""
+        """Like `restore`, but the detector must exist."""
         self.describe(name)
         return self.restore(name, model)
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------------------------------
 
     def _json(self, method: str, path: str, body: Any, request_id: str | None = None) -> Any:
         try:
             content = json.dumps(body, default=_plain).encode()
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"What is sent must be of numbers and text: {error}.") from None
-        return self._asked(method, path, content, _JSON, request_id).value()
+            raise InvalidInputError(f"Values must be numbers or text: {error}.") from None
+        return self._request(method, path, content, _JSON, request_id).value()
 
-    def _asked(
+    def _request(
         self, method: str, path: str, body: bytes | None = None, kind: str = _JSON, request_id: str | None = None
     ) -> _Reply:
-        """Ask, and ask again while the service is busy or gone."""
+        """Send a request, and repeat it while the service is busy or unreachable."""
         headers = self._headers | ({} if body is None else {"Content-Type": kind})
         headers |= {} if request_id is None else {"Idempotency-Key": request_id}
-        last, wait = time.monotonic() + self._timeout, _FIRST_WAIT
+        deadline, wait = time.monotonic() + self._timeout, _FIRST_WAIT
         while True:
             try:
-                reply = self._sent(method, self._base + path, body, headers)
+                reply = self._send(method, self._base + path, body, headers)
             except (HTTPException, OSError) as error:
                 self.close()
                 reply = _Reply(
-                    503, "", f"{self._address} does not answer: {error or type(error).__name__}".encode(), 0.0
+                    503, "", f"{self._address} does not respond: {error or type(error).__name__}".encode(), 0.0
                 )
             if 200 <= reply.status < 300:
                 return reply
             wait = max(wait, reply.wait)
-            if reply.status not in _LATER or time.monotonic() + wait > last:
+            if reply.status not in _RETRY or time.monotonic() + wait > deadline:
                 raise ServiceError(reply.status if reply.content_type else None, reply.detail())
             time.sleep(wait)
             wait = min(2.0 * wait, _LONGEST_WAIT)
 
-    def _sent(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> _Reply:
+    def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> _Reply:
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
         content, wait = response.read(), response.getheader("Retry-After", "0")
@@ -186,7 +216,7 @@ def _path(name: str, *parts: str) -> str:
 
 
 def _rows(points: Any) -> list[Any]:
-    """Give rows as JSON can hold them; those of a frame (pandas, polars) by the names of its columns."""
+    """Return rows that `json` can write; those of a frame (pandas, polars) as dictionaries by column."""
     if hasattr(points, "to_dicts"):
         return points.to_dicts()
     if hasattr(points, "to_dict") and hasattr(points, "columns"):
@@ -195,7 +225,7 @@ def _rows(points: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Give arrays and numbers of numpy as JSON can hold them."""
+    """Return arrays and numbers of numpy as objects that `json` can write."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{value!r:.100} is neither")

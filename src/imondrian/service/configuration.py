@@ -1,7 +1,9 @@
-"""The configuration of a detector: what a client may set, checked, and the detector it makes."""
+"""The configuration of a detector: its checks, the memory it needs, and the detector made from it."""
 
+import math
 import re
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from imondrian.defaults import (
     FROM_PRESET,
@@ -15,11 +17,11 @@ from imondrian.defaults import (
     default_warm_up,
     with_preset,
 )
-from imondrian.engine.nodes import MAX_POINTS
+from imondrian.engine.nodes import FIELDS, MAX_POINTS, shape_of
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
-from imondrian.service.settings import Limits
-from imondrian.service.sizes import Sizes, bytes_of
+from imondrian.samplers import new_sampler
+from imondrian.service.limits import Limits
 from imondrian.stream import StreamDetector
 from imondrian.stream_parameters import renamed_parameters
 
@@ -37,11 +39,22 @@ DEFAULTS: dict[str, Any] = {
     "learn_anomalies": LEARN_ANOMALIES,
     "seed": SEED,
 }
+_VALUE = 8  # bytes
+
+
+class DetectorSize(NamedTuple):
+    """The settings that determine how much memory a detector needs."""
+
+    n_features: int
+    window: int
+    max_samples: int | None
+    n_trees: int
+    shingle: int
 
 
 def checked_name(name: str, limits: Limits) -> str:
-    """Check the name of a detector: letters, digits, dots, hyphens and underscores."""
-    if not is_name(name, limits):
+    """Return the name of a detector if it is valid, or raise InvalidInputError."""
+    if not is_valid_name(name, limits):
         raise InvalidInputError(
             f"The name of a detector must be 1 to {limits.name_length} letters, digits, dots, hyphens or underscores,"
             f" the first a letter or digit, but is {name[:100]!r}."
@@ -49,75 +62,103 @@ def checked_name(name: str, limits: Limits) -> str:
     return name
 
 
-def is_name(name: str, limits: Limits) -> bool:
-    """Return True if a detector can have this name."""
+def is_valid_name(name: str, limits: Limits) -> bool:
+    """Return True if this is a valid name of a detector."""
     return len(name) <= limits.name_length and re.fullmatch(NAME, name) is not None
 
 
 def checked_configuration(given: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
-    """Fill in what is not given and what the preset stands for, and check all of it.
+    """Return a complete, checked configuration, and the bytes that its detector needs.
 
-    Return also the bytes that such a detector takes.
+    Parameters
+    ----------
+    given : dict
+        Settings by name; missing ones get their defaults, then those of the preset.
+    limits : Limits
+        The largest values allowed.
+
+    Raises
+    ------
+    InvalidInputError
+        If a setting is unknown, invalid or above a limit.
     """
     unknown = sorted(set(given) - {"features", *DEFAULTS})
     if unknown:
-        raise InvalidInputError(f"There is no setting {unknown[0]!r}; there are features, {', '.join(DEFAULTS)}.")
+        raise InvalidInputError(f"Unknown setting {unknown[0]!r}; the settings are features, {', '.join(DEFAULTS)}.")
     features = _checked_features(given.get("features"), limits)
     configuration = with_preset({"features": features, **DEFAULTS, **given})
-    n_bytes = checked_size(sizes_of(configuration), limits)
-    parameters_of(configuration)  # for the checks of all other settings
+    n_bytes = checked_size(size_of(configuration), limits)
+    parameters_of(configuration)  # checks all other settings
     return configuration, n_bytes
 
 
-def sizes_of(configuration: dict[str, Any]) -> Sizes:
-    """Return the settings that decide how much memory a detector takes."""
-    named = {name: configuration[name] for name in Sizes._fields if name in configuration}
-    return Sizes(n_features=len(configuration["features"]), **named)
+def size_of(configuration: dict[str, Any]) -> DetectorSize:
+    """Return the settings that determine how much memory the detector needs."""
+    named = {name: configuration[name] for name in DetectorSize._fields if name in configuration}
+    return DetectorSize(n_features=len(configuration["features"]), **named)
 
 
-def checked_size(sizes: Sizes, limits: Limits) -> int:
-    """Return the bytes that a detector of these sizes takes, or refuse it, before it takes them."""
-    as_count(sizes.n_features, "the number of features", 1, limits.features)
-    as_count(sizes.window, "window", 1, limits.window)
-    as_count(sizes.n_trees, "n_trees", 1, limits.trees)
-    as_count(sizes.shingle, "shingle", 1, limits.features // sizes.n_features)
-    if sizes.max_samples is not None:
-        as_count(sizes.max_samples, "max_samples", 1, MAX_POINTS)
-    n_bytes = bytes_of(sizes)
+def checked_size(size: DetectorSize, limits: Limits) -> int:
+    """Return the bytes that a detector of this size needs, or raise InvalidInputError, before any are allocated."""
+    as_count(size.n_features, "the number of features", 1, limits.features)
+    as_count(size.window, "window", 1, limits.window)
+    as_count(size.n_trees, "n_trees", 1, limits.trees)
+    as_count(size.shingle, "shingle", 1, limits.features // size.n_features)
+    if size.max_samples is not None:
+        as_count(size.max_samples, "max_samples", 1, MAX_POINTS)
+    n_bytes = memory_bytes_of(size)
     if n_bytes > limits.detector_bytes:
         raise InvalidInputError(
-            f"Such a detector takes {n_bytes} bytes, but at most {limits.detector_bytes} are allowed."
+            f"The detector would need {n_bytes} bytes, but at most {limits.detector_bytes} are allowed."
         )
     return n_bytes
 
 
+def memory_bytes_of(size: DetectorSize) -> int:
+    """Return `StreamDetector.n_bytes` of a detector of this size, without creating it."""
+    n_values = size.n_features * size.shingle
+    n_slots = new_sampler(size.max_samples, size.window).limit
+    trees = sum(
+        math.prod(shape_of(field, size.n_trees, n_slots, n_values)) * field.dtype.itemsize for field in FIELDS.values()
+    )
+    ring, shingle = size.window * n_values * _VALUE, (size.shingle - 1) * size.n_features * _VALUE
+    return trees + ring + shingle + _rest()
+
+
+@cache
+def _rest() -> int:
+    """Return the bytes of the threshold and the drift monitor, which are the same for all detectors."""
+    smallest = StreamDetector(1, window=1, n_trees=1)
+    return smallest.n_bytes - smallest.forest.n_bytes
+
+
 def new_detector(configuration: dict[str, Any]) -> StreamDetector:
-    """Make the detector of a configuration."""
+    """Return a new detector with a configuration."""
     settings = {name: configuration[name] for name in DEFAULTS}
     return StreamDetector(len(configuration["features"]), **settings)
 
 
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the detector of a configuration, without making one of its size."""
+    """Return the parameters of the detector of a configuration, without allocating one of its size."""
     window, warm_up = configuration["window"], configuration["warm_up"]
     in_effect = {"warm_up": default_warm_up(window) if warm_up is None else warm_up}
     sizes = {"window": window, "n_trees": configuration["n_trees"]}
     return new_detector({**configuration, **in_effect, **dict.fromkeys(sizes, 1)}).parameters | sizes
 
 
-def kept_configuration(kept: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Check a configuration that was kept, perhaps by version 0.1, which had other names for some settings."""
-    configuration, _ = checked_configuration(renamed_parameters(kept), limits)
+def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """Return a checked configuration from the store; version 0.1 had other names for some settings."""
+    configuration, _ = checked_configuration(renamed_parameters(stored), limits)
     return configuration
 
 
-def are_alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return True if two configurations make the same detector, even if only one of them states the warm-up."""
+def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return True if two configurations give the same detector, even if only one of them sets the warm-up."""
     return one["features"] == other["features"] and parameters_of(one) == parameters_of(other)
 
 
 def _checked_features(features: Any, limits: Limits) -> list[str]:
-    """Check the names of the features."""
+    """Return the names of the features if they are valid, or raise InvalidInputError."""
     if not isinstance(features, list) or not features or not all(isinstance(name, str) and name for name in features):
         raise InvalidInputError(f"features must be a list of names, but is {features!r:.200}.")
     if len(features) > limits.features:
@@ -125,9 +166,10 @@ def _checked_features(features: Any, limits: Limits) -> list[str]:
     for name in features:
         if len(name) > limits.feature_length or not name.isprintable():
             raise InvalidInputError(
-                f"The name of a feature may have at most {limits.feature_length} characters, all of them printable, but"
-                f" there is {name[:100]!r}."
+                f"The name of a feature must have at most {limits.feature_length} characters, all of them printable,"
+                f" but is {name[:100]!r}."
             )
     if len(set(features)) < len(features):
-        raise InvalidInputError("The names of the features must differ.")
+        twice = next(name for name in features if features.count(name) > 1)
+        raise InvalidInputError(f"The names of the features must differ, but {twice[:100]!r} appears more than once.")
     return features

@@ -1,4 +1,4 @@
-"""Connections: how many there may be, what each may send before anybody reads it, and how long it may take for that."""
+"""Limits on connections: their number, how long they may take, and how they are closed."""
 
 import asyncio
 import json
@@ -13,28 +13,28 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
+from imondrian.service.guard import HEADERS
+from imondrian.service.limits import ConnectionLimits
 from imondrian.service.request_parser import RequestParser
-from imondrian.service.safety import HEADERS
-from imondrian.service.settings import Bounds
 
-_BETWEEN_LOOKS = 1.0  # seconds
-_PARSING_SECONDS = 0.001  # for which chunks are parsed before the event loop goes on
-_SHORT_REST = 2**16  # bytes of a body that are read after an answer that did not need them
+_CHECK_SECONDS = 1.0  # between two checks of all deadlines
+_PARSING_SECONDS = 0.001  # for which chunks are parsed before the event loop continues
+_SHORT_REST = 2**16  # bytes of a body that are still read after a response that did not need them
 
 
 class Connections:
-    """All connections of a service: closes those that take too long, and those that are too many.
+    """All connections of a service: closes those that take too long, and the surplus.
 
-    If there are too many, the one that has waited longest without a request at work makes room. So connections that do
-    nothing shut nobody out; only if all are at work is a new one answered 503.
+    If there are too many, the one that has been idle longest is closed. So idle connections cannot lock anybody out;
+    only if all connections have an active request, a new one gets 503.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.bounds = bounds
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
         self._all: dict[Connection, None] = {}
-        self._waiting: dict[Connection, None] = {}  # without a request at work, the longest wait first
-        self._unparsed: deque[Connection] = deque()  # that wait for their turn to parse
-        self._is_looking = self._is_parsing = False
+        self._idle: dict[Connection, None] = {}  # without an active request, idle longest first
+        self._unparsed: deque[Connection] = deque()  # with received data that is not parsed yet
+        self._is_checking = self._is_parsing = False
 
     def protocol(
         self,
@@ -43,47 +43,47 @@ class Connections:
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> "Connection":
-        """Return the protocol of a new connection, as uvicorn asks for it."""
+        """Return the protocol object of a new connection, for uvicorn."""
         return Connection(self, config, server_state, app_state, _loop)
 
-    def is_admitted(self, connection: "Connection") -> bool:
-        """Accept a new connection, if need be in place of another; return True if there was room."""
-        if len(self._all) >= self.bounds.connections:
-            if not self._waiting:
+    def admit(self, connection: "Connection") -> bool:
+        """Accept a new connection, if necessary by closing an idle one; return False if there is no room."""
+        if len(self._all) >= self.limits.connections:
+            if not self._idle:
                 return False
-            oldest = next(iter(self._waiting))
-            self.leave(oldest)
+            oldest = next(iter(self._idle))
+            self.remove(oldest)
             oldest.drop()
         self._all[connection] = None
-        self.wait(connection)
-        if not self._is_looking:
-            self._is_looking = True
-            connection.loop.call_later(_BETWEEN_LOOKS, self._look, connection.loop)
+        self.set_idle(connection)
+        if not self._is_checking:
+            self._is_checking = True
+            connection.loop.call_later(_CHECK_SECONDS, self._check_deadlines, connection.loop)
         return True
 
-    def wait(self, connection: "Connection") -> None:
-        """Note that a connection has no request at work from now on."""
+    def set_idle(self, connection: "Connection") -> None:
+        """Record that a connection has no active request from now on."""
         if connection in self._all:
-            self._waiting[connection] = None
+            self._idle[connection] = None
 
-    def work(self, connection: "Connection") -> None:
-        """Note that a connection has a request at work."""
-        self._waiting.pop(connection, None)
+    def set_active(self, connection: "Connection") -> None:
+        """Record that a connection has an active request."""
+        self._idle.pop(connection, None)
 
-    def leave(self, connection: "Connection") -> None:
-        """Note that a connection is closed."""
+    def remove(self, connection: "Connection") -> None:
+        """Record that a connection is closed."""
         self._all.pop(connection, None)
-        self._waiting.pop(connection, None)
+        self._idle.pop(connection, None)
 
     def parse_later(self, connection: "Connection") -> None:
-        """Let a connection parse on when all that the event loop has to do was done once."""
+        """Continue parsing for a connection in the next iteration of the event loop."""
         self._unparsed.append(connection)
         if not self._is_parsing:
             self._is_parsing = True
             connection.loop.call_soon(self._parse, connection.loop)
 
     def _parse(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let connections parse for a moment, one after the other; all others go on after that."""
+        """Parse for connections in turn, for a moment; then let the event loop continue."""
         end = loop.time() + _PARSING_SECONDS
         while self._unparsed and loop.time() < end:
             self._unparsed.popleft().parse_waiting()
@@ -91,17 +91,17 @@ class Connections:
         if self._is_parsing:
             loop.call_soon(self._parse, loop)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what takes too long, now and again while there are connections."""
+    def _check_deadlines(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close connections that take too long; repeat while there are connections."""
         for connection in list(self._all):
             connection.close_if_late(loop.time())
-        self._is_looking = bool(self._all)
-        if self._is_looking:
-            loop.call_later(_BETWEEN_LOOKS, self._look, loop)
+        self._is_checking = bool(self._all)
+        if self._is_checking:
+            loop.call_later(_CHECK_SECONDS, self._check_deadlines, loop)
 
 
 class Connection(RequestParser):
-    """A connection that is admitted, bounded in time, and closed in such a way that the last answer can be read."""
+    """A connection with deadlines, which is closed so that the client can read the last response."""
 
     def __init__(
         self,
@@ -111,80 +111,80 @@ class Connection(RequestParser):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(connections.bounds, config, server_state, app_state, _loop)
-        self._others = connections
+        super().__init__(connections.limits, config, server_state, app_state, _loop)
+        self._connections = connections
         self._inner_app, self.app = self.app, self._run
-        self._idle_since = self._body_since = self._read = self.loop.time()
+        self._idle_since = self._body_since = self._last_read = self.loop.time()
         self._n_body = self._n_unread = 0
-        self._is_last_answer = False  # the answer at work: what comes after its request is not parsed
-        self._lingers_until: float | None = None  # what arrives until then is discarded
+        self._is_last_response = False  # nothing after the current request is parsed
+        self._lingers_until: float | None = None  # input until then is discarded
 
-    # -- what asyncio calls -------------------------------------------------------------------------------------
+    # -- called by asyncio --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection in, or refuse it."""
+        """Admit the connection, or refuse it."""
         super().connection_made(transport)
-        if not self._others.is_admitted(self):
-            self._write(HTTPStatus.SERVICE_UNAVAILABLE, f"All {self._bounds.connections} connections are at work.")
+        if not self._connections.admit(self):
+            self._write(HTTPStatus.SERVICE_UNAVAILABLE, f"All {self._limits.connections} connections are in use.")
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let it go."""
-        self._others.leave(self)
+        """Remove the connection."""
+        self._connections.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Have data parsed, or discard it after the last answer."""
-        self._heard = self.loop.time()
+        """Parse data, or discard it after the last response."""
+        self._last_received = self.loop.time()
         self._n_body += len(data)
         if self._lingers_until is not None:
-            if self._n_body > self._bounds.linger_bytes:
+            if self._n_body > self._limits.linger_bytes:
                 self.drop()
         elif self._unparsed:
             self._unparsed += data
         else:
             self._parse(data)
 
-    # -- what the parser calls ----------------------------------------------------------------------------------
+    # -- called by the parser -----------------------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
-        """Note that there is a request at work."""
-        self._body_since, self._n_body = self._heard, 0
+        """Record that there is an active request."""
+        self._body_since, self._n_body = self._last_received, 0
         RequestParser.on_headers_complete(self)
-        self._others.work(self)
+        self._connections.set_active(self)
 
     def _wait_for_turn(self) -> None:
-        self._others.parse_later(self)
+        self._connections.parse_later(self)
 
-    # -- what the application calls -----------------------------------------------------------------------------
+    # -- called by the application ------------------------------------------------------------------------------
 
     def _run(self, scope: Scope, receive: Receive, send: Any) -> Awaitable[None]:
-        """Run the application, with an eye on when its answer begins."""
+        """Run the application, and intercept what it sends."""
         return self._inner_app(scope, receive, partial(self._send, send.__self__))
 
     def _send(self, cycle: RequestResponseCycle, message: Any) -> Awaitable[None]:
-        """Send a part of an answer."""
+        """Send a message of a response."""
         if cycle.more_body and message["type"] == "http.response.start" and self._is_rest_long(cycle):
-            return self._begin_last_answer(cycle, message)
+            return self._begin_last_response(cycle, message)
         return cycle.send(message)
 
     def _is_rest_long(self, cycle: RequestResponseCycle) -> bool:
-        """Return True if much of a body may still come, or it is not known how much."""
-        n_told = dict(cycle.scope["headers"]).get(b"content-length")
-        return cycle.waiting_for_100_continue or n_told is None or int(n_told) - self._n_parsed > _SHORT_REST
+        """Return True if much of the body has not arrived, or an unknown part of it."""
+        length = dict(cycle.scope["headers"]).get(b"content-length")
+        return cycle.waiting_for_100_continue or length is None or int(length) - self._n_parsed > _SHORT_REST
 
-    async def _begin_last_answer(self, cycle: RequestResponseCycle, message: Any) -> None:
-        """Answer a request whose body has not arrived and is not needed: the connection ends with this answer."""
-        self._is_last_answer, self._is_deaf, self._unparsed = True, True, b""
+    async def _begin_last_response(self, cycle: RequestResponseCycle, message: Any) -> None:
+        """Respond to a request whose body has not arrived and is not needed; the connection ends with this response."""
+        self._is_last_response, self._is_input_ignored, self._unparsed = True, True, b""
         message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
         await cycle.send(message)
-        cycle.keep_alive = True  # it is not closed at once, since the client could not read the answer then
+        cycle.keep_alive = True  # closing at once would keep the client from reading the response
 
-    # -- what uvicorn calls -------------------------------------------------------------------------------------
+    # -- called by uvicorn --------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or wait for one, without a timer of its own: all are looked at together."""
-        if self._is_last_answer:
+        """Continue with the next request, or wait for one; without a timer, as all deadlines are checked together."""
+        if self._is_last_response:
             self.server_state.total_requests += 1
             self._linger()
             return
@@ -196,41 +196,41 @@ class Connection(RequestParser):
         self._idle_since = self.loop.time()
         if self._head_since is not None:
             self._head_since = self._idle_since
-        self._others.wait(self)
+        self._connections.set_idle(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, or one that goes beyond the bounds."""
+        """Respond to an invalid request, or to one that exceeds a limit."""
         status, detail = self._problem or (HTTPStatus.BAD_REQUEST, msg)
-        if not self._is_at_work or self._is_body_missing:
+        if not self._is_active or self._is_body_missing:
             self._refuse(status, detail)
         elif self.cycle.more_body:
             self.transport.close()
-        else:  # those before it are answered first, in their order
-            self._is_deaf, self.cycle.keep_alive = True, False
+        else:  # the requests before it get their responses first
+            self._is_input_ignored, self.cycle.keep_alive = True, False
 
     def shutdown(self) -> None:
-        """Close when the request at work is answered; at once if it has not come as a whole."""
+        """Close after the response to the active request; at once if that request has not arrived completely."""
         if self._lingers_until is not None:
             self.drop()
         elif self._is_body_missing:
-            self._write(HTTPStatus.SERVICE_UNAVAILABLE, "The service ends.")
+            self._write(HTTPStatus.SERVICE_UNAVAILABLE, "The service is shutting down.")
             self.transport.close()
         else:
             super().shutdown()
 
-    # -- what all connections together call ---------------------------------------------------------------------
+    # -- called by `Connections` --------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Close the connection, though an answer may not have been read."""
+        """Close the connection, even if a response has not been read."""
         self.transport.abort() if self.transport.get_write_buffer_size() else self.transport.close()
 
     def close_if_late(self, now: float) -> None:
-        """Close the connection if it takes too long for what it does."""
-        bounds, n_unread = self._bounds, self.transport.get_write_buffer_size()
+        """Close the connection if it has passed a deadline."""
+        limits, n_unread = self._limits, self.transport.get_write_buffer_size()
         if n_unread != self._n_unread:
-            self._n_unread, self._read = n_unread, now
+            self._n_unread, self._last_read = n_unread, now
         if n_unread:
-            if now - self._read > bounds.answer_seconds:
+            if now - self._last_read > limits.response_seconds:
                 self.transport.abort()
         elif self._lingers_until is not None:
             if now > self._lingers_until:
@@ -239,53 +239,54 @@ class Connection(RequestParser):
             self._close_if_request_is_late(now)
 
     def _close_if_request_is_late(self, now: float) -> None:
-        bounds = self._bounds
-        if self._is_at_work:
+        limits = self._limits
+        if self._is_active:
             if self._is_body_missing and not self.flow.read_paused and now > self._body_deadline():
                 self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body takes too long to arrive.")
         elif self._head_since is not None:
-            if now - self._head_since > bounds.head_seconds:
-                self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"The head takes longer than {bounds.head_seconds} s.")
-        elif now - self._idle_since > (bounds.first_seconds if self.cycle is None else bounds.idle_seconds):
+            if now - self._head_since > limits.head_seconds:
+                self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"The head takes longer than {limits.head_seconds} s.")
+        elif now - self._idle_since > (limits.first_seconds if self.cycle is None else limits.idle_seconds):
             self.transport.close()
 
     @property
-    def _is_at_work(self) -> bool:
+    def _is_active(self) -> bool:
+        """Whether there is a request without a complete response."""
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
     def _is_body_missing(self) -> bool:
-        """Whether the one request at work has not come as a whole, so that nothing has been done or answered yet."""
-        return self._is_at_work and self.cycle.more_body and not self.cycle.response_started and not self.pipeline
+        """Whether the only active request has not arrived completely, so that nothing has been done or sent yet."""
+        return self._is_active and self.cycle.more_body and not self.cycle.response_started and not self.pipeline
 
     def _body_deadline(self) -> float:
-        """Return when the body is too late: after a pause, or because it is too slow."""
-        bounds = self._bounds
-        return bounds.body_seconds + min(self._heard, self._body_since + self._n_body / bounds.body_rate)
+        """Return the time at which the body is late: after a pause, or because it is too slow."""
+        limits = self._limits
+        return limits.body_seconds + min(self._last_received, self._body_since + self._n_body / limits.body_rate)
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
-        """Answer without the application, and close."""
+        """Respond without the application, and close."""
         if self._lingers_until is None:
             self._write(status, detail)
             self._linger()
 
     def _linger(self) -> None:
-        """Let the client read the last answer: discard what it still sends until it closes, or for a while.
+        """Let the client read the last response: discard its input until it closes, or for a while.
 
-        A connection that is closed while there is something to read is reset, and then the answer may be lost.
+        Closing a connection with unread input resets it, and the client may lose the response.
         """
-        if self._is_at_work:
+        if self._is_active:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self._lingers_until = self.loop.time() + self._bounds.linger_seconds
-        self._is_deaf, self._unparsed, self._n_body = True, b"", 0
-        self._others.wait(self)
+        self._lingers_until = self.loop.time() + self._limits.linger_seconds
+        self._is_input_ignored, self._unparsed, self._n_body = True, b"", 0
+        self._connections.set_idle(self)
         self.transport.write_eof()
         self.flow.resume_reading()
         self.flow.resume_for_parser()
 
     def _write(self, status: HTTPStatus, detail: str) -> None:
-        """Write an answer without the application."""
+        """Write a response without the application."""
         content = json.dumps({"detail": detail}).encode()
         headers = {
             b"content-type": b"application/json",

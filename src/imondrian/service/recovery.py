@@ -1,125 +1,154 @@
-"""Detectors as they were, however the service ended: the last sound snapshot, and the journal after it."""
+"""Recovery of detectors at the start: load the last valid snapshot, and replay the journal after it."""
 
 import logging
 from collections.abc import Callable
 from functools import partial
 
 from imondrian.errors import DamagedFileError
-from imondrian.service.answers import answer_to, given_to
-from imondrian.service.configuration import checked_size, kept_configuration
-from imondrian.service.entries import MODELS, Entry
-from imondrian.service.settings import Keeping, Limits
-from imondrian.service.state import State, new_state, restored, snapshot_of
-from imondrian.service.store import Kept, StorageError, Store
-from imondrian.service.uploads import sizes_in
-from imondrian.service.versions import difference
+from imondrian.service.configuration import checked_size, stored_configuration
+from imondrian.service.errors import StorageError
+from imondrian.service.journal import MODELS, Entry, difference
+from imondrian.service.limits import Limits, Retention
+from imondrian.service.replies import reply_to, saved_reply_to
+from imondrian.service.state import DetectorState, new_state, prepare_snapshot, restored_state
+from imondrian.service.store import Store, StoredDetector
+from imondrian.service.uploads import size_in_model
 
 _LOG = logging.getLogger("imondrian.service")
-_ENTRIES_TOGETHER = 256
+_ENTRIES_PER_BATCH = 256
 
 
-def recovered(store: Store, id_: int, limits: Limits, keeping: Keeping) -> tuple[Kept, State, list[str]]:
-    """Bring a detector back, and tell what was damaged on the way; if it cannot be done, nothing is changed."""
+def recover(
+    store: Store, id_: int, limits: Limits, retention: Retention
+) -> tuple[StoredDetector, DetectorState, list[str]]:
+    """Recover a detector; if that is not possible, raise an error and change nothing.
+
+    Returns
+    -------
+    record : StoredDetector
+        The row of the detector, with a checked configuration.
+    state : DetectorState
+        Its state after the last entry of the journal.
+    complaints : list of str
+        What was damaged, or may differ.
+    """
     complaints: list[str] = []
-    kept = _configured(store.detector(id_), limits)
-    begin = partial(_begun, store, kept, limits, keeping)
+    record = _with_checked_configuration(store.detector(id_), limits)
+    begin = partial(_start_state, store, record, limits, retention)
     state = begin(complaints)
-    entries = store.entries_after(id_, state.number)
+    entries = store.entries_after(id_, state.entry_number)
     _check_models(entries, limits)
-    state, error = done(state, entries)
+    state, error = replay(state, entries)
     if error is not None:
-        state, error = _done_before_failure(partial(begin, []), entries)
-        complaints.append(f"Entry {state.number + 1} of the journal of {kept.name!r} cannot be done again: {error}")
-    n_lost = store.cut(id_, state.n_kept, state.number)
+        state, error = _replay_before_failure(partial(begin, []), entries)
+        complaints.append(
+            f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}"
+        )
+    n_lost = store.cut(id_, state.snapshot_number, state.entry_number)
     if n_lost:
-        complaints.append(f"The journal of {kept.name!r} is damaged: the last {n_lost} of its entries are set aside.")
-    state = _under_present_versions(store, kept, state, complaints)
+        complaints.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
+    state = _save_under_current_versions(store, record, state, complaints)
     for complaint in complaints:
         _LOG.error("%s", complaint)
-    return kept, state, complaints
+    return record, state, complaints
 
 
-def done(state: State, entries: list[Entry], n_together: int = _ENTRIES_TOGETHER) -> tuple[State, Exception | None]:
-    """Do entries until one fails; too little memory and a model that cannot be read are errors, and no fault of it."""
-    for first in range(0, len(entries), n_together):
-        some = entries[first : first + n_together]
+def replay(
+    state: DetectorState, entries: list[Entry], batch_size: int = _ENTRIES_PER_BATCH
+) -> tuple[DetectorState, Exception | None]:
+    """Apply entries until one fails; return the state before it, and its error.
+
+    Raise MemoryError, and DamagedFileError for a model that cannot be read: these are not failures of an entry.
+    """
+    for first in range(0, len(entries), batch_size):
+        batch = entries[first : first + batch_size]
         try:
-            outcomes = state.doer.do(some)
+            outcomes = state.applier.apply(batch)
         except (MemoryError, DamagedFileError):
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it is, the others must come back)
+        except Exception as error:  # noqa: BLE001 (the entries before must be recovered after any error)
             return state, error
-        for entry, outcome in zip(some, outcomes, strict=True):
+        for entry, outcome in zip(batch, outcomes, strict=True):
             state.history.add(entry, outcome)
             if entry.request is not None:
-                state.answers.give(given_to(entry, entry.request, answer_to(entry.kind, outcome)))
-        state = state.after(some, outcomes)
+                state.replies.add(saved_reply_to(entry, entry.request, reply_to(entry.kind, outcome)))
+        state = state.after(batch, outcomes)
     return state, None
 
 
-def _configured(kept: Kept, limits: Limits) -> Kept:
-    """Check the configuration before a detector is made of it."""
-    return kept._replace(configuration=kept_configuration(kept.configuration, limits))
+def _with_checked_configuration(record: StoredDetector, limits: Limits) -> StoredDetector:
+    """Return the row of a detector with a checked configuration."""
+    return record._replace(configuration=stored_configuration(record.configuration, limits))
 
 
-def _begun(store: Store, kept: Kept, limits: Limits, keeping: Keeping, complaints: list[str]) -> State:
-    """Begin with the last sound snapshot, and the answers up to there."""
-    state = _last_snapshot(store, kept, limits, keeping, complaints)
-    given, n_damaged = store.answers(kept.id, state.number)
-    for each in given:
-        state.answers.give(each)
+def _start_state(
+    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
+) -> DetectorState:
+    """Return the state of the last valid snapshot, with the replies up to there."""
+    state = _last_snapshot(store, record, limits, retention, complaints)
+    replies, n_damaged = store.replies(record.id, state.entry_number)
+    for reply in replies:
+        state.replies.add(reply)
     if n_damaged:
         complaints.append(
-            f"{n_damaged} of the answers of {kept.name!r} are damaged: their requests are not known again."
+            f"{n_damaged} saved replies of {record.name!r} are damaged: their requests would be processed again."
         )
     return state
 
 
-def _last_snapshot(store: Store, kept: Kept, limits: Limits, keeping: Keeping, complaints: list[str]) -> State:
-    """Begin with the last snapshot that is sound; without any, with a new detector."""
-    state = new_state(kept, keeping)
-    for snapshot in store.snapshots(kept.id):
+def _last_snapshot(
+    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
+) -> DetectorState:
+    """Return the state of the last valid snapshot, or of a new detector if there is none."""
+    state = new_state(record, retention)
+    for snapshot in store.snapshots(record.id):
         if snapshot.content:
-            checked_size(sizes_in(snapshot.content), limits)
-            return restored(state, snapshot)
-        complaints.append(f"A snapshot of {kept.name!r} is damaged, and what was before it is used.")
-    if complaints and store.first_number(kept.id) != 1:
-        complaints.append(f"No snapshot of {kept.name!r} is sound, and its journal has no beginning: it begins anew.")
+            checked_size(size_in_model(snapshot.content), limits)
+            return restored_state(state, snapshot)
+        complaints.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
+    if complaints and store.first_number(record.id) != 1:
+        complaints.append(
+            f"No snapshot of {record.name!r} is valid, and the beginning of its journal is missing: it starts empty."
+        )
     return state
 
 
 def _check_models(entries: list[Entry], limits: Limits) -> None:
-    """Refuse the models in a journal that would take too much memory, before any of them is read."""
+    """Raise InvalidInputError if a model in the journal needs too much memory, before any model is read."""
     for entry in entries:
         if entry.kind in MODELS:
-            checked_size(sizes_in(entry.content), limits)
+            checked_size(size_in_model(entry.content), limits)
 
 
-def _done_before_failure(begin: Callable[[], State], entries: list[Entry]) -> tuple[State, Exception | None]:
-    """Do the entries before the one that fails; begin again, since that one leaves the detector half done."""
-    failed, error = done(begin(), entries, 1)
-    return done(begin(), entries[: failed.number - failed.n_kept])[0], error
+def _replay_before_failure(
+    begin: Callable[[], DetectorState], entries: list[Entry]
+) -> tuple[DetectorState, Exception | None]:
+    """Replay the entries before the one that fails, from the start: the failed one left the detector half changed."""
+    failed, error = replay(begin(), entries, 1)
+    return replay(begin(), entries[: failed.entry_number - failed.snapshot_number])[0], error
 
 
-def _under_present_versions(store: Store, kept: Kept, state: State, complaints: list[str]) -> State:
-    """If entries that were done again were written under other versions, tell it, and keep a snapshot at once.
+def _save_under_current_versions(
+    store: Store, record: StoredDetector, state: DetectorState, complaints: list[str]
+) -> DetectorState:
+    """If replayed entries were written under other versions, report that, and save a snapshot at once.
 
-    Under other versions their scores may differ in the last bits; from the snapshot on, starts are exact again.
+    Under other versions their scores may differ in the last bits; later starts from the snapshot are exact again.
     """
-    n_done = state.number - state.n_kept
-    others = store.other_versions(kept.id, state.n_kept + 1, state.number) if n_done else []
+    n_replayed = state.entry_number - state.snapshot_number
+    others = store.other_versions(record.id, state.snapshot_number + 1, state.entry_number) if n_replayed else []
     if not others:
         return state
-    told = "; ".join(difference(other, store.versions) for other in others)
+    differences = "; ".join(difference(other, store.versions) for other in others)
     complaints.append(
-        f"The last {n_done} entries of the journal of {kept.name!r} were written under other versions ({told}): they"
-        " were done again after the last snapshot, and scores since then may differ in the last bits from those"
-        " answered before."
+        f"The last {n_replayed} entries of the journal of {record.name!r} were written under other versions"
+        f" ({differences}): they were replayed, and scores since the last snapshot may differ in their last bits from"
+        " those in earlier responses."
     )
     try:
         with store.transaction():
-            snapshot_of(kept.id, state)(store)
+            prepare_snapshot(record.id, state)(store)
     except (StorageError, MemoryError) as error:
-        complaints.append(f"A snapshot of {kept.name!r} under the present versions could not be kept: {error}")
+        complaints.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
         return state
-    return state.kept()
+    return state.saved()

@@ -1,4 +1,4 @@
-"""Parsing of requests as their bytes arrive: in pieces, with bounded heads and chunks, and without upgrades."""
+"""Parsing of HTTP requests as their bytes arrive: in pieces, with limits on heads and chunks, without upgrades."""
 
 import asyncio
 from http import HTTPStatus
@@ -10,58 +10,58 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from imondrian.service.settings import Bounds
+from imondrian.service.limits import ConnectionLimits
 
-_PIECE = 2**16  # bytes of a body with a Content-Length that the parser gets at once
+_PIECE = 2**16  # bytes of a body with a Content-Length that are parsed at once
 _INVALID = "Invalid HTTP request received."
-_SMALL_PIECE = 2**12  # bytes of anything else, since each chunk and each header is a call of Python
+_SMALL_PIECE = 2**12  # bytes of anything else: each chunk and each header costs a call of Python
 
 
 class Flow(FlowControl):
-    """Reads only while neither the application nor the parser is behind."""
+    """Flow control that pauses reading while the application or the parser is behind."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
         self._is_application_behind = self._is_parser_behind = False
 
     def pause_reading(self) -> None:
-        """Note that the application is behind."""
+        """Record that the application is behind."""
         self._is_application_behind = True
         super().pause_reading()
 
     def resume_reading(self) -> None:
-        """Note that the application wants more."""
+        """Record that the application is ready for more."""
         self._is_application_behind = False
         if not self._is_parser_behind:
             super().resume_reading()
 
     def pause_for_parser(self) -> None:
-        """Note that the parser is behind."""
+        """Record that the parser is behind."""
         self._is_parser_behind = True
         super().pause_reading()
 
     def resume_for_parser(self) -> None:
-        """Note that the parser wants more."""
+        """Record that the parser is ready for more."""
         self._is_parser_behind = False
         if not self._is_application_behind:
             super().resume_reading()
 
 
 class RequestParser(HttpToolsProtocol):
-    """Feeds the parser, and stops it when a request goes beyond the bounds; all else is as uvicorn has it.
+    """The protocol of uvicorn, with limits on requests.
 
-    A client may ask for another protocol (`Upgrade`). There is none, so the request is served as if it had not asked.
-    But httptools takes all that follows such a head for the other protocol, and may then parse the body as a request.
-    So a new parser gets the head without that header, and then the rest.
+    A client may ask for another protocol with the header `Upgrade`. None is supported, so the header is ignored. But
+    httptools treats everything after such a head as the other protocol, and may then parse the body as a request.
+    Therefore a new parser gets the head without that header, and then the rest.
 
     Headers after a chunked body (trailers) are ignored.
 
-    What runs for every request calls its base by name, which takes half the time of `super()`.
+    Methods that run for every request call their base class by name, which takes half the time of `super()`.
     """
 
     def __init__(
         self,
-        bounds: Bounds,
+        limits: ConnectionLimits,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -69,38 +69,38 @@ class RequestParser(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.flow: Flow
-        self._bounds = bounds
-        self._heard = self.loop.time()
-        self._head_since: float | None = None  # while a head arrives
-        self._n_held = self._n_piece = 0  # bytes that the parser may hold; those of the piece it got last
-        self._n_next = _SMALL_PIECE
-        self._n_chunks = self._n_parsed = 0  # chunks of the body, and bytes of it
-        self._has_chunks = False  # in the piece that the parser got last
-        self._unparsed = b""  # what waits for its turn to be parsed
-        self._is_upgrade = False  # the head that has arrived asks for another protocol
-        self._is_deaf = False  # nothing more is read, and it closes with the last answer
-        self._problem: tuple[HTTPStatus, str] | None = None  # for which the parser was stopped
+        self._limits = limits
+        self._last_received = self.loop.time()
+        self._head_since: float | None = None  # since when the current head has been arriving
+        self._n_held = self._n_piece = 0  # bytes that the parser may hold; bytes of its last piece
+        self._n_next = _SMALL_PIECE  # bytes of the next piece
+        self._n_chunks = self._n_parsed = 0  # chunks and bytes of the body
+        self._has_chunks = False  # whether the last piece contained chunks
+        self._unparsed = b""  # received, but not parsed yet
+        self._is_upgrade = False  # the head asks for another protocol
+        self._is_input_ignored = False  # nothing more is parsed, and the last response closes the connection
+        self._problem: tuple[HTTPStatus, str] | None = None  # why the parser was stopped
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to read."""
+        """Start reading."""
         super().connection_made(transport)
         self.flow = Flow(transport)
 
     def parse_waiting(self) -> None:
-        """Parse what waits for its turn, some of it at least."""
+        """Parse at least a part of the unparsed data."""
         data, self._unparsed = self._unparsed, b""
         self._parse(data)
         if not self._unparsed:
             self.flow.resume_for_parser()
 
     def _wait_for_turn(self) -> None:
-        """Have `parse_waiting` called when other connections have had their turn."""
+        """Arrange that `parse_waiting` is called after other connections have been served."""
         raise NotImplementedError
 
     def _parse(self, data: bytes) -> None:
-        """Give data to the parser in pieces; after a piece with chunks, which take long, others have their turn."""
+        """Parse data in pieces; after a piece with chunks, which are slow to parse, let other connections continue."""
         start = 0
-        while start < len(data) and not (self._is_deaf or self.transport.is_closing()):
+        while start < len(data) and not (self._is_input_ignored or self.transport.is_closing()):
             if self._has_chunks:
                 self._has_chunks, self._unparsed = False, data[start:]
                 self.flow.pause_for_parser()
@@ -111,7 +111,7 @@ class RequestParser(HttpToolsProtocol):
             self._n_held += self._n_piece
             start += self._n_piece
             self._feed(piece)
-            if self._n_held > self._bounds.head_bytes + _PIECE and not self._is_deaf:
+            if self._n_held > self._limits.head_bytes + _PIECE and not self._is_input_ignored:
                 self._problem = self._head_problem()
                 self.send_400_response("")
         self._has_chunks = False
@@ -126,10 +126,10 @@ class RequestParser(HttpToolsProtocol):
             self.send_400_response(_INVALID)
 
     def _feed_without_upgrade(self, rest: bytes) -> None:
-        """Parse the head again without the wish for another protocol, then what follows it."""
+        """Parse the head again without the header `Upgrade`, then the rest."""
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-        if method == b"CONNECT":  # by which the rest is never HTTP
-            self.send_400_response("CONNECT is not served.")
+        if method == b"CONNECT":  # what follows is not HTTP
+            self.send_400_response("CONNECT is not supported.")
             return
         lines = [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         head = b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(lines))
@@ -137,29 +137,29 @@ class RequestParser(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._feed(head)
-        if rest and not (self._is_deaf or self.transport.is_closing()):
+        if rest and not (self._is_input_ignored or self.transport.is_closing()):
             self._feed(rest)
 
-    # -- what the parser calls ----------------------------------------------------------------------------------
+    # -- called by the parser -----------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a head, unless too many requests wait already: those are answered, and the connection closes."""
-        if len(self.pipeline) >= self._bounds.pipelined:
-            self._stop(HTTPStatus.TOO_MANY_REQUESTS, f"More than {self._bounds.pipelined} requests wait.")
-        self._head_since, self._n_held = self._heard, self._n_piece
+        """Begin a head, unless too many requests are queued: then these are answered, and the connection closes."""
+        if len(self.pipeline) >= self._limits.pipelined:
+            self._stop(HTTPStatus.TOO_MANY_REQUESTS, f"More than {self._limits.pipelined} requests are queued.")
+        self._head_since, self._n_held = self._last_received, self._n_piece
         self._n_chunks = self._n_parsed = 0
         HttpToolsProtocol.on_message_begin(self)
 
     def on_url(self, url: bytes) -> None:
-        """Take in a URL, or a part of one."""
-        if len(self.url) + len(url) > self._bounds.url_bytes:
-            self._stop(HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is longer than {self._bounds.url_bytes} bytes.")
+        """Append a part of the URL."""
+        if len(self.url) + len(url) > self._limits.url_bytes:
+            self._stop(HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is longer than {self._limits.url_bytes} bytes.")
         HttpToolsProtocol.on_url(self, url)
 
     def on_headers_complete(self) -> None:
-        """Pass the request on, unless its head is too large."""
-        if len(self.headers) > self._bounds.headers or (
-            self._n_held > self._bounds.head_bytes and self._n_head_bytes() > self._bounds.head_bytes
+        """Pass the request to the application, unless its head is too large."""
+        if len(self.headers) > self._limits.headers or (
+            self._n_held > self._limits.head_bytes and self._n_head_bytes() > self._limits.head_bytes
         ):
             self._stop(*self._head_problem())
         if self.parser.should_upgrade():
@@ -167,26 +167,26 @@ class RequestParser(HttpToolsProtocol):
             return
         self._head_since = None
         HttpToolsProtocol.on_headers_complete(self)
-        self.headers = []  # for those after a chunked body, which nobody reads
+        self.headers = []  # collects trailers, which are ignored
 
     def on_chunk_header(self) -> None:
-        """Count a chunk, and refuse a body of very many small ones."""
+        """Count a chunk, and refuse a body of too many small ones."""
         self._has_chunks = True
         self._n_chunks += 1
-        bounds = self._bounds
-        if self._n_chunks > bounds.chunks and self._n_chunks > bounds.chunks + self._n_parsed // bounds.chunk_bytes:
-            told = f"{bounds.chunks} chunks and one more for each {bounds.chunk_bytes} bytes"
-            self._stop(HTTPStatus.BAD_REQUEST, f"A body may have at most {told}.")
+        limits = self._limits
+        if self._n_chunks > limits.chunks and self._n_chunks > limits.chunks + self._n_parsed // limits.chunk_bytes:
+            allowed = f"{limits.chunks} chunks and one more for each {limits.chunk_bytes} bytes"
+            self._stop(HTTPStatus.BAD_REQUEST, f"A body may have at most {allowed}.")
 
     def on_body(self, body: bytes) -> None:
-        """Pass a part of a body on."""
+        """Pass a part of the body to the application."""
         self._n_held = 0
         self._n_parsed += len(body)
         self._n_next = _SMALL_PIECE if self._n_chunks else _PIECE
         HttpToolsProtocol.on_body(self, body)
 
     def on_message_complete(self) -> None:
-        """Note that a request has arrived as a whole, unless its head is to be parsed again."""
+        """Complete the request, unless its head must be parsed again."""
         self._n_next = _SMALL_PIECE
         if not self._is_upgrade:
             HttpToolsProtocol.on_message_complete(self)
@@ -195,8 +195,8 @@ class RequestParser(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _head_problem(self) -> tuple[HTTPStatus, str]:
-        told = f"{self._bounds.headers} headers of {self._bounds.head_bytes} bytes together"
-        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {told}."
+        allowed = f"{self._limits.headers} headers of {self._limits.head_bytes} bytes together"
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {allowed}."
 
     def _stop(self, status: HTTPStatus, detail: str) -> NoReturn:
         """Stop the parser, which then calls `send_400_response`."""

@@ -1,4 +1,4 @@
-"""What goes in and out over HTTP, for the documentation that FastAPI makes of it, with examples."""
+"""Schemas of requests and responses, from which FastAPI generates the OpenAPI documentation."""
 
 from typing import Annotated, Literal
 
@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from imondrian.defaults import LEARN_ANOMALIES, MAX_SAMPLES, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
 from imondrian.option_types import KindOrPreset, PresetName, ThresholdOrPreset
-from imondrian.service.settings import Limits
+from imondrian.service.limits import Limits
 
 
 class Configuration(BaseModel):
-    """How a detector is made; only the features must be given."""
+    """Settings of a detector; only `features` is required."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -20,59 +20,61 @@ class Configuration(BaseModel):
     )
 
     features: list[str] = Field(
-        min_length=1, max_length=Limits().features, description="Names of the values of a point, in their order."
+        min_length=1, max_length=Limits().features, description="Names of the features, in the order of the values."
     )
-    window: int = Field(WINDOW, ge=1, description="How many of the latest points are known.")
+    window: int = Field(WINDOW, ge=1, description="Number of latest points that the detector remembers.")
     max_samples: int | None = Field(
-        MAX_SAMPLES, ge=1, description="How many of them a tree holds, about; null for all."
+        MAX_SAMPLES, ge=1, description="Approximate number of these points in each tree; null for all."
     )
     n_trees: int = Field(N_TREES, ge=1, description="Number of trees.")
-    preset: PresetName = Field(PRESET, description="Sets kind, scale and threshold, where they are not given.")
-    kind: KindOrPreset = Field("preset", description="Which score.")
+    preset: PresetName = Field(PRESET, description="Sets kind, scale and threshold if they are not given.")
+    kind: KindOrPreset = Field("preset", description="Which score to use.")
     scale: Literal["preset", "std"] | Annotated[list[float], Field(max_length=Limits().features)] | None = "preset"
-    threshold: ThresholdOrPreset = Field("preset", description="What is an anomaly; a number is a share.")
-    shingle: int = Field(SHINGLE, ge=1, description="How many rows make a point.")
-    warm_up: int | None = Field(None, ge=0, description="Points learned before any is called an anomaly.")
+    threshold: ThresholdOrPreset = Field(
+        "preset", description="How the threshold is chosen; a number is the share of points that are anomalies."
+    )
+    shingle: int = Field(SHINGLE, ge=1, description="Number of consecutive rows that form a point.")
+    warm_up: int | None = Field(None, ge=0, description="Points learned before any is reported as an anomaly.")
     learn_anomalies: bool = LEARN_ANOMALIES
     seed: int = Field(SEED, ge=0, le=2**64 - 1)
 
 
 class Drift(BaseModel):
-    """A report that the stream has moved for good."""
+    """A lasting change of the stream."""
 
-    index: int = Field(description="Row at which it was seen.")
-    since: int = Field(description="Row before which all was as usual.")
+    index: int = Field(description="Row at which the drift was detected.")
+    since: int = Field(description="First row of the first unusual block; the stream was as usual before it.")
     what: str
     value: float
     usual: float
 
 
 class Description(BaseModel):
-    """A detector and how it is."""
+    """A detector, its configuration and its current figures."""
 
     name: str
     created: float = Field(description="Seconds since 1970.")
     configuration: Configuration
-    n_seen: int = Field(description="Points so far.")
-    n_waiting: int = Field(description="Points that wait.")
-    n_anomalies: int = Field(description="Of the points learned since the detector was created.")
+    n_seen: int = Field(description="Points seen so far.")
+    n_waiting: int = Field(description="Points in the queue.")
+    n_anomalies: int = Field(description="Anomalies among the points learned since the detector was created.")
     threshold: float
     is_warm: bool
     n_bytes: int
-    drifts: list[Drift] = Field(description="The last reports that the stream has moved for good.")
+    drifts: list[Drift] = Field(description="The latest drifts.")
 
 
 class Result(BaseModel):
-    """What there is to say of one point."""
+    """The score of one point."""
 
-    index: int = Field(description="Number of the point in the stream.")
-    anomaly_score: float = Field(description="In (0, 1), high is odd.")
+    index: int = Field(description="Number of the point in the stream, from 0.")
+    anomaly_score: float = Field(description="In (0, 1); higher is more anomalous.")
     threshold: float
     is_anomaly: bool
 
 
 class Results(BaseModel):
-    """What there is to say of the points, in their order."""
+    """The scores of the points, in their order."""
 
     results: list[Result]
 
@@ -82,22 +84,22 @@ class Scores(BaseModel):
 
     anomaly_score: list[float]
     threshold: float
-    n_seen: int = Field(description="Points that the detector had learned.")
+    n_seen: int = Field(description="Points that the detector had seen.")
 
 
 class Reason(BaseModel):
-    """The part of a feature in the score of a point."""
+    """The contribution of a feature to the score of a point."""
 
     feature: str
     value: float
-    usual: tuple[float, float] = Field(description="Between which most points of the window lie (98 of 100).")
-    part: float = Field(description="Of the score; positive where the point lies too high, negative too low.")
-    share: float = Field(description="Of all parts, from 0 to 1.")
+    usual: tuple[float, float] = Field(description="Range that contains 98 % of the points in the window.")
+    part: float = Field(description="Contribution to the score; positive if the value is high, negative if low.")
+    share: float = Field(description="Share of this contribution in all, from 0 to 1.")
     side: Literal["high", "low"]
 
 
 class Explanation(BaseModel):
-    """The score of a point divided among the features, the greatest part first; the sizes of the parts sum to it."""
+    """The score of a point divided among the features, largest first; the absolute parts sum to the score."""
 
     anomaly_score: float
     explanation: list[Reason]
@@ -110,10 +112,10 @@ class Explanations(BaseModel):
 
 
 class History(BaseModel):
-    """The latest rows and what was said of them, by column; the oldest first."""
+    """The latest rows and their scores, by column, oldest first."""
 
     index: list[int]
-    time: list[float] = Field(description="When each came, in seconds since 1970.")
+    time: list[float] = Field(description="Times of arrival, in seconds since 1970.")
     values: list[list[float]]
     anomaly_score: list[float]
     threshold: list[float]
@@ -121,7 +123,7 @@ class History(BaseModel):
 
 
 class ExplainedRow(BaseModel):
-    """A row that was learned: what was said of it, and why, with the detector as it is now, but for that row."""
+    """A learned row: its score, and an explanation by the current detector without that row."""
 
     index: int
     time: float
@@ -132,13 +134,13 @@ class ExplainedRow(BaseModel):
 
 
 class Counted(BaseModel):
-    """How many points were forgotten, or how many the detector has seen."""
+    """Number of points forgotten, or seen by the detector."""
 
     n_points: int
 
 
 class Problem(BaseModel):
-    """What was wrong."""
+    """An error, in one line."""
 
     detail: str
 
@@ -180,14 +182,14 @@ REQUEST_ID = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "An id of the request's own: sent again, it gets the same answer and nothing is done twice.",
+    "description": "A unique id: a repeated request gets the same response and is not processed again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }
 
 
 class Health(BaseModel):
-    """Whether all is well."""
+    """The health of the service."""
 
     status: Literal["ok", "failing"]
     complaints: list[str]

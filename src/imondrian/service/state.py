@@ -1,84 +1,210 @@
-"""All of a detector that changes, and how it is kept as a snapshot."""
+"""Everything about a detector that changes (latest rows, counts, saved replies), and its snapshot."""
 
 import io
+from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+
+from imondrian.drift import Drift
 from imondrian.model_files import to_bytes
-from imondrian.service.answers import Answers
 from imondrian.service.configuration import new_detector
-from imondrian.service.counts import Counts
-from imondrian.service.doing import Doer, Outcome, detector_from
-from imondrian.service.entries import POINTS, Entry
-from imondrian.service.history import History
-from imondrian.service.settings import Keeping
-from imondrian.service.store import Kept, Snapshot, Store
-from imondrian.service.versions import present_versions
+from imondrian.service.journal import (
+    MODELS,
+    POINTS,
+    Entry,
+    EntryApplier,
+    Outcome,
+    ScoredRow,
+    current_versions,
+    detector_from,
+    points_from,
+)
+from imondrian.service.limits import Retention
+from imondrian.service.replies import SavedReplies
+from imondrian.service.store import Snapshot, Store, StoredDetector
 from imondrian.storage import read_header
+from imondrian.stream import StreamDetector
 
-_BESIDE, _COUNTS, _VERSIONS = "beside", "counts", "versions"  # in the notes of a snapshot's model file
+
+class HistoryRow(NamedTuple):
+    """A row with its values and its score."""
+
+    number: int  # in the stream, counted from 0
+    time: float  # of arrival, in seconds since 1970
+    values: list[float]
+    score: float
+    threshold: float
+    is_anomaly: bool
 
 
-class Since(NamedTuple):
-    """How much was done since a snapshot."""
+class _Block(NamedTuple):
+    """The rows of a journal entry as bytes; they are decoded only when they are read."""
+
+    time: float
+    content: bytes
+    rows: list[ScoredRow]
+
+
+_ROW_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # stored before the values of a row
+
+
+class History:
+    """The latest rows; one thread adds rows while others read them."""
+
+    def __init__(self, max_rows: int, n_features: int) -> None:
+        self._max_rows, self._n_features, self._n_rows = max_rows, n_features, 0
+        self._blocks: deque[_Block] = deque()
+
+    def add(self, entry: Entry, outcome: Outcome) -> None:
+        """Add the rows of a journal entry; an entry with a model clears the history."""
+        if entry.kind in MODELS:  # the rows so far belong to the replaced detector
+            self._blocks.clear()
+            self._n_rows = 0
+        if not isinstance(outcome, list):
+            return
+        latest = outcome[-self._max_rows :]
+        self._append(_Block(entry.time, entry.content[-len(latest) * 8 * self._n_features :], latest))
+
+    def _append(self, block: _Block) -> None:
+        self._blocks.append(block)
+        self._n_rows += len(block.rows)
+        while self._n_rows - len(self._blocks[0].rows) >= self._max_rows:
+            self._n_rows -= len(self._blocks.popleft().rows)
+
+    def to_bytes(self) -> bytes:
+        """Return the rows as bytes, for a snapshot."""
+        table = [[*(getattr(row, name) for name in _ROW_FIELDS), *row.values] for row in self.rows()]
+        return np.array(table, "<f8").tobytes()
+
+    def restore(self, content: bytes) -> None:
+        """Add the rows of a snapshot."""
+        for row in points_from(content, len(_ROW_FIELDS) + self._n_features):
+            number, time, score, threshold, is_anomaly = row[: len(_ROW_FIELDS)].tolist()
+            scored = ScoredRow(int(number), score, threshold, bool(is_anomaly))
+            self._append(_Block(time, row[len(_ROW_FIELDS) :].tobytes(), [scored]))
+
+    def rows(self, after: int = -1) -> list[HistoryRow]:
+        """Return the latest rows after a number, oldest first."""
+        blocks = [block for block in self._blocks.copy() if block.rows[-1].number > after]
+        rows = [row for block in blocks for row in self._decoded(block) if row.number > after]
+        return rows[-self._max_rows :]
+
+    def run(self, number: int, size: int) -> list[HistoryRow]:
+        """Return `size` consecutive rows that end with a number, or an empty list if any of them is missing."""
+        rows = [row for row in self.rows(number - size) if row.number <= number][-size:]
+        return rows if [row.number for row in rows] == list(range(number - size + 1, number + 1)) else []
+
+    def _decoded(self, block: _Block) -> list[HistoryRow]:
+        points = points_from(block.content, self._n_features).tolist()
+        return [HistoryRow(row.number, block.time, x, *row[1:]) for x, row in zip(points, block.rows, strict=True)]
+
+
+class Counts(NamedTuple):
+    """Points learned, and anomalies among them, since the detector was created.
+
+    Each snapshot contains the counts; replaying the journal after it brings them up to date.
+    """
+
+    n_points: int = 0
+    n_anomalies: int = 0
+
+    @classmethod
+    def from_notes(cls, notes: dict[str, Any]) -> Self:
+        """Return the counts in the notes of a snapshot; zeros if it was saved by a version without counts."""
+        return cls(*(int(notes.get(name, 0)) for name in cls._fields))
+
+    def plus(self, outcomes: list[Outcome]) -> "Counts":
+        """Return the counts after more outcomes."""
+        learned = [outcome for outcome in outcomes if isinstance(outcome, list)]
+        n_anomalies = sum(row.is_anomaly for rows in learned for row in rows)
+        return Counts(self.n_points + sum(map(len, learned)), self.n_anomalies + n_anomalies)
+
+
+class Summary(NamedTuple):
+    """Summary figures of a detector."""
+
+    n_seen: int
+    threshold: float
+    is_warm: bool
+    n_bytes: int
+    n_drifts: int
+    drifts: tuple[Drift, ...]
+
+
+def summary_of(detector: StreamDetector) -> Summary:
+    """Return the summary figures of a detector."""
+    return Summary(
+        detector.n_seen, detector.threshold, detector.is_warm, detector.n_bytes, detector.n_drifts, detector.drifts
+    )
+
+
+_BESIDE, _COUNTS, _VERSIONS = "beside", "counts", "versions"  # keys in the notes of a snapshot's model file
+
+
+class SinceSnapshot(NamedTuple):
+    """Points and bytes of the entries applied since the last snapshot."""
 
     n_points: int = 0
     n_bytes: int = 0
 
-    def plus(self, entries: list[Entry], n_features: int) -> "Since":
-        """Count entries that were done."""
+    def plus(self, entries: list[Entry], n_features: int) -> "SinceSnapshot":
+        """Return the sums after more entries."""
         n_values = sum(len(entry.content) for entry in entries if entry.kind == POINTS) // 8
-        return Since(
+        return SinceSnapshot(
             self.n_points + n_values // n_features, self.n_bytes + sum(len(entry.content) for entry in entries)
         )
 
 
-class State(NamedTuple):
-    """All of a detector that changes."""
+class DetectorState(NamedTuple):
+    """Everything about a detector that changes."""
 
-    doer: Doer
-    number: int  # of the last entry of the journal that was done
-    n_kept: int  # number of the entry that the last snapshot follows
-    since: Since  # what was done after it
+    applier: EntryApplier
+    entry_number: int  # of the last entry applied
+    snapshot_number: int  # of the last entry before the last snapshot
+    since_snapshot: SinceSnapshot
     counts: Counts
-    answers: Answers
+    replies: SavedReplies
     history: History
 
-    def after(self, entries: list[Entry], outcomes: list[Outcome]) -> "State":
-        """Return the state once entries were done, with these outcomes."""
-        since = self.since.plus(entries, self.doer.detector.parameters["n_features"])
-        return self._replace(number=entries[-1].number, since=since, counts=self.counts.plus(outcomes))
+    def after(self, entries: list[Entry], outcomes: list[Outcome]) -> "DetectorState":
+        """Return the state after entries were applied with these outcomes."""
+        since = self.since_snapshot.plus(entries, self.applier.detector.parameters["n_features"])
+        return self._replace(entry_number=entries[-1].number, since_snapshot=since, counts=self.counts.plus(outcomes))
 
-    def kept(self) -> "State":
-        """Return the state once it was kept as a snapshot."""
-        return self._replace(n_kept=self.number, since=Since())
-
-
-def new_state(kept: Kept, keeping: Keeping) -> State:
-    """Begin a detector."""
-    n_features = len(kept.configuration["features"])
-    history = History(min(keeping.history, max(keeping.history_values // n_features, 1)), n_features)
-    answers = Answers(keeping.answers, keeping.answer_bytes)
-    return State(Doer(new_detector(kept.configuration)), 0, 0, Since(), Counts(), answers, history)
+    def saved(self) -> "DetectorState":
+        """Return the state after it was saved as a snapshot."""
+        return self._replace(snapshot_number=self.entry_number, since_snapshot=SinceSnapshot())
 
 
-def restored(state: State, snapshot: Snapshot) -> State:
-    """Return a new state as it was when the snapshot was kept; a damaged snapshot is a DamagedFileError."""
-    doer = Doer(detector_from(snapshot.content))
+def new_state(record: StoredDetector, retention: Retention) -> DetectorState:
+    """Return the state of a new detector."""
+    n_features = len(record.configuration["features"])
+    history = History(min(retention.history, max(retention.history_values // n_features, 1)), n_features)
+    replies = SavedReplies(retention.replies, retention.reply_bytes)
+    return DetectorState(
+        EntryApplier(new_detector(record.configuration)), 0, 0, SinceSnapshot(), Counts(), replies, history
+    )
+
+
+def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
+    """Return a new state with the contents of a snapshot; raise DamagedFileError if it is damaged."""
+    applier = EntryApplier(detector_from(snapshot.content))
     state.history.restore(snapshot.history)
     beside = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(_BESIDE, {})
     counts = Counts.from_notes(beside.get(_COUNTS, {}))
-    return state._replace(doer=doer, number=snapshot.number, n_kept=snapshot.number, counts=counts)
+    return state._replace(applier=applier, entry_number=snapshot.number, snapshot_number=snapshot.number, counts=counts)
 
 
-def snapshot_of(id_: int, state: State) -> Callable[[Store], None]:
-    """Make a snapshot; the function that is returned writes it, and the answers that were given since the last one."""
-    beside: dict[str, Any] = {_COUNTS: state.counts._asdict(), _VERSIONS: present_versions()}
-    snapshot = Snapshot(state.number, to_bytes(state.doer.detector, beside), state.history.to_bytes())
-    given, oldest = state.answers.since(state.n_kept), state.answers.oldest
+def prepare_snapshot(id_: int, state: DetectorState) -> Callable[[Store], None]:
+    """Make a snapshot, and return a function that writes it with the replies since the previous one."""
+    beside: dict[str, Any] = {_COUNTS: state.counts._asdict(), _VERSIONS: current_versions()}
+    snapshot = Snapshot(state.entry_number, to_bytes(state.applier.detector, beside), state.history.to_bytes())
+    replies, oldest = state.replies.since(state.snapshot_number), state.replies.oldest
 
     def write(store: Store) -> None:
-        store.add_answers(id_, given, oldest)
+        store.add_replies(id_, replies, oldest)
         store.add_snapshot(id_, *snapshot)
 
     return write

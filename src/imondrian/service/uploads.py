@@ -1,4 +1,4 @@
-"""Model files that clients send: sizes are checked by the header alone, before the file is read and compared."""
+"""Uploaded model files: the header alone determines the memory needed, before the file is read and compared."""
 
 import io
 from contextlib import AbstractContextManager, nullcontext
@@ -7,42 +7,63 @@ from typing import Any
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
-from imondrian.service.configuration import DEFAULTS, checked_configuration, checked_size, parameters_of, sizes_of
-from imondrian.service.doing import detector_from
-from imondrian.service.memory import FullError, Memory
-from imondrian.service.settings import PER_BYTE_OF_MODELS, Limits
-from imondrian.service.sizes import Sizes
+from imondrian.service.capacity import MemoryBudget
+from imondrian.service.configuration import (
+    DEFAULTS,
+    DetectorSize,
+    checked_configuration,
+    checked_size,
+    parameters_of,
+    size_of,
+)
+from imondrian.service.errors import CapacityError
+from imondrian.service.journal import detector_from
+from imondrian.service.limits import PER_BYTE_OF_MODELS, Limits
 from imondrian.storage import damaged_file_errors, read_header
 from imondrian.stream import StreamDetector
 from imondrian.stream_parameters import renamed_parameters
 
 _KIND = "StreamDetector"
-_MAX_HEADER_BYTES = 2**22  # the longest names of as many features as may be take 3 MB
-_MAX_SEEN = 2**52  # rows of a detector, so that it can count whatever it is sent later
+_MAX_HEADER_BYTES = 2**22  # the longest names of the largest number of features need 3 MB
+_MAX_SEEN = 2**52  # rows, so that the counter of the detector cannot overflow later
 
 
-def check_model(content: bytes, configuration: dict[str, Any], limits: Limits, memory: Memory | None = None) -> None:
-    """Refuse a file that is damaged, takes too much memory, or is that of another detector than the configured one."""
-    sizes = sizes_in(content)
-    n_bytes = checked_size(sizes, limits)
-    _refuse_others(sizes._asdict(), sizes_of(configuration)._asdict())
-    with _held(memory, n_bytes, len(content), limits):
+def check_model(
+    content: bytes, configuration: dict[str, Any], limits: Limits, memory: MemoryBudget | None = None
+) -> None:
+    """Raise if a model file is damaged, needs too much memory, or does not match the configuration.
+
+    Parameters
+    ----------
+    content : bytes
+        The model file.
+    configuration : dict
+        The configuration of the detector that the model would replace.
+    limits : Limits
+        The limits of detectors.
+    memory : MemoryBudget, optional
+        Where the memory for reading the file is reserved.
+    """
+    size = size_in_model(content)
+    n_bytes = checked_size(size, limits)
+    _check_equal(size._asdict(), size_of(configuration)._asdict())
+    with _reserved(memory, n_bytes, len(content), limits):
         _compare(_read(content), configuration)
 
 
-def configuration_in(content: bytes, limits: Limits, memory: Memory | None = None) -> dict[str, Any]:
-    """Return the configuration of the detector in a file, checked; features without names are x0, x1, ..."""
-    with _held(memory, checked_size(sizes_in(content), limits), len(content), limits):
+def configuration_in(content: bytes, limits: Limits, memory: MemoryBudget | None = None) -> dict[str, Any]:
+    """Return the checked configuration of the detector in a model file; unnamed features are called x0, x1, ..."""
+    with _reserved(memory, checked_size(size_in_model(content), limits), len(content), limits):
         return _configuration_of(_read(content), limits)
 
 
-def _held(memory: Memory | None, n_bytes: int, n_file: int, limits: Limits) -> AbstractContextManager[None]:
-    """Count the detector in a file as memory of the request, beyond what is counted for the file.
+def _reserved(memory: MemoryBudget | None, n_bytes: int, n_file: int, limits: Limits) -> AbstractContextManager[None]:
+    """Reserve memory for the detector in a file, in addition to what is reserved for the file itself.
 
-    It never counts more than all there is, so that the largest model can be read while nothing else takes memory.
+    At most the whole budget is reserved, so that the largest model can be read while no other request uses memory.
     """
     n_more = min(n_bytes - (PER_BYTE_OF_MODELS - 1) * n_file, limits.memory_bytes - PER_BYTE_OF_MODELS * n_file)
-    return nullcontext() if memory is None or n_more <= 0 else memory.holding(n_more)
+    return nullcontext() if memory is None or n_more <= 0 else memory.reserved(n_more)
 
 
 def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any]:
@@ -54,55 +75,56 @@ def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any
     return configuration
 
 
-def sizes_in(content: bytes) -> Sizes:
-    """Return the sizes of the detector in a file by its header, in which the forest must agree with the detector."""
+def size_in_model(content: bytes) -> DetectorSize:
+    """Return the size of the detector in a model file, from its header; the forest must match the detector."""
     header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
     with damaged_file_errors("The model"):
         if _KIND not in header["notes"]:
-            raise ValueError("it is not that of a StreamDetector.")
+            raise ValueError("it does not contain a StreamDetector.")
         parameters = renamed_parameters(header["notes"][_KIND]["parameters"])
-        sizes = Sizes(*(parameters[name] for name in Sizes._fields))
-        n_features, shingle = (as_count(n, "n_features", 1, MAX_POINTS) for n in (sizes.n_features, sizes.shingle))
+        size = DetectorSize(*(parameters[name] for name in DetectorSize._fields))
+        n_features, shingle = (as_count(n, "n_features", 1, MAX_POINTS) for n in (size.n_features, size.shingle))
         of_forest = {**header["parameters"], "n_features": header["n_features"]}
         of_detector = {
-            "n_trees": sizes.n_trees,
-            "window": sizes.window,
-            "max_samples": sizes.max_samples,
+            "n_trees": size.n_trees,
+            "window": size.window,
+            "max_samples": size.max_samples,
             "n_jobs": parameters["n_jobs"],
             "n_features": n_features * shingle,
         }
         for name, value in of_detector.items():
             if of_forest[name] != value:
                 raise ValueError(f"{name} of the forest must be {value!r:.100}, but is {of_forest[name]!r:.100}.")
-    return sizes
+    return size
 
 
 def _read(content: bytes) -> StreamDetector:
     try:
         return detector_from(content)
-    except MemoryError as error:  # at present, which is no fault of the file
-        raise FullError(str(error)) from None
+    except MemoryError as error:  # the file may be valid: the client can try again
+        raise CapacityError(str(error)) from None
 
 
 def _compare(detector: StreamDetector, configuration: dict[str, Any]) -> None:
-    """Refuse a detector that is not one of this configuration."""
+    """Raise InvalidInputError if a detector does not match a configuration."""
     features = configuration["features"]
     if detector.n_seen > _MAX_SEEN:
         raise InvalidInputError(
-            f"The model file has seen {detector.n_seen} rows, but may have seen {_MAX_SEEN} at most."
+            f"The detector in the model file must have seen at most {_MAX_SEEN} rows, but has seen {detector.n_seen}."
         )
-    theirs = {**detector.parameters, "features": _names(detector) or features}
-    _refuse_others(theirs, {**parameters_of(configuration), "features": features})
+    settings = {**detector.parameters, "features": _names(detector) or features}
+    _check_equal(settings, {**parameters_of(configuration), "features": features})
 
 
-def _refuse_others(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    for name, value in ours.items():
-        if theirs.get(name) != value:
+def _check_equal(settings: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, value in expected.items():
+        if settings.get(name) != value:
             raise InvalidInputError(
-                f"The model file is that of another detector: {name} is {theirs.get(name)!r:.100}, not {value!r:.100}."
+                "The model file contains a different detector:"
+                f" {name} is {settings.get(name)!r:.100}, not {value!r:.100}."
             )
 
 
 def _names(detector: StreamDetector) -> list[str]:
-    """Return the names of the features, none if the file has none."""
+    """Return the names of the features; an empty list if the detector has none."""
     return [str(name) for name in detector.feature_names or []]

@@ -1,4 +1,4 @@
-"""Group commit: what many want to be kept is written in one transaction, and synced once."""
+"""Group commit: one thread writes the changes of many requests in one transaction, synced once."""
 
 import queue
 import threading
@@ -7,84 +7,85 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from imondrian.service.store import StorageError, Store
+from imondrian.service.errors import StorageError
+from imondrian.service.store import Store
 
-_MAX_TOGETHER = 1024
-Work = Callable[[Store], Any]
+_MAX_BATCH = 1024
+Operation = Callable[[Store], Any]
 
 
-class _Waiting(NamedTuple):
-    work: Work
+class _WriteJob(NamedTuple):
+    operation: Operation
     done: Future[Any]
 
 
 class Writer:
-    """A thread that alone writes to the store; whoever asks it waits until what was asked is on the disk."""
+    """The only thread that writes to the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
-        self._is_closed, self._door = False, threading.Lock()
+        self._queue: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
+        self._is_closed, self._lock = False, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="imondrian-writer", daemon=True)
         self._thread.start()
-        self.failure: StorageError | None = None  # why the last transaction failed; None if it did not
+        self.failure: StorageError | None = None  # why the last transaction failed; None if it succeeded
 
-    def submit(self, work: Work) -> Future[Any]:
-        """Have something written; the future is done when it is on the disk, or has the reason why it is not."""
+    def submit(self, operation: Operation) -> Future[Any]:
+        """Queue an operation; the future completes when its changes are on the disk, or fails with the reason."""
         done: Future[Any] = Future()
-        with self._door:
+        with self._lock:
             if self._is_closed:
-                raise StorageError("The service ends.")
-            self._queue.put(_Waiting(work, done))
+                raise StorageError("The service is shutting down.")
+            self._queue.put(_WriteJob(operation, done))
         return done
 
-    def write(self, work: Work) -> Any:
-        """Have something written, and wait for it."""
-        return self.submit(work).result()
+    def write(self, operation: Operation) -> Any:
+        """Queue an operation, wait for it, and return its result."""
+        return self.submit(operation).result()
 
-    def tried_again(self) -> StorageError | None:
-        """Give the reason why the last transaction failed, unless a large one works now."""
+    def retry(self) -> StorageError | None:
+        """Return why the last transaction failed; first try a large one, and return None if it succeeds."""
         if self.failure is not None:
             with suppress(StorageError):
-                self.write(Store.fill)
-                self.write(Store.clear)
+                self.write(Store.write_filler)
+                self.write(Store.delete_filler)
         return self.failure
 
     def close(self) -> None:
-        """Write what is waiting, and end."""
-        with self._door:
+        """Write what is queued, and end the thread."""
+        with self._lock:
             self._is_closed = True
             self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while True:
-            together, is_last = self._taken()
-            if together:
-                self._commit(together)
+            batch, is_last = self._next_batch()
+            if batch:
+                self._commit(batch)
             if is_last:
                 return
 
-    def _taken(self) -> tuple[list[_Waiting], bool]:
-        """Wait for something to write, and take all that waits with it."""
-        together: list[_Waiting] = []
-        waiting = self._queue.get()
-        while waiting is not None:
-            together.append(waiting)
-            if len(together) == _MAX_TOGETHER or self._queue.empty():
-                return together, False
-            waiting = self._queue.get()
-        return together, True
+    def _next_batch(self) -> tuple[list[_WriteJob], bool]:
+        """Wait for a job, and return it with all others in the queue, and whether the queue is closed."""
+        batch: list[_WriteJob] = []
+        job = self._queue.get()
+        while job is not None:
+            batch.append(job)
+            if len(batch) == _MAX_BATCH or self._queue.empty():
+                return batch, False
+            job = self._queue.get()
+        return batch, True
 
-    def _commit(self, together: list[_Waiting]) -> None:
+    def _commit(self, batch: list[_WriteJob]) -> None:
         try:
             with self._store.transaction():
-                results = [waiting.work(self._store) for waiting in together]
-        except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must be told)
+                results = [job.operation(self._store) for job in batch]
+        except Exception as error:  # noqa: BLE001 (every waiting thread must get an error)
             self.failure = error if isinstance(error, StorageError) else None
-            for waiting in together:
-                waiting.done.set_exception(error)
+            for job in batch:
+                job.done.set_exception(error)
             return
         self.failure = None
-        for waiting, result in zip(together, results, strict=True):
-            waiting.done.set_result(result)
+        for job, result in zip(batch, results, strict=True):
+            job.done.set_result(result)

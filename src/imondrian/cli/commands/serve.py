@@ -10,7 +10,7 @@ from imondrian.errors import InvalidInputError
 def run(data: str, host: str, port: int, token_file: str | None) -> None:
     """Serve until interrupted."""
     try:
-        from imondrian.service.running import serve
+        from imondrian.service.server import serve
     except ImportError as error:
         raise InvalidInputError(f"imondrian serve needs {error.name}: pip install 'imondrian[serve]'") from error
     if signal.SIGHUP in ending_signals():

@@ -1,1 +1,1 @@
-"""The routes, by what they are about."""
+"""The HTTP routes, by subject."""

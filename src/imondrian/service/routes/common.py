@@ -1,4 +1,4 @@
-"""What the routes share: the detectors, the one that a path names, and the errors that OpenAPI tells."""
+"""Functions that all routes share: lookup of detectors, error schemas, large responses and slots for reads."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -10,52 +10,60 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from imondrian.service.configuration import NAME
-from imondrian.service.registry import Known, Registry
+from imondrian.service.limits import Limits
+from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.service.schemas import Problem
-from imondrian.service.settings import Limits
 
 JSON = "application/json"
 Name = Annotated[str, Path(pattern=f"^{NAME}$", max_length=Limits().name_length, examples=["pumps"])]
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """Tell OpenAPI which errors there can be."""
+    """Return the OpenAPI description of error responses; 401 and 403 are always included."""
     return {code: {"model": Problem} for code in (401, 403, *codes)}
 
 
 def registry_of(request: Request) -> Registry:
-    """Give the detectors."""
+    """Return the registry of the application."""
     return request.app.state.registry
 
 
-def known_of(request: Request, name: str) -> Known:
-    """Find the detector."""
+def handle_of(request: Request, name: str) -> DetectorHandle:
+    """Return a detector by name."""
     return registry_of(request).get(name)
 
 
-async def large_answer(
-    request: Request, make: Callable[[], BaseModel], turn: AbstractAsyncContextManager[None] | None = None
+async def large_response(
+    request: Request, make: Callable[[], BaseModel], slot: AbstractAsyncContextManager[None] | None = None
 ) -> Response:
-    """Answer with what is made in another thread, in its turn, unless the client has left meanwhile.
+    """Wait for a slot, and make a response in another thread, unless the client has left.
 
-    The event loop only sends it: writing much JSON there would keep all others waiting.
+    The event loop only sends it: writing much JSON there would block all other requests.
+
+    Parameters
+    ----------
+    request : Request
+    make : callable
+        Returns the content of the response.
+    slot : async context manager, optional
+        A further slot to wait for.
     """
-    async with request.app.state.answering.turn():
+    async with request.app.state.response_limit.slot():
         if await request.is_disconnected():
             raise ClientDisconnect
-        async with turn or nullcontext():
+        async with slot or nullcontext():
             content = await run_in_threadpool(lambda: make().model_dump_json().encode())
     return Response(content, media_type=JSON)
 
 
 @asynccontextmanager
-async def copying(request: Request, known: Known) -> AsyncIterator[None]:
-    """Wait for the turn to have a copy of a detector, and count its memory meanwhile."""
-    async with request.app.state.copying.turn():
-        with request.app.state.memory.holding(known.live.figures.n_bytes):
+async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
+    """Wait for a slot for a private copy of a detector, and reserve the memory for it."""
+    async with request.app.state.copy_limit.slot():
+        with request.app.state.memory.reserved(handle.worker.summary.n_bytes):
             yield
 
 
-def asking(request: Request, known: Known) -> AbstractAsyncContextManager[None]:
-    """Wait for the turn to ask the copy that a detector has for all, without a thread that others need."""
-    return request.app.state.asking.turn(known.live)
+def read_slot(request: Request, handle: DetectorHandle) -> AbstractAsyncContextManager[None]:
+    """Wait for a slot to read the shared copy of a detector, without occupying a thread."""
+    return request.app.state.read_limit.slot(handle.worker)

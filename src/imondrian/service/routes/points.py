@@ -1,40 +1,52 @@
-"""Points: learned, forgotten, scored, explained."""
+"""Routes for points: learn, forget, score and explain them; and the latest rows."""
 
 from functools import partial
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from imondrian.engine.jit import Array
 from imondrian.service import schemas
-from imondrian.service.asking import FEW, explained, scored
 from imondrian.service.bodies import points_of
-from imondrian.service.entries import FORGET, POINTS, Answer
-from imondrian.service.registry import Known
-from imondrian.service.routes.common import JSON, Name, asking, copying, known_of, large_answer, problems, registry_of
+from imondrian.service.journal import FORGET, POINTS
+from imondrian.service.limits import Retention
+from imondrian.service.queries import SHARED_COPY_POINTS, explanation_of_row, explanations_of, history_of, scores_of
+from imondrian.service.registry import DetectorHandle
+from imondrian.service.routes.common import (
+    JSON,
+    Name,
+    copy_slot,
+    handle_of,
+    large_response,
+    problems,
+    read_slot,
+    registry_of,
+)
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
-_SMALL = 2**14  # bytes of a body that is read at once, without asking another thread
+history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
+_SMALL = 2**14  # shorter bodies are parsed in the event loop, not in another thread
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
 
-async def _done(request: Request, name: str, kind: str) -> Response:
-    """Have points learned or forgotten, and wait until that is on the disk and done."""
-    known = known_of(request, name)
-    points = await _points(request, known, registry_of(request).limits.points_per_request)
-    done = known.live.submit(kind, points.tobytes(), len(points), request.headers.get("idempotency-key"))
-    answer: Answer = await request.app.state.waiting.result_of(done)
-    return Response(answer.content, answer.status, media_type=JSON)
+async def _change(request: Request, name: str, kind: str) -> Response:
+    """Learn or forget points, and wait until that is on the disk and applied."""
+    handle = handle_of(request, name)
+    points = await _points(request, handle, registry_of(request).limits.points_per_request)
+    done = handle.worker.submit(kind, points.tobytes(), len(points), request.headers.get("idempotency-key"))
+    reply = await request.app.state.futures.wrap(done)
+    return Response(reply.content, reply.status, media_type=JSON)
 
 
-async def _points(request: Request, known: Known, n_most: int) -> Array:
-    """Read the points of a body, in another thread if they are many."""
+async def _points(request: Request, handle: DetectorHandle, n_most: int) -> Array:
+    """Return the points of a body; parse a long body in another thread."""
     body, kind = await request.body(), request.headers.get("content-type", JSON)
-    read = partial(points_of, body, kind, known.kept.configuration["features"], n_most)
+    read = partial(points_of, body, kind, handle.record.configuration["features"], n_most)
     if len(body) < _SMALL:
         return read()
-    async with request.app.state.parsing.turn():
+    async with request.app.state.parse_limit.slot():
         return await run_in_threadpool(read)
 
 
@@ -45,11 +57,11 @@ async def _points(request: Request, known: Known, n_most: int) -> Array:
     responses=problems(404, 413, 422, 429, 503, 507),
 )
 async def learn(request: Request, name: Name) -> Response:
-    """Score points, tell which are anomalies, then learn them; what is answered is on the disk.
+    """Score points, report which are anomalies, then learn them; they are on the disk before the response is sent.
 
-    A request that is sent again with the same Idempotency-Key gets the same answer, and nothing is learned twice.
+    A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice.
     """
-    return await _done(request, name, POINTS)
+    return await _change(request, name, POINTS)
 
 
 @router.delete(
@@ -59,17 +71,17 @@ async def learn(request: Request, name: Name) -> Response:
     responses=problems(404, 413, 422, 429, 503, 507),
 )
 async def forget(request: Request, name: Name) -> Response:
-    """Forget points of the window, as if they had never been there."""
-    return await _done(request, name, FORGET)
+    """Forget points of the window, as if they had never been learned."""
+    return await _change(request, name, FORGET)
 
 
 @router.post("/scores", openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
 async def score(request: Request, name: Name) -> schemas.Scores:
-    """Score points without learning them; does not wait for those that are being learned."""
-    known = known_of(request, name)
-    points = await _points(request, known, registry_of(request).limits.points_per_request)
-    async with (copying if len(points) > FEW else asking)(request, known):
-        return await run_in_threadpool(scored, known, points)
+    """Score points without learning them; does not wait for points that are being learned."""
+    handle = handle_of(request, name)
+    points = await _points(request, handle, registry_of(request).limits.points_per_request)
+    async with (copy_slot if len(points) > SHARED_COPY_POINTS else read_slot)(request, handle):
+        return await run_in_threadpool(scores_of, handle, points)
 
 
 @router.post(
@@ -79,13 +91,38 @@ async def score(request: Request, name: Name) -> schemas.Scores:
     responses=problems(404, 413, 422, 503),
 )
 async def explain(request: Request, name: Name) -> Response:
-    """Divide the scores of points among the features; nothing is learned."""
-    known = known_of(request, name)
+    """Divide the scores of points among the features, without learning them."""
+    handle = handle_of(request, name)
     limits = registry_of(request).limits
-    n_most = min(limits.explained_points, limits.explained_values // len(known.kept.configuration["features"]))
-    points = await _points(request, known, n_most)
-    make = partial(explained, known, points)
-    if len(points) <= FEW:
-        return await large_answer(request, make, asking(request, known))
-    async with copying(request, known):
-        return await large_answer(request, make)
+    n_most = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
+    points = await _points(request, handle, n_most)
+    make = partial(explanations_of, handle, points)
+    if len(points) <= SHARED_COPY_POINTS:
+        return await large_response(request, make, read_slot(request, handle))
+    async with copy_slot(request, handle):
+        return await large_response(request, make)
+
+
+_LAST = 2**53
+_MOST = Retention().history
+
+
+@history_router.get("", response_model=schemas.History, responses=problems(404, 422, 503))
+async def history(
+    request: Request,
+    name: Name,
+    after: Annotated[int, Query(ge=-1, le=_LAST, description="Only rows after this one.")] = -1,
+    limit: Annotated[
+        int, Query(ge=1, le=_MOST, description="Maximum number of rows; the latest are returned.")
+    ] = _MOST,
+) -> Response:
+    """Return the latest rows and their scores."""
+    return await large_response(request, partial(history_of, handle_of(request, name), after, limit))
+
+
+@history_router.get("/{index}", responses=problems(404, 422, 503))
+async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_LAST)]) -> schemas.ExplainedRow:
+    """Explain the score of one of the latest rows."""
+    handle = handle_of(request, name)
+    async with copy_slot(request, handle):
+        return await run_in_threadpool(explanation_of_row, handle, index)

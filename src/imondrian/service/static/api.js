@@ -1,11 +1,11 @@
-// The service over HTTP: one function for each thing that can be asked.
+// The HTTP API of the service: one function for each request.
 
-import { askForToken, token } from "./token.js";
+import { askForToken, token } from "./token_dialog.js";
 
-const PATIENCE = 120_000; // milliseconds
-const PATIENCE_TO_READ = 30_000;
-const N_BUSY = 30; // how often a busy service is asked again
-const UNREACHED = "The service cannot be reached.";
+const TIMEOUT = 120_000; // milliseconds
+const READ_TIMEOUT = 30_000;
+const MAX_RETRIES = 30; // while the service is busy
+const UNREACHABLE = "The service cannot be reached.";
 
 export class ApiError extends Error {
   constructor(status, detail) {
@@ -18,21 +18,21 @@ export const detectors = () => request("GET", "detectors");
 export const create = (name, configuration) => request("PUT", path(name), { body: configuration });
 export const remove = (name) => request("DELETE", path(name));
 export const history = (name, after) => request("GET", `${path(name)}/history?after=${after}&limit=2000`);
-export const explanationAt = (name, index) => request("GET", `${path(name)}/history/${index}`);
+export const explainRow = (name, index) => request("GET", `${path(name)}/history/${index}`);
 export const scores = (name, points, signal) => request("POST", `${path(name)}/scores`, { body: { points }, signal });
 
-export async function explanation(name, point) {
+export async function explainPoint(name, point) {
   const answer = await request("POST", `${path(name)}/explanations`, { body: { points: [point] } });
   return answer.explanations[0];
 }
 
 export function learn(name, points, signal) {
-  const headers = { "Idempotency-Key": randomKey() }; // asked again, the rows are learned once
+  const headers = { "Idempotency-Key": randomKey() }; // a repeated request is learned once
   return request("POST", `${path(name)}/points`, { body: { points }, signal, headers });
 }
 
 export async function health() {
-  const response = await answered("GET", "health", {}); // 503 has complaints too
+  const response = await send("GET", "health", {}); // a response with status 503 has complaints, too
   return response.json().catch(() => ({ complaints: [] }));
 }
 
@@ -47,10 +47,10 @@ function randomKey() {
 async function request(method, address, options = {}) {
   for (let busy = 0; ; ) {
     const sent = token();
-    const response = await answered(method, address, options);
+    const response = await send(method, address, options);
     if (response.status === 401) {
-      if (!(await askForToken(sent))) throw new ApiError(401, "A token is needed.");
-    } else if (response.status === 429 && busy < N_BUSY) {
+      if (!(await askForToken(sent))) throw new ApiError(401, "A token is required.");
+    } else if (response.status === 429 && busy < MAX_RETRIES) {
       busy += 1;
       await wait((Number(response.headers.get("Retry-After")) || 1) * 1000, options.signal);
     } else {
@@ -59,25 +59,25 @@ async function request(method, address, options = {}) {
   }
 }
 
-async function answered(method, address, { body, signal, headers = {} }) {
+async function send(method, address, { body, signal, headers = {} }) {
   const all = { ...headers };
   if (token() !== null) all.Authorization = `Bearer ${token()}`;
   if (body !== undefined) all["Content-Type"] = "application/json";
-  const limit = AbortSignal.timeout(method === "GET" ? PATIENCE_TO_READ : PATIENCE);
+  const limit = AbortSignal.timeout(method === "GET" ? READ_TIMEOUT : TIMEOUT);
   const init = { method, headers: all, body: body && JSON.stringify(body), signal: signal ? AbortSignal.any([signal, limit]) : limit };
   try {
     return await fetch(address, init);
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, UNREACHED);
+    throw new ApiError(0, UNREACHABLE);
   }
 }
 
 async function read(response) {
   if (response.status === 204) return null;
   const content = await response.json().catch(() => undefined);
-  if (!response.ok) throw new ApiError(response.status, content?.detail ?? `The service answered ${response.status}.`);
-  if (content === undefined) throw new ApiError(0, UNREACHED);
+  if (!response.ok) throw new ApiError(response.status, content?.detail ?? `The service returned status ${response.status}.`);
+  if (content === undefined) throw new ApiError(0, UNREACHABLE);
   return content;
 }
 

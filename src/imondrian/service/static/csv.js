@@ -1,4 +1,4 @@
-// CSV read and written: separators detected, cells in quotes, columns matched to features.
+// Reading and writing CSV: detects the separator, supports quoted cells, matches columns to features.
 
 const SEPARATORS = [",", ";", "\t"];
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
@@ -21,7 +21,7 @@ export function pointsOf({ header, rows }, features) {
     if (row.length > header.length) problems.push(`Row ${i + 1} has ${row.length} cells, but the header has ${header.length}.`);
     return columns.map((column) => numberOf(row[column], i + 1, header[column], problems));
   });
-  if (problems.length > 0) throw new CsvError(told(problems));
+  if (problems.length > 0) throw new CsvError(summaryOf(problems));
   return points;
 }
 
@@ -40,13 +40,13 @@ function separatorOf(text) {
 function recordsOf(text, separator) {
   const records = [];
   let record = [];
-  for (let place = 0; place < text.length; ) {
-    const { cell, end } = cellAt(text, place, separator, records.length);
+  for (let position = 0; position < text.length; ) {
+    const { cell, end } = cellAt(text, position, separator, records.length);
     record.push(cell);
-    place = end + 1;
-    if (text[end] === separator && place < text.length) continue;
+    position = end + 1;
+    if (text[end] === separator && position < text.length) continue;
     if (text[end] === separator) record.push("");
-    if (text[end] === "\r" && text[place] === "\n") place += 1;
+    if (text[end] === "\r" && text[position] === "\n") position += 1;
     if (record.length > 1 || cell.trim() !== "") records.push(record);
     record = [];
   }
@@ -62,10 +62,10 @@ function cellAt(text, start, separator, row) {
 }
 
 function closingQuote(text, start, row) {
-  let place = text.indexOf('"', start + 1);
-  while (place !== -1 && text[place + 1] === '"') place = text.indexOf('"', place + 2);
-  if (place === -1) throw new CsvError(`${row === 0 ? "The header" : `Row ${row}`} has a quote that is not closed.`);
-  return place;
+  let position = text.indexOf('"', start + 1);
+  while (position !== -1 && text[position + 1] === '"') position = text.indexOf('"', position + 2);
+  if (position === -1) throw new CsvError(`${row === 0 ? "The header" : `Row ${row}`} has a quote that is not closed.`);
+  return position;
 }
 
 function columnOf(header, name) {
@@ -84,7 +84,7 @@ function numberOf(cell, row, column, problems) {
   return null;
 }
 
-function told(problems) {
+function summaryOf(problems) {
   const rest = problems.length - 1;
   return rest === 0 ? problems[0] : `${problems[0]} There ${rest === 1 ? "is 1 more problem" : `are ${rest} more problems`}.`;
 }

@@ -1,4 +1,4 @@
-// Elements of the page: found, made and filled with text, never with markup.
+// Finding, making and filling elements of the page; always with text, never with markup.
 
 export function byId(id) {
   return document.getElementById(id);

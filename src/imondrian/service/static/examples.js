@@ -1,8 +1,8 @@
 // Requests that the user can copy into a shell.
 
-import { token } from "./token.js";
+import { token } from "./token_dialog.js";
 
-const N_BY_NAME = 12; // more features are given as a list
+const MAX_NAMED = 12; // more features are sent as a list
 
 export function creationExample() {
   return command("PUT", "detectors/pumps", { features: ["temperature", "pressure"] });
@@ -10,7 +10,7 @@ export function creationExample() {
 
 export function pointsExample(detector) {
   const features = detector.configuration.features;
-  const point = features.length > N_BY_NAME ? features.map(() => 1.5) : Object.fromEntries(features.map((name) => [name, 1.5]));
+  const point = features.length > MAX_NAMED ? features.map(() => 1.5) : Object.fromEntries(features.map((name) => [name, 1.5]));
   return command("POST", `detectors/${encodeURIComponent(detector.name)}/points`, { points: [point] });
 }
 

@@ -1,6 +1,6 @@
-// Numbers, sizes and times as people read them.
+// Numbers, sizes and times as text.
 
-const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const INTEGER = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const TENTHS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 4 });
 const UNITS = ["B", "KB", "MB", "GB"];
@@ -10,18 +10,18 @@ export function isNumber(value) {
 }
 
 export function isThreshold(value) {
-  return isNumber(value) && value < 1; // it is 1 while there is none yet
+  return isNumber(value) && value < 1; // the service returns 1 while there is no threshold yet
 }
 
-export function count(value) {
-  return WHOLE.format(value);
+export function integer(value) {
+  return INTEGER.format(value);
 }
 
-export function counted(value, one, many = `${one}s`) {
-  return `${count(value)} ${value === 1 ? one : many}`;
+export function withUnit(value, one, many = `${one}s`) {
+  return `${integer(value)} ${value === 1 ? one : many}`;
 }
 
-export function measure(value) {
+export function number(value) {
   if (!isNumber(value)) return "unknown";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(3);
@@ -44,7 +44,7 @@ export function bytes(value) {
 
 export function rate(perSecond) {
   if (!isNumber(perSecond)) return "–";
-  return `${(perSecond >= 100 ? WHOLE : TENTHS).format(perSecond)} /s`;
+  return `${(perSecond >= 100 ? INTEGER : TENTHS).format(perSecond)} /s`;
 }
 
 export function time(seconds) {

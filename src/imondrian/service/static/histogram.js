@@ -1,14 +1,14 @@
-// How the scores of the latest points are spread, with the threshold.
+// Histogram of the scores of the latest points, with the threshold.
 
-import { limitLine, note, oddMarker, titled } from "./charts.js";
+import { anomalyMarker, note, thresholdLine, titledAxis } from "./chart.js";
 import { isNumber, isThreshold, score } from "./format.js";
 
 const N_BINS = 50;
 
 export function histogramFigure(theme, { history, threshold }) {
-  const known = history.anomaly_score.filter(isNumber);
-  const odd = history.anomalies().map((place) => history.anomaly_score[place]);
-  return { traces: [bars(theme, known), dots(theme, odd)], layout: layoutOf(theme, threshold) };
+  const scores = history.anomaly_score.filter(isNumber);
+  const anomalies = history.anomalies().map((position) => history.anomaly_score[position]);
+  return { traces: [bars(theme, scores), dots(theme, anomalies)], layout: layoutOf(theme, threshold) };
 }
 
 function binsOf(values) {
@@ -25,13 +25,13 @@ function bars(theme, x) {
 function dots(theme, x) {
   const hovertemplate = "anomaly<br>score %{x:.4f}<extra></extra>";
   const y = x.map(() => 0);
-  return { type: "scatter", mode: "markers", meta: "anomalies", x, y, marker: oddMarker(theme), cliponaxis: false, hovertemplate };
+  return { type: "scatter", mode: "markers", meta: "anomalies", x, y, marker: anomalyMarker(theme), cliponaxis: false, hovertemplate };
 }
 
 function layoutOf(theme, threshold) {
   const isKnown = isThreshold(threshold);
   const font = { size: 11, color: theme.soft };
-  const line = limitLine(theme, { xref: "x", yref: "paper", x0: threshold, x1: threshold, y0: 0, y1: 1 });
+  const line = thresholdLine(theme, { xref: "x", yref: "paper", x0: threshold, x1: threshold, y0: 0, y1: 1 });
   const label = note(`threshold ${score(threshold)}`, { xref: "x", x: threshold, y: 1, xanchor: "right", yanchor: "bottom", font });
   return {
     height: 220,
@@ -40,7 +40,7 @@ function layoutOf(theme, threshold) {
     dragmode: false,
     shapes: isKnown ? [line] : [],
     annotations: isKnown ? [label] : [],
-    xaxis: titled(theme, "score", { showgrid: false, fixedrange: true }),
-    yaxis: titled(theme, "points", { nticks: 5, fixedrange: true, rangemode: "tozero" }),
+    xaxis: titledAxis(theme, "score", { showgrid: false, fixedrange: true }),
+    yaxis: titledAxis(theme, "points", { nticks: 5, fixedrange: true, rangemode: "tozero" }),
   };
 }

@@ -1,7 +1,7 @@
-// The latest rows of a detector, in columns.
+// The latest rows of a detector, by column.
 
 const COLUMNS = ["index", "time", "values", "anomaly_score", "threshold", "is_anomaly"];
-const N_KEPT = 2000;
+const MAX_ROWS = 2000;
 
 export class History {
   constructor() {
@@ -17,11 +17,11 @@ export class History {
   }
 
   add(rows) {
-    const first = Math.max(this.length + rows.index.length - N_KEPT, 0);
+    const first = Math.max(this.length + rows.index.length - MAX_ROWS, 0);
     for (const name of COLUMNS) this[name] = this[name].concat(rows[name]).slice(first);
   }
 
   anomalies() {
-    return this.is_anomaly.flatMap((isOdd, place) => (isOdd ? [place] : []));
+    return this.is_anomaly.flatMap((isAnomaly, position) => (isAnomaly ? [position] : []));
   }
 }

@@ -1,7 +1,7 @@
-// The features and the score of the latest points, one above the other on one axis.
+// The features and the score of the latest points, in panels above a common axis.
 
-import { axis, limitStyle, note, oddMarker, plain, titled } from "./charts.js";
-import { isNumber, isThreshold, measure, score, shortened } from "./format.js";
+import { anomalyMarker, axis, escaped, note, thresholdStyle, titledAxis } from "./chart.js";
+import { isNumber, isThreshold, number, score, shortened } from "./format.js";
 
 const HEADING = 24; // pixels
 const PANEL = 66;
@@ -12,20 +12,20 @@ const MARGIN = { l: 52, r: 14, t: 0, b: 42 };
 export function liveFigure(theme, { key, features, shown, history, selected }) {
   const panels = [
     ...shown.map((name) => featurePanel(name, features.indexOf(name), history)),
-    { title: "score", note: " and threshold, dashed", values: history.anomaly_score, height: SCORE_PANEL, colour: theme.ink, format: score },
+    { title: "score", note: " and threshold (dashed)", values: history.anomaly_score, height: SCORE_PANEL, colour: theme.ink, format: score },
   ];
   const height = panels.reduce((sum, panel) => sum + HEADING + panel.height + GAP, -GAP);
-  place(panels, height);
+  placePanels(panels, height);
   const traces = panels.flatMap((panel, i) => tracesOf(theme, panel, history, axisName("y", i)));
   traces.push(thresholdTrace(theme, history, axisName("y", panels.length - 1)));
   return { traces, layout: layoutOf(theme, panels, height, { key, history, selected }) };
 }
 
 function featurePanel(name, column, history) {
-  return { title: name, values: history.values.map((row) => row[column]), height: PANEL, format: measure };
+  return { title: name, values: history.values.map((row) => row[column]), height: PANEL, format: number };
 }
 
-function place(panels, height) {
+function placePanels(panels, height) {
   let top = 0;
   for (const panel of panels) {
     panel.top = 1 - (top + HEADING) / height;
@@ -35,10 +35,10 @@ function place(panels, height) {
 }
 
 function tracesOf(theme, panel, history, yaxis) {
-  const odd = history.anomalies();
-  const pick = (column) => odd.map((place) => column[place]);
+  const anomalies = history.anomalies();
+  const pick = (column) => anomalies.map((position) => column[position]);
   const hovertemplate = "%{y:.5~g}<br>point %{x}<extra>%{fullData.name}</extra>";
-  const shared = { type: "scatter", xaxis: "x", yaxis, name: plain(shortened(panel.title)), hovertemplate };
+  const shared = { type: "scatter", xaxis: "x", yaxis, name: escaped(shortened(panel.title)), hovertemplate };
   const line = { color: panel.colour ?? theme.accent, width: 1.25 };
   return [
     { ...shared, mode: "lines", x: history.index, y: panel.values, customdata: history.index, line },
@@ -49,7 +49,7 @@ function tracesOf(theme, panel, history, yaxis) {
       x: pick(history.index),
       y: pick(panel.values),
       customdata: pick(history.index),
-      marker: oddMarker(theme),
+      marker: anomalyMarker(theme),
     },
   ];
 }
@@ -64,7 +64,7 @@ function thresholdTrace(theme, history, yaxis) {
     x: history.index,
     y: history.threshold.map((value) => (isThreshold(value) ? value : null)),
     hoverinfo: "skip",
-    line: limitStyle(theme),
+    line: thresholdStyle(theme),
   };
 }
 
@@ -75,7 +75,7 @@ function layoutOf(theme, panels, height, { key, history, selected }) {
     uirevision: key,
     annotations: panels.flatMap((panel) => headings(theme, panel)),
     shapes: selected === null ? [] : [mark(theme, selected)],
-    xaxis: titled(theme, "point", {
+    xaxis: titledAxis(theme, "point", {
       range: rangeOf(history),
       anchor: axisName("y", panels.length - 1),
       tickformat: ",d",
@@ -98,7 +98,7 @@ function layoutOf(theme, panels, height, { key, history, selected }) {
 function headings(theme, panel) {
   const shared = { y: panel.top, yanchor: "bottom", yshift: 1 };
   const latest = panel.values.findLast(isNumber);
-  const heading = `<b>${plain(shortened(panel.title))}</b>${panel.note ?? ""}`;
+  const heading = `<b>${escaped(shortened(panel.title))}</b>${panel.note ?? ""}`;
   const found = [note(heading, { ...shared, x: 0, xanchor: "left", font: { size: 12, color: theme.ink } })];
   if (latest !== undefined) {
     found.push(note(panel.format(latest), { ...shared, x: 1, xanchor: "right", font: { size: 12, color: theme.soft } }));
@@ -107,7 +107,7 @@ function headings(theme, panel) {
 }
 
 function mark(theme, index) {
-  return { type: "line", xref: "x", yref: "paper", x0: index, x1: index, y0: 0, y1: 1, line: { color: theme.odd, width: 1, dash: "dot" } };
+  return { type: "line", xref: "x", yref: "paper", x0: index, x1: index, y0: 0, y1: 1, line: { color: theme.anomaly, width: 1, dash: "dot" } };
 }
 
 function rangeOf(history) {
@@ -115,6 +115,6 @@ function rangeOf(history) {
   return [history.index[0] - pad, history.last + pad];
 }
 
-function axisName(letter, place) {
-  return place === 0 ? letter : `${letter}${place + 1}`;
+function axisName(letter, position) {
+  return position === 0 ? letter : `${letter}${position + 1}`;
 }

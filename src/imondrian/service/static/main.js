@@ -1,54 +1,54 @@
-// The page: what is asked of the service once a second, and what is shown of it.
+// The page: polls the service once a second and shows the results.
 
 import * as api from "./api.js";
-import { openCreation, prepareCreation } from "./creation.js";
-import { DetectorView } from "./detector.js";
+import { openCreateForm, prepareCreateForm } from "./create_form.js";
+import { choose, chosenName, showList } from "./detector_list.js";
+import { DetectorView } from "./detector_view.js";
 import { byId, setText } from "./dom.js";
 import { creationExample } from "./examples.js";
-import { choose, chosenName, showList } from "./listing.js";
-import { Poller } from "./polling.js";
-import { askToRemove, prepareRemoval } from "./removal.js";
+import { Poller } from "./poller.js";
+import { openRemoveDialog, prepareRemoveDialog } from "./remove_dialog.js";
 import { showComplaints, showState } from "./status.js";
-import { TableForm } from "./table.js";
+import { TableForm } from "./table_form.js";
 
-const MAKE_ONE = "Make one with the form “New detector”, or from a shell:";
+const CREATE_ONE = "Create one with the form “New detector”, or from a shell:";
 const HEALTH_PERIOD = 10_000; // milliseconds
 
 const view = new DetectorView();
 const table = new TableForm();
 const poller = new Poller(poll);
 let detectors = [];
-let asked = -Infinity; // when the health was
-let isOffered = false; // the form of a new detector was opened, or there was no need
+let healthChecked = -Infinity; // time of the last request
+let isFormOffered = false; // the form was opened once, or was not needed
 
 async function poll() {
   try {
     detectors = await api.detectors();
     show();
     if (view.detector !== null) await view.update();
-    await askForHealth();
+    await checkHealth();
     showState("live");
     return true;
   } catch (error) {
-    tellFailure(error);
+    showFailure(error);
     return false;
   }
 }
 
-async function askForHealth() {
-  if (performance.now() - asked < HEALTH_PERIOD) return;
+async function checkHealth() {
+  if (performance.now() - healthChecked < HEALTH_PERIOD) return;
   const { complaints } = await api.health();
   showComplaints(complaints);
-  asked = performance.now();
+  healthChecked = performance.now();
 }
 
-function tellFailure(error) {
-  asked = -Infinity;
+function showFailure(error) {
+  healthChecked = -Infinity;
   if (!(error instanceof api.ApiError)) throw error;
   if (error.status === 404) return; // the detector was removed meanwhile
   if (error.status === 401) lock();
   else if (error.status === 0) showState("gone");
-  else showState("gone", `${error.message} Trying again.`);
+  else showState("gone", `${error.message} Retrying.`);
 }
 
 function lock() {
@@ -79,11 +79,11 @@ function show() {
 function showEmpty() {
   const isNone = detectors.length === 0 && chosenName() === "";
   setText(byId("empty-title"), isNone ? "No detector yet" : `There is no detector “${chosenName()}”`);
-  setText(byId("empty-text"), isNone ? MAKE_ONE : "It may have been removed. Choose another one, or make a new one.");
+  setText(byId("empty-text"), isNone ? CREATE_ONE : "It may have been removed. Select another one, or create a new one.");
   byId("empty-example").hidden = !isNone;
   setText(byId("empty-example"), creationExample());
-  if (isNone && !isOffered) openCreation();
-  isOffered = true;
+  if (isNone && !isFormOffered) openCreateForm();
+  isFormOffered = true;
 }
 
 function chosen() {
@@ -115,9 +115,9 @@ byId("skip").addEventListener("click", (event) => {
 });
 byId("pause").addEventListener("click", () => setPaused(byId("pause").getAttribute("aria-pressed") === "false"));
 byId("unlock").addEventListener("click", () => { poller.isPaused = false; });
-byId("remove").addEventListener("click", () => askToRemove(view.detector.name));
+byId("remove").addEventListener("click", () => openRemoveDialog(view.detector.name));
 window.addEventListener("chosen", chosen);
 window.addEventListener("hashchange", chosen);
-prepareCreation(created);
-prepareRemoval(removed);
+prepareCreateForm(created);
+prepareRemoveDialog(removed);
 poller.now();

@@ -1,10 +1,10 @@
-// Which features are in the chart, if there are too many for all.
+// Selection of the features in the chart, if there are too many to show all.
 
 import { byId, make, setText } from "./dom.js";
 
-const N_FEW = 8; // so many are shown without a choice
-const N_FIRST = 6;
-const N_MOST = 12;
+const MAX_WITHOUT_PICKER = 8; // up to so many are all shown
+const N_PRESELECTED = 6;
+const MAX_SHOWN = 12;
 
 export class Picker {
   #features = [];
@@ -24,9 +24,9 @@ export class Picker {
   }
 
   reset(features) {
-    const isMany = features.length > N_FEW;
+    const isMany = features.length > MAX_WITHOUT_PICKER;
     this.#features = features;
-    this.#boxes = isMany ? features.map((_, i) => make("input", { type: "checkbox", checked: i < N_FIRST })) : [];
+    this.#boxes = isMany ? features.map((_, i) => make("input", { type: "checkbox", checked: i < N_PRESELECTED })) : [];
     const list = byId("picker-list");
     list.replaceChildren(list.firstElementChild, ...this.#boxes.map((box, i) => make("label", { className: "check" }, box, features[i])));
     byId("picker").hidden = !isMany;
@@ -36,7 +36,7 @@ export class Picker {
 
   #limit() {
     const n = this.shown.length;
-    for (const box of this.#boxes) box.disabled = n >= N_MOST && !box.checked;
-    setText(byId("picker-title"), `${n} of ${this.#features.length} features in the chart, at most ${N_MOST}`);
+    for (const box of this.#boxes) box.disabled = n >= MAX_SHOWN && !box.checked;
+    setText(byId("picker-title"), `${n} of ${this.#features.length} features in the chart (maximum ${MAX_SHOWN})`);
   }
 }

@@ -1,42 +1,42 @@
-// The scores of the rows of a table; of many rows, the highest of every few.
+// The scores of the rows of a table; if there are many, each dot is the highest score of several rows.
 
-import { limitLine, oddMarker, titled } from "./charts.js";
+import { anomalyMarker, thresholdLine, titledAxis } from "./chart.js";
 import { isThreshold } from "./format.js";
 
-const N_MOST = 2000; // dots
+const MAX_SHOWN = 2000; // dots
 
-export function rowsInADot(n) {
-  return Math.ceil(n / N_MOST);
+export function rowsPerDot(n) {
+  return Math.ceil(n / MAX_SHOWN);
 }
 
 export function scoreFigure(theme, { scores, anomalies, threshold }) {
-  const places = highest(scores, rowsInADot(scores.length));
+  const positions = highest(scores, rowsPerDot(scores.length));
   const traces = [
-    trace("rows", places.filter((place) => !anomalies[place]), scores, { color: theme.accent, size: 4, opacity: 0.7 }),
-    trace("anomalies", places.filter((place) => anomalies[place]), scores, oddMarker(theme)),
+    trace("rows", positions.filter((position) => !anomalies[position]), scores, { color: theme.accent, size: 4, opacity: 0.7 }),
+    trace("anomalies", positions.filter((position) => anomalies[position]), scores, anomalyMarker(theme)),
   ];
   return { traces, layout: layoutOf(theme, threshold) };
 }
 
 function highest(scores, size) {
-  const places = [];
+  const positions = [];
   for (let first = 0; first < scores.length; first += size) {
     let best = first;
     for (let i = first; i < Math.min(first + size, scores.length); i += 1) if (scores[i] > scores[best]) best = i;
-    places.push(best);
+    positions.push(best);
   }
-  return places;
+  return positions;
 }
 
-function trace(name, places, scores, marker) {
+function trace(name, positions, scores, marker) {
   return {
     type: "scatter",
     mode: "markers",
     name,
     meta: name,
-    x: places.map((place) => place + 1),
-    y: places.map((place) => scores[place]),
-    customdata: places,
+    x: positions.map((position) => position + 1),
+    y: positions.map((position) => scores[position]),
+    customdata: positions,
     marker,
     hovertemplate: "row %{x}<br>score %{y:.4f}<extra></extra>",
   };
@@ -44,12 +44,12 @@ function trace(name, places, scores, marker) {
 
 function layoutOf(theme, threshold) {
   const isKnown = isThreshold(threshold);
-  const line = limitLine(theme, { xref: "paper", x0: 0, x1: 1, y0: threshold, y1: threshold });
+  const line = thresholdLine(theme, { xref: "paper", x0: 0, x1: 1, y0: threshold, y1: threshold });
   return {
     height: 240,
     margin: { l: 52, r: 14, t: 12, b: 42 },
     shapes: isKnown ? [line] : [],
-    xaxis: titled(theme, "row", { tickformat: ",d", showgrid: false }),
-    yaxis: titled(theme, "score", { nticks: 5, fixedrange: true }),
+    xaxis: titledAxis(theme, "row", { tickformat: ",d", showgrid: false }),
+    yaxis: titledAxis(theme, "score", { nticks: 5, fixedrange: true }),
   };
 }

@@ -1,12 +1,12 @@
-// How the service is: a line in the header, and its complaints below it.
+// The state of the service: a line in the header, and its complaints below.
 
 import { byId, make, setText } from "./dom.js";
 
 const TEXTS = {
   live: "Live",
   paused: "Paused",
-  gone: "The service cannot be reached. Trying again.",
-  locked: "A token is needed.",
+  gone: "The service cannot be reached. Retrying.",
+  locked: "A token is required.",
 };
 
 export function showState(state, text = TEXTS[state]) {

@@ -1,0 +1,131 @@
+"""The errors of the service, and the HTTP response to each: one line, without internals."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
+
+_LOG = logging.getLogger("imondrian.service")
+
+
+class NotFoundError(ImondrianError):
+    """The detector, row or file does not exist."""
+
+
+class ConflictError(ImondrianError):
+    """A different detector has that name, or a limit on all detectors is reached."""
+
+
+class BodyTooLongError(ImondrianError):
+    """The body of a request is longer than allowed."""
+
+
+class BusyError(ImondrianError):
+    """The queue of a detector is full."""
+
+
+class UnavailableError(ImondrianError):
+    """The detector is being removed, or the service is shutting down."""
+
+
+class RemovedError(UnavailableError):
+    """The detector was removed before the request was processed."""
+
+
+class SetAsideError(ImondrianError):
+    """The detector could not be recovered when the service started."""
+
+
+class DetectorFailedError(ImondrianError):
+    """The detector failed while it was being changed."""
+
+
+class CapacityError(ImondrianError):
+    """The service has no memory or free slot for a request at present."""
+
+
+class StorageError(ImondrianError):
+    """Data could not be written or read; nothing was changed."""
+
+
+_STATUS = {
+    NotFoundError: 404,
+    RemovedError: 404,
+    ConflictError: 409,
+    BodyTooLongError: 413,
+    DamagedFileError: 422,
+    InvalidInputError: 422,
+    BusyError: 429,
+    DetectorFailedError: 500,
+    UnavailableError: 503,
+    SetAsideError: 503,
+    CapacityError: 503,
+    StorageError: 507,
+}
+_RETRY = {429, 503}
+
+
+async def error_response(_request: Request, error: Exception) -> Response:
+    """Return the response to an error of this package."""
+    code = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
+    return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRY else {})
+
+
+async def out_of_memory_response(_request: Request, _error: Exception) -> Response:
+    """Return the response to a MemoryError."""
+    return JSONResponse({"detail": "There is not enough memory for the request at present."}, 503, {"Retry-After": "1"})
+
+
+async def validation_error_response(_request: Request, error: Exception) -> Response:
+    """Return the first problem that pydantic found, in one line."""
+    first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": "invalid"}
+    return JSONResponse({"detail": validation_message(first)}, 422)
+
+
+def validation_message(error: Mapping[str, Any]) -> str:
+    """Return a problem that pydantic found as one line."""
+    return ": ".join([*map(str, error["loc"]), error["msg"]])
+
+
+async def http_error_response(request: Request, error: Exception) -> Response:
+    """Return the response to errors of FastAPI itself: unknown paths, and methods that a path does not support."""
+    code = error.status_code if isinstance(error, HTTPException) else 500
+    detail = error.detail if isinstance(error, HTTPException) else ""
+    allowed = {"Allow": ", ".join(_methods_of(request))} if code == 405 else {}
+    return JSONResponse({"detail": detail}, code, allowed)
+
+
+def _methods_of(request: Request) -> list[str]:
+    for path, operations in request.app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
+            return sorted(method.upper() for method in operations)
+    return ["GET"]  # the page
+
+
+async def disconnected_response(_request: Request, _error: Exception) -> Response:
+    """Return a response for a client that left before its body was complete: nothing was done, nobody reads it."""
+    return Response(status_code=400)
+
+
+async def internal_error_response(_request: Request, error: Exception) -> Response:
+    """Log an unexpected error, and return a response without its details."""
+    _LOG.error("A request failed.", exc_info=error)
+    return JSONResponse({"detail": "Internal error; see the log of the service."}, 500)
+
+
+EXCEPTION_HANDLERS = {
+    ImondrianError: error_response,
+    HTTPException: http_error_response,
+    RequestValidationError: validation_error_response,
+    ClientDisconnect: disconnected_response,
+    MemoryError: out_of_memory_response,
+    Exception: internal_error_response,
+}

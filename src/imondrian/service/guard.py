@@ -1,0 +1,197 @@
+"""Access checks, limits on bodies and on memory, and the security headers of every response."""
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import Awaitable
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from imondrian.service.capacity import MemoryBudget, RequestMemory
+from imondrian.service.errors import BodyTooLongError, CapacityError
+from imondrian.service.limits import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
+
+_PUBLIC = ("/health", "/")
+_STATIC = "/static/"
+_WITH_POINTS = {"points", "scores", "explanations"}
+_SMALL, _LARGE = 16 * KIB, MIB  # smaller bodies and responses reserve no memory
+_MAX_DIGITS = 18  # of a Content-Length
+_PIECE = 2**16  # bytes of a response that are handed to the connection at once
+HEADERS = tuple(
+    {
+        b"x-content-type-options": b"nosniff",
+        b"x-frame-options": b"DENY",
+        b"referrer-policy": b"no-referrer",
+        b"cross-origin-resource-policy": b"same-origin",
+        b"cache-control": b"no-store",
+        b"content-security-policy": (
+            b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; object-src 'none';"
+            b" base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+        ),
+    }.items()
+)
+
+
+class Guard:
+    """Middleware that checks the token, the host and the origin, limits bodies, and adds security headers.
+
+    A page of another site that is open in a browser on this machine can reach a loopback address, too: by its number,
+    or by a host name that resolves to it. Therefore, without a token, the Host header must name this machine. The
+    Origin header, if the browser sends one, must always be that of the service's own page.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, limits: Limits, memory: MemoryBudget) -> None:
+        self._app, self._limits, self._memory = app, limits, memory
+        self._token = None if token is None else b"Bearer " + token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        max_bytes, per_byte = self._body_limits(scope["path"])
+        refusal = self._refusal(scope, headers, max_bytes)
+        if refusal is not None:
+            await refusal(scope, receive, _ResponseSender(send, RequestMemory(self._memory)))
+            return
+        memory, length = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
+        sender = _ResponseSender(send, memory, is_shared=scope["path"].startswith(_STATIC))
+        try:
+            if length > _SMALL:
+                memory.reserve(per_byte * length)
+            await self._app(scope, _limited(receive, max_bytes, length, per_byte, memory), sender)
+        except CapacityError as error:
+            await _no_capacity(error)(scope, receive, _ResponseSender(send, memory))
+        except asyncio.CancelledError:  # the grace period of the shutdown is over
+            if not sender.is_begun:
+                await _shutting_down()(scope, receive, sender)
+        finally:
+            memory.close()
+
+    def _body_limits(self, path: str) -> tuple[int, int]:
+        """Return how long a body may be, and how much memory each of its bytes needs."""
+        last = path.rpartition("/")[2]
+        if last == "model":
+            return self._limits.model_bytes, PER_BYTE_OF_MODELS
+        max_bytes = self._limits.body_bytes if last in _WITH_POINTS else self._limits.configuration_bytes
+        return max_bytes, PER_BYTE_OF_POINTS
+
+    def _refusal(self, scope: Scope, headers: dict[bytes, bytes], max_bytes: int) -> JSONResponse | None:
+        """Return the response to a request that is refused, or None."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._token is None and not is_loopback(_hostname(f"//{host}")):
+            return JSONResponse({"detail": "The Host header must name this machine, unless a token is set."}, 403)
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
+            return JSONResponse({"detail": "The request was sent by a page of another site."}, 403)
+        is_trusted = self._token is None or hmac.compare_digest(headers.get(b"authorization", b""), self._token)
+        scope["state"] = {**scope.get("state", {}), "is_trusted": is_trusted}
+        if not is_trusted and scope["path"] not in _PUBLIC and not scope["path"].startswith(_STATIC):
+            return JSONResponse({"detail": "A token is required."}, 401, {"WWW-Authenticate": "Bearer"})
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > _MAX_DIGITS or int(length) > max_bytes:
+            return JSONResponse({"detail": f"The body is longer than {max_bytes} bytes."}, 413)
+        return None
+
+
+@lru_cache(64)
+def _hostname(address: str) -> str:
+    try:
+        return (urlsplit(address).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+@lru_cache(64)
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _shutting_down() -> JSONResponse:
+    return JSONResponse(
+        {"detail": "The service is shutting down before the request is complete."}, 503, {"Retry-After": "1"}
+    )
+
+
+def _no_capacity(error: CapacityError) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "1"})
+
+
+def _limited(receive: Receive, max_bytes: int, length: int, per_byte: int, memory: RequestMemory) -> Receive:
+    """Wrap `receive`: limit the length of the body, and reserve memory for a body without a Content-Length."""
+    n_read, n_reserved = 0, length
+
+    async def limited() -> Message:
+        nonlocal n_read, n_reserved
+        message = await receive()
+        n_read += len(message.get("body", b""))
+        if n_read > max_bytes:
+            raise BodyTooLongError(f"The body is longer than {max_bytes} bytes.")
+        if n_read > n_reserved and n_read > _SMALL:
+            memory.reserve(per_byte * (n_read - n_reserved))
+            n_reserved = n_read
+        return message
+
+    return limited
+
+
+class _ResponseSender:
+    """Sends a response with the security headers; a large one in pieces, as fast as the client reads them.
+
+    Memory is reserved for a large response until the client has read it; if there is none, the response is 503 instead.
+    No memory is reserved for files of the page: each is in memory once for all clients, and a client holds at most one
+    piece of it.
+    """
+
+    def __init__(self, send: Send, memory: RequestMemory, *, is_shared: bool = False) -> None:
+        self._send, self._memory, self._is_shared, self._is_replaced = send, memory, is_shared, False
+        self.is_begun = False
+
+    def __call__(self, message: Any) -> Awaitable[None]:
+        """Send a message of a response."""
+        if message["type"] == "http.response.start":
+            self.is_begun = True
+            return self._start(message)
+        if self._is_replaced:
+            return _nothing()
+        return self._send(message) if len(message.get("body", b"")) <= _PIECE else self._in_pieces(message)
+
+    async def _start(self, message: Any) -> None:
+        present = dict(message["headers"])
+        n_bytes = int(present.get(b"content-length", b"0"))
+        if n_bytes > _LARGE and not self._is_shared:
+            try:
+                self._memory.reserve(n_bytes)
+            except CapacityError as error:
+                sender = _ResponseSender(self._send, self._memory)
+                await _no_capacity(error)({"type": "http"}, _disconnected, sender)
+                self._is_replaced = True
+                return
+        message["headers"] = [*message["headers"], *(each for each in HEADERS if each[0] not in present)]
+        await self._send(message)
+
+    async def _in_pieces(self, message: Any) -> None:
+        body = message["body"]
+        for start in range(0, len(body), _PIECE):
+            is_last = start + _PIECE >= len(body)
+            piece = {"body": body[start : start + _PIECE], "more_body": not is_last or message.get("more_body", False)}
+            await self._send({**message, **piece})
+
+
+async def _nothing() -> None:
+    """Discard a message."""
+
+
+async def _disconnected() -> Message:
+    return {"type": "http.disconnect"}

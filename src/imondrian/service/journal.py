@@ -1,0 +1,183 @@
+"""Journal entries, how they change a detector, and the versions that scores depend on.
+
+Applying the same entries to the same state gives the same result to the last bit, under the same versions.
+"""
+
+import hashlib
+import platform
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from itertools import accumulate, groupby
+from typing import Any, NamedTuple
+
+import llvmlite
+import llvmlite.binding
+import numba
+import numpy as np
+
+import imondrian
+from imondrian.engine.jit import Array
+from imondrian.errors import DamagedFileError, InvalidInputError
+from imondrian.model_files import from_bytes
+from imondrian.service.limits import Limits
+from imondrian.stream import StreamDetector
+
+POINTS, FORGET, MODEL = "points", "forget", "model"
+NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
+MODELS = (MODEL, NEW_MODEL)
+
+
+class Entry(NamedTuple):
+    """A change of a detector."""
+
+    number: int  # counted from 1
+    kind: str
+    content: bytes
+    request: str | None  # the id that the client gave to the request
+    time: float  # of arrival, in seconds since 1970
+
+
+def checked_request_id(request: str | None, limits: Limits) -> str | None:
+    """Return the id of a request if it is valid or None, or raise InvalidInputError."""
+    longest = limits.request_id_length
+    is_valid = request is None or (0 < len(request) <= longest and all("!" <= letter <= "~" for letter in request))
+    if not is_valid:
+        raise InvalidInputError(
+            f"The id of a request must be 1 to {longest} visible ASCII characters, but is {request!r:.200}."
+        )
+    return request
+
+
+def digest_of(*values: object) -> bytes:
+    """Return a digest of values of any type, each with its length."""
+    digest = hashlib.blake2b(digest_size=16)
+    for value in values:
+        content = value if isinstance(value, bytes) else repr(value).encode()
+        digest.update(b"%d:" % len(content))
+        digest.update(content)
+    return digest.digest()
+
+
+class ScoredRow(NamedTuple):
+    """A row of the stream with its score."""
+
+    number: int  # in the stream, counted from 0
+    score: float
+    threshold: float
+    is_anomaly: bool
+
+
+POINTS_PER_LOCK = 1_024  # how many points are learned before the lock is released
+Outcome = list[ScoredRow] | int | InvalidInputError
+LockFactory = Callable[[], AbstractContextManager[None]]
+
+
+class EntryApplier:
+    """Applies journal entries to a detector.
+
+    Attributes
+    ----------
+    detector : StreamDetector
+        Replaced by an entry that contains a model.
+    """
+
+    def __init__(self, detector: StreamDetector) -> None:
+        self.detector = detector
+
+    def apply(self, entries: Iterable[Entry], lock: LockFactory = nullcontext) -> list[Outcome]:
+        """Apply entries in order, and return the outcome of each.
+
+        Consecutive entries with points are learned together. The lock is acquired for each change, and released after
+        at most `POINTS_PER_LOCK` points.
+
+        Returns
+        -------
+        list
+            For each entry: the scored rows (points), the number of points forgotten (forget) or seen by the new
+            detector (model), or the error if points could not be forgotten.
+        """
+        outcomes: list[Outcome] = []
+        for kind, group in groupby(entries, key=lambda entry: entry.kind):
+            contents = [entry.content for entry in group]
+            if kind == POINTS:
+                outcomes += self._learn(contents, lock)
+                continue
+            for content in contents:
+                with lock():
+                    outcomes.append(self._apply_one(kind, content))
+        return outcomes
+
+    def _learn(self, contents: list[bytes], lock: LockFactory) -> list[Outcome]:
+        """Score and learn the points of several entries together: the result is the same as one by one."""
+        n_features = self.detector.parameters["n_features"]
+        points, rows = points_from(b"".join(contents), n_features), list[ScoredRow]()
+        for first in range(0, len(points), POINTS_PER_LOCK):
+            with lock():
+                results = self.detector.process_many(points[first : first + POINTS_PER_LOCK])
+            columns = (results.index, results.score, results.threshold, results.is_anomaly)
+            rows += map(ScoredRow._make, zip(*(column.tolist() for column in columns), strict=True))
+        ends = list(accumulate(len(content) // (8 * n_features) for content in contents))
+        return [rows[first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+    def _apply_one(self, kind: str, content: bytes) -> Outcome:
+        if kind in MODELS:
+            self.detector = detector_from(content)
+            return self.detector.n_seen
+        if kind != FORGET:
+            raise NotImplementedError(f"The kind of an entry must be a known one, but is {kind!r}.")
+        points = points_from(content, self.detector.parameters["n_features"])
+        try:
+            self.detector.forget(points)
+        except InvalidInputError as error:  # nothing has changed, and a replay fails in the same way
+            return error
+        return len(points)
+
+
+def points_from(content: bytes, n_features: int) -> Array:
+    """Return the points of a journal entry."""
+    return np.frombuffer(bytearray(content), "<f8").reshape(-1, n_features)
+
+
+def detector_from(content: bytes) -> StreamDetector:
+    """Return the detector in a model file; raise MemoryError, not DamagedFileError, if memory is short."""
+    try:
+        model: Any = from_bytes(content)
+    except DamagedFileError as error:
+        if isinstance(error.__context__, MemoryError):
+            raise MemoryError(str(error)) from None  # noqa: TRY004 (the original error)
+        raise
+    if not isinstance(model, StreamDetector):
+        raise DamagedFileError("The model file does not contain a StreamDetector.")
+    return model
+
+
+Versions = dict[str, str]
+
+
+def current_versions() -> Versions:
+    """Return the versions that scores of this process depend on: packages, Python, C library and processor."""
+    return {
+        "imondrian": imondrian.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+        "libc": " ".join(platform.libc_ver()).strip(),
+        "machine": platform.machine(),
+        "processor": numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name(),
+        "instructions": _instructions(),
+    }
+
+
+def difference(before: Versions, now: Versions) -> str:
+    """Return which versions differ, as text; an empty dictionary means unknown versions."""
+    if not before:
+        return "unknown versions"
+    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    return ", ".join(f"{name} {before.get(name, 'unknown')}, now {now.get(name, 'unknown')}" for name in names)
+
+
+def _instructions() -> str:
+    """Return a digest of the instruction sets used: processors of the same name may differ in them."""
+    features = numba.config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
+    return hashlib.blake2b(features.encode(), digest_size=4).hexdigest()

@@ -1,0 +1,69 @@
+"""All limits of the service: of requests and detectors, of connections, and of what is stored."""
+
+from typing import NamedTuple
+
+KIB, MIB = 2**10, 2**20
+PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # bytes of memory per byte of a body while a request is processed
+
+
+class Limits(NamedTuple):
+    """Limits of requests and detectors, so that no client can exhaust the service."""
+
+    body_bytes: int = 32 * MIB  # of a body with points
+    model_bytes: int = 256 * MIB
+    configuration_bytes: int = MIB
+    points_per_request: int = 100_000
+    explained_points: int = 1_000  # per request
+    explained_values: int = 100_000
+    name_length: int = 64
+    feature_length: int = 256
+    features: int = 1_000
+    detectors: int = 100
+    window: int = 100_000
+    trees: int = 1_000
+    detector_bytes: int = 900 * MIB  # SQLite stores at most a gigabyte in one value
+    total_bytes: int = 4096 * MIB  # of all detectors
+    waiting_points: int = 100_000  # in the queue of a detector
+    waiting_requests: int = 1_000
+    waiting_bytes: int = 512 * MIB
+    request_id_length: int = 128
+    memory_bytes: int = 1024 * MIB  # of bodies, large responses and copies of detectors together
+    parsed_at_once: int = 1  # large bodies: parsing holds the GIL most of the time
+    copies_at_once: int = 2  # of detectors, for reads that need a private copy
+    large_responses_at_once: int = 2  # histories, lists and explanations: writing JSON holds the GIL, too
+    waiting_for_slot: int = 100  # requests waiting to parse, to copy or to write a large response
+
+
+class ConnectionLimits(NamedTuple):
+    """Limits of connections, enforced before the token is checked."""
+
+    connections: int = 1_000
+    backlog: int = 128  # connections that the operating system queues, and that are accepted together
+    url_bytes: int = 16 * KIB
+    head_bytes: int = 32 * KIB  # of the request line and all headers
+    headers: int = 100
+    chunks: int = 10_000  # of a chunked body, plus one for every `chunk_bytes` bytes
+    chunk_bytes: int = 64
+    pipelined: int = 8  # requests queued behind an unanswered one on the same connection
+    first_seconds: float = 15.0  # until the first request of a connection begins
+    idle_seconds: float = 60.0  # until the next one begins
+    head_seconds: float = 10.0  # from the first byte of a head to its last
+    body_seconds: float = 30.0  # without receiving a byte of a body
+    body_rate: int = 16 * KIB  # average bytes per second required of a body that takes longer than that
+    response_seconds: float = 30.0  # without being able to send a byte of a response
+    linger_seconds: float = 10.0  # for discarding input after the last response
+    linger_bytes: int = 256 * MIB
+    grace_seconds: int = 10  # from the shutdown signal until running requests are cancelled
+
+
+class Retention(NamedTuple):
+    """How much is stored for each detector, and how often it is saved as a snapshot."""
+
+    points_between_snapshots: int = 50_000
+    bytes_between_snapshots: int = 64 * MIB
+    replies: int = 10_000  # to requests with an id
+    reply_bytes: int = 64 * MIB
+    history: int = 2_000  # rows for the page, in memory
+    history_values: int = 200_000  # values in these rows
+    copy_max_age: float = 0.5  # seconds that a copy for reads may be old while points are being learned
+    shutdown_seconds: float = 20.0  # for queued work at shutdown; the rest is replayed at the next start

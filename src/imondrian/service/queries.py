@@ -1,0 +1,146 @@
+"""Read requests, which use a copy of the detector and do not wait for learning, and Prometheus metrics."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.service import schemas
+from imondrian.service.errors import NotFoundError
+from imondrian.service.registry import DetectorHandle, Registry
+from imondrian.stream import StreamDetector
+
+_USUAL = (1, 99)  # percentiles
+SHARED_COPY_POINTS = 100  # up to so many points are read from the shared copy: a private one would cost more
+
+
+def description_of(handle: DetectorHandle) -> schemas.Description:
+    """Return the description of a detector."""
+    worker, summary = handle.worker, handle.worker.summary
+    return schemas.Description(
+        name=handle.record.name,
+        created=handle.record.created,
+        configuration=schemas.Configuration(**handle.record.configuration),
+        n_seen=summary.n_seen,
+        n_waiting=worker.n_waiting,
+        n_anomalies=worker.counts.n_anomalies,
+        threshold=summary.threshold,
+        is_warm=summary.is_warm,
+        n_bytes=summary.n_bytes,
+        drifts=[schemas.Drift(**drift._asdict()) for drift in summary.drifts],
+    )
+
+
+def scores_of(handle: DetectorHandle, points: Array) -> schemas.Scores:
+    """Return the scores of points, each as if it were the next point of the stream."""
+    with _detector_to_read(handle, len(points)) as detector:
+        scores = detector.score(points).tolist()
+        return schemas.Scores(anomaly_score=scores, threshold=detector.threshold, n_seen=detector.n_seen)
+
+
+def explanations_of(handle: DetectorHandle, points: Array) -> schemas.Explanations:
+    """Return the scores of points divided among the features, each as if it were the next point of the stream."""
+    names = handle.record.configuration["features"]
+    with _detector_to_read(handle, len(points)) as detector:
+        usual = _usual_ranges(detector, len(names))
+        parts = [np.array(list(detector.explain(point).values())) for point in points]
+    explanations = [
+        schemas.Explanation(anomaly_score=float(np.abs(part).sum()), explanation=_reasons(part, point, usual, names))
+        for part, point in zip(parts, points, strict=True)
+    ]
+    return schemas.Explanations(explanations=explanations)
+
+
+def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.History:
+    """Return the latest rows and their scores."""
+    rows = handle.worker.history.rows(after)[-limit:]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schemas.History.model_fields]
+    return schemas.History(**dict(zip(schemas.History.model_fields, columns, strict=True)))
+
+
+def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
+    """Return the explanation of a learned row, by the current detector without that row."""
+    names, size = handle.record.configuration["features"], handle.record.configuration["shingle"]
+    rows = handle.worker.history.run(number, size)
+    if not rows:
+        raise NotFoundError(f"Row {number} is no longer among the latest rows, or has not been seen.")
+    row, values = rows[-1], np.array([each.values for each in rows])
+    detector = handle.worker.read_copy.private_copy()
+    with suppress(InvalidInputError):  # the row may have left the window
+        detector.forest.forget(values.reshape(1, -1))
+    reasons = _reasons(detector.explain_point(values), values[-1], _usual_ranges(detector, len(names)), names)
+    return schemas.ExplainedRow(
+        index=row.number,
+        time=row.time,
+        anomaly_score=row.score,
+        threshold=row.threshold,
+        is_anomaly=row.is_anomaly,
+        explanation=reasons,
+    )
+
+
+@contextmanager
+def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamDetector]:
+    """Lend the shared copy of a detector, or for many points a private one, so that other reads need not wait."""
+    if n_points > SHARED_COPY_POINTS:
+        yield handle.worker.read_copy.private_copy()
+    else:
+        with handle.worker.read_copy.read() as detector:
+            yield detector
+
+
+def _usual_ranges(detector: StreamDetector, n_features: int) -> Array:
+    """Return the range of each feature that contains 98 % of the window; zeros if it is empty."""
+    points = detector.forest.points()[:, -n_features:]
+    return np.percentile(points, _USUAL, axis=0).T if len(points) else np.zeros((n_features, 2))
+
+
+def _reasons(parts: Array, point: Array, usual: Array, names: list[str]) -> list[schemas.Reason]:
+    """Return the contribution of each feature, summed over the rows of a shingle, largest first."""
+    parts = parts.reshape(-1, len(names)).sum(axis=0)
+    sizes = np.abs(parts)
+    shares = sizes / max(sizes.sum(), np.finfo(float).tiny)
+    return [
+        schemas.Reason(
+            feature=names[j],
+            value=point[j],
+            usual=(usual[j, 0], usual[j, 1]),
+            part=parts[j],
+            share=shares[j],
+            side="high" if parts[j] > 0 else "low",
+        )
+        for j in np.argsort(-sizes, kind="stable")
+    ]
+
+
+_METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
+    "points_total": ("counter", "Points learned.", lambda handle: handle.worker.counts.n_points),
+    "anomalies_total": (
+        "counter",
+        "Anomalies among the points learned.",
+        lambda handle: handle.worker.counts.n_anomalies,
+    ),
+    "requests_total": ("counter", "Requests applied.", lambda handle: handle.worker.n_requests),
+    "waiting_points": ("gauge", "Points in the queue.", lambda handle: handle.worker.n_waiting),
+    "state_bytes": ("gauge", "Memory of the detector.", lambda handle: handle.worker.summary.n_bytes),
+    "threshold": ("gauge", "Score above which a point is an anomaly.", lambda handle: handle.worker.summary.threshold),
+    "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),
+}
+
+
+def metrics_of(registry: Registry) -> str:
+    """Return the metrics of all detectors in the text format of Prometheus."""
+    detectors = registry.all()
+    lines = ["# HELP imondrian_detectors Number of detectors.", "# TYPE imondrian_detectors gauge"]
+    lines.append(f"imondrian_detectors {len(detectors)}")
+    lines += [
+        "# HELP imondrian_detectors_set_aside Number of detectors that could not be recovered at the start.",
+        "# TYPE imondrian_detectors_set_aside gauge",
+        f"imondrian_detectors_set_aside {registry.n_set_aside}",
+    ]
+    for name, (kind, help_text, value) in _METRICS.items():
+        lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
+        lines += [f'imondrian_{name}{{detector="{handle.record.name}"}} {value(handle)}' for handle in detectors]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,112 @@
+"""Routes for detectors: create, list, describe and remove them; download and restore their model files."""
+
+from fastapi import APIRouter, Request, Response
+from pydantic import RootModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from imondrian.errors import InvalidInputError
+from imondrian.model_files import to_bytes
+from imondrian.service import schemas
+from imondrian.service.bodies import refuse_duplicate_keys
+from imondrian.service.errors import validation_message
+from imondrian.service.journal import MODEL, NEW_MODEL
+from imondrian.service.queries import description_of
+from imondrian.service.registry import DetectorHandle
+from imondrian.service.replies import reply_to
+from imondrian.service.routes.common import JSON, Name, copy_slot, handle_of, large_response, problems, registry_of
+from imondrian.service.schemas import Configuration, Description
+from imondrian.service.uploads import check_model
+from imondrian.stream import StreamDetector
+
+router = APIRouter(prefix="/detectors", tags=["detectors"])
+model_router = APIRouter(prefix="/detectors/{name}/model", tags=["models"])
+Descriptions = RootModel[list[Description]]
+
+
+@router.put(
+    "/{name}",
+    status_code=201,
+    openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": Configuration.model_json_schema()}}}},
+    responses={200: {"model": Description}, **problems(409, 413, 422, 503, 507)},
+)
+async def create(request: Request, response: Response, name: Name) -> Description:
+    """Create a detector; if one with the same configuration exists, nothing changes."""
+    registry, configuration = registry_of(request), await run_in_threadpool(_configuration, await request.body())
+    async with request.app.state.create_limit.slot():
+        handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
+    response.status_code = 201 if is_new else 200
+    return description_of(handle)
+
+
+@router.get("", response_model=list[Description], responses=problems(503))
+async def listed(request: Request) -> Response:
+    """List the detectors."""
+    return await large_response(
+        request, lambda: Descriptions([description_of(handle) for handle in registry_of(request).all()])
+    )
+
+
+@router.get("/{name}", responses=problems(404, 422, 503))
+async def get(request: Request, name: Name) -> Description:
+    """Describe a detector."""
+    return description_of(handle_of(request, name))
+
+
+@router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 507))
+async def remove(request: Request, name: Name) -> None:
+    """Remove a detector and all its data; requests in its queue get 404."""
+    await request.app.state.futures.wrap(registry_of(request).start_removal(name))
+
+
+def _configuration(body: bytes) -> Configuration:
+    """Return the configuration in a body, whatever its Content-Type."""
+    refuse_duplicate_keys(body)
+    try:
+        return Configuration.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidInputError(validation_message(error.errors()[0])) from None
+
+
+_TYPE = "application/octet-stream"
+_FILE = {_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+
+
+@model_router.get("", response_class=Response, responses={200: {"content": _FILE}, **problems(404, 422, 503)})
+async def model(request: Request, name: Name) -> Response:
+    """Return the detector as a model file (.imf), from which it can be restored."""
+    handle = handle_of(request, name)
+    async with copy_slot(request, handle):
+        content = await run_in_threadpool(_file_of, handle)
+    return Response(content, media_type=_TYPE, headers={"Content-Disposition": f'attachment; filename="{name}.imf"'})
+
+
+@model_router.put(
+    "",
+    response_model=schemas.Counted,
+    openapi_extra={"requestBody": {"required": True, "content": _FILE}, "parameters": [schemas.REQUEST_ID]},
+    responses={201: {"model": schemas.Counted}, **problems(409, 413, 422, 429, 503, 507)},
+)
+async def restore(request: Request, name: Name) -> Response:
+    """Create a detector from a model file, or replace the state of an existing one with the same configuration.
+
+    A new detector has the configuration of the file; features without names are called x0, x1 and so on.
+    """
+    registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
+    memory = request.app.state.memory
+    async with request.app.state.create_limit.slot():
+        handle, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
+        if not is_new:
+            await run_in_threadpool(check_model, content, handle.record.configuration, registry.limits, memory)
+    if is_new and request_id is None:  # with an id, `submit` returns the saved reply
+        reply = reply_to(NEW_MODEL, handle.worker.summary.n_seen)
+        return Response(reply.content, reply.status, media_type=JSON)
+    done = handle.worker.submit(MODEL, content, 0, request_id)
+    reply = await request.app.state.futures.wrap(done)
+    return Response(reply.content, reply.status, media_type=JSON)
+
+
+def _file_of(handle: DetectorHandle) -> bytes:
+    """Return the model file of a detector, with the names of its features."""
+    with handle.worker.read_copy.read() as detector:
+        notes = {**detector.notes(), "names": handle.record.configuration["features"]}
+        return to_bytes(StreamDetector.from_notes(detector.forest, notes))

@@ -1,0 +1,228 @@
+"""Starting the service: token, listening socket, signals, file descriptors and repeated log lines."""
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from imondrian.errors import InvalidInputError
+from imondrian.service.asgi import create_app
+from imondrian.service.connections import Connections
+from imondrian.service.guard import is_loopback
+from imondrian.service.limits import ConnectionLimits
+from imondrian.service.registry import Registry
+from imondrian.service.sqlite import is_open_to_others, mode_of
+
+if sys.platform != "win32":  # Windows has no limit on file descriptors
+    import resource
+
+TOKEN = "IMONDRIAN_TOKEN"  # noqa: S105 (the name of a variable)
+LOGGERS = ("asyncio", "uvicorn.error", "imondrian.service")
+_MIN_TOKEN_LENGTH = 16
+_OWN_DESCRIPTORS = 64  # of the process itself: files, the event loop, the listener
+_MIN_CONNECTIONS = 16
+_N_LINES = 1_000  # log lines that the filter remembers
+_LINE_LENGTH = 1_000  # characters by which log lines are compared
+
+
+def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
+    """Serve the detectors in a folder until the process receives SIGINT or SIGTERM.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the detectors are stored; created if it does not exist.
+    host : str
+        The address to listen on; any other than loopback requires a token.
+    port : int
+        The port to listen on.
+    token_file : Path or None
+        A file with the token; without one, the environment variable `IMONDRIAN_TOKEN` is used.
+    """
+    token = read_token(token_file)
+    if token is None and not is_loopback(host):
+        raise InvalidInputError(
+            f"Listening on {host} requires a token, since other machines can reach it: put one into a file"
+            f" (--token-file) or into the environment variable {TOKEN}."
+        )
+    limits = fit_descriptor_limit(ConnectionLimits())
+    with _listen(host, port, limits.backlog) as listener:
+        registry = Registry(folder)
+        for warning in [*_warnings(token_file, limits), *registry.damage_reports, *registry.complaints()]:
+            _print(warning)
+        server = uvicorn.Server(uvicorn_config(create_app(registry, token), limits, log_level="warning"))
+        _end_on_signals(server)
+        address = f"[{host}]" if ":" in host else host
+        _print(
+            f"serving {len(registry.all())} detectors, stored in {folder}, at"
+            f" http://{address}:{listener.getsockname()[1]} (Ctrl+C to stop)"
+        )
+        _run(server, listener)
+
+
+def read_token(path: Path | None) -> str | None:
+    """Return the token from a file or, without one, from the environment; None if there is none."""
+    if path is None:
+        token = os.environ.get(TOKEN, "").strip()
+        if not token:
+            return None
+    else:
+        token = _text_of(path)
+    if len(token) < _MIN_TOKEN_LENGTH or not token.isascii():
+        raise InvalidInputError(
+            f"The token must have at least {_MIN_TOKEN_LENGTH} characters, all of them ASCII, but has {len(token)}."
+        )
+    return token
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise InvalidInputError(f"The token file {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"The token file {path} is not text.") from None
+
+
+def _warnings(token_file: Path | None, limits: ConnectionLimits) -> Iterator[str]:
+    """Yield problems that do not prevent the service from starting."""
+    if token_file is not None and is_open_to_others(token_file):
+        yield f"other users can read the token file {token_file} (its mode is {mode_of(token_file)}): use chmod 600."
+    if limits.connections < ConnectionLimits().connections:
+        yield (
+            f"at most {limits.connections} connections instead of {ConnectionLimits().connections},"
+            " because the hard limit on file descriptors (ulimit -Hn) is too low."
+        )
+
+
+def _print(line: str) -> None:
+    sys.stderr.write(f"imondrian: {line}\n")
+
+
+def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=backlog)
+    except OSError as error:
+        raise InvalidInputError(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a response is written in two pieces
+    return listener
+
+
+def _end_on_signals(server: uvicorn.Server) -> None:
+    """Make the server remember shutdown signals, even before it runs and after it has ended.
+
+    The server installs the same handlers when it runs. A signal before that must not be lost, and no signal may
+    interrupt the process.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, server.handle_exit)
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    repeats = add_repeat_filter()
+    gc.collect()
+    gc.freeze()  # modules and compiled kernels are permanent: scanning them would stop all threads for 100 ms
+    server.run([listener])
+    for line in repeats.suppressed():
+        _print(line)
+    if threading.active_count() > 1:  # threads still work for clients that have left; all data is on the disk
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def uvicorn_config(app: ASGIApp, limits: ConnectionLimits, **settings: Any) -> uvicorn.Config:
+    """Return the uvicorn configuration for an application, with limits on connections."""
+    return uvicorn.Config(
+        app,
+        http=cast("Any", Connections(limits).protocol),
+        ws="none",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=limits.backlog,
+        timeout_graceful_shutdown=limits.grace_seconds,
+        **settings,
+    )
+
+
+def fit_descriptor_limit(limits: ConnectionLimits) -> ConnectionLimits:
+    """Raise the limit on file descriptors as far as needed and allowed; return limits that fit into it.
+
+    Some descriptors are spare: connections that are accepted together stay open for a few iterations of the event loop
+    before the surplus is closed.
+    """
+    if sys.platform == "win32":
+        return limits
+    n_spare = _OWN_DESCRIPTORS + 4 * limits.backlog
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < limits.connections + n_spare:
+        needed = limits.connections + n_spare
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        limits = limits._replace(connections=min(limits.connections, soft - n_spare))
+    if limits.connections < _MIN_CONNECTIONS:
+        raise InvalidInputError(
+            f"The service needs at least {_MIN_CONNECTIONS + n_spare} file descriptors, but the limit (ulimit -n)"
+            f" is {soft}."
+        )
+    return limits
+
+
+class RepeatFilter(logging.Filter):
+    """Passes a repeated log line once per interval, with the number of repeats that were suppressed.
+
+    Lines are the same if the logger, the message, and the type and text of the exception are the same.
+    """
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        super().__init__()
+        self._seconds, self._lock = seconds, threading.Lock()
+        self._lines: dict[tuple[str, ...], tuple[float, int]] = {}  # time of writing, and repeats suppressed since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True if a line should be written."""
+        line = _line_of(record)
+        with self._lock:
+            written, n_suppressed = self._lines.get(line, (None, 0))
+            if written is not None and record.created - written < self._seconds:
+                self._lines[line] = (written, n_suppressed + 1)
+                return False
+            self._lines.pop(line, None)
+            self._lines[line] = (record.created, 0)
+            if len(self._lines) > _N_LINES:
+                del self._lines[next(iter(self._lines))]
+        if n_suppressed:
+            record.msg, record.args = _counted(record.getMessage(), n_suppressed), ()
+        return True
+
+    def suppressed(self) -> list[str]:
+        """Return the lines with suppressed repeats that have not been reported yet."""
+        with self._lock:
+            return [_counted(line[1], n) for line, (_, n) in self._lines.items() if n]
+
+
+def add_repeat_filter() -> RepeatFilter:
+    """Add a `RepeatFilter` to the loggers of the service, of uvicorn and of asyncio, and return it."""
+    repeats = RepeatFilter()
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(repeats)
+    return repeats
+
+
+def _line_of(record: logging.LogRecord) -> tuple[str, ...]:
+    error: Any = record.exc_info[1] if record.exc_info else None
+    return record.name, record.getMessage()[:_LINE_LENGTH], type(error).__name__, str(error)[:_LINE_LENGTH]
+
+
+def _counted(message: str, n_suppressed: int) -> str:
+    return f"{message.rstrip()} ... repeated {n_suppressed} times"

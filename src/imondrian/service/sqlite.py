@@ -1,0 +1,247 @@
+"""The SQLite database file: opening it, its tables, damage of its write-ahead log, rescue of its contents.
+
+SQLite silently ignores a damaged end of the write-ahead log, so the log is inspected before the database is opened.
+"""
+
+import errno
+import os
+import sqlite3
+import stat
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+_SETTINGS = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA journal_size_limit = 67108864;
+"""
+_TABLES = """
+CREATE TABLE IF NOT EXISTS detectors (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, configuration TEXT NOT NULL, created REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS entries (
+    detector INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, content BLOB NOT NULL, request TEXT,
+    time REAL NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (detector, number)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS versions (
+    detector INTEGER NOT NULL, number INTEGER NOT NULL, content TEXT NOT NULL, PRIMARY KEY (detector, number)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS snapshots (
+    detector INTEGER NOT NULL, number INTEGER NOT NULL, content BLOB NOT NULL, history BLOB NOT NULL,
+    digest BLOB NOT NULL, PRIMARY KEY (detector, number)
+);
+CREATE TABLE IF NOT EXISTS answers (
+    detector INTEGER NOT NULL, number INTEGER NOT NULL, request TEXT NOT NULL, sent BLOB NOT NULL,
+    status INTEGER NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (detector, number)
+);
+CREATE TABLE IF NOT EXISTS damaged (
+    detector INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT, content BLOB, request TEXT, time REAL, digest BLOB
+);
+"""
+_INCREMENTAL = (2,)
+_ORDERS = {  # in which the rows of a damaged table are read, from both ends
+    "detectors": "id",
+    "entries": "detector {0}, number",
+    "versions": "detector {0}, number",
+    "snapshots": "detector {0}, number",
+    "answers": "detector {0}, number",
+    "damaged": "rowid",
+}
+
+
+def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
+    """Open a database; if it is damaged, replace it by a copy of everything readable. Return also what was damaged."""
+    complaints = []
+    make_private_folder(path.parent)
+    if finish_interrupted_rescue(path):
+        complaints.append(_rescue_message(path))
+    log = WriteAheadLog(path.with_name(f"{path.name}-wal"))
+    database, n_read = open_database(path)
+    if not is_intact(database):
+        database = rescue(database, path)
+        complaints.append(_rescue_message(path))
+    if not log.is_valid or (n_read is not None and n_read < log.n_committed):
+        complaints.append("The end of the write-ahead log is damaged: the latest requests may be missing.")
+    return database, complaints
+
+
+def _rescue_message(path: Path) -> str:
+    return f"{path} was damaged: everything readable was copied to a new file; the old one is {path}.damaged."
+
+
+def open_database(path: Path) -> tuple[sqlite3.Connection, int | None]:
+    """Open the file with an exclusive lock.
+
+    Returns
+    -------
+    database : sqlite3.Connection
+    n_read : int or None
+        How many frames of the write-ahead log SQLite could read, if known.
+
+    Raises
+    ------
+    OSError
+        If the file or its folder is read-only, or another service uses it.
+    """
+    make_private_file(path)
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        raise OSError(errno.EROFS, "the service must be able to write to it and its folder, but can only read")
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    try:
+        return database, _prepared(database)
+    except sqlite3.OperationalError as error:
+        database.close()
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        raise OSError(errno.EBUSY, f"its folder is in use by another service{_holder(path)}") from None
+
+
+def _prepared(database: sqlite3.Connection) -> int | None:
+    """Lock the file, create missing tables, and return how many frames of its log could be read, if known."""
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    is_new = database.execute("PRAGMA auto_vacuum").fetchone() != _INCREMENTAL
+    if is_new:  # an existing file is not changed: the disk may be full
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    database.executescript(_SETTINGS)
+    n_read = None
+    with suppress(sqlite3.OperationalError):  # the disk may be full
+        n_read = int(database.execute("PRAGMA wal_checkpoint").fetchone()[1])
+    database.executescript(_TABLES)
+    return n_read
+
+
+def _holder(path: Path) -> str:
+    """Return the process that has locked the file, as text, if the operating system reports it."""
+    with suppress(OSError, ValueError):
+        inode = f":{path.stat().st_ino}"
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, _, _, _, process, file, *_ = line.split()
+            if file.endswith(inode):
+                return f" (process {process})"
+    return ""
+
+
+def is_intact(database: sqlite3.Connection) -> bool:
+    """Return True if all pages of the file are valid."""
+    try:
+        return database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+    except sqlite3.DatabaseError:
+        return False
+
+
+def rescue(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Copy everything readable of a damaged file to a new one, which replaces it; keep the old one as `.damaged`."""
+    copy, damaged_path = _copy_path(path), path.with_name(f"{path.name}.damaged")
+    copy.unlink(missing_ok=True)
+    database, _ = open_database(copy)
+    database.execute("BEGIN")
+    for table, order in _ORDERS.items():
+        for direction in ("ASC", "DESC"):
+            _copy_rows(damaged, database, table, f"{order.format(direction)} {direction}")
+    database.execute("COMMIT")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # like closing, but reports a full disk
+    database.close()
+    with suppress(sqlite3.DatabaseError):
+        damaged.close()
+    path.replace(damaged_path)
+    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
+    copy.replace(path)
+    return open_database(path)[0]
+
+
+def finish_interrupted_rescue(path: Path) -> bool:
+    """Finish a rescue that was interrupted before its last step; return True if there was one."""
+    if path.exists() or not _copy_path(path).exists():
+        return False
+    _copy_path(path).replace(path)
+    return True
+
+
+def _copy_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.rescued")
+
+
+def _copy_rows(damaged: sqlite3.Connection, database: sqlite3.Connection, table: str, order: str) -> None:
+    """Copy the rows of a table in the given order, until one cannot be read."""
+    with suppress(sqlite3.DatabaseError):
+        for row in damaged.execute(f"SELECT * FROM {table} ORDER BY {order}"):  # noqa: S608 (names from above)
+            marks = ", ".join("?" * len(row))
+            database.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)  # noqa: S608
+
+
+_HEADER = struct.Struct(">IIIIIIII")  # magic number, version, page size, checkpoint, salts, checksums
+_FRAME = struct.Struct(">IIIIII")  # page, number of pages after a commit, salts, checksums
+_BYTE_ORDERS = {0x377F0682: "<", 0x377F0683: ">"}  # of the words in checksums, by magic number
+
+
+class WriteAheadLog:
+    """The write-ahead log of a database, read without SQLite.
+
+    The log contains what was committed since the last checkpoint, as frames of one page each, with checksums. SQLite
+    reads up to the last commit before the first invalid frame. If commits follow that frame, then more was lost than a
+    power cut can explain. (File layout: https://www.sqlite.org/fileformat2.html#walformat.)
+
+    Attributes
+    ----------
+    n_committed : int
+        Number of the last frame, from 1, that ends a commit; 0 if there is none.
+    is_valid : bool
+        Whether the header of the file is valid, or there is no file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        content = path.read_bytes() if path.exists() else b""
+        self.n_committed, self.is_valid = 0, True
+        if len(content) <= _HEADER.size:
+            return
+        self.is_valid = _has_valid_checksum(content[: _HEADER.size])
+        _, _, page_size, _, *salts, _, _ = _HEADER.unpack_from(content)
+        size = _FRAME.size + page_size
+        for i in range((len(content) - _HEADER.size) // size):
+            _, n_pages, *rest = _FRAME.unpack_from(content, _HEADER.size + i * size)
+            if n_pages and rest[:2] == salts:  # other frames are left from before the last checkpoint
+                self.n_committed = i + 1
+
+
+def _has_valid_checksum(header: bytes) -> bool:
+    """Return True if the checksum of the header is correct."""
+    magic, *_, first, second = _HEADER.unpack(header)
+    if magic not in _BYTE_ORDERS:
+        return False
+    words, sum_1, sum_2 = struct.unpack(f"{_BYTE_ORDERS[magic]}6I", header[:24]), 0, 0
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        sum_1 = (sum_1 + even + sum_2) % 2**32
+        sum_2 = (sum_2 + odd + sum_1) % 2**32
+    return (sum_1, sum_2) == (first, second)
+
+
+_FOLDER_MODE, _FILE_MODE, _OTHERS = 0o700, 0o600, 0o077
+
+
+def make_private_folder(path: Path) -> None:
+    """Create a folder that only its owner can access, unless it exists."""
+    path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """Create an empty file that only its owner can access, or change the mode of an existing file.
+
+    An existing file is not opened: closing it would release the locks that this process holds on it.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _FILE_MODE))
+    except FileExistsError:
+        with suppress(PermissionError):  # the file belongs to another user
+            if is_open_to_others(path):
+                path.chmod(_FILE_MODE)
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Return True if users other than the owner can read, write or execute a file."""
+    return os.name == "posix" and bool(path.stat().st_mode & _OTHERS)
+
+
+def mode_of(path: Path) -> str:
+    """Return the mode of a file in the form that `chmod` accepts."""
+    return f"{stat.S_IMODE(path.stat().st_mode):04o}"

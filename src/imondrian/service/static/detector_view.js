@@ -1,0 +1,134 @@
+// The selected detector: summary, charts, anomalies and explanations.
+
+import { AnomalyTable } from "./anomaly_table.js";
+import * as api from "./api.js";
+import { canZoom, Chart } from "./chart.js";
+import { byId, setText } from "./dom.js";
+import { pointsExample } from "./examples.js";
+import { ExplanationPanel } from "./explanation.js";
+import { integer, score, time, withUnit } from "./format.js";
+import { histogramFigure } from "./histogram.js";
+import { History } from "./history.js";
+import { liveFigure } from "./live_chart.js";
+import { Picker } from "./picker.js";
+import { SummaryPanel } from "./summary.js";
+
+const HINT = "Select an anomaly in the chart or in the table to see which features make it anomalous.";
+const ZOOMING = canZoom() ? "; drag to zoom, double-click to zoom out" : "";
+const NO_POINTS = "No points yet. Send some, for example from a shell:";
+const NO_NEW_POINTS = "No recent rows to show; everything learned before is still there. Send more points, for example from a shell:";
+
+export class DetectorView {
+  #detector = null;
+  #history = new History();
+  #selected = null;
+  #summary = new SummaryPanel();
+  #picker = new Picker(() => this.#showHistory(true));
+  #anomalies = new AnomalyTable((index) => this.#explain(index));
+  #explanation = new ExplanationPanel("explanation", HINT, () => this.#select(null));
+  #chart = new Chart(byId("chart"), (theme) => this.#liveFigure(theme), (index) => this.#explainIfAnomaly(index));
+  #histogram = new Chart(byId("histogram"), (theme) => this.#histogramFigure(theme));
+
+  get detector() {
+    return this.#detector;
+  }
+
+  show(detector) {
+    if (isAnother(this.#detector, detector)) this.#reset(detector);
+    this.#detector = detector;
+    this.#summary.show(detector);
+    this.#showEmpty();
+  }
+
+  async update() {
+    const history = this.#history;
+    if (this.#detector.n_seen - 1 <= history.last) return;
+    const rows = await api.history(this.#detector.name, history.last);
+    if (history !== this.#history || rows.index.length === 0) return; // another detector was selected meanwhile, or there are no new rows
+    history.add(rows);
+    this.#showEmpty();
+    this.#showHistory(false);
+  }
+
+  forget() {
+    this.#detector = null;
+    this.#history = new History();
+  }
+
+  #reset(detector) {
+    this.#detector = detector;
+    this.#history = new History();
+    this.#selected = null;
+    this.#explanation.clear();
+    this.#summary.reset(detector);
+    this.#picker.reset(detector.configuration.features);
+    this.#showHistory(true);
+    setText(byId("name"), detector.name);
+  }
+
+  #showHistory(isNew) {
+    if (isNew) this.#anomalies.reset(this.#picker.shown);
+    this.#anomalies.show(this.#history, this.#columns());
+    this.#anomalies.mark(this.#selected);
+    const latest = `latest ${withUnit(this.#history.length, "point")}`;
+    setText(byId("live-hint"), this.#history.length === 0 ? "" : `The ${latest}${ZOOMING}`);
+    setText(byId("histogram-hint"), `Of the ${latest}`);
+    this.#chart.draw();
+    this.#histogram.draw();
+  }
+
+  #showEmpty() {
+    const isEmpty = this.#history.length === 0;
+    byId("no-points").hidden = !isEmpty;
+    for (const id of ["chart", "anomaly-section", "scores"]) byId(id).hidden = isEmpty;
+    if (!isEmpty) return;
+    setText(byId("no-points-text"), this.#detector.n_seen === 0 ? NO_POINTS : NO_NEW_POINTS);
+    setText(byId("no-points-example"), pointsExample(this.#detector));
+  }
+
+  #columns() {
+    return this.#picker.shown.map((name) => this.#detector.configuration.features.indexOf(name));
+  }
+
+  #liveFigure(theme) {
+    if (this.#history.length === 0) return null;
+    const { name, created, configuration } = this.#detector;
+    return liveFigure(theme, {
+      key: `${name} ${created}`,
+      features: configuration.features,
+      shown: this.#picker.shown,
+      history: this.#history,
+      selected: this.#selected,
+    });
+  }
+
+  #histogramFigure(theme) {
+    if (this.#history.length === 0) return null;
+    return histogramFigure(theme, { history: this.#history, threshold: this.#detector.threshold });
+  }
+
+  #explainIfAnomaly(index) {
+    if (this.#history.is_anomaly[this.#history.index.indexOf(index)]) this.#explain(index);
+  }
+
+  #explain(index) {
+    const { name } = this.#detector;
+    this.#select(index);
+    return this.#explanation.open({
+      title: `Why point ${integer(index)} is anomalous`,
+      load: () => api.explainRow(name, index),
+      introduction: (found) => `Score ${score(found.anomaly_score)}, threshold ${score(found.threshold)}, ${time(found.time)}. Share of the score by feature:`,
+      returnTarget: () => this.#anomalies.button(index),
+    });
+  }
+
+  #select(index) {
+    this.#selected = index;
+    this.#anomalies.mark(index);
+    this.#chart.draw();
+  }
+}
+
+function isAnother(before, now) {
+  return before === null || before.name !== now.name || before.created !== now.created || now.n_seen < before.n_seen;
+}

@@ -1,0 +1,67 @@
+// Summary figures of a detector, the rate of its points, and its drifts.
+
+import { byId, make, setText } from "./dom.js";
+import { bytes, integer, isThreshold, number, rate, score, withUnit } from "./format.js";
+
+const RATE_SPAN = 10_000; // milliseconds over which the rate is computed
+const TITLES = ["Points seen", "Rate", "Anomalies", "Threshold", "State", "Queued", "Memory"];
+const DRIFT_TEXTS = { outside: "more points than usual lie outside the known range", scores: "the distribution of the scores has changed" };
+
+export class SummaryPanel {
+  #cells = new Map();
+  #samples = [];
+  #nDrifts = -1;
+
+  constructor() {
+    for (const title of TITLES) {
+      this.#cells.set(title, make("dd"));
+      byId("summary").append(make("div", {}, make("dt", { textContent: title }), this.#cells.get(title)));
+    }
+  }
+
+  reset(detector) {
+    this.#samples = [];
+    this.#nDrifts = -1;
+    setText(byId("settings"), settingsOf(detector.configuration));
+  }
+
+  show(detector) {
+    const texts = {
+      "Points seen": integer(detector.n_seen),
+      Rate: rate(this.#rate(detector.n_seen)),
+      Anomalies: integer(detector.n_anomalies),
+      Threshold: isThreshold(detector.threshold) ? score(detector.threshold) : "None yet",
+      State: detector.is_warm ? "Ready" : "Warming up",
+      Queued: integer(detector.n_waiting),
+      Memory: bytes(detector.n_bytes),
+    };
+    for (const [title, cell] of this.#cells) setText(cell, texts[title]);
+    this.#cells.get("Anomalies").classList.toggle("nonzero", detector.n_anomalies > 0);
+    if (detector.drifts.length !== this.#nDrifts) showDrifts(detector.drifts);
+    this.#nDrifts = detector.drifts.length;
+  }
+
+  #rate(nSeen) {
+    const now = performance.now();
+    this.#samples.push([now, nSeen]);
+    while (this.#samples.length > 2 && now - this.#samples[0][0] > RATE_SPAN) this.#samples.shift();
+    const [time, nBefore] = this.#samples[0];
+    return now > time ? ((nSeen - nBefore) / (now - time)) * 1000 : NaN;
+  }
+}
+
+function showDrifts(drifts) {
+  const items = drifts.toReversed().map(({ index, since, what, value, usual }) => {
+    const figures = `${number(value)}, usually ${number(usual)}`;
+    return make("li", { textContent: `Detected at point ${integer(index)}, began at point ${integer(since)}: ${DRIFT_TEXTS[what] ?? what} (${figures})` });
+  });
+  byId("drift-list").replaceChildren(...items);
+  byId("drifts").hidden = drifts.length === 0;
+}
+
+function settingsOf({ features, window, n_trees: nTrees, threshold, shingle }) {
+  const parts = [withUnit(features.length, "feature"), `window of ${withUnit(window, "point")}`, withUnit(nTrees, "tree")];
+  if (shingle > 1) parts.push(`${shingle} rows per point`);
+  parts.push(typeof threshold === "number" ? `threshold: ${number(threshold * 100)} % of the points` : `threshold: ${threshold}`);
+  return parts.join(" · ");
+}

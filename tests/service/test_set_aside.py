@@ -1,0 +1,276 @@
+"""A detector that cannot be recovered is set aside with its data, and reported; the others work."""
+
+import json
+import shutil
+import sqlite3
+
+import pytest
+
+from imondrian import StreamDetector
+from imondrian.service.asgi import create_app
+from imondrian.service.configuration import new_detector
+from imondrian.service.errors import SetAsideError
+from imondrian.service.journal import MODEL, Entry
+from imondrian.service.limits import Limits
+from imondrian.service.queries import metrics_of
+from imondrian.service.read_copy import ReadCopy
+from imondrian.service.registry import Registry
+from imondrian.service.store import FILE, Store
+from tests.service.serving import SMALL, Here, Service
+from tests.service.test_recovery import OFTEN, spoil
+from tests.service.test_uploads import WIDE, file_of
+from tests.service.test_worker import expected, learned, n_rows
+
+XY = {"features": ["x", "y"], **SMALL}
+GOOD, BAD = XY, {**XY, "window": 100}
+
+
+@pytest.fixture
+def killed(tmp_path, stream):
+    """Return a folder of a killed service with a good and a bad detector, with snapshots and journals."""
+    registry = Registry(tmp_path / "live", retention=OFTEN)
+    for name, configuration in (("bad", BAD), ("good", GOOD)):
+        handle, _ = registry.create(name, configuration)
+        for first in range(0, 330, 10):
+            learned(handle, stream[first : first + 10], f"id-{first}")
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    registry.close()
+    return tmp_path / "killed"
+
+
+def kept_of(folder, detector):
+    """Return all rows of a detector in the file."""
+    database = sqlite3.connect(folder / FILE)
+    rows = [
+        database.execute(f"SELECT * FROM {table} WHERE {key} = ? ORDER BY 1, 2", (detector,)).fetchall()  # noqa: S608
+        for table, key in [
+            ("detectors", "id"),
+            *((t, "detector") for t in ("entries", "versions", "snapshots", "answers")),
+        ]
+    ]
+    database.close()
+    return rows
+
+
+def assert_is_set_aside(folder, stream, told, limits=None):
+    """The bad one is reported, refuses all requests with the reason, and stays unchanged; the good one works."""
+    before = kept_of(folder, 1)
+    registry = Registry(folder, limits)
+    with Here(create_app(registry)) as here:
+        assert learned(registry.get("good"), stream[330:340]) == expected(grown(GOOD, stream[:330]), stream[330:340])
+        status, _, content = here.ask("GET", "/health")
+        (complaint,) = json.loads(content)["complaints"]
+        assert status == 503
+        assert complaint.startswith("bad: The detector could not be recovered")
+        assert told in complaint
+        for method, path, body in REQUESTS:
+            status, _, content = here.ask(method, f"/detectors/bad{path}", body)
+            assert (status, f"bad: {json.loads(content)['detail']}") == (503, complaint), path
+        assert [each["name"] for each in json.loads(here.ask("GET", "/detectors")[2])] == ["good"]
+        assert "imondrian_detectors_set_aside 1" in metrics_of(registry)
+    assert kept_of(folder, 1) == before
+
+
+REQUESTS = [
+    ("GET", "", None),
+    ("PUT", "", BAD),
+    ("POST", "/points", {"points": [[0.0, 0.0]]}),
+    ("DELETE", "/points", {"points": [[0.0, 0.0]]}),
+    ("POST", "/scores", {"points": [[0.0, 0.0]]}),
+    ("POST", "/explanations", {"points": [[0.0, 0.0]]}),
+    ("GET", "/history", None),
+    ("GET", "/history/3", None),
+    ("GET", "/model", None),
+    ("PUT", "/model", b"none"),
+]
+
+
+def grown(configuration, points):
+    detector = new_detector({**WIDE, **configuration})
+    detector.process_many(points)
+    return detector
+
+
+def assert_is_back(folder, stream):
+    registry = Registry(folder)
+    assert registry.complaints() == registry.damage_reports == []
+    alone = grown(BAD, stream[:330])
+    assert learned(registry.get("bad"), stream[330:]) == expected(alone, stream[330:])
+    registry.close()
+
+
+@pytest.mark.parametrize(
+    ("configuration", "told"),
+    [
+        ("{", "The configuration of 'bad' is damaged"),
+        ("[1]", "The configuration of 'bad' is damaged: it is [1]"),
+        ("{}", "features must be a list"),
+        (json.dumps({**BAD, "window": "x"}), "window must be"),
+        (json.dumps({**BAD, "window": 100_000, "max_samples": None, "n_trees": 1000}), "bytes are allowed"),
+    ],
+)
+def test_a_damaged_configuration_sets_one_detector_aside(killed, stream, configuration, told):
+    (row,) = kept_of(killed, 1)[0]
+    spoil(killed, "UPDATE detectors SET configuration = ? WHERE id = 1", configuration)
+    assert_is_set_aside(killed, stream, told.replace("bytes are", "are"))
+    spoil(killed, "UPDATE detectors SET configuration = ? WHERE id = 1", row[2])
+    assert_is_back(killed, stream)
+
+
+def test_too_little_memory_for_one_detector_sets_it_aside(killed, stream, monkeypatch):
+    process_many = StreamDetector.process_many
+
+    def failing(detector, points):
+        if detector.parameters["window"] == BAD["window"]:
+            raise MemoryError("no room for an array")
+        return process_many(detector, points)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "process_many", failing)
+        assert_is_set_aside(killed, stream, "MemoryError no room for an array")
+    assert_is_back(killed, stream)
+
+
+def test_too_little_memory_for_a_snapshot_is_not_taken_for_damage(killed, stream, monkeypatch):
+    from_notes = StreamDetector.from_notes.__func__
+
+    def failing(cls, forest, notes):
+        if notes["parameters"]["window"] == BAD["window"]:
+            raise MemoryError
+        return from_notes(cls, forest, notes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "from_notes", classmethod(failing))
+        assert_is_set_aside(killed, stream, "more memory than there is")
+    assert_is_back(killed, stream)
+
+
+def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed, stream, monkeypatch):
+    make = ReadCopy._update
+
+    def failing(copies):
+        if copies._applier.detector.parameters["window"] == BAD["window"]:
+            raise MemoryError
+        make(copies)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadCopy, "_update", failing)
+        assert_is_set_aside(killed, stream, "MemoryError")
+    assert_is_back(killed, stream)
+
+
+def test_a_snapshot_that_cannot_be_read_but_is_sound_sets_the_detector_aside(killed, stream, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.storage.VERSION", 2)  # as if the file had an unknown version
+        registry = Registry(killed)
+        assert [complaint.split(":")[0] for complaint in registry.complaints()] == ["bad", "good"]
+        registry.close()
+    assert_is_back(killed, stream)
+
+
+def add_model(folder, content):
+    """Write a model to the journal of the bad detector without any check."""
+    store = Store(folder)
+    with store.transaction():
+        store.add_entries(1, [Entry(34, MODEL, content, None, 0.0)])
+    store.close()
+
+
+def test_a_model_in_the_journal_that_is_larger_than_its_detector_sets_it_aside(killed, stream):
+    add_model(killed, file_of(new_detector(WIDE), n_trees=1_000))
+    assert_is_set_aside(killed, stream, "n_trees of the forest must be 2, but is 1000")
+    spoil(killed, "DELETE FROM entries WHERE detector = 1 AND number = 34")
+    assert_is_back(killed, stream)
+
+
+def test_a_model_in_the_journal_over_the_limits_sets_the_detector_aside_until_the_limits_allow_it(killed, stream):
+    add_model(killed, file_of(new_detector(WIDE)))
+    assert_is_set_aside(killed, stream, "2000000 are allowed", Limits(detector_bytes=2_000_000))
+    registry = Registry(killed)
+    assert registry.get("bad").worker.summary.n_bytes > 2_000_000
+    registry.close()
+
+
+def test_a_detector_that_is_set_aside_can_be_removed_and_its_name_is_free_again(killed, stream):
+    spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
+    registry = Registry(killed, Limits(detectors=2))
+    with Here(create_app(registry)) as here:
+        assert here.ask("DELETE", "/detectors/bad")[0] == 204
+        assert here.ask("GET", "/health")[0] == 200
+        assert here.ask("GET", "/detectors/bad")[0] == 404
+        assert here.ask("PUT", "/detectors/bad", BAD)[0] == 201
+    assert kept_of(killed, 1) == [[], [], [], [], []]
+
+
+def test_a_detector_that_is_set_aside_counts_as_one(killed):
+    spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
+    registry = Registry(killed, Limits(detectors=2))
+    with pytest.raises(SetAsideError, match="set aside"):
+        registry.create("bad", BAD)
+    with pytest.raises(Exception, match="2 detectors"):
+        registry.create("third", GOOD)
+    assert n_rows(registry)["detectors"] == 2
+    registry.close()
+
+
+def test_the_service_says_at_its_start_which_detector_is_set_aside(killed):
+    spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
+    service = Service(killed).start()
+    service.process.terminate()
+    told = service.process.communicate(timeout=60)[0]
+    assert "imondrian: bad: The detector could not be recovered" in told
+    assert "serving 1 detectors" in told
+
+
+@pytest.mark.parametrize("created", ["x", b"x", float("inf"), -1.0])
+def test_a_damaged_time_of_creation_sets_one_detector_aside(killed, stream, created):
+    (row,) = kept_of(killed, 1)[0]
+    spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", created)
+    assert_is_set_aside(killed, stream, "The creation time of 'bad' is damaged")
+    spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", row[3])
+    assert_is_back(killed, stream)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("CAST(x'ff' AS TEXT)", "not text"),
+        ("x'ff'", "not text"),
+        ("x'676f6f64'", "not text"),
+        ("''", "''"),
+        ("'a/b'", "'a/b'"),
+        ("'a' || char(10)", r"'a\n'"),
+        ("'" + "a" * 100 + "'", "'" + "a" * 100 + "'"),
+    ],
+)
+def test_a_detector_with_a_damaged_name_is_set_aside_under_another(killed, stream, name, told):
+    spoil(killed, f"UPDATE detectors SET name = {name} WHERE id = 1")  # noqa: S608
+    registry = Registry(killed)
+    registry.create("other", GOOD)
+    with Here(create_app(registry)) as here:
+        assert here.ask("GET", "/detectors")[0] == here.ask("GET", "/metrics")[0] == 200
+        status, _, content = here.ask("GET", "/health")
+        (complaint,) = json.loads(content)["complaints"]
+        assert status == 503
+        assert complaint.startswith("damaged-1: The detector could not be recovered")
+        assert f"The name of the detector is damaged: it is {told}." in complaint
+        assert here.ask("GET", "/detectors/damaged-1")[0] == 503
+        assert here.ask("POST", "/detectors/good/points", {"points": [[1, 2]]})[0] == 200
+        assert len(kept_of_any(registry, 1)) > 0
+        assert here.ask("DELETE", "/detectors/damaged-1")[0] == 204
+        assert here.ask("GET", "/health")[0] == 200
+        assert len(kept_of_any(registry, 1)) == 0
+
+
+def kept_of_any(registry, detector):
+    return registry._store._database.execute("SELECT number FROM entries WHERE detector = ?", (detector,)).fetchall()
+
+
+def test_the_name_of_another_detector_is_not_taken_for_a_damaged_one(killed):
+    spoil(killed, "UPDATE detectors SET name = 'damaged-1' WHERE id = 2")
+    spoil(killed, "UPDATE detectors SET name = '' WHERE id = 1")
+    registry = Registry(killed)
+    assert [handle.record.name for handle in registry.all()] == ["damaged-1"]
+    registry.remove("damaged-1-")
+    assert registry.complaints() == []
+    registry.close()
