@@ -208,7 +208,7 @@ def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
     X, new = data
     given = {"kind": "expected", "scale": scale, "contamination": "kmeans"}
     model = IsolationMondrianForest(n_estimators=3, random_state=0, **given).fit(X)
-    notes = model.fitted().notes()
+    notes = model.fitted_model().notes()
     del notes["parameters"]["preset"]
     notes["parameters"]["score"] = notes["parameters"].pop("kind")
     storage.save(model.forest_.snapshot(), tmp_path / "model.imf", {"IsolationMondrianForest": notes})
@@ -244,7 +244,7 @@ def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
 )
 def test_damaged_notes_are_refused(data, tmp_path, damage):
     model = IsolationMondrianForest(n_estimators=2).fit(data[0])
-    notes = model.fitted().notes()
+    notes = model.fitted_model().notes()
     damage(notes)
     storage.save(model.forest_.snapshot(), tmp_path / "model.imf", {"IsolationMondrianForest": notes})
     with pytest.raises(imondrian.DamagedFileError):

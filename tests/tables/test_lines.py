@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.tables.following import FollowedFile
+from imondrian.tables.followed_file import FollowedFile
 from imondrian.tables.lines import Lines, Pipe, Restart
 
 TEXTS = st.lists(st.binary(max_size=8).filter(lambda text: b"\n" not in text and not text.endswith(b"\r")), max_size=20)
@@ -31,7 +31,7 @@ def test_every_line_comes_once_however_the_bytes_arrive(texts, sizes, has_end):
     assert got == (expected[:-1] if expected[-1] == b"" else expected)
 
 
-def test_a_file_that_grows_is_followed_and_one_that_is_cut_read_anew(tmp_path):
+def test_a_file_that_grows_is_followed_and_a_truncated_one_read_again(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"a\nb")
     followed = FollowedFile(str(path), os.open(path, os.O_RDONLY))
@@ -42,7 +42,7 @@ def test_a_file_that_grows_is_followed_and_one_that_is_cut_read_anew(tmp_path):
         file.write(b"c\r\nd\ne")
     assert next(batches)[:4] == ([b"bc", b"d"], 8, b"a\nbc\r\nd\n", None)
     path.write_bytes(b"x\n")  # the line that had no end yet is gone with the rest
-    assert next(batches).restart is Restart.CUT
+    assert next(batches).restart is Restart.TRUNCATED
     assert next(batches)[:2] == ([b"x"], 2)
     lines.stop()
     assert list(batches) == []
