@@ -33,7 +33,9 @@ class Preset(NamedTuple):
 PRESET: "PresetName" = "practice"
 FROM_PRESET = "preset"  # this value of a setting means: use the value of the preset
 PRESETS: "dict[PresetName, Preset]" = {
-    "practice": Preset(kind="size", scale="std", contamination=0.05, threshold=0.01),  # the best overall in our measurements
+    "practice": Preset(
+        kind="size", scale="std", contamination=0.05, threshold=0.01
+    ),  # the best overall in our measurements
     "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),  # as in the paper
 }
 

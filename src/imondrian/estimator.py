@@ -232,7 +232,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         names, offset = getattr(model, "feature_names_in_", None), model._offset
         threshold = offset.threshold if offset.key == model._offset_key(model.forest_) else None
         parameters = with_preset(model.get_params())
-        return FittedModel(model.forest_, parameters, threshold, None if names is None else [str(name) for name in names])
+        return FittedModel(
+            model.forest_, parameters, threshold, None if names is None else [str(name) for name in names]
+        )
 
     @classmethod
     def from_fitted_model(cls, fitted: FittedModel) -> Self:

@@ -70,7 +70,9 @@ def test_only_numbers_are_features_and_the_rest_has_a_reason():
     ],
 )
 def test_a_column_that_numbers_the_rows_is_noticed(values, numbers_rows):
-    assert ("a" in TableColumns(pl.DataFrame({"a": list(values), "b": [0.5] * len(values)})).choose().left_out) == numbers_rows
+    assert (
+        "a" in TableColumns(pl.DataFrame({"a": list(values), "b": [0.5] * len(values)})).choose().left_out
+    ) == numbers_rows
 
 
 def test_results_of_an_earlier_run_are_no_features():
