@@ -150,7 +150,7 @@ class IsolationMondrianForest(AnomalyDetector):
         return {name: float(parts[j]) for name, j in self._names.items()}
 
     def _names_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
-        """Return the column of each feature; new ones are last, in an order that does not depend on that of `others`."""
+        """Return the column of each feature; new ones are last, in an order that does not depend on `others`."""
         new = sorted(
             (name for name in others if name not in self._names), key=lambda name: (str(type(name)), str(name))
         )

@@ -88,7 +88,7 @@ def test_wrong_input_is_one_line(shell, arguments, complaint):
         (("batch", "--datasets", "wine", "--data", "empty"), "empty"),
         (("synthetic", "--methods", "lof"), "There is no method 'lof' here; there are none."),
         (("batch", "--jobs", "0"), "--jobs must not be 0"),
-        (("batch", "--budget", "nan"), "--budget must be a number of seconds, but is nan"),
+        (("batch", "--budget", "nan"), "--budget must be a finite number of seconds, but is nan"),
         (("online", "--datasets", "cicids", "--methods", "ospca1"), "nothing to do"),
         (("batch", "--datasets", "wbc", "--folds", "300"), "The data set wbc has 212 rows of its rarer kind"),
         (("batch", "--datasets", "wbc", "-o", "file/out"), "Not a directory"),

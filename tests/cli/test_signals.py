@@ -20,13 +20,13 @@ def send(*numbers):
     for number in numbers:
         os.kill(os.getpid(), number)
 
-def run(path, telling):
+def write_file(path, console_options):
     with files.written_whole(path) as file:
         file.write(b"new")
         {inside}
 
 {before}
-info.run = run
+info.info = write_file
 sys.argv = ["imondrian", "info", "out.txt"]
 main()
 """

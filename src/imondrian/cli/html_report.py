@@ -136,5 +136,5 @@ def _two_features(scored: ScoredRows, parts: Array) -> Picture:
     leading = np.argsort(-np.abs(parts).mean(axis=0), kind="stable")[:2]
     names = [rows.features[j] for j in leading]
     points, is_anomaly = rows.points[rows.usable][:, leading], scored.is_anomaly[rows.usable]
-    text = f"The two features with the largest shares, {names[0]} and {names[1]}; some rows are anomalous in other features."
+    text = f"The two features with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in others."
     return Picture("The leading features", text, plot_pair(points, is_anomaly, names))

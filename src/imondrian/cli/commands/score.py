@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -14,10 +15,12 @@ from imondrian.cli.summary import MAX_REASONS_EXPLAINED, SummaryBuilder, print_r
 from imondrian.cli.table_rows import Rows, open_table
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.explanations import OddRow
 from imondrian.fitted_model import FittedModel
 from imondrian.model_files import as_fitted_model
 from imondrian.tables.table_writer import WriteBatch, table_writer
+
+if TYPE_CHECKING:
+    from imondrian.explanations import OddRow
 
 
 def score(
