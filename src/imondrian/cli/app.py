@@ -263,7 +263,7 @@ def regions(**values: Any) -> None:
 @_plot_command(
     options.PLOT_TREE,
     click.option(
-        "--max-time", type=click.FloatRange(0.0), help="Leave out splits after this time.  [default: show all]"
+        "--max-time", type=click.FloatRange(0.0), metavar="TIME", help="Leave out splits after this time.  [default: show all]"
     ),
 )
 def partition(**values: Any) -> None:
@@ -311,13 +311,15 @@ def info(*, model: str, as_json: bool) -> None:
     click.option(
         "--budget",
         type=click.FloatRange(0.0),
+        metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="Seconds per method and data set; a slower method runs on fewer folds or seeds, at least one.",
+        help="Time per method and data set; a slower method runs on fewer folds or seeds, at least one.",
     ),
     click.option(
         "--jobs",
         type=int,
+        metavar="N",
         default=-1,
         show_default=True,
         help="Number of methods that run at a time, each with one thread; -1: one per processor.",
@@ -328,7 +330,9 @@ def info(*, model: str, as_json: bool) -> None:
 )
 @options.CONSOLE
 def reproduce(**values: Any) -> None:
-    """Run the experiments of the paper, and write a page that compares its tables and figures with ours.
+    """Run the experiments of the paper, and compare the results with it.
+
+    Writes a page with the tables and figures of the paper beside ours.
 
     EXPERIMENT is batch (Table II), online (Table III), synthetic (Figures 1 and 2), quality (not in the paper: all open
     data sets) or all (half an hour).
@@ -340,8 +344,8 @@ def reproduce(**values: Any) -> None:
 
 @app.command()
 @click.option("--data", metavar="DIR", required=True, help="Folder for all data of the service.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address; a token is required unless loopback.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0: any free port.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on; any but a loopback address needs a token.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", default=8765, show_default=True, help="Port; 0: any free port.")
 @click.option("--token-file", metavar="FILE", help="File with the access token.  [default: $IMONDRIAN_TOKEN]")
 def serve(*, data: str, host: str, port: int, token_file: str | None) -> None:
     """Run detectors as an HTTP service with a web page; acknowledged points survive a power failure."""

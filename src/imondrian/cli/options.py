@@ -152,19 +152,20 @@ def threshold_option(preset_field: str) -> Decorator:
 def preset_option(**attributes: Any) -> Decorator:
     """Return the option for the preset; without a `default` attribute, the help text names the default."""
     default = "" if "default" in attributes else f"  [default: {PRESET}]"
-    text = f"Score, feature weights and threshold: the recommended ones, or those of the paper.{default}"
+    text = f"Score, feature weights and threshold: recommended (practice), or as in the paper.{default}"
     return click.option("--preset", type=click.Choice(list(PRESETS)), help=text, **attributes)
 
 
 def jobs_option(default: int) -> Decorator:
     """Return the option for the number of threads."""
     text = "Number of threads; -1: one per processor. Does not change the results."
-    return click.option("--jobs", type=int, default=default, show_default=True, help=text)
+    return click.option("--jobs", type=int, metavar="N", default=default, show_default=True, help=text)
 
 
 def integer_option(name: str, text: str, smallest: int = 1, **attributes: Any) -> Decorator:
     """Return an option for an integer of at least `smallest`, and at most the attribute `largest`."""
-    return click.option(name, type=click.IntRange(smallest, attributes.pop("largest", None)), help=text, **attributes)
+    number = click.IntRange(smallest, attributes.pop("largest", None))
+    return click.option(name, type=number, help=text, **{"metavar": "N", **attributes})
 
 
 # -- shared options ---------------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ TOP = integer_option("--top", "Number of rows with the highest scores to show.",
 OUTPUT_TABLE = click.option(
     "--output", "-o", "table", metavar="FILE", help="Scored table to write: .csv, .tsv, .ndjson, .parquet; - for CSV."
 )
-PLOT_OUTPUT = click.option("--output", "-o", metavar="FILE", help="Image to write: .png or .svg.  [default: KIND.png]")
+PLOT_OUTPUT = click.option("--output", "-o", metavar="FILE", help="Image to write: .png or .svg.  [default: PLOT.png, such as tree.png]")
 PLOT_MODEL = click.option(
     "--model", metavar="FILE", help="Model file to use: .imf.  [default: fit a forest on the data]"
 )
