@@ -215,7 +215,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell):
     assert "broken.imf" in shell.fails("score", "broken.imf", "data.csv")
     assert "none.imf: file not found" in shell.fails("info", "none.imf")
     for row in (401, 10**20):
-        assert f"there is no row {row}; there are 400 rows" in shell.fails("explain", "model.imf", "data.csv", "--rows", row)
+        assert f"there is no row {row}; there are 400 rows" in shell.fails(
+            "explain", "model.imf", "data.csv", "--rows", row
+        )
     assert "nowhere" in shell.fails("detect", "data.csv", "-o", "nowhere/out.csv")
     assert "out.xls: the name of an output table must end in" in shell.fails("detect", "data.csv", "-o", "out.xls")
     assert "r.pdf: the name must end in .html" in shell.fails("detect", "data.csv", "--report", "r.pdf")

@@ -20,7 +20,9 @@ def test_pictures_can_be_of_a_model_and_as_svg(fitted, tmp_path):
 
 def test_what_a_model_has_decided_is_not_decided_again(fitted):
     for option in (("--threshold", "0.2"), ("--features", "a,b"), ("--trees", "5")):
-        assert "--model sets the features" in fitted.fails("plot", "scores", "data.csv", "--model", "model.imf", *option)
+        assert "--model sets the features" in fitted.fails(
+            "plot", "scores", "data.csv", "--model", "model.imf", *option
+        )
 
 
 def test_a_picture_that_cannot_be_is_one_line(shell):

@@ -348,7 +348,9 @@ def test_what_was_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
     log.write_text("a\n4\n")
     process = Followed(shell, "log.csv", "-q")
     assert [(row["row"], row["a"]) for row in process.rows(2)] == [(3, 3), (4, 4)]
-    assert "log.csv was replaced or truncated since it was followed: the rest of log.csv.1 is read first" in process.end()
+    assert (
+        "log.csv was replaced or truncated since it was followed: the rest of log.csv.1 is read first" in process.end()
+    )
 
 
 def test_what_was_lost_between_two_runs_is_said(shell):

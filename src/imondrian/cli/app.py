@@ -263,7 +263,10 @@ def regions(**values: Any) -> None:
 @_plot_command(
     options.PLOT_TREE,
     click.option(
-        "--max-time", type=click.FloatRange(0.0), metavar="TIME", help="Leave out splits after this time.  [default: show all]"
+        "--max-time",
+        type=click.FloatRange(0.0),
+        metavar="TIME",
+        help="Leave out splits after this time.  [default: show all]",
     ),
 )
 def partition(**values: Any) -> None:
@@ -344,8 +347,21 @@ def reproduce(**values: Any) -> None:
 
 @app.command()
 @click.option("--data", metavar="DIR", required=True, help="Folder for all data of the service.")
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on; any but a loopback address needs a token.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", default=8765, show_default=True, help="Port; 0: any free port.")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; any but a loopback address needs a token.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=8765,
+    show_default=True,
+    help="Port; 0: any free port.",
+)
 @click.option("--token-file", metavar="FILE", help="File with the access token.  [default: $IMONDRIAN_TOKEN]")
 def serve(*, data: str, host: str, port: int, token_file: str | None) -> None:
     """Run detectors as an HTTP service with a web page; acknowledged points survive a power failure."""

@@ -244,7 +244,9 @@ TOP = integer_option("--top", "Number of rows with the highest scores to show.",
 OUTPUT_TABLE = click.option(
     "--output", "-o", "table", metavar="FILE", help="Scored table to write: .csv, .tsv, .ndjson, .parquet; - for CSV."
 )
-PLOT_OUTPUT = click.option("--output", "-o", metavar="FILE", help="Image to write: .png or .svg.  [default: PLOT.png, such as tree.png]")
+PLOT_OUTPUT = click.option(
+    "--output", "-o", metavar="FILE", help="Image to write: .png or .svg.  [default: PLOT.png, such as tree.png]"
+)
 PLOT_MODEL = click.option(
     "--model", metavar="FILE", help="Model file to use: .imf.  [default: fit a forest on the data]"
 )
