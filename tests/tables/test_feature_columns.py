@@ -75,6 +75,11 @@ def test_a_column_that_numbers_the_rows_is_noticed(values, numbers_rows):
     ) == numbers_rows
 
 
+def test_text_is_shown_by_a_value_that_is_not_a_number():
+    left_out = TableColumns(pl.DataFrame({"a": ["2", "x"], "b": [0.5, 1.5]})).choose().left_out
+    assert left_out == {"a": "text, such as 'x'"}
+
+
 def test_results_of_an_earlier_run_are_no_features():
     frame = pl.DataFrame({"a": [1.0, 5.0], "row": [1, 2], "anomaly_score": [0.4, 0.6], "threshold": [0.5, 0.5]})
     assert TableColumns(frame).choose().features == ["a"]

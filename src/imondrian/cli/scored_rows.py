@@ -167,9 +167,9 @@ def _time_names(options: FeatureOptions) -> list[str]:
 def _check_features_present(features: list[str], columns: list[str], model_path: str) -> None:
     lacking = [name for name in features if name not in columns]
     if lacking:
-        raise InvalidInputError(
-            f"{model_path} was fitted on other features: there is no column {', '.join(map(repr, lacking))}."
-        )
+        absent = "is no column" if len(lacking) == 1 else "are no columns"
+        names = ", ".join(map(repr, lacking))
+        raise InvalidInputError(f"{model_path} was fitted on other features: there {absent} {names}.")
 
 
 def _with_empty_columns(batch: TableBatch, names: list[str]) -> TableBatch:

@@ -185,7 +185,7 @@ def _reason_by_values(parsed: ParsedColumn) -> str:
     if parsed.n_texts == 0 and np.isnan(numbers.to_numpy()).all():
         return "without values"
     if 2 * parsed.n_texts >= cells.len() - cells.null_count():
-        return _describe_text(str(cells.drop_nulls()[0]))
+        return _describe_text(str(cells.filter(numbers.is_null() & cells.is_not_null())[0]))
     return "row numbers" if numbers.null_count() == 0 and _are_row_numbers(numbers) else ""
 
 
