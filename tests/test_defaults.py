@@ -61,7 +61,7 @@ def test_the_command_line(command):
     options = {each.name: each for each in app.commands[command].params}
     if command == "watch":
         for name, value in {"trees": 100, "samples": 256, "window": 2048, "shingle": 1, "seed": 0}.items():
-            assert getattr(DetectorOptions(), name) is None  # as in the model, if there is one
+            assert getattr(DetectorOptions(), name) is None  # set by the model, if there is one
             assert f"[default: {value}]" in options[name].help
         assert "[default: practice]" in options["preset"].help
     else:
@@ -75,7 +75,7 @@ def test_the_command_line(command):
 
 
 class Fields(HTMLParser):
-    """Collect the fields of the form for a new detector, with their values before anybody has typed."""
+    """Collect the fields of the form for a new detector, with their initial values."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""detect, fit, score, explain and info: results, files, exit codes and errors, through real processes."""
+"""detect, fit, score, explain and info as processes: results, files, exit codes and errors."""
 
 import csv
 import gzip
@@ -363,7 +363,7 @@ def test_an_interrupted_command_clears_up(shell, number):
             process.wait(0.1)
         except subprocess.TimeoutExpired:
             continue
-    for _ in range(20):  # a hangup comes twice, from the system and from the shell
+    for _ in range(20):  # a hangup arrives twice, from the system and from the shell
         process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number

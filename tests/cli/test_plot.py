@@ -1,4 +1,4 @@
-"""plot: pictures of the right kind, from data or a model."""
+"""plot: images in the right format, from data or a model."""
 
 import xml.etree.ElementTree as ET
 
@@ -18,7 +18,7 @@ def test_pictures_can_be_of_a_model_and_as_svg(fitted, tmp_path):
     assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314
 
 
-def test_what_a_model_has_decided_is_not_decided_again(fitted):
+def test_options_that_a_model_sets_are_refused(fitted):
     for option in (("--threshold", "0.2"), ("--features", "a,b"), ("--trees", "5")):
         assert "--model sets the features" in fitted.fails(
             "plot", "scores", "data.csv", "--model", "model.imf", *option

@@ -1,4 +1,4 @@
-"""watch: one line in, one line out; the same however the stream is cut, stopped and resumed."""
+"""watch: one output line per input line, the same if the stream is split, stopped and resumed."""
 
 import json
 import os
@@ -217,7 +217,7 @@ def test_the_state_is_kept_now_and_then(shell):
     deadline = time.monotonic() + PATIENCE
     while not (shell.folder / "state.imf").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.kill()  # as a power cut would
+    process.kill()  # like a power failure
     process.communicate(timeout=PATIENCE)
     assert 100 <= imondrian.load(shell.folder / "state.imf").n_seen <= 150
     assert "--save-every needs --model" in shell.fails("watch", "data.csv", "--save-every", "5")
@@ -239,8 +239,8 @@ def test_a_file_is_followed_and_gone_on_with(shell):
         file.write("".join(rows[120:130]))
     process = shell.start("watch", "--follow", "log.csv", "--model", "state.imf")
     resumed = read_lines(process, 10)
-    assert [row["row"] for row in resumed] == list(range(121, 131))  # no row is seen twice
-    log.write_text(header + "".join(rows[130:135]))  # the log is cut and begins again
+    assert [row["row"] for row in resumed] == list(range(121, 131))  # no row is processed twice
+    log.write_text(header + "".join(rows[130:135]))  # the log is truncated and starts again
     fresh = read_lines(process, 5)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
@@ -267,8 +267,10 @@ def test_a_file_that_was_cut_between_two_runs_is_read_whole(shell):
     assert followed(2) == [20, 21]
     with (shell.folder / "log.ndjson").open("a") as file:
         file.write("".join(f'{{"a": {i}}}\n' for i in range(22, 40)))
-    assert followed(18) == list(range(22, 40))  # each once
-    shell.write("log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160)))  # longer than before, but another
+    assert followed(18) == list(range(22, 40))  # each row once
+    shell.write(
+        "log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160))
+    )  # longer than before, with other content
     assert followed(60) == list(range(100, 160))
 
 
@@ -277,14 +279,14 @@ class Followed:
 
     def __init__(self, shell, name, *arguments):
         self._process = shell.start("watch", "--follow", name, "--model", "state.imf", *arguments)
-        self._limit = threading.Timer(PATIENCE / 3, self._process.kill)  # rows that do not come are not waited for
+        self._limit = threading.Timer(PATIENCE / 3, self._process.kill)  # do not wait for rows that never arrive
         self._limit.start()
 
     def rows(self, n):
         return [json.loads(self._process.stdout.readline()) for _ in range(n)]
 
     def end(self):
-        """End it; nothing may be left to say. Return what it told on the way."""
+        """End the process, which must have no more output; return its standard error."""
         self._process.send_signal(signal.SIGTERM)
         rest, errors = self._process.communicate(timeout=PATIENCE)
         self._limit.cancel()
@@ -304,9 +306,9 @@ def test_a_file_that_is_rotated_is_followed_as_by_tail(shell):
         old.write("2,20\n")
         old.flush()
         assert [row["a"] for row in process.rows(1)] == [2]
-        log.touch()  # by what rotates; the program that writes the log does not know yet
+        log.touch()  # created by the rotation, before the writing program has noticed it
         time.sleep(0.5)
-        old.write("3,30\n4,40")  # its last line has no end
+        old.write("3,30\n4,40")  # the last line has no line end
     log.write_text("b,a\n50,5\n")  # a header in another order
     rows = process.rows(3)
     assert [(row["a"], row["b"]) for row in rows] == [(3, 30), (4, 40), (5, 50)]
@@ -317,7 +319,7 @@ def test_a_file_that_is_rotated_is_followed_as_by_tail(shell):
     assert "log.csv was replaced: it is read from its start." in process.end()
     with log.open("a") as file:
         file.write("70,7\n")
-    process = Followed(shell, "log.csv")  # goes on in a file that has no header
+    process = Followed(shell, "log.csv")  # resumes in a file without a header
     assert [(row["a"], row["b"], row["row"]) for row in process.rows(1)] == [(7, 70, 7)]
     process.end()
 
@@ -369,7 +371,7 @@ def test_a_stream_whose_output_nobody_reads_can_be_stopped(shell):
     header, *rows = shell.text("data.csv").splitlines(keepends=True)
     shell.write("long.csv", header + "".join(rows) * 20)
     process = shell.start("watch", "long.csv", "--model", "state.imf", "-q", *SETTINGS)
-    assert process.stdout.readline()  # it is under way, and soon the pipe is full
+    assert process.stdout.readline()  # it is running, and the pipe will soon be full
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0

@@ -1,4 +1,4 @@
-"""Columns that hold numbers are features; the others are left out with a reason, and a wrong cell is named."""
+"""Numeric columns are features; the others are left out with a reason, and errors name the cell."""
 
 from datetime import date
 
@@ -58,21 +58,21 @@ def test_only_numbers_are_features_and_the_rest_has_a_reason():
 
 
 @pytest.mark.parametrize(
-    ("values", "numbers_rows"),
+    ("values", "are_row_numbers"),
     [
         (range(100, 170, 7), True),  # even steps
         ([3, 1, 2, 0, 4, 7, 6, 5], True),  # an index that was shuffled
         ([3, 1, 2, 0, 4, 7, 6, 6], False),
         ([3, 1, 2, 0, 4, 7, 6, 9], False),
-        (range(7), False),  # too few to tell
+        (range(7), False),  # too few rows
         ([0.5 + i for i in range(10)], False),
         ([5] * 10, False),
     ],
 )
-def test_a_column_that_numbers_the_rows_is_noticed(values, numbers_rows):
+def test_a_column_that_numbers_the_rows_is_noticed(values, are_row_numbers):
     assert (
         "a" in TableColumns(pl.DataFrame({"a": list(values), "b": [0.5] * len(values)})).choose().left_out
-    ) == numbers_rows
+    ) == are_row_numbers
 
 
 def test_text_is_shown_by_a_value_that_is_not_a_number():

@@ -1,4 +1,4 @@
-"""Lines are records, and records come out as they came in."""
+"""Lines are parsed into records, and records are written back verbatim."""
 
 import json
 
@@ -21,7 +21,7 @@ def test_csv_and_json_lines_become_records():
     parse, is_header = parser_for(b'{"a": 1}', None, None, has_header=True)
     assert not is_header
     assert parse(b'{"a": 2}').values == {"a": 2}
-    assert parse(b'\xef\xbb\xbf{"a": 2}').values == {"a": 2}  # where another file begins
+    assert parse(b'\xef\xbb\xbf{"a": 2}').values == {"a": 2}  # at the start of another file
 
 
 @pytest.mark.parametrize(

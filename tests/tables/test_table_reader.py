@@ -1,4 +1,4 @@
-"""Tables are read whole in whatever batches, and what is wrong with them is named."""
+"""Tables are read completely, whatever the batches, and errors name what is wrong."""
 
 import gzip
 import io
@@ -109,15 +109,15 @@ def test_standard_input_is_read(monkeypatch):
 @pytest.mark.parametrize(
     ("content", "rows"),
     [
-        (b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n", [("1", "2")]),  # a mark, Windows' line ends, a blank line
+        (b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n", [("1", "2")]),  # byte order mark, Windows line ends, a blank line
         (b"\n\na,b\n1,2\n\n3,4", [("1", "2"), ("3", "4")]),
         (b"a;b\n1,5;2\n", [("1,5", "2")]),
         (b"a|b\n1|2\n", [("1", "2")]),
         (b"a,b\n1\n", [("1", None)]),
         (b'a,b\n"1\n,2",3\n', [("1\n,2", "3")]),
         (b'a,b\n"x\n\ny",3\n\n4,5', [("x\n\ny", "3"), ("4", "5")]),  # a blank line inside of a field stays
-        (b"a,b\n1,2\n,\n3,4\n", [("1", "2"), (None, None), ("3", "4")]),  # a row of gaps is a row
-        (b'a,b\n1,5" pipe\n2,x\n', [("1", '5" pipe'), ("2", "x")]),  # a quote inside of a field is one of its letters
+        (b"a,b\n1,2\n,\n3,4\n", [("1", "2"), (None, None), ("3", "4")]),  # a row of missing values is a row
+        (b'a,b\n1,5" pipe\n2,x\n', [("1", '5" pipe'), ("2", "x")]),  # a quote inside an unquoted field
         (b'a 5",b\n1,2\n3,4\n', [("1", "2"), ("3", "4")]),
         (b"\n\na;b\n1;2\n", [("1", "2")]),
     ],

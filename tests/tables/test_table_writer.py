@@ -1,4 +1,4 @@
-"""What is written is there whole or not at all, and says what was given."""
+"""Tables are written completely or not at all, and can be read back."""
 
 import io
 import os
