@@ -11,9 +11,7 @@ from sklearn.metrics import roc_auc_score
 from imondrian.pyod import IMForest
 
 pytestmark = [
-    pytest.mark.filterwarnings(
-        "ignore:Function fit_predict:FutureWarning"
-    ),  # deprecated in PyOD, but part of its tests
+    pytest.mark.filterwarnings("ignore:Function fit_predict:FutureWarning"),  # deprecated, but PyOD tests it
     pytest.mark.filterwarnings("ignore:.*reject:UserWarning"),
 ]
 N_TRAIN, N_TEST, CONTAMINATION, FLOOR = 200, 100, 0.1, 0.8

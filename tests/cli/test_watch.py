@@ -268,9 +268,7 @@ def test_a_file_that_was_cut_between_two_runs_is_read_whole(shell):
     with (shell.folder / "log.ndjson").open("a") as file:
         file.write("".join(f'{{"a": {i}}}\n' for i in range(22, 40)))
     assert followed(18) == list(range(22, 40))  # each row once
-    shell.write(
-        "log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160))
-    )  # longer than before, with other content
+    shell.write("log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160)))  # longer, other content
     assert followed(60) == list(range(100, 160))
 
 
