@@ -123,11 +123,10 @@ def scored_batches(
     for batch in table.batches():
         columns = TableColumns(batch.frame, batch.first)
         features = features or model_features(model, table, batch.frame, columns, options, model_path)
-        lacking = [name for name in (*features, *_time_names(options)) if name not in batch.frame.columns]
-        if lacking:  # columns that only other batches have
-            batch = _with_empty_columns(batch, lacking)  # noqa: PLW2901
-            columns = TableColumns(batch.frame, batch.first)
-        rows = rows_of_batch(table, batch, columns, features, options.missing, medians)
+        complete = _with_all_columns(batch, [*features, *_time_names(options)])
+        if complete is not batch:
+            columns = TableColumns(complete.frame, batch.first)
+        rows = rows_of_batch(table, complete, columns, features, options.missing, medians)
         yield ScoredRows(rows, model, model.score(rows.points))
         progress(batch.share_read)
 
@@ -172,8 +171,13 @@ def _check_features_present(features: list[str], columns: list[str], model_path:
         raise InvalidInputError(f"{model_path} was fitted on other features: there {absent} {names}.")
 
 
-def _with_empty_columns(batch: TableBatch, names: list[str]) -> TableBatch:
-    return batch._replace(frame=batch.frame.with_columns(pl.lit(None).alias(name) for name in names))
+def _with_all_columns(batch: TableBatch, names: list[str]) -> TableBatch:
+    """Return a batch with all these columns; those that only other batches have are empty."""
+    present = set(batch.frame.columns)
+    lacking = [name for name in names if name not in present]
+    if not lacking:
+        return batch
+    return batch._replace(frame=batch.frame.with_columns(pl.lit(None).alias(name) for name in lacking))
 
 
 # -- results as columns -----------------------------------------------------------------------------------------------
