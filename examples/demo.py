@@ -1,6 +1,6 @@
-"""The demonstration: two tables are written, and the command line finds what is odd in them.
+"""Demo: write two tables, and find the anomalies in them with the command line.
 
-A folder `demo` is made with the data, the scored table, the model and a report with pictures.
+Creates the folder `demo` with the data, the scored table, the model and a report with plots.
 """
 
 import json
@@ -17,19 +17,18 @@ MINUTES = 3_000
 
 
 def main() -> None:
-    """Write the data, run the commands and say what has been found."""
+    """Write the data, run the commands and print what was found."""
     FOLDER.mkdir(exist_ok=True)
     write_tumours(FOLDER / "tumours.csv")
     write_sensor(FOLDER / "sensor.csv")
     tumours = [FOLDER / name for name in ("tumours.csv", "scored.csv", "report.html", "model.imf")]
     run("detect", tumours[0], "-o", tumours[1], "--report", tumours[2], "--save", tumours[3])
     scored = pl.read_csv(tumours[1])
-    odd = scored.filter(pl.col("is_anomaly"))
-    n_malignant, share = (
-        odd.filter(pl.col("diagnosis") == "malignant").height,
-        (scored["diagnosis"] == "malignant").mean(),
-    )
-    print(f"\n{n_malignant} of these {odd.height} are malignant, of all tumours {share:.0%}: nobody had told it.\n")
+    anomalies = scored.filter(pl.col("is_anomaly"))
+    n_malignant = anomalies.filter(pl.col("diagnosis") == "malignant").height
+    share = (scored["diagnosis"] == "malignant").mean()
+    print(f"\n{n_malignant} of the {anomalies.height} anomalies are malignant, and {share:.0%} of all tumours.")
+    print("The diagnosis was not used.\n")
     run(
         "watch",
         FOLDER / "sensor.csv",
@@ -38,14 +37,14 @@ def main() -> None:
         "--threshold",
         "0.01",
         "--explain",
-        show=odd_lines,
+        show=print_anomalies,
     )
-    print("\nThe sensor had been given faults of four minutes at 2026-01-02T09:20 and 2026-01-02T19:20.")
-    print(f"\nNow look at {tumours[2].resolve()}")
+    print("\nThe sensor data have faults of four minutes at 2026-01-02T09:20 and 2026-01-02T19:20.")
+    print(f"\nOpen {tumours[2].resolve()}")
 
 
 def write_tumours(path: Path) -> None:
-    """Write the measures of 569 tumours; the diagnosis is text, and so no feature."""
+    """Write the measurements of 569 tumours; the diagnosis is text, so it is not a feature."""
     data = load_breast_cancer()
     names = [str(name) for name in data.feature_names]
     diagnosis = np.where(data.target == 0, "malignant", "benign")
@@ -66,7 +65,7 @@ def write_sensor(path: Path) -> None:
 
 
 def run(*arguments: str | Path, show=None) -> None:  # noqa: ANN001
-    """Show a command and run it; what it prints is passed on, or shown in another way."""
+    """Print a command and run it; its output is printed, or passed to `show`."""
     words = list(map(str, arguments))
     print(f"$ imondrian {' '.join(words)}")
     sys.stdout.flush()
@@ -77,12 +76,12 @@ def run(*arguments: str | Path, show=None) -> None:  # noqa: ANN001
         show(done.stdout)
 
 
-def odd_lines(text: str) -> None:
-    """Print the ten oddest of the lines that are anomalies."""
-    print("The ten oddest of its anomalies:")
-    odd = [record for record in map(json.loads, text.splitlines()) if record["is_anomaly"]]
-    oddest = sorted(odd, key=lambda record: -record["anomaly_score"])[:10]
-    for record in sorted(oddest, key=lambda record: record["row"]):
+def print_anomalies(text: str) -> None:
+    """Print the ten anomalies with the highest scores, in order of time."""
+    print("The ten anomalies with the highest scores:")
+    anomalies = [record for record in map(json.loads, text.splitlines()) if record["is_anomaly"]]
+    highest = sorted(anomalies, key=lambda record: -record["anomaly_score"])[:10]
+    for record in sorted(highest, key=lambda record: record["row"]):
         print(f"  {record['time']}  score {record['anomaly_score']:.3f}  {record['explanation']}")
 
 

@@ -1,6 +1,6 @@
-"""The pictures of the service's page: pumps whose readings follow the hours of the day, and seven that do not.
+"""Screenshots of the web page of the service, with readings of pumps that follow the time of day, and seven faults.
 
-Needs playwright and Chromium. Writes service.png, and beside it in dark and as on a phone.
+Needs playwright and Chromium. Writes service.png, and versions in dark mode and on a phone.
 
 python examples/page.py docs/images
 """
@@ -21,7 +21,7 @@ from imondrian.service.client import Client
 PORT = 8770
 ADDRESS = f"http://127.0.0.1:{PORT}"
 FEATURES = ["temperature", "pressure", "vibration", "flow"]
-ODD = [
+FAULTS = [  # row, feature, change
     (420, 0, 14.0),
     (733, 2, 0.9),
     (1010, 1, -1.6),
@@ -38,19 +38,19 @@ VIEWS = {
 
 
 def main(folder: Path) -> None:
-    """Fill a service, and look at its page."""
+    """Start a service, fill it, and take the screenshots."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, served(data), sync_playwright() as playwright:
         fill()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, view in VIEWS.items():
-            take(browser, view, folder / f"{name}.png")
+            take_screenshot(browser, view, folder / f"{name}.png")
         browser.close()
 
 
 @contextmanager
 def served(data: str) -> Iterator[None]:
-    """Run a service meanwhile."""
+    """Return a context manager in which a service runs."""
     command = [sys.executable, "-m", "imondrian", "serve", "--data", data, "--port", str(PORT)]
     process = subprocess.Popen(command)
     try:
@@ -61,12 +61,12 @@ def served(data: str) -> Iterator[None]:
 
 
 def fill() -> None:
-    """Have a detector learn the readings."""
+    """Create two detectors, and let one learn the readings."""
     rng, hours = np.random.default_rng(3), np.arange(1500)
     day = np.sin(2 * np.pi * hours / 288)
     level, swing, noise = np.array([22, 4.2, 0.12, 31]), np.array([2, 0.2, 0.0, 3]), np.array([0.3, 0.05, 0.03, 0.5])
     readings = np.abs(level + day[:, None] * swing + rng.normal(size=(hours.size, 4)) * noise)
-    for row, feature, change in ODD:
+    for row, feature, change in FAULTS:
         readings[row, feature] += change
     with Client(ADDRESS, timeout=120.0) as client:
         client.create("pumps", FEATURES, threshold=0.005)
@@ -74,8 +74,8 @@ def fill() -> None:
         client.process("pumps", readings.round(3))
 
 
-def take(browser: Browser, view: dict[str, object], path: Path) -> None:
-    """Open the page, show the explanation of an anomaly, and take a picture."""
+def take_screenshot(browser: Browser, view: dict[str, object], path: Path) -> None:
+    """Open the page, show the explanation of a point, and save a screenshot."""
     page = browser.new_page(**view)
     page.goto(f"{ADDRESS}/#pumps")
     page.get_by_role("button", name="Why point 733 is anomalous").click()

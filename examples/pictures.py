@@ -1,4 +1,4 @@
-"""The picture of the README: what a tree does to points, and what a forest says of the plane.
+"""The image of the README: the partition of a tree, and the scores of a forest over the plane.
 
 python examples/pictures.py docs/images
 """
@@ -14,7 +14,7 @@ from imondrian.plots import Surface, grid_over, plot_partition, plot_regions, wr
 
 
 def main(folder: Path) -> None:
-    """Draw two moons among strays: the partition of a tree, and the region that is normal."""
+    """Draw two moons with noise: the partition of a tree, and the normal region."""
     points = make_synthetic("moons").X
     model = IsolationMondrianForest(contamination=0.15, random_state=0).fit(points)
     grid = grid_over(points)

@@ -9,7 +9,7 @@ import pytest
 
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold, defaults
 from imondrian.cli.app import app
-from imondrian.cli.settings import Detecting, Making
+from imondrian.cli.options import DetectorOptions, ForestOptions
 from imondrian.defaults import PRESETS, Preset, preset_of, resolved, with_preset
 from imondrian.errors import InvalidInputError
 from imondrian.pyod import IMForest
@@ -61,13 +61,13 @@ def test_the_command_line(command):
     options = {each.name: each for each in app.commands[command].params}
     if command == "watch":
         for name, value in {"trees": 100, "samples": 256, "window": 2048, "shingle": 1, "seed": 0}.items():
-            assert getattr(Detecting(), name) is None  # as in the model, if there is one
+            assert getattr(DetectorOptions(), name) is None  # set by the model, if there is one
             assert f"[default: {value}]" in options[name].help
         assert "[default: practice]" in options["preset"].help
     else:
         found = {name: options[name].default for name in ("preset", "trees", "samples", "seed")}
         assert found == {"preset": "practice", "trees": 100, "samples": 256, "seed": 0}
-        assert {name: getattr(Making(), name) for name in found} == found
+        assert {name: getattr(ForestOptions(), name) for name in found} == found
     share = "0.01" if command == "watch" else "0.05"
     assert f"[default: {share} (practice), kmeans (paper)]" in options["threshold"].help
     assert list(options["preset"].type.choices) == list(PRESETS)
@@ -75,7 +75,7 @@ def test_the_command_line(command):
 
 
 class Fields(HTMLParser):
-    """Collect the fields of the form for a new detector, with their values before anybody has typed."""
+    """Collect the fields of the form for a new detector, with their initial values."""
 
     def __init__(self):
         super().__init__()

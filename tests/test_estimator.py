@@ -1,4 +1,4 @@
-"""The scikit-learn estimator, first of all by scikit-learn's own checks."""
+"""The scikit-learn estimator: scikit-learn's own checks first."""
 
 import pickle
 
@@ -65,7 +65,7 @@ def test_the_three_rules(data):
 def test_partial_fit_in_any_pieces_gives_the_same(data, max_samples, contamination):
     X, new = data
     if max_samples == 0.5:
-        max_samples = 300  # a share is that of the first call
+        max_samples = 300  # a float is a share of the rows in the first call
     parameters = {"n_estimators": 8, "max_samples": max_samples, "contamination": contamination, "random_state": 0}
     at_once = IsolationMondrianForest(**parameters).partial_fit(X)
     one_by_one = IsolationMondrianForest(**parameters)
@@ -157,7 +157,7 @@ def test_the_kind_is_a_parameter_like_any_other():
     assert model.get_params()["kind"] == model.kind == "size"
     assert model.set_params(kind="depth").get_params()["kind"] == "depth"
     assert "kind='size'" in repr(IsolationMondrianForest(kind="size"))
-    assert not hasattr(model, "score")  # scikit-learn calls a method of this name where it finds one
+    assert not hasattr(model, "score")  # scikit-learn would call a method of this name
 
 
 @pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.2])
@@ -208,7 +208,7 @@ def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
     X, new = data
     given = {"kind": "expected", "scale": scale, "contamination": "kmeans"}
     model = IsolationMondrianForest(n_estimators=3, random_state=0, **given).fit(X)
-    notes = model.fitted().notes()
+    notes = model.fitted_model().notes()
     del notes["parameters"]["preset"]
     notes["parameters"]["score"] = notes["parameters"].pop("kind")
     storage.save(model.forest_.snapshot(), tmp_path / "model.imf", {"IsolationMondrianForest": notes})
@@ -244,7 +244,7 @@ def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
 )
 def test_damaged_notes_are_refused(data, tmp_path, damage):
     model = IsolationMondrianForest(n_estimators=2).fit(data[0])
-    notes = model.fitted().notes()
+    notes = model.fitted_model().notes()
     damage(notes)
     storage.save(model.forest_.snapshot(), tmp_path / "model.imf", {"IsolationMondrianForest": notes})
     with pytest.raises(imondrian.DamagedFileError):

@@ -15,7 +15,7 @@ import imondrian
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.threads import Threads
 from imondrian.errors import BusyError
-from imondrian.fitted import threshold_of_held
+from imondrian.fitted_model import threshold_of_held
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest

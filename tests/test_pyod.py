@@ -1,4 +1,4 @@
-"""The PyOD detector, by what PyOD's own tests assert of each of its detectors."""
+"""The PyOD detector: the assertions that PyOD's own tests make for each detector."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from imondrian.pyod import IMForest
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Function fit_predict:FutureWarning"),  # deprecated in PyOD, yet in its template
+    pytest.mark.filterwarnings("ignore:Function fit_predict:FutureWarning"),  # deprecated, but PyOD tests it
     pytest.mark.filterwarnings("ignore:.*reject:UserWarning"),
 ]
 N_TRAIN, N_TEST, CONTAMINATION, FLOOR = 200, 100, 0.1, 0.8

@@ -1,4 +1,4 @@
-"""The River detector, first of all by River's own checks, on data made here instead of downloaded."""
+"""The River detector: River's own checks first, on generated instead of downloaded data."""
 
 import inspect
 

@@ -31,7 +31,7 @@ __all__ = [
     "load",
     "save",
 ]
-_HOMES = {
+_MODULES = {
     "DamagedFileError": "errors",
     "Drift": "drift",
     "EmptyForestError": "errors",
@@ -50,10 +50,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _Any:
-    """Import a name when it is first asked for: numba and scikit-learn take a second to load, `--help` must not."""
-    if name not in _HOMES:
+    """Import a public name on first use: numba and scikit-learn take a second to load, and `--help` must be fast."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'imondrian' has no attribute {name!r}")
-    value = getattr(_import_module(f"imondrian.{_HOMES[name]}"), name)
+    value = getattr(_import_module(f"imondrian.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

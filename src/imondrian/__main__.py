@@ -6,7 +6,7 @@ _EXTRAS = {"click", "rich", "polars", "matplotlib"}
 
 
 def main() -> None:
-    """Run the command line, or say what to install for it."""
+    """Run the command line; if a package is missing, print what to install."""
     try:
         from imondrian.cli.app import main as run  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The default settings and the presets: written here once, and read from here by every interface."""
+"""Default settings and presets; every interface reads them from here."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,48 +15,50 @@ SEED = 0
 LEARN_ANOMALIES = True
 N_JOBS = 1
 
-# One detector per key: there are as many detectors as keys, so each is smaller than a single one.
+# One detector per key: there may be many keys, so each detector is smaller than a single one would be.
 KEYED_N_TREES = 25
 KEYED_MAX_SAMPLES = 64
 KEYED_WINDOW = 256
 
 
 class Preset(NamedTuple):
-    """Settings that go together."""
+    """Settings that belong together."""
 
     kind: "Kind"  # which score
-    scale: Any  # the weights of the features that the score works with
-    contamination: "Threshold"  # the cut-off for batches
-    threshold: "Threshold"  # the cut-off on streams
+    scale: Any  # feature weights
+    contamination: "Threshold"  # threshold for batches
+    threshold: "Threshold"  # threshold on streams
 
 
 PRESET: "PresetName" = "practice"
-FROM_PRESET = "preset"  # the value of a setting that is to be that of the preset
+FROM_PRESET = "preset"  # this value of a setting means: use the value of the preset
 PRESETS: "dict[PresetName, Preset]" = {
-    "practice": Preset(kind="size", scale="std", contamination=0.05, threshold=0.01),  # the best all-rounder measured
-    "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),  # fidelity
+    "practice": Preset(
+        kind="size", scale="std", contamination=0.05, threshold=0.01
+    ),  # the best overall in our measurements
+    "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),  # as in the paper
 }
 
 
 def default_warm_up(window: int) -> int:
-    """Return how many points a detector with this window learns before it calls any an anomaly."""
+    """Return the default number of points that a detector learns before it flags anomalies."""
     return window // 8
 
 
 def preset_of(name: Any) -> Preset:
-    """Return the preset of that name."""
+    """Return the preset with this name; raise an InvalidInputError if there is none."""
     if not isinstance(name, str) or name not in PRESETS:
         raise InvalidInputError(f"preset must be one of {', '.join(PRESETS)}, but is {name!r}.")
     return PRESETS[name]
 
 
 def resolved(value: Any, setting: str, preset: Any) -> Any:
-    """Return the value of a setting, or the preset's if the value is "preset"."""
+    """Return the value of a setting, or the value of the preset if it is "preset"."""
     return getattr(preset_of(preset), setting) if _is_from_preset(value) else value
 
 
 def with_preset(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings in which every "preset" is replaced by the value that the preset among them has.
+    """Return the settings with every value "preset" replaced by that of the preset named in them.
 
     Examples
     --------

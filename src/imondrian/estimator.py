@@ -1,6 +1,6 @@
-"""The scikit-learn estimator. Here, and nowhere else, the sign of the score is turned."""
+"""The scikit-learn estimator. Only here the sign of the score is reversed, as scikit-learn expects."""
 
-# ruff: noqa: SLF001 (copies of the same estimator are looked into)
+# ruff: noqa: SLF001 (methods access private attributes of copies of the estimator)
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, TypeVar
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from imondrian.copying import shallow_copy
 from imondrian.defaults import FROM_PRESET, N_TREES, PRESET, PRESETS, resolved, with_preset
 from imondrian.engine.jit import Array
-from imondrian.fitted import Fitted, fit, new_forest, seed_from, threshold_of_held
+from imondrian.fitted_model import FittedModel, fit, new_forest, seed_from, threshold_of_held
 from imondrian.forest import MondrianForest
 from imondrian.locking import lock_of
 from imondrian.option_types import Kind, KindOrPreset, MaxSamples, PresetName, ScaleOrPreset, ThresholdOrPreset
@@ -26,53 +26,54 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _validated(method: Method) -> Method:
-    """Check the parameters before a method that fits, as scikit-learn does; its own decorator has no types."""
+    """Validate the parameters before a method that fits; a typed wrapper of scikit-learn's decorator."""
     return _fit_context(prefer_skip_nested_validation=True)(method)
 
 
 class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     """Isolation Mondrian forest: anomaly detection for batches and streams.
 
-    Trees cut space at random in proportion to the extent of the points; a point that few cuts isolate is an anomaly.
-    Unlike other isolation forests it takes new points, and forgets old ones, exactly as if it had been fitted on the
-    present points from the start [1]_.
+    Each tree splits space at random, features in proportion to the extent of the points; a point that few splits
+    isolate is an anomaly. Unlike other isolation forests, it can learn new points and forget old ones: the result has
+    the same distribution as a forest fitted on the current points [1]_.
 
     Parameters
     ----------
     n_estimators : int, default=100
         Number of trees.
     max_samples : "auto", int, float or None, default="auto"
-        How many points a tree holds at most, its own uniform sample of all it was shown. "auto": 256. A float:
-        that share of the points in the first call. None: all points.
+        Maximum number of points in a tree. Each tree holds its own uniform sample of all points learned. "auto" is
+        256, a float is a share of the points in the first call, and None is all points.
     window : int or None, default=None
-        Hold the latest points only, so many of them; those that leave the window are forgotten. Of the window a tree
-        holds about max_samples points, or all. `fit` on more rows holds the last.
+        Number of latest points to keep; older points are forgotten. Each tree holds about max_samples points of the
+        window, or all. `fit` on more rows keeps the last ones. None: no points are forgotten.
     preset : {"practice", "paper"}, default="practice"
         "practice": `kind="size"`, `scale="std"`, `contamination=0.05`. "paper": `kind="depth"`, `scale=None`,
         `contamination="kmeans"`.
     kind : {"preset", "depth", "expected", "size"}, default="preset"
-        What is averaged over the trees: the path length (the paper); the expected depth at which the point would be
-        isolated, were it inserted; or the size of its cell over all scales of mass.
+        The score. "depth" averages the path length over the trees, as in the paper; "expected" the expected depth at
+        which the point would be isolated if it were inserted; "size" the log size of its cell, over all scales of mass.
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
-        Weight of a unit of each feature; "std" is one over its standard deviation. The data are not transformed.
+        Weight of each feature; "std" is one over its standard deviation. The data are not transformed.
     contamination : "preset", "auto", "kmeans" or float in (0, 0.5], default="preset"
-        What is an anomaly: a score above 0.5; above the middle of two clusters of the scores; or that share of them.
+        Threshold for anomalies. "auto": an anomaly score above 0.5. "kmeans": above the midpoint of two clusters of
+        the scores. A float: that share of the rows, those with the highest scores.
     n_jobs : int, default=None
-        Number of threads; None is 1, -1 is all processors. Results do not depend on it.
+        Number of threads; None means 1, -1 all processors. Results do not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the trees.
 
     Attributes
     ----------
     forest_ : MondrianForest
-        The forest itself.
+        The underlying forest.
     offset_ : float
-        ``decision_function = score_samples - offset_``. After `fit` it is that of the fitted rows; after
-        `partial_fit` or `forget`, of the points that the forest holds.
+        ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
+        after `partial_fit` or `forget` from those of the points that the forest holds.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features, where X has names that are all strings.
+        Names of the features, if X has column names that are all strings.
 
     References
     ----------
@@ -132,19 +133,31 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     @_validated
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Build the forest on X; y is ignored."""
+        """Build the forest on X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+        y : ignored
+            Present for the API of scikit-learn.
+
+        Returns
+        -------
+        self
+        """
         with lock_of(self):
             new = shallow_copy(self)
             points = validate_data(new, X, dtype=np.float64)
-            fitted = fit(points, self.get_params(), self._seed())
-            new.forest_, new._offset = fitted.forest, _Offset(fitted.threshold, self._offset_key(fitted.forest))
-            self.__dict__ = new.__dict__  # at once, for other threads and if it is interrupted
+            fitted, _ = fit(points, self.get_params(), self._seed())
+            new.forest_, new._offset = fitted.forest, _Offset(fitted.stored_threshold, self._offset_key(fitted.forest))
+            self.__dict__ = new.__dict__  # atomically, for other threads and in case of an interruption
         return self
 
     @_validated
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Show the rows of X to the forest, one after the other; the first call needs no `fit` before it."""
-        with lock_of(self):  # two threads may both bring the first rows
+        """Learn the rows of X, one after the other; `fit` need not be called before. `y` is ignored."""
+        with lock_of(self):  # two threads may both call it first
             new = shallow_copy(self)
             is_first = not hasattr(new, "forest_")
             points = validate_data(new, X, dtype=np.float64, reset=is_first)
@@ -157,31 +170,39 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return self
 
     def forget(self, X: Any) -> Self:
-        """Forget the rows of X exactly: the forest is distributed as if it had never been shown them."""
+        """Forget the rows of X exactly: the forest is distributed as if it had never learned them."""
         points, model = self._checked(X)
         model.forest_.forget(points)
         return self
 
     def score_samples(self, X: Any) -> Array:
-        """Give the opposite of the anomaly score of each row: in (-1, 0), the lower the odder."""
+        """Return the negative anomaly score of each row, in (-1, 0); low is anomalous."""
         points, model = self._checked(X)
         return -model.forest_.score(points, model._kind())
 
     def decision_function(self, X: Any) -> Array:
-        """Give `score_samples` less the offset: negative for anomalies."""
+        """Return `score_samples` minus the offset: negative for anomalies."""
         points, model = self._checked(X)
         forest = model.forest_
         return forest.while_unchanged(lambda: -forest.score(points, model._kind()) - model.offset_)
 
     def predict(self, X: Any) -> Array:
-        """Give -1 for each row that is an anomaly, 1 for the others."""
+        """Return -1 for each row that is an anomaly, 1 for the others."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def explain(self, X: Any) -> Any:
-        """Divide the score of each row among its features; the sizes of a row's parts sum to ``-score_samples``.
+        """Divide the score of each row among its features.
 
-        A part is positive where the row lies too high, negative where it lies too low. Of a pandas or polars frame with
-        names the result is a frame with the same names, else an array with a column per feature.
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        array or data frame of shape (n_rows, n_features)
+            The part of each feature: positive if its value is unusually high, negative if unusually low. The absolute
+            values of a row sum to ``-score_samples``. A data frame (pandas or polars) if X is one with names.
         """
         points, model = self._checked(X)
         parts = model.forest_.explain(points, model._kind())
@@ -189,7 +210,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return parts if names is None or not hasattr(X, "columns") else _frame_like(X, parts, list(names))
 
     def rescore(self) -> tuple[Array, Array]:
-        """Give the points that the forest holds now, and their `score_samples`, without a walk for each."""
+        """Return the points that the forest holds and their `score_samples`, in one pass over the trees."""
         check_is_fitted(self)
         points, scores = self.forest_.rescore(self._kind())
         return points, -scores
@@ -203,41 +224,43 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     # -- model files ------------------------------------------------------------------------------------------
 
-    def fitted(self) -> Fitted:
-        """Give what a model file keeps: the forest, parameters, threshold and names."""
+    def fitted_model(self) -> FittedModel:
+        """Return the content of a model file: the forest, parameters, threshold and names."""
         check_is_fitted(self)
         self._validate_params()
         model = shallow_copy(self)
         names, offset = getattr(model, "feature_names_in_", None), model._offset
         threshold = offset.threshold if offset.key == model._offset_key(model.forest_) else None
         parameters = with_preset(model.get_params())
-        return Fitted(model.forest_, parameters, threshold, None if names is None else [str(name) for name in names])
+        return FittedModel(
+            model.forest_, parameters, threshold, None if names is None else [str(name) for name in names]
+        )
 
     @classmethod
-    def from_fitted(cls, fitted: Fitted) -> Self:
-        """Make a fitted estimator from what `fitted` gave."""
+    def from_fitted_model(cls, fitted: FittedModel) -> Self:
+        """Return the fitted estimator of a model that `fitted_model` returned."""
         estimator = cls(**fitted.parameters)
         estimator._validate_params()
         estimator.forest_ = fitted.forest
         estimator.n_features_in_ = fitted.forest.n_features
         if fitted.feature_names is not None:
             estimator.feature_names_in_ = np.array(fitted.feature_names, dtype=object)
-        estimator._offset = _Offset(fitted.threshold, estimator._offset_key(fitted.forest))
+        estimator._offset = _Offset(fitted.stored_threshold, estimator._offset_key(fitted.forest))
         return estimator
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- private -----------------------------------------------------------------------------------------------
 
     def _offset_key(self, forest: MondrianForest) -> tuple[Any, ...]:
-        """Return what an offset belongs to: after `set_params`, or when the forest has changed, it is another."""
+        """Return what an offset depends on; if it changes (`set_params`, learning), the offset is computed again."""
         return self._kind(), resolved(self.contamination, "contamination", self.preset), forest.n_changes
 
     def _kind(self) -> Kind:
-        """Return which score is in use."""
+        """Return which score is used."""
         kind: Kind = resolved(self.kind, "kind", self.preset)
         return kind
 
     def _find_offset(self) -> float:
-        """Return the offset of the forest as it is; it is kept for the next call."""
+        """Return the offset for the current forest, and store it for the next call."""
         offset, key = self._offset, self._offset_key(self.forest_)
         if offset.threshold is None or offset.key != key:
             offset = _Offset(threshold_of_held(self.forest_, self.get_params()), key)
@@ -245,7 +268,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return -float(offset.threshold)
 
     def _checked(self, X: Any) -> tuple[Array, Self]:
-        """Check rows; return them, and this estimator as it is now: another thread may fit it again meanwhile."""
+        """Check rows; return them and a copy of this estimator, since another thread may fit it again."""
         check_is_fitted(self)
         model = shallow_copy(self)
         return validate_data(model, X, dtype=np.float64, reset=False), model
@@ -255,7 +278,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
 
 class _Offset:
-    """The threshold, once somebody has asked for it; apart, so that asking does not change the estimator."""
+    """The threshold, computed on demand; a separate object, so that computing it does not change the estimator."""
 
     def __init__(self, threshold: float | None = None, key: tuple[Any, ...] = ()) -> None:
         self.threshold = threshold
@@ -263,7 +286,7 @@ class _Offset:
 
 
 def _frame_like(frame: Any, values: Array, names: list[str]) -> Any:
-    """Make a frame of the same kind, pandas with its index, or polars."""
+    """Return a frame of the same type: pandas with its index, or polars."""
     if hasattr(frame, "index"):
         return type(frame)(values, columns=names, index=frame.index)
     return type(frame)(values, schema=names)

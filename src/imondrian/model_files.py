@@ -2,11 +2,12 @@
 
 import io
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from imondrian import storage
 from imondrian.errors import InvalidInputError
-from imondrian.fitted import Fitted
+from imondrian.fitted_model import FittedModel
 from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
 from imondrian.stream import StreamDetector
@@ -14,96 +15,137 @@ from imondrian.stream import StreamDetector
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest
 
-_TRIES = 10
-_ESTIMATOR, _DETECTOR, _BESIDE = "IsolationMondrianForest", "StreamDetector", "beside"
+Model = MondrianForest | StreamDetector | FittedModel
+_MAX_TRIES = 10
+_ESTIMATOR, _DETECTOR, _EXTRA = "IsolationMondrianForest", "StreamDetector", "beside"  # keys in the file
 
 
-def save(model: Any, path: str | os.PathLike[str], beside: dict[str, Any] | None = None) -> None:
+def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
     """Write a forest, a fitted IsolationMondrianForest or a StreamDetector to a model file (.imf).
 
-    The file is at all times the old one or the new one, whole: it is written beside and renamed.
+    The file is written under a temporary name and renamed: at any time it is the complete old or the complete new one.
 
     Parameters
     ----------
     model : MondrianForest, IsolationMondrianForest or StreamDetector
-    path : path of a file
-    beside : dict, optional
-        Anything that JSON can hold, to be kept with a detector; see `beside`.
+        The model.
+    path : str or path-like
+        The file to write.
+    extra : dict, optional
+        JSON values to store with a detector; `load_extra` returns them.
     """
-    forest, notes = _parts(model, beside or {})
+    forest, notes = _parts(model, extra or {})
     storage.save(forest, path, notes)
 
 
-def to_bytes(model: Any, beside: dict[str, Any] | None = None) -> bytes:
-    """Give the model file of a forest, a fitted estimator or a detector as bytes, to be sent or kept elsewhere."""
+def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianForest | StreamDetector":
+    """Read a model that `save` has written; it continues bit for bit as if it had never been saved.
+
+    Safe to call on any file: nothing in it is executed, and everything is checked.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file to read.
+
+    Returns
+    -------
+    MondrianForest, IsolationMondrianForest or StreamDetector
+        The model.
+
+    Raises
+    ------
+    DamagedFileError
+        If the file is truncated or was altered in any way.
+    """
+    model = load_model(path)
+    if not isinstance(model, FittedModel):
+        return model
+    from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (scikit-learn takes seconds to load)
+
+    with storage.damaged_file_errors(path):
+        return IsolationMondrianForest.from_fitted_model(model)
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model file like `load`, but return an estimator as a FittedModel, without scikit-learn."""
+    return _model_of(*storage.load(path), path)
+
+
+def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the values that `save` stored with a detector as `extra`, or an empty dictionary."""
+    _, notes = storage.load(path)
+    extra = notes.get(_EXTRA, {})
+    return extra if isinstance(extra, dict) else {}
+
+
+def to_bytes(model: Any, extra: dict[str, Any] | None = None) -> bytes:
+    """Return the content of a model file; the parameters are those of `save`."""
     file = io.BytesIO()
-    forest, notes = _parts(model, beside or {})
+    forest, notes = _parts(model, extra or {})
     storage.write(forest, file, notes)
     return file.getvalue()
 
 
-def from_bytes(content: bytes, name: str = "The model") -> MondrianForest | StreamDetector | Fitted:
-    """Read what `to_bytes` gave, as safely as a file; the name is for what there is to complain about."""
-    return _put_together(*storage.read(io.BytesIO(content), name), name)
+def from_bytes(content: bytes, name: str = "The model") -> Model:
+    """Read what `to_bytes` returned, with the same checks as a file; error messages begin with the name."""
+    return _model_of(*storage.read(io.BytesIO(content), name), name)
 
 
-def _parts(model: Any, beside: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:
-    """Copy the forest of a model and what stands in its file beside it; another thread may go on changing the model."""
+def as_fitted_model(model: Model, name: str) -> FittedModel:
+    """Return a model of any type as a FittedModel, to score, label and explain single rows.
+
+    Parameters
+    ----------
+    model : MondrianForest, StreamDetector or FittedModel
+        A forest gets the score "depth" and the threshold 0.5.
+    name : str
+        Name of the model in error messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model is a detector with shingles: a single row has no score.
+    """
+    if isinstance(model, FittedModel):
+        return model
+    if isinstance(model, MondrianForest):
+        return FittedModel(model, {"kind": "depth", "contamination": "auto"}, 0.5, None)
+    shingle, rule = model.parameters["shingle"], model.parameters["threshold"]
+    if shingle > 1:
+        raise InvalidInputError(f"{name}: a point of this detector is {shingle} rows; a single row has no score.")
+    names = None if model.feature_names is None else list(map(str, model.feature_names))
+    return FittedModel(model.forest, {"kind": model.kind, "contamination": rule}, model.threshold, names)
+
+
+def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:
+    """Copy the forest of a model and its notes; another thread may change the model afterwards."""
     if isinstance(model, MondrianForest):
         return model.snapshot(), {}
     if isinstance(model, StreamDetector):
         forest, notes = model.snapshot()
-        return forest, {_DETECTOR: notes, _BESIDE: beside}
-    if isinstance(model, Fitted) or hasattr(model, "fitted"):
+        return forest, {_DETECTOR: notes, _EXTRA: extra}
+    if isinstance(model, FittedModel) or hasattr(model, "fitted_model"):
         return _parts_of_fitted(model)
-    raise InvalidInputError(f"A forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
+    raise InvalidInputError(f"Only a forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
 
 
 def _parts_of_fitted(model: Any) -> tuple[Snapshot, dict[str, Any]]:
-    """Copy forest and notes of one moment; if another thread keeps changing the forest, without the threshold."""
-    for _ in range(_TRIES):
-        fitted = model if isinstance(model, Fitted) else model.fitted()
+    """Copy forest and notes of the same moment; without the threshold if another thread keeps changing the forest."""
+    for _ in range(_MAX_TRIES):
+        fitted = model if isinstance(model, FittedModel) else model.fitted_model()
         n_changes, snapshot = fitted.forest.n_changes, fitted.forest.snapshot()
-        is_same = isinstance(model, Fitted) or model.fitted().threshold == fitted.threshold
+        is_same = isinstance(model, FittedModel) or model.fitted_model().stored_threshold == fitted.stored_threshold
         if is_same and fitted.forest.n_changes == n_changes:
             return snapshot, {_ESTIMATOR: fitted.notes()}
-    return snapshot, {_ESTIMATOR: fitted._replace(threshold=None).notes()}
+    return snapshot, {_ESTIMATOR: replace(fitted, stored_threshold=None).notes()}
 
 
-def _put_together(
-    forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]
-) -> MondrianForest | StreamDetector | Fitted:
-    """Make a model of what `_parts` gave."""
+def _model_of(forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]) -> Model:
+    """Return the model of the parts that `_parts` returned."""
     with storage.damaged_file_errors(name):
         if not notes:
             return forest
         if _DETECTOR in notes:
             return StreamDetector.from_notes(forest, notes[_DETECTOR])
-        return Fitted.from_notes(forest, notes[_ESTIMATOR])
-
-
-def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianForest | StreamDetector":
-    """Read what `save` has written; it goes on bit for bit as if it had never been saved.
-
-    Safe to call on any file: nothing in it is executed, everything is checked, and one that is cut or altered in any
-    way is a DamagedFileError.
-    """
-    model = load_plain(path)
-    if not isinstance(model, Fitted):
-        return model
-    from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (scikit-learn takes seconds to load)
-
-    with storage.damaged_file_errors(path):
-        return IsolationMondrianForest.from_fitted(model)
-
-
-def load_plain(path: str | os.PathLike[str]) -> MondrianForest | StreamDetector | Fitted:
-    """Read a model file as `load` does, but give what was fitted without the estimator around it."""
-    return _put_together(*storage.load(path), path)
-
-
-def beside(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what was kept with a detector, if anything was."""
-    _, notes = storage.load(path)
-    kept = notes.get(_BESIDE, {})
-    return kept if isinstance(kept, dict) else {}
+        return FittedModel.from_notes(forest, notes[_ESTIMATOR])

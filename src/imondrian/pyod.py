@@ -24,15 +24,15 @@ class IMForest(BaseDetector):
     n_estimators : int, default=100
         Number of trees.
     max_samples : "auto", int, float or None, default="auto"
-        How many rows a tree is built on: "auto" 256, a number, a share of the rows, or None for all.
+        Number of rows in a tree. "auto" is 256, a float is a share of the rows, and None is all rows.
     preset : {"practice", "paper"}, default="practice"
         "practice": `kind="size"`, `scale="std"`. "paper": `kind="depth"`, `scale=None`.
     kind : {"preset", "depth", "expected", "size"}, default="preset"
-        What is averaged over the trees.
+        The score; see `imondrian.IsolationMondrianForest`.
     scale : "preset", None, "std" or array-like, default="preset"
-        Weight of a unit of each feature.
+        Weight of each feature; "std" is one over its standard deviation.
     contamination : float, default=0.1
-        Share of anomalies, for the threshold.
+        Share of anomalies, which sets the threshold.
     n_jobs : int, default=1
         Number of threads.
     random_state : int, RandomState instance or None, default=None
@@ -41,13 +41,13 @@ class IMForest(BaseDetector):
     Attributes
     ----------
     decision_scores_ : ndarray of shape (n_rows,)
-        The scores of the rows fitted, in (0, 1), high is odd.
+        Scores of the fitted rows, in (0, 1); high is anomalous.
     threshold_ : float
         The score above which a row is an anomaly.
     labels_ : ndarray of shape (n_rows,)
-        1 for each row fitted that is an anomaly, 0 for the others.
+        1 for each fitted row that is an anomaly, 0 for the others.
     forest_ : MondrianForest
-        The forest itself.
+        The underlying forest.
 
     Examples
     --------
@@ -82,12 +82,12 @@ class IMForest(BaseDetector):
         with lock_of(self):
             new = shallow_copy(self)
             new._fit(X, y)  # noqa: SLF001 (of the same class)
-            self.__dict__ = new.__dict__  # at once, for other threads and if it is interrupted
+            self.__dict__ = new.__dict__  # atomically, for other threads and in case of an interruption
         return self
 
     def _fit(self, X: Any, y: Any) -> None:
         kind = self._kind()
-        score_kind(kind)  # for its check, before work is done
+        score_kind(kind)  # raises if it is unknown, before any work
         points = check_array(X, dtype=float)
         self._set_n_classes(y)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -104,29 +104,29 @@ class IMForest(BaseDetector):
         self.decision_scores_ = self.forest_.score(points, kind)
         self._process_decision_scores()
 
-    def predict(self, X: Any, return_confidence: Any = False) -> Any:  # noqa: FBT002 (PyOD's)
-        """Return 1 for each row of X that is an anomaly, 0 for the others; see PyOD."""
+    def predict(self, X: Any, return_confidence: Any = False) -> Any:  # noqa: FBT002 (signature of PyOD)
+        """Return 1 for each row of X that is an anomaly, 0 for the others."""
         return super(IMForest, shallow_copy(self)).predict(X, return_confidence)
 
     def predict_proba(self, X: Any, method: str = "linear", return_confidence: Any = False) -> Any:  # noqa: FBT002
-        """Return the probability that each row of X is normal, and that it is an anomaly; see PyOD."""
+        """Return the probabilities that each row of X is normal and that it is an anomaly."""
         return super(IMForest, shallow_copy(self)).predict_proba(X, method, return_confidence)
 
     def predict_confidence(self, X: Any) -> Any:
-        """Return how certain it is that each row of X would be labelled the same again; see PyOD."""
+        """Return the confidence that each row of X would get the same label from a slightly different training set."""
         return super(IMForest, shallow_copy(self)).predict_confidence(X)
 
     def decision_function(self, X: Any) -> Array:
-        """Score the rows of X in (0, 1), high is odd."""
+        """Return the scores of the rows of X in (0, 1); high is anomalous."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         return self.forest_.score(check_array(X, dtype=float), self._kind())
 
     def explain(self, X: Any) -> Array:
-        """Divide the score of each row among its features; positive where it lies too high."""
+        """Divide the score of each row among its features: positive if the value is unusually high, negative if low."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         return self.forest_.explain(check_array(X, dtype=float), self._kind())
 
     def _kind(self) -> Kind:
-        """Return which score is in use."""
+        """Return which score is used."""
         kind: Kind = resolved(self.kind, "kind", self.preset)
         return kind

@@ -1,4 +1,4 @@
-"""The command line as its users have it: a process of its own, with files in a folder of its own."""
+"""Fixtures that run the command line in a separate process, in a temporary folder."""
 
 import os
 import subprocess
@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-PATIENCE = 180  # seconds after which a process that hangs is an error; the first one may have to compile
+PATIENCE = 180  # seconds to wait for a process; the first one may have to compile kernels
 COMMAND = [sys.executable, "-m", "imondrian"]
 
 
 @pytest.fixture(scope="session")
 def table_text():
-    """Four hundred rows around zero, two of them far outside: rows 100 (b) and 300 (c); then text and a number."""
+    """A table of 400 rows around zero with two outliers, rows 100 (b) and 300 (c); also a row number and text."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(400, 3))
     points[99, 1] = 15.0
@@ -52,7 +52,7 @@ class Shell:
         )
 
     def fails(self, *arguments, stdin=None):
-        """Run a command that must fail on bad input; give the one line that it says, and see that nothing is left."""
+        """Run a command that must fail with exit code 2 and leave no files; return its one-line message."""
         before = sorted(os.listdir(self.folder))  # noqa: PTH208
         done = self.run(*arguments, stdin=stdin, check=2)
         assert "Traceback" not in done.stderr
@@ -77,7 +77,7 @@ def shell(tmp_path, table_text):
 
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory, table_text):
-    """A folder with data.csv and the model file that was fitted on it, for reading only."""
+    """A read-only folder with data.csv and a model file fitted on it."""
     shell = Shell(tmp_path_factory.mktemp("fitted"))
     shell.write("data.csv", table_text)
     shell.run("fit", "data.csv", "--save", "model.imf", "--threshold", "0.01")

@@ -1,4 +1,4 @@
-"""detect, fit, score, explain and info: results, files, exit codes and errors, through real processes."""
+"""detect, fit, score, explain and info as processes: results, files, exit codes and errors."""
 
 import csv
 import gzip
@@ -23,7 +23,7 @@ def rows_of(text):
 
 def test_detect_finds_the_odd_rows_and_says_why(shell):
     done = shell.run("detect", "data.csv", "-o", "scored.csv", "--report", "report.html", "--save", "model.imf")
-    assert "id (numbers the rows)" in done.stdout
+    assert "id (row numbers)" in done.stdout
     assert "name (text, such as 'n0')" in done.stdout
     lines = done.stdout.splitlines()
     first, second = (line.split() for line in lines[-10:-8])
@@ -158,8 +158,8 @@ def test_quiet_says_nothing_and_json_one_object(shell):
     done = shell.run("detect", "data.csv", "--json", "--preset", "paper")
     assert done.stderr == ""
     told = json.loads(done.stdout)
-    assert told["left_out"] == {"id": "numbers the rows", "name": "text, such as 'n0'"}
-    assert told["rule"] == "the middle of two clusters of scores"
+    assert told["left_out"] == {"id": "row numbers", "name": "text, such as 'n0'"}
+    assert told["rule"] == "midpoint of two clusters of scores"
 
 
 def test_columns_can_be_chosen(shell):
@@ -200,7 +200,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell):
     shell.run("fit", "data.csv", "--save", "model.imf", "-q")
     shell.write("broken.imf", "not a model")
     out = ("-o", "out.csv", "--report", "r.html", "--save", "m.imf")
-    assert "none.csv: there is no such file" in shell.fails("detect", "none.csv", *out)
+    assert "none.csv: file not found" in shell.fails("detect", "none.csv", *out)
     assert "empty.csv is empty" in shell.fails("detect", "empty.csv", *out)
     assert "header.csv has no rows" in shell.fails("detect", "header.csv", *out)
     assert "text.csv: no column can be used as a feature (a: text" in shell.fails("detect", "text.csv", *out)
@@ -209,15 +209,17 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell):
         "score", "model.imf", "cell.csv", "-o", "o.parquet"
     )
     assert "there is no column 'z'" in shell.fails("detect", "data.csv", "--features", "z")
-    assert "model.imf was made of other features: there is no column 'c'" in shell.fails(
+    assert "model.imf was fitted on other features: there is no column 'c'" in shell.fails(
         "score", "model.imf", "other.csv"
     )
     assert "broken.imf" in shell.fails("score", "broken.imf", "data.csv")
-    assert "none.imf: there is no such file" in shell.fails("info", "none.imf")
+    assert "none.imf: file not found" in shell.fails("info", "none.imf")
     for row in (401, 10**20):
-        assert f"there is no row {row}; there are 400" in shell.fails("explain", "model.imf", "data.csv", "--rows", row)
+        assert f"there is no row {row}; there are 400 rows" in shell.fails(
+            "explain", "model.imf", "data.csv", "--rows", row
+        )
     assert "nowhere" in shell.fails("detect", "data.csv", "-o", "nowhere/out.csv")
-    assert "out.xls: a table can be written" in shell.fails("detect", "data.csv", "-o", "out.xls")
+    assert "out.xls: the name of an output table must end in" in shell.fails("detect", "data.csv", "-o", "out.xls")
     assert "r.pdf: the name must end in .html" in shell.fails("detect", "data.csv", "--report", "r.pdf")
     assert "--threshold must be" in shell.fails("detect", "data.csv", "--threshold", "0.7")
     assert "--jobs must not be 0" in shell.fails("detect", "data.csv", "--jobs", "0")
@@ -226,7 +228,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell):
 
 def test_the_input_is_not_overwritten(shell):
     before = shell.text("data.csv")
-    assert "data.csv is what is read" in shell.fails("detect", "data.csv", "-o", "data.csv")
+    assert "data.csv is the input" in shell.fails("detect", "data.csv", "-o", "data.csv")
     assert shell.text("data.csv") == before
 
 
@@ -250,7 +252,7 @@ def test_links_that_lead_in_a_circle_are_one_line(shell):
 
 def test_columns_of_the_users_own_are_not_written_over(shell):
     shell.write("own.csv", "a,is_anomaly\n1,0\n2,1\n")
-    assert "has a column 'is_anomaly' of its own" in shell.fails("detect", "own.csv", "-o", "out.csv", "-q")
+    assert "has its own column 'is_anomaly'" in shell.fails("detect", "own.csv", "-o", "out.csv", "-q")
     shell.run("detect", "own.csv", "-q")  # nothing is written
     shell.run("detect", "data.csv", "-o", "once.csv", "-q")
     shell.run("detect", "once.csv", "-o", "twice.csv", "-q")  # results of an earlier run are replaced
@@ -281,7 +283,7 @@ def test_outputs_are_not_standard_output_by_name(shell):
     assert "must end in .imf" in shell.fails("detect", "data.csv", "--save", "-")
 
 
-def test_a_defect_is_not_taken_for_a_finding(shell):
+def test_an_internal_error_is_not_taken_for_an_anomaly(shell):
     program = (
         "import polars, imondrian.cli.commands.detect as d; d.read_rows = lambda *a: 1 / 0; "
         "import sys; sys.argv = ['imondrian', 'detect', 'data.csv']; from imondrian.cli.app import main; main()"
@@ -290,7 +292,7 @@ def test_a_defect_is_not_taken_for_a_finding(shell):
         [sys.executable, "-c", program], cwd=shell.folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 70
-    assert done.stderr.startswith("imondrian: a defect: ZeroDivisionError: division by zero")
+    assert done.stderr.startswith("imondrian: internal error: ZeroDivisionError: division by zero")
     assert done.stderr.count("\n") == 1
 
 
@@ -313,9 +315,9 @@ def test_closed_streams_and_poor_terminals_are_no_trouble(shell):
     assert b"\x1b" not in done.stdout
 
 
-def test_of_few_rows_little_is_said(shell):
+def test_scores_of_few_rows_are_called_unreliable(shell):
     shell.write("few.csv", "a,b\n1,2\n3,4\n")
-    assert "of 2 rows little can be said" in shell.run("detect", "few.csv").stderr
+    assert "only 2 rows: scores are unreliable" in shell.run("detect", "few.csv").stderr
 
 
 def test_what_is_missing_is_said_of_rows_to_explain(fitted, tmp_path):
@@ -339,7 +341,7 @@ def test_a_model_without_names_takes_numeric_columns_in_order(shell):
     rows = rows_of(shell.run("score", "forest.imf", "data.csv", "-q").stdout)
     assert rows[99]["is_anomaly"] == "true"
     imondrian.save(imondrian.MondrianForest(10).build(rng.normal(size=(50, 2))), shell.folder / "two.imf")
-    assert "two.imf has 2 features without names, but here are 3: a, b, c" in shell.fails(
+    assert "two.imf has 2 unnamed features, but the table has 3 numeric columns: a, b, c" in shell.fails(
         "score", "two.imf", "data.csv"
     )
     assert json.loads(shell.run("info", "forest.imf", "--json").stdout)["type"] == "forest"
@@ -361,7 +363,7 @@ def test_an_interrupted_command_clears_up(shell, number):
             process.wait(0.1)
         except subprocess.TimeoutExpired:
             continue
-    for _ in range(20):  # a hangup comes twice, from the system and from the shell
+    for _ in range(20):  # a hangup arrives twice, from the system and from the shell
         process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number

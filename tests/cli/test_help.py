@@ -1,4 +1,4 @@
-"""Every command explains itself, and does so without loading what it does not need."""
+"""Every command and option has a help text, and `--help` imports nothing heavy."""
 
 import subprocess
 import sys

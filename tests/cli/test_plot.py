@@ -1,4 +1,4 @@
-"""plot: pictures of the right kind, from data or a model."""
+"""plot: images in the right format, from data or a model."""
 
 import xml.etree.ElementTree as ET
 
@@ -18,13 +18,15 @@ def test_pictures_can_be_of_a_model_and_as_svg(fitted, tmp_path):
     assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314
 
 
-def test_what_a_model_has_decided_is_not_decided_again(fitted):
+def test_options_that_a_model_sets_are_refused(fitted):
     for option in (("--threshold", "0.2"), ("--features", "a,b"), ("--trees", "5")):
-        assert "its own features" in fitted.fails("plot", "scores", "data.csv", "--model", "model.imf", *option)
+        assert "--model sets the features" in fitted.fails(
+            "plot", "scores", "data.csv", "--model", "model.imf", *option
+        )
 
 
 def test_a_picture_that_cannot_be_is_one_line(shell):
-    assert "of two features, but there are 3" in shell.fails("plot", "regions", "data.csv")
-    assert "There is no tree 100; there are trees 0 to 99" in shell.fails("plot", "tree", "data.csv", "--tree", "100")
+    assert "needs two features, but there are 3" in shell.fails("plot", "regions", "data.csv")
+    assert "There is no tree 100; the trees are 0 to 99" in shell.fails("plot", "tree", "data.csv", "--tree", "100")
     assert "must end in .png or .svg" in shell.fails("plot", "tree", "data.csv", "-o", "x.gif")
-    assert "no such file" in shell.fails("plot", "tree", "data.csv", "--model", "none.imf")
+    assert "none.imf: file not found" in shell.fails("plot", "tree", "data.csv", "--model", "none.imf")

@@ -1,4 +1,4 @@
-"""Progress is shown on a terminal, when work takes more than a second, and not to those who asked for silence."""
+"""A progress bar appears on a terminal if the work takes more than a second, but not with --quiet."""
 
 import os
 import pty
@@ -11,7 +11,7 @@ BAR = b"scoring standard input"
 
 
 def shown_on_terminal(fitted, *options, patience):
-    """Score rows that are kept waiting until a bar is shown, with standard error on a terminal; give all it shows."""
+    """Score rows on a terminal, some of them only after a bar is shown; return everything on the terminal."""
     ours, theirs = pty.openpty()
     process = fitted.start("score", "model.imf", "-", *options, stderr=theirs)
     os.close(theirs)
@@ -31,7 +31,7 @@ def shown_on_terminal(fitted, *options, patience):
     while select.select([ours], [], [], 0.1)[0]:
         try:
             shown += os.read(ours, 10_000)
-        except OSError:  # nobody holds the other end any more
+        except OSError:  # the other end is closed
             break
     os.close(ours)
     return shown
@@ -43,5 +43,5 @@ def test_a_bar_appears_on_a_terminal_and_the_summary_after_it(fitted):
     assert b"400" in shown
 
 
-def test_no_bar_is_shown_to_who_asked_for_silence(fitted):
+def test_no_bar_is_shown_with_quiet(fitted):
     assert shown_on_terminal(fitted, "--quiet", patience=6) == b""

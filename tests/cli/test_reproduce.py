@@ -1,4 +1,4 @@
-"""`imondrian reproduce` as its users have it: a short version of the whole, and what it says of wrong input."""
+"""`imondrian reproduce` as a process: a short run of all experiments, and errors in the input."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ SHORT = ("--seeds", "1", "--folds", "2", "--budget", "2")
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, data_folder):
-    """The whole of it on small sets: two folds, one seed."""
+    """All experiments on small data sets: two folds, one seed."""
     shell = Shell(tmp_path_factory.mktemp("reproduce"))
     sets = "wine,ionosphere,blob"
     shell.done = shell.run("reproduce", "all", "--data", data_folder, "--datasets", sets, *SHORT, "-o", "out")
@@ -40,7 +40,7 @@ def test_results_are_left_as_csv_with_their_circumstances_and_as_figures(page):
         assert {"settings", "machine", "versions", "seconds", "date"} <= set(circumstances)
     for name in ("stages", "quality", "batch_plane", "online_plane"):
         assert (folder / f"{name}.png").read_bytes()[1:4] == b"PNG"
-    assert not (folder / "endless.csv").exists()  # cicids was not asked for
+    assert not (folder / "endless.csv").exists()  # cicids was not chosen
 
 
 def test_methods_sets_folds_and_stages_are_those_asked_for(page):
@@ -88,7 +88,7 @@ def test_wrong_input_is_one_line(shell, arguments, complaint):
         (("batch", "--datasets", "wine", "--data", "empty"), "empty"),
         (("synthetic", "--methods", "lof"), "There is no method 'lof' here; there are none."),
         (("batch", "--jobs", "0"), "--jobs must not be 0"),
-        (("batch", "--budget", "nan"), "--budget must be a number of seconds, but is nan"),
+        (("batch", "--budget", "nan"), "--budget must be a finite number of seconds, but is nan"),
         (("online", "--datasets", "cicids", "--methods", "ospca1"), "nothing to do"),
         (("batch", "--datasets", "wbc", "--folds", "300"), "The data set wbc has 212 rows of its rarer kind"),
         (("batch", "--datasets", "wbc", "-o", "file/out"), "Not a directory"),
@@ -113,8 +113,8 @@ def test_an_interrupted_experiment_leaves_what_was_there_before(shell, data_fold
     asked = ("--data", data_folder, "--datasets", "satellite", "--methods", "svm", "--jobs", "2", "-o", "out")
     process = shell.start("reproduce", "batch", *asked)
     assert process.stderr.readline().endswith(b"data: satellite\n")
-    time.sleep(3.0)  # while processes start, they have complaints of their own
+    time.sleep(3.0)  # processes that are just starting print errors of their own
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=PATIENCE)  # minutes before the measurement would end
+    _, complaint = process.communicate(timeout=PATIENCE)  # the measurement would take minutes
     assert (process.returncode, complaint) == (130, b"imondrian: interrupted\n")
     assert not list((shell.folder / "out").glob("**/*.*"))

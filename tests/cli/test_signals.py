@@ -1,4 +1,4 @@
-"""Signals end a command in order: files are the old ones or the new ones, and nothing is left beside them."""
+"""Signals end a command in order: a file is the old one or the new one, and temporary files are removed."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ def send(*numbers):
     for number in numbers:
         os.kill(os.getpid(), number)
 
-def run(path, telling):
+def write_file(path, console_options):
     with files.atomic_write(path) as file:
         file.write(b"new")
         {inside}
 
 {before}
-info.run = run
+info.info = write_file
 sys.argv = ["imondrian", "info", "out.txt"]
 main()
 """
@@ -34,7 +34,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 def written(folder, inside="pass", before="", by="exec"):
-    """Write a file by a command that sends itself signals; give what comes of the process and of the file."""
+    """Run a command that writes a file and sends itself signals; return exit code, standard error and the file."""
     (folder / "out.txt").write_text("old")
     program = WRITING.format(inside=inside, before=before)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""watch: one line in, one line out; the same however the stream is cut, stopped and resumed."""
+"""watch: one output line per input line, the same if the stream is split, stopped and resumed."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_every_line_gets_its_line(shell):
     assert rows[99]["is_anomaly"]
     assert rows[99]["anomaly_score"] > rows[99]["threshold"]
     assert not rows[0]["is_anomaly"]
-    assert "features: id, a, b, c; left out: name (no number)" in done.stderr
+    assert "features: id, a, b, c; left out: name (not a number)" in done.stderr
     assert "400 rows" in done.stderr
 
 
@@ -62,7 +62,7 @@ def test_records_come_out_as_they_came(shell):
     assert isinstance(rows[0]["a"], int)
     assert rows[0]["threshold"] is None  # there is none yet
     done = shell.run("watch", *SETTINGS, stdin="a,b,on,t\n1,,TRUE,x\n1,2,false,y\nz,2,true,y\n")
-    assert "b (missing in the first row; --features can name it), t (no number)" in done.stderr
+    assert "b (missing in the first row; --features can name it), t (not a number)" in done.stderr
     rows = lines_of(done.stdout)
     assert [(row["a"], row["b"], row["on"]) for row in rows] == [(1, "", 1.0), (1, "2", 0.0), ("z", "2", 1.0)]
 
@@ -149,7 +149,7 @@ def test_a_stream_that_is_stopped_and_resumed_is_as_if_never_stopped(shell):
     first = shell.run("watch", "--model", "state.imf", "-q", *SETTINGS, stdin=header + "".join(rows[:150])).stdout
     second = shell.run("watch", "--model", "state.imf", "-q", stdin=header + "".join(rows[150:])).stdout
     assert first + second == whole
-    assert "was begun with --window 128, and cannot go on with 99" in shell.fails(
+    assert "was created with --window 128, which cannot become 99" in shell.fails(
         "watch", "data.csv", "-q", "--model", "state.imf", "--window", "99"
     )
     facts = json.loads(shell.run("info", "state.imf", "--json").stdout)
@@ -168,7 +168,7 @@ def test_a_signal_ends_the_stream_and_the_state_is_kept(shell, number):
     assert process.returncode == 0
     assert rest == b""
     assert b"400 rows" in errors
-    assert b"saved in state.imf" in errors
+    assert b"saved to state.imf" in errors
     assert imondrian.load(shell.folder / "state.imf").n_seen == 400
     assert rows[-1]["row"] == 400
 
@@ -217,7 +217,7 @@ def test_the_state_is_kept_now_and_then(shell):
     deadline = time.monotonic() + PATIENCE
     while not (shell.folder / "state.imf").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.kill()  # as a power cut would
+    process.kill()  # like a power failure
     process.communicate(timeout=PATIENCE)
     assert 100 <= imondrian.load(shell.folder / "state.imf").n_seen <= 150
     assert "--save-every needs --model" in shell.fails("watch", "data.csv", "--save-every", "5")
@@ -239,8 +239,8 @@ def test_a_file_is_followed_and_gone_on_with(shell):
         file.write("".join(rows[120:130]))
     process = shell.start("watch", "--follow", "log.csv", "--model", "state.imf")
     resumed = read_lines(process, 10)
-    assert [row["row"] for row in resumed] == list(range(121, 131))  # no row is seen twice
-    log.write_text(header + "".join(rows[130:135]))  # the log is cut and begins anew
+    assert [row["row"] for row in resumed] == list(range(121, 131))  # no row is processed twice
+    log.write_text(header + "".join(rows[130:135]))  # the log is truncated and starts again
     fresh = read_lines(process, 5)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
@@ -267,8 +267,8 @@ def test_a_file_that_was_cut_between_two_runs_is_read_whole(shell):
     assert followed(2) == [20, 21]
     with (shell.folder / "log.ndjson").open("a") as file:
         file.write("".join(f'{{"a": {i}}}\n' for i in range(22, 40)))
-    assert followed(18) == list(range(22, 40))  # each once
-    shell.write("log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160)))  # longer than before, but another
+    assert followed(18) == list(range(22, 40))  # each row once
+    shell.write("log.ndjson", "".join(f'{{"a": {i}}}\n' for i in range(100, 160)))  # longer, other content
     assert followed(60) == list(range(100, 160))
 
 
@@ -277,14 +277,14 @@ class Followed:
 
     def __init__(self, shell, name, *arguments):
         self._process = shell.start("watch", "--follow", name, "--model", "state.imf", *arguments)
-        self._limit = threading.Timer(PATIENCE / 3, self._process.kill)  # rows that do not come are not waited for
+        self._limit = threading.Timer(PATIENCE / 3, self._process.kill)  # do not wait for rows that never arrive
         self._limit.start()
 
     def rows(self, n):
         return [json.loads(self._process.stdout.readline()) for _ in range(n)]
 
     def end(self):
-        """End it; nothing may be left to say. Return what it told on the way."""
+        """End the process, which must have no more output; return its standard error."""
         self._process.send_signal(signal.SIGTERM)
         rest, errors = self._process.communicate(timeout=PATIENCE)
         self._limit.cancel()
@@ -304,9 +304,9 @@ def test_a_file_that_is_rotated_is_followed_as_by_tail(shell):
         old.write("2,20\n")
         old.flush()
         assert [row["a"] for row in process.rows(1)] == [2]
-        log.touch()  # by what rotates; the program that writes the log does not know yet
+        log.touch()  # created by the rotation, before the writing program has noticed it
         time.sleep(0.5)
-        old.write("3,30\n4,40")  # its last line has no end
+        old.write("3,30\n4,40")  # the last line has no line end
     log.write_text("b,a\n50,5\n")  # a header in another order
     rows = process.rows(3)
     assert [(row["a"], row["b"]) for row in rows] == [(3, 30), (4, 40), (5, 50)]
@@ -317,7 +317,7 @@ def test_a_file_that_is_rotated_is_followed_as_by_tail(shell):
     assert "log.csv was replaced: it is read from its start." in process.end()
     with log.open("a") as file:
         file.write("70,7\n")
-    process = Followed(shell, "log.csv")  # goes on in a file that has no header
+    process = Followed(shell, "log.csv")  # resumes in a file without a header
     assert [(row["a"], row["b"], row["row"]) for row in process.rows(1)] == [(7, 70, 7)]
     process.end()
 
@@ -329,7 +329,7 @@ def test_a_file_that_is_cut_is_read_from_its_start_even_if_it_has_grown_again(sh
     assert [row["a"] for row in process.rows(2)] == [1, 2]
     log.write_text("".join(f'{{"a": {i}}}\n' for i in range(10, 20)))  # as long as before, and longer
     assert [row["a"] for row in process.rows(10)] == list(range(10, 20))
-    assert "log.ndjson was cut: it is read from its start." in process.end()
+    assert "log.ndjson was truncated: it is read from its start." in process.end()
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
@@ -348,7 +348,9 @@ def test_what_was_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
     log.write_text("a\n4\n")
     process = Followed(shell, "log.csv", "-q")
     assert [(row["row"], row["a"]) for row in process.rows(2)] == [(3, 3), (4, 4)]
-    assert "log.csv was replaced or cut since it was followed: the rest of log.csv.1 is read first" in process.end()
+    assert (
+        "log.csv was replaced or truncated since it was followed: the rest of log.csv.1 is read first" in process.end()
+    )
 
 
 def test_what_was_lost_between_two_runs_is_said(shell):
@@ -367,7 +369,7 @@ def test_a_stream_whose_output_nobody_reads_can_be_stopped(shell):
     header, *rows = shell.text("data.csv").splitlines(keepends=True)
     shell.write("long.csv", header + "".join(rows) * 20)
     process = shell.start("watch", "long.csv", "--model", "state.imf", "-q", *SETTINGS)
-    assert process.stdout.readline()  # it is under way, and soon the pipe is full
+    assert process.stdout.readline()  # it is running, and the pipe will soon be full
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
@@ -379,14 +381,14 @@ def test_a_stream_whose_output_nobody_reads_can_be_stopped(shell):
 
 def test_a_stream_of_other_features_is_refused(shell):
     shell.run("watch", "--model", "state.imf", "-q", *SETTINGS, stdin="a,b\n1,2\n")
-    assert "made of other features: there is no column 'a'" in shell.fails(
+    assert "created with other features: there is no column 'a'" in shell.fails(
         "watch", "--model", "state.imf", "-q", stdin="zz,b\n1,2\n"
     )
-    assert "was begun with the features a, b" in shell.fails(
+    assert "was created with the features a, b" in shell.fails(
         "watch", "--model", "state.imf", "-q", "--features", "b,a", stdin="a,b\n1,2\n"
     )
     assert "There is no column 't'" in shell.fails("watch", "--time", "t", "-q", stdin="a,b\n1,2\n")
-    assert "has 'row' of its own" in shell.fails("watch", "-q", stdin="a,row\n1,2\n")
+    assert "has its own column 'row'" in shell.fails("watch", "-q", stdin="a,row\n1,2\n")
     rows = lines_of(shell.run("watch", "--model", "state.imf", "-q", stdin='{"a": 1}\n{"a": 1, "b": 2}\n').stdout)
     assert ["error" in row for row in rows] == [True, False]
     assert imondrian.load(shell.folder / "state.imf").n_seen == 3
@@ -411,12 +413,12 @@ def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
     assert [row.get("error") for row in rows] == [
         None,
         "column 'b': 'x' is not a number.",
-        "there are 1 fields, but 2 names of columns.",
+        "the line has 1 fields, but there are 2 columns.",
         "column 'a': the value is missing.",
         None,
     ]
     assert [row["anomaly_score"] is None for row in rows] == [False, True, True, True, False]
-    assert "3 that could not be used" in done.stderr
+    assert "3 unusable rows" in done.stderr
     done = shell.run("watch", "--on-error", "fail", "--model", "s.imf", "-q", *SETTINGS, stdin=text, check=2)
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == "imondrian: Row 2: column 'b': 'x' is not a number.\n"
@@ -458,7 +460,7 @@ def test_a_detector_made_in_python_is_gone_on_with(shell):
     assert (resumed.n_seen, resumed.n_skipped, resumed.feature_names) == (5, 1, ["a", "b"])
     imondrian.save(imondrian.StreamDetector(2), shell.folder / "other.imf")
     complaint = shell.fails("watch", "-q", "--model", "other.imf", stdin="a,b,c\n1,2,3\n")
-    assert "has 2 features without names" in complaint
+    assert "has 2 unnamed features" in complaint
 
 
 def test_bad_rows_before_the_first_good_one_have_numbers(shell):
@@ -497,13 +499,13 @@ def test_the_output_can_be_watched_again(shell):
 
 
 def test_wrong_streams_are_one_line(shell):
-    assert "there is no such file" in shell.fails("watch", "none.csv")
-    assert "there is no such file" in shell.fails("watch", "--follow", "none.csv")
+    assert "file not found" in shell.fails("watch", "none.csv")
+    assert "file not found" in shell.fails("watch", "--follow", "none.csv")
     assert "not both" in shell.fails("watch", "data.csv", "--follow", "data.csv")
     assert "no column 'z'" in shell.fails("watch", "data.csv", "-q", "--features", "z")
     assert "can be used as a feature" in shell.fails("watch", "-q", stdin="a,b\nx,y\n")
     shell.run("fit", "data.csv", "--save", "model.imf", "-q")
-    assert "model.imf holds no detector" in shell.fails("watch", "data.csv", "--model", "model.imf")
+    assert "model.imf is not a stream detector" in shell.fails("watch", "data.csv", "--model", "model.imf")
     assert shell.run("watch", "-q", stdin="").stdout == ""
 
 

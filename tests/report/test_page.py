@@ -1,4 +1,4 @@
-"""A report is one page that loads nothing, runs nothing, and shows what it was given."""
+"""A report is one page that loads nothing, runs nothing, and shows its input as text."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Lines come as they arrive, whole, each once, until the end or until they are stopped."""
+"""Lines are returned complete, once, and as they arrive, until the end or until they are stopped."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.tables.following import FollowedFile
+from imondrian.tables.followed_file import FollowedFile
 from imondrian.tables.lines import Lines, Pipe, Restart
 
 TEXTS = st.lists(st.binary(max_size=8).filter(lambda text: b"\n" not in text and not text.endswith(b"\r")), max_size=20)
@@ -31,7 +31,7 @@ def test_every_line_comes_once_however_the_bytes_arrive(texts, sizes, has_end):
     assert got == (expected[:-1] if expected[-1] == b"" else expected)
 
 
-def test_a_file_that_grows_is_followed_and_one_that_is_cut_read_anew(tmp_path):
+def test_a_file_that_grows_is_followed_and_a_truncated_one_read_again(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"a\nb")
     followed = FollowedFile(str(path), os.open(path, os.O_RDONLY))
@@ -41,8 +41,8 @@ def test_a_file_that_grows_is_followed_and_one_that_is_cut_read_anew(tmp_path):
     with path.open("ab") as file:
         file.write(b"c\r\nd\ne")
     assert next(batches)[:4] == ([b"bc", b"d"], 8, b"a\nbc\r\nd\n", None)
-    path.write_bytes(b"x\n")  # the line that had no end yet is gone with the rest
-    assert next(batches).restart is Restart.CUT
+    path.write_bytes(b"x\n")  # the unfinished line is lost too
+    assert next(batches).restart is Restart.TRUNCATED
     assert next(batches)[:2] == ([b"x"], 2)
     lines.stop()
     assert list(batches) == []
@@ -94,9 +94,9 @@ def test_waiting_can_be_ended_and_what_was_read_is_still_given():
     os.write(writer, b"a\nb")
     assert next(batches)[:2] == ([b"a"], 2)
     threading.Timer(0.05, lines.stop).start()
-    assert list(batches) == []  # the line that has no end yet is not a line
+    assert list(batches) == []  # an unfinished line is not a line
     os.write(writer, b"c\n")
-    assert os.read(reader, 10) == b"c\n"  # nothing is taken from the pipe any more
+    assert os.read(reader, 10) == b"c\n"  # nothing more is read from the pipe
     os.close(writer)
 
 
@@ -132,6 +132,6 @@ def test_the_reader_does_not_run_ahead_of_the_work():
     threading.Thread(target=flood, daemon=True).start()
     n_lines = len(next(batches).lines)
     time.sleep(0.2)
-    assert not done.is_set()  # two megabytes do not fit into the few blocks that are read ahead
+    assert not done.is_set()  # 2 MB do not fit into the blocks that are read ahead
     n_lines += sum(len(batch.lines) for batch in batches)
     assert n_lines == 200

@@ -1,4 +1,4 @@
-"""The command line: a command parses, calls and prints, and a file has one command.
+"""The command line: a command parses its options, calls the library and prints the result.
 
-Whatever takes long to import is imported inside of the commands, so that `--help` answers at once.
+Slow imports happen inside the commands, so that `--help` is fast.
 """

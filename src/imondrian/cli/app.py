@@ -1,4 +1,4 @@
-"""The commands and their options; the work is imported when a command is run."""
+"""The commands and their options; the work of a command is imported when it runs."""
 
 import os
 import sys
@@ -8,40 +8,51 @@ import click
 
 import imondrian
 from imondrian.cli import options
-from imondrian.cli.console import complain, discard
-from imondrian.cli.settings import Choice, Drawing, Outputs, Reproducing, Source, Telling, Watching
+from imondrian.cli.console import discard_output, print_error
+from imondrian.cli.options import (
+    ConsoleOptions,
+    OutputOptions,
+    PlotOptions,
+    ReproduceOptions,
+    SourceOptions,
+    WatchOptions,
+    grouped,
+    integer_option,
+    jobs_option,
+)
 from imondrian.cli.signals import Interrupted, raise_on_signals
 from imondrian.defaults import N_JOBS
 from imondrian.errors import ImondrianError
 
-_FOUND, _BAD_INPUT, _DEFECT = 1, 2, 70
+_ANOMALIES_FOUND, _BAD_INPUT, _INTERNAL_ERROR = 1, 2, 70  # exit codes
 _DEBUG = "IMONDRIAN_DEBUG"
 
 
 def main() -> NoReturn:
-    """Run the command line: whatever is wrong with the input is one line and exit code 2."""
+    """Run the command line; an error in the input is printed as one line, with exit code 2."""
     _make_streams_safe()
     raise_on_signals()
     try:
         app(prog_name="imondrian")
     except (ImondrianError, OSError, MemoryError) as error:
-        complain(f"imondrian: {_in_one_line(error)}")
+        print_error(f"imondrian: {_in_one_line(error)}")
         sys.exit(_BAD_INPUT)
     except Interrupted as interrupted:
-        complain("imondrian: interrupted")
+        print_error("imondrian: interrupted")
         sys.exit(128 + interrupted.number)
     except (SystemExit, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a defect of ours, or of polars, whose panics are no exceptions
+    except BaseException as error:  # a bug, or a panic of polars, which is not an Exception
         if os.environ.get(_DEBUG):
             raise
-        complain(f"imondrian: a defect: {type(error).__name__}: {_in_one_line(error)} ({_DEBUG}=1 tells more)")
-        sys.exit(_DEFECT)
+        name, text = type(error).__name__, _in_one_line(error)
+        print_error(f"imondrian: internal error: {name}: {text} (set {_DEBUG}=1 for the traceback)")
+        sys.exit(_INTERNAL_ERROR)
     sys.exit(0)
 
 
 def _make_streams_safe() -> None:
-    """See to it that there is an input and an output, and that letters that cannot be shown do not end the program."""
+    """Replace closed standard streams by the null device, and escape characters that the terminal cannot show."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # it was closed
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
@@ -51,67 +62,71 @@ def _make_streams_safe() -> None:
 
 def _in_one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return "there is not enough memory."
+        return "not enough memory."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     return " ".join(str(error).split())
 
 
 class _Commands(click.Group):
-    """The commands; that nobody reads what they write any more is no failure."""
+    """The commands; it is not an error if the reader of their output goes away."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            discard(sys.stdout)
+            discard_output(sys.stdout)
 
 
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 1 anomalies found (with --fail-on-anomaly), 2 bad input, 129, 130 and 143 interrupted.",
+    epilog="Exit codes: 0 success, 1 anomalies found (with --fail-on-anomaly), 2 invalid input, 70 internal error,"
+    " 129, 130 and 143 interrupted.",
 )
 @click.version_option(imondrian.__version__)
 def app() -> None:
-    """Find anomalies in tables and streams by the isolation Mondrian forest."""
+    """Detect anomalies in tables and streams with isolation Mondrian forests."""
 
 
 @app.command()
-@options.grouped(
-    "outputs",
-    Outputs,
-    options.OUTPUT,
-    click.option("--report", metavar="FILE", help="Write a page with pictures: .html."),
-    click.option("--save", "model", metavar="FILE", help="Keep the model: .imf."),
+@grouped(
+    "output_options",
+    OutputOptions,
+    options.OUTPUT_TABLE,
+    click.option("--report", metavar="FILE", help="HTML report with plots to write: .html."),
+    click.option("--save", "model", metavar="FILE", help="Model file to write: .imf."),
 )
 @options.TOP
-@options.CHOICE
-@options.MAKING
+@options.TABLE_FEATURES
+@options.FOREST
 @options.SOURCE
-@options.TELLING
+@options.CONSOLE
 @options.FAIL_ON_ANOMALY
-def detect(*, fail_on_anomaly: bool, **settings: Any) -> None:
-    """Find the anomalies in a table, and say what makes them odd.
+def detect(*, fail_on_anomaly: bool, **values: Any) -> None:
+    """Find the anomalies in a table and explain them.
 
-    DATA is CSV, TSV, NDJSON or Parquet, packed by gzip or not; - is standard input.
+    DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
     """
-    from imondrian.cli.commands.detect import run
+    from imondrian.cli.commands.detect import detect as run
 
-    _exit(run(**settings), fail_on_anomaly)
+    _exit(run(**values), fail_on_anomaly)
 
 
 @app.command()
-@click.option("--save", "model", metavar="FILE", required=True, help="The model file to write: .imf.")
-@options.CHOICE
-@options.MAKING
+@click.option("--save", "model", metavar="FILE", required=True, help="Model file to write: .imf.")
+@options.TABLE_FEATURES
+@options.FOREST
 @options.SOURCE
-@options.TELLING
-def fit(**settings: Any) -> None:
-    """Fit a forest on a table, and keep it in a model file."""
-    from imondrian.cli.commands.fit import run
+@options.CONSOLE
+def fit(**values: Any) -> None:
+    """Fit a forest on a table and save it to a model file.
 
-    run(**settings)
+    DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
+    """
+    from imondrian.cli.commands.detect import fit as run
+
+    run(**values)
 
 
 @app.command()
@@ -121,93 +136,107 @@ def fit(**settings: Any) -> None:
     "-o",
     metavar="FILE",
     default="-",
-    help="The scored table: .csv, .tsv, .ndjson, .parquet.  [default: CSV on standard output]",
+    help="Scored table to write: .csv, .tsv, .ndjson, .parquet.  [default: CSV on standard output]",
 )
 @options.TOP
-@options.CHOICE_FOR_MODEL
-@options.jobs(-1)
+@options.MODEL_FEATURES
+@jobs_option(-1)
 @options.SOURCE
-@options.TELLING
+@options.CONSOLE
 @options.FAIL_ON_ANOMALY
-def score(*, fail_on_anomaly: bool, **settings: Any) -> None:
-    """Score a table of any length with a model file, in constant memory."""
-    from imondrian.cli.commands.score import run
+def score(*, fail_on_anomaly: bool, **values: Any) -> None:
+    """Score a table of any length with a model file, in constant memory.
 
-    _exit(run(**settings), fail_on_anomaly)
+    MODEL is a model file (.imf); DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
+    """
+    from imondrian.cli.commands.score import score as run
+
+    _exit(run(**values), fail_on_anomaly)
 
 
 @app.command()
 @options.MODEL
-@click.option("--rows", metavar="3,17", help="Rows to explain, counted from 1.  [default: the oddest]")
+@click.option(
+    "--rows", metavar="3,17", help="Rows to explain, counted from 1.  [default: those with the highest scores]"
+)
 @options.TOP
-@click.option("--output", "-o", metavar="FILE", help="Write the parts of the features in all rows: .csv, .parquet ...")
-@options.CHOICE_FOR_MODEL
-@options.jobs(-1)
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="Table to write, with the part of each feature in the score of each row: .csv, .tsv, .ndjson, .parquet.",
+)
+@options.MODEL_FEATURES
+@jobs_option(-1)
 @options.SOURCE
-@options.TELLING
-def explain(*, rows: str | None, **settings: Any) -> None:
-    """Say what makes rows odd, with a model file."""
-    from imondrian.cli.commands.explain import run
+@options.CONSOLE
+def explain(*, rows: str | None, **values: Any) -> None:
+    """Explain the scores of rows with a model file.
 
-    run(asked=_numbers(rows), **settings)
+    MODEL is a model file (.imf); DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
+    """
+    from imondrian.cli.commands.score import explain as run
+
+    run(row_numbers=_row_numbers(rows), **values)
 
 
 @app.command()
-@options.grouped(
-    "watching",
-    Watching,
-    click.option("--follow", metavar="FILE", help="Read a file, and wait for more in it, as tail -F does."),
+@grouped(
+    "watch_options",
+    WatchOptions,
+    click.option("--follow", metavar="FILE", help="Read a file and wait for more lines, like tail -F."),
     click.option(
-        "--model", metavar="FILE", help="Go on with the detector in this file, or begin; keep it there: .imf."
+        "--model", metavar="FILE", help="Model file of the detector, resumed if it exists, and saved at the end: .imf."
     ),
-    options.count("--save-every", "Keep the detector after so many rows.  [default: at the end]", metavar="ROWS"),
-    click.option("--explain", is_flag=True, help="Say of anomalies why; slower."),
+    integer_option("--save-every", "Save the detector every so many rows.  [default: at the end]", metavar="ROWS"),
+    click.option("--explain", is_flag=True, help="Add an explanation to anomalies; slower."),
     click.option(
         "--on-error",
         type=click.Choice(["skip", "fail"]),
         default="skip",
         show_default=True,
-        help="A row that cannot be used: write its line with the error and go on; or stop.",
+        help="Unusable rows: write the row with the error and continue, or stop.",
     ),
-    options.jobs(N_JOBS),
+    jobs_option(N_JOBS),
 )
-@options.grouped("choice", Choice, options.FEATURES, options.IGNORE, options.TIME)
-@options.DETECTING
-@options.grouped(
-    "source",
-    Source,
+@options.STREAM_FEATURES
+@options.DETECTOR
+@grouped(
+    "source_options",
+    SourceOptions,
     click.argument("path", metavar="[DATA]", default="-", required=False),
-    options.LINES,
+    options.LINE_FORMAT,
     options.SEPARATOR,
     options.NO_HEADER,
 )
 @options.QUIET
 @options.FAIL_ON_ANOMALY
-def watch(*, quiet: bool, fail_on_anomaly: bool, **settings: Any) -> None:
-    """Score a stream line by line, and learn it; NDJSON comes out, one line for each that comes in.
+def watch(*, quiet: bool, fail_on_anomaly: bool, **values: Any) -> None:
+    """Score and learn a stream line by line.
 
-    DATA is CSV, TSV or NDJSON; without it, standard input is read.
+    Every input line becomes an output line of NDJSON: the record, its score and its label. DATA is a CSV, TSV or NDJSON
+    file; the default is standard input.
     """
-    from imondrian.cli.commands.watch import run
+    from imondrian.cli.commands.watch import watch as run
 
-    _exit(run(telling=Telling(quiet=quiet), **settings), fail_on_anomaly)
+    _exit(run(console_options=ConsoleOptions(quiet=quiet), **values), fail_on_anomaly)
 
 
 @app.group()
 def plot() -> None:
-    """Draw scores, regions, the Mondrian partition or a tree, as PNG or SVG."""
+    """Plot scores, regions, a Mondrian partition or a tree (PNG or SVG)."""
 
 
-def _drawing(*parameters: options.Decorator) -> options.Decorator:
-    """Give a picture its options: those of all pictures, and its own."""
+def _plot_command(*parameters: options.Decorator) -> options.Decorator:
+    """Return a decorator that adds the options of all plots, and some of its own."""
 
     def decorate(command: options.Command) -> options.Command:
         groups = (
-            options.grouped("drawing", Drawing, options.PICTURE, options.FROM_MODEL, *parameters),
-            options.CHOICE,
-            options.MAKING,
+            grouped("plot_options", PlotOptions, options.PLOT_OUTPUT, options.PLOT_MODEL, *parameters),
+            options.TABLE_FEATURES,
+            options.FOREST,
             options.SOURCE,
-            options.TELLING,
+            options.CONSOLE,
         )
         for group in reversed(groups):
             command = group(command)
@@ -217,117 +246,137 @@ def _drawing(*parameters: options.Decorator) -> options.Decorator:
 
 
 @plot.command()
-@_drawing()
-def scores(**settings: Any) -> None:
-    """Draw how many rows have which score, with the thresholds."""
-    _draw("scores", settings)
+@_plot_command()
+def scores(**values: Any) -> None:
+    """Plot a histogram of the scores, with the thresholds."""
+    _plot("scores", values)
 
 
 @plot.command()
-@_drawing()
-def regions(**settings: Any) -> None:
-    """Draw the score of every place over two features, and the region that is normal."""
-    _draw("regions", settings)
+@_plot_command()
+def regions(**values: Any) -> None:
+    """Plot the score over two features, with the normal region."""
+    _plot("regions", values)
 
 
 @plot.command()
-@_drawing(
-    options.TREE,
+@_plot_command(
+    options.PLOT_TREE,
     click.option(
-        "--max-time", type=click.FloatRange(0.0), help="Leave out cuts made after this time.  [default: none]"
+        "--max-time",
+        type=click.FloatRange(0.0),
+        metavar="TIME",
+        help="Leave out splits after this time.  [default: show all]",
     ),
 )
-def partition(**settings: Any) -> None:
-    """Draw the Mondrian partition of a tree over two features."""
-    _draw("partition", settings)
+def partition(**values: Any) -> None:
+    """Plot the Mondrian partition of a tree over two features."""
+    _plot("partition", values)
 
 
 @plot.command()
-@_drawing(options.TREE, options.count("--levels", "How many levels of cuts to draw.", default=5, show_default=True))
-def tree(**settings: Any) -> None:
-    """Draw a tree: its cuts, and the times at which they were made."""
-    _draw("tree", settings)
+@_plot_command(options.PLOT_TREE, integer_option("--levels", "Number of levels to plot.", default=5, show_default=True))
+def tree(**values: Any) -> None:
+    """Plot a tree: its splits and split times."""
+    _plot("tree", values)
 
 
-def _draw(kind: str, settings: dict[str, Any]) -> None:
-    from imondrian.cli.commands.plot import run
+def _plot(kind: str, values: dict[str, Any]) -> None:
+    from imondrian.cli.commands.plot import plot as run
 
-    run(kind, **settings)
+    run(kind, **values)
 
 
 @app.command()
 @options.MODEL
 @options.JSON
 def info(*, model: str, as_json: bool) -> None:
-    """Tell what is in a model file, and check every byte of it."""
-    from imondrian.cli.commands.info import run
+    """Show the content of a model file, after checking every byte of it."""
+    from imondrian.cli.commands.info import info as run
 
-    run(model, Telling(as_json=as_json))
+    run(model, ConsoleOptions(as_json=as_json))
 
 
 @app.command()
-@click.argument("what", metavar="WHAT", type=click.Choice(["batch", "online", "synthetic", "quality", "all"]))
-@options.grouped(
-    "reproducing",
-    Reproducing,
+@click.argument(
+    "experiment", metavar="EXPERIMENT", type=click.Choice(["batch", "online", "synthetic", "quality", "all"])
+)
+@grouped(
+    "options",
+    ReproduceOptions,
     click.option(
-        "--data", metavar="DIR", help="Folder of the data sets.  [default: $IMONDRIAN_DATA, else they are downloaded]"
+        "--data", metavar="DIR", help="Folder with the data sets.  [default: $IMONDRIAN_DATA, or download them]"
     ),
-    click.option(
-        "--datasets", metavar="A,B", help="Data sets to run on.  [default: the paper's; quality: all open ones]"
-    ),
-    click.option("--methods", metavar="A,B", help="Methods to run.  [default: all]"),
-    options.count("--seeds", "How often all is done, each time with another seed.  [default: as on the page]"),
-    options.count("--folds", "Folds of the batch experiment.", smallest=2, default=10, show_default=True),
+    click.option("--datasets", metavar="A,B", help="Data sets.  [default: those of the paper; quality: all open ones]"),
+    click.option("--methods", metavar="A,B", help="Methods.  [default: all]"),
+    integer_option("--seeds", "Number of repetitions, each with another seed.  [default: as on the published page]"),
+    integer_option("--folds", "Number of folds of the batch experiment.", smallest=2, default=10, show_default=True),
     click.option(
         "--budget",
         type=click.FloatRange(0.0),
+        metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="Seconds for a method on a set; beyond, it is run on fewer folds or seeds, at least on one.",
+        help="Time per method and data set; a slower method runs on fewer folds or seeds, at least one.",
     ),
     click.option(
         "--jobs",
         type=int,
+        metavar="N",
         default=-1,
         show_default=True,
-        help="How many methods are measured at a time, each with one thread; -1: one per processor.",
+        help="Number of methods that run at a time, each with one thread; -1: one per processor.",
     ),
     click.option(
-        "--output", "-o", metavar="DIR", default="docs", show_default=True, help="Where to write reproduction.md."
+        "--output", "-o", metavar="DIR", default="docs", show_default=True, help="Folder for reproduction.md."
     ),
 )
-@options.TELLING
-def reproduce(**settings: Any) -> None:
-    """Run the experiments of the paper, and write a page with its tables and figures beside ours.
+@options.CONSOLE
+def reproduce(**values: Any) -> None:
+    """Run the experiments of the paper, and compare the results with it.
 
-    WHAT is batch (Table II), online (Table III), synthetic (Figures 1 and 2), quality (beyond the paper: all open
-    sets) or all, which takes half an hour.
+    Writes a page with the tables and figures of the paper beside ours.
+
+    EXPERIMENT is batch (Table II), online (Table III), synthetic (Figures 1 and 2), quality (not in the paper: all open
+    data sets) or all (half an hour).
     """
-    from imondrian.cli.commands.reproduce import run
+    from imondrian.cli.commands.reproduce import reproduce as run
 
-    run(**settings)
+    run(**values)
 
 
 @app.command()
-@click.option("--data", metavar="DIR", required=True, help="Folder in which everything is kept.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Any but a loopback address demands a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 for any that is free.")
-@click.option("--token-file", metavar="FILE", help="File with the token.  [default: $IMONDRIAN_TOKEN]")
+@click.option("--data", metavar="DIR", required=True, help="Folder for all data of the service.")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; any but a loopback address needs a token.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=8765,
+    show_default=True,
+    help="Port; 0: any free port.",
+)
+@click.option("--token-file", metavar="FILE", help="File with the access token.  [default: $IMONDRIAN_TOKEN]")
 def serve(*, data: str, host: str, port: int, token_file: str | None) -> None:
-    """Serve detectors over HTTP, with a page; what was answered survives a power cut."""
-    from imondrian.cli.commands.serve import run
+    """Run detectors as an HTTP service with a web page; acknowledged points survive a power failure."""
+    from imondrian.cli.commands.serve import serve as run
 
     run(data, host, port, token_file)
 
 
-def _numbers(text: str | None) -> list[int]:
+def _row_numbers(text: str | None) -> list[int]:
     try:
         return [int(number) for number in (text or "").split(",") if number.strip()]
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of rows such as 3,17.", param_hint="--rows") from None
+        raise click.BadParameter(f"{text!r} is not a list of row numbers such as 3,17.", param_hint="--rows") from None
 
 
-def _exit(any_found: bool, is_failure: bool) -> None:  # noqa: FBT001
-    if any_found and is_failure:
-        sys.exit(_FOUND)
+def _exit(has_anomalies: bool, is_failure: bool) -> None:  # noqa: FBT001
+    if has_anomalies and is_failure:
+        sys.exit(_ANOMALIES_FOUND)

@@ -1,13 +1,12 @@
-"""The options that commands share: declared once, in groups that reach a command as one value."""
+"""The options of the commands; a command receives them in groups, as named tuples."""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from imondrian.cli.settings import Choice, Detecting, Making, Source, Telling
-from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
+from imondrian.defaults import MAX_SAMPLES, N_JOBS, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
 from imondrian.tables.formats import FORMATS, LINE_FORMATS
 
 Command = Callable[..., Any]
@@ -15,117 +14,244 @@ Decorator = Callable[[Command], Command]
 MISSING = ("fail", "drop", "median")
 
 
-def grouped(name: str, kind: type[Any], *parameters: Decorator) -> Decorator:
-    """Give a command the parameters, their values folded into one of that kind; fields without one have its default."""
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+class SourceOptions(NamedTuple):
+    """The table or stream to read."""
+
+    path: str = "-"
+    format: str | None = None
+    separator: str | None = None
+    no_header: bool = False
+
+
+class FeatureOptions(NamedTuple):
+    """The columns to use, and what to do with missing values."""
+
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    time: str | None = None
+    missing: str = "fail"
+
+
+class ForestOptions(NamedTuple):
+    """How to fit a forest."""
+
+    preset: str = PRESET
+    threshold: str | None = None
+    trees: int = N_TREES
+    samples: int = MAX_SAMPLES
+    seed: int = SEED
+    jobs: int = -1
+
+
+class OutputOptions(NamedTuple):
+    """The files to write."""
+
+    table: str | None = None
+    report: str | None = None
+    model: str | None = None
+
+    def files(self) -> dict[str, str]:
+        """Return the files to write, by content; standard output is not one."""
+        return {name: path for name, path in self._asdict().items() if path is not None and path != "-"}
+
+
+class ConsoleOptions(NamedTuple):
+    """What to print, and as what."""
+
+    quiet: bool = False
+    as_json: bool = False
+
+
+class DetectorOptions(NamedTuple):
+    """How to create a stream detector; None: the default, or the value of the detector in the model file."""
+
+    preset: str | None = None
+    threshold: str | None = None
+    window: int | None = None
+    samples: int | None = None
+    trees: int | None = None
+    shingle: int | None = None
+    warm_up: int | None = None
+    learn_anomalies: bool | None = None
+    seed: int | None = None
+
+
+class WatchOptions(NamedTuple):
+    """How to watch a stream."""
+
+    model: str | None = None
+    save_every: int | None = None
+    follow: str | None = None
+    explain: bool = False
+    on_error: str = "skip"
+    jobs: int = N_JOBS
+
+
+class PlotOptions(NamedTuple):
+    """What to plot, and the file to write."""
+
+    output: str | None = None
+    model: str | None = None
+    tree: int = 0
+    levels: int = 5
+    max_time: float | None = None
+
+
+class ReproduceOptions(NamedTuple):
+    """Which experiments to run and where to write the results; None: the default of each experiment."""
+
+    data: str | None = None
+    datasets: str | None = None
+    methods: str | None = None
+    seeds: int | None = None
+    folds: int = 10
+    budget: float = 60.0
+    jobs: int = -1
+    output: str = "docs"
+
+
+def grouped(name: str, group: type[Any], *parameters: Decorator) -> Decorator:
+    """Return a decorator that adds parameters to a command and passes their values as one `group` called `name`.
+
+    Fields of the group without a parameter have their default.
+    """
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def folded(**values: Any) -> Any:
-            fields = {field: values.pop(field) for field in kind._fields if field in names}
-            return command(**values, **{name: kind(**fields)})
+        def with_group(**values: Any) -> Any:
+            fields = {field: values.pop(field) for field in group._fields if field in names}
+            return command(**values, **{name: group(**fields)})
 
-        decorated: Any = folded
-        before = {parameter.name for parameter in getattr(command, "__click_params__", ())}
+        decorated: Any = with_group
+        earlier = {parameter.name for parameter in getattr(command, "__click_params__", ())}
         for parameter in reversed(parameters):
             decorated = parameter(decorated)
-        names = {parameter.name for parameter in decorated.__click_params__} - before
+        names = {parameter.name for parameter in decorated.__click_params__} - earlier
         return decorated
 
     return decorate
 
 
+# -- options with a default or text that depends on the command -------------------------------------------------------
+
+
+def threshold_option(preset_field: str) -> Decorator:
+    """Return the option for the threshold; its default is that field of the preset."""
+    defaults = ", ".join(f"{getattr(preset, preset_field)} ({name})" for name, preset in PRESETS.items())
+    return click.option(
+        "--threshold",
+        metavar="SHARE|kmeans|auto",
+        help="Which rows are anomalies: a SHARE of the rows, those with the highest scores; kmeans: the upper of two"
+        f" clusters of scores; auto: scores above 0.5.  [default: {defaults}]",
+    )
+
+
+def preset_option(**attributes: Any) -> Decorator:
+    """Return the option for the preset; without a `default` attribute, the help text names the default."""
+    default = "" if "default" in attributes else f"  [default: {PRESET}]"
+    text = f"Score, feature weights and threshold: recommended (practice), or as in the paper.{default}"
+    return click.option("--preset", type=click.Choice(list(PRESETS)), help=text, **attributes)
+
+
+def jobs_option(default: int) -> Decorator:
+    """Return the option for the number of threads."""
+    text = "Number of threads; -1: one per processor. Does not change the results."
+    return click.option("--jobs", type=int, metavar="N", default=default, show_default=True, help=text)
+
+
+def integer_option(name: str, text: str, smallest: int = 1, **attributes: Any) -> Decorator:
+    """Return an option for an integer of at least `smallest`, and at most the attribute `largest`."""
+    number = click.IntRange(smallest, attributes.pop("largest", None))
+    return click.option(name, type=number, help=text, **{"metavar": "N", **attributes})
+
+
+# -- shared options ---------------------------------------------------------------------------------------------------
+
 DATA = click.argument("path", metavar="DATA")
-
-
-FORMAT = click.option("--format", type=click.Choice(FORMATS), help="Where neither name nor content tell it.")
-LINES = click.option("--format", type=click.Choice(LINE_FORMATS), help="Where the first line does not tell it.")
-SEPARATOR = click.option("--separator", help="What separates the fields of CSV.  [default: most frequent of , ; tab |]")
-NO_HEADER = click.option("--no-header", is_flag=True, help="The first line of CSV is a row like the others.")
-SOURCE = grouped("source", Source, DATA, FORMAT, SEPARATOR, NO_HEADER)
+FORMAT = click.option(
+    "--format", type=click.Choice(FORMATS), help="Format of DATA.  [default: by extension, else by content]"
+)
+LINE_FORMAT = click.option(
+    "--format", type=click.Choice(LINE_FORMATS), help="Format of DATA.  [default: by extension, else by the first line]"
+)
+SEPARATOR = click.option(
+    "--separator", help="Field separator of CSV.  [default: most frequent of , ; tab | in the first line]"
+)
+NO_HEADER = click.option("--no-header", is_flag=True, help="The first line of CSV is a row, not a header.")
+SOURCE = grouped("source_options", SourceOptions, DATA, FORMAT, SEPARATOR, NO_HEADER)
 
 FEATURES = click.option(
-    "--features", multiple=True, metavar="A,B", help="Columns to use; may be repeated.  [default: all numeric ones]"
+    "--features", multiple=True, metavar="A,B", help="Columns to use; may be repeated.  [default: all numeric columns]"
 )
 IGNORE = click.option("--ignore", multiple=True, metavar="A,B", help="Columns not to use; may be repeated.")
-TIME = click.option("--time", metavar="COLUMN", help="The column that tells the time: shown, and no feature.")
+TIME = click.option("--time", metavar="COLUMN", help="Timestamp column: displayed, not used as a feature.")
 MISSING_VALUES = click.option(
     "--missing",
     type=click.Choice(MISSING),
     default="fail",
     show_default=True,
-    help="Missing values: an error; rows that get no score; or the column's median instead.",
+    help="Missing values: stop with an error, drop the row (no score), or use the median of the column.",
 )
-CHOICE = grouped("choice", Choice, FEATURES, IGNORE, TIME, MISSING_VALUES)
-CHOICE_FOR_MODEL = grouped("choice", Choice, TIME, MISSING_VALUES)
+TABLE_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, TIME, MISSING_VALUES)
+MODEL_FEATURES = grouped("feature_options", FeatureOptions, TIME, MISSING_VALUES)
+STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, TIME)
 
-
-def threshold(cut_off: str) -> Decorator:
-    """Make the option for the threshold; without it, the preset's cut-off of that name is used."""
-    defaults = ", ".join(f"{getattr(preset, cut_off)} ({name})" for name, preset in PRESETS.items())
-    return click.option(
-        "--threshold",
-        metavar="SHARE|kmeans|auto",
-        help="What is an anomaly: that share of the rows, the oddest; the upper of two clusters of scores; or a score"
-        f" above 0.5.  [default: {defaults}]",
-    )
-
-
-def preset(**attributes: Any) -> Decorator:
-    """Make the option for a preset; one without a default says in its help what happens without it."""
-    usual = "" if "default" in attributes else f"  [default: {PRESET}]"
-    text = f"The score, how features are weighed, and the threshold.{usual}"
-    return click.option("--preset", type=click.Choice(list(PRESETS)), help=text, **attributes)
-
-
-def jobs(default: int) -> Decorator:
-    """Make the option for the number of threads."""
-    text = "Number of threads, -1: one per processor. Results do not depend on it."
-    return click.option("--jobs", type=int, default=default, show_default=True, help=text)
-
-
-def count(name: str, text: str, smallest: int = 1, **attributes: Any) -> Decorator:
-    """Make an option for a whole number."""
-    return click.option(name, type=click.IntRange(smallest, attributes.pop("largest", None)), help=text, **attributes)
-
-
-MAKING = grouped(
-    "making",
-    Making,
-    preset(default=PRESET, show_default=True),
-    threshold("contamination"),
-    count("--trees", "Number of trees.", default=N_TREES, show_default=True),
-    count("--samples", "How many points a tree holds; 0: all.", smallest=0, default=MAX_SAMPLES, show_default=True),
-    count("--seed", "The same seed gives the same result.", 0, largest=2**32 - 1, default=SEED, show_default=True),
-    jobs(-1),
-)
-
-DETECTING = grouped(
-    "detecting",
-    Detecting,
-    preset(),
-    threshold("threshold"),
-    count("--window", f"How many of the latest rows are known.  [default: {WINDOW}]"),
-    count("--samples", f"How many of them a tree holds; 0: all.  [default: {MAX_SAMPLES}]", smallest=0),
-    count("--trees", f"Number of trees.  [default: {N_TREES}]"),
-    count("--shingle", f"How many rows make a point, for time series.  [default: {SHINGLE}]"),
-    count("--warm-up", "How many rows are never anomalies.  [default: an eighth of the window]", smallest=0),
-    click.option(
-        "--learn-anomalies/--no-learn-anomalies",
-        default=None,
-        help="Whether anomalies are learned too.  [default: they are]",
+FOREST = grouped(
+    "forest_options",
+    ForestOptions,
+    preset_option(default=PRESET, show_default=True),
+    threshold_option("contamination"),
+    integer_option("--trees", "Number of trees.", default=N_TREES, show_default=True),
+    integer_option(
+        "--samples", "Maximum number of rows in a tree; 0: all.", smallest=0, default=MAX_SAMPLES, show_default=True
     ),
-    count("--seed", f"The same seed gives the same result.  [default: {SEED}]", smallest=0),
+    integer_option(
+        "--seed",
+        "Random seed; the same seed gives the same result.",
+        0,
+        largest=2**32 - 1,
+        default=SEED,
+        show_default=True,
+    ),
+    jobs_option(-1),
 )
 
-PICTURE = click.option("--output", "-o", metavar="FILE", help="The picture: .png or .svg.  [default: its name, .png]")
-FROM_MODEL = click.option("--model", metavar="FILE", help="Draw with a model: .imf.  [default: fit one on the data]")
-TREE = count("--tree", "Which tree, counted from 0.", smallest=0, default=0, show_default=True)
-MODEL = click.argument("model", metavar="MODEL")
-TOP = count("--top", "How many of the oddest rows to tell of.", default=10, show_default=True)
-OUTPUT = click.option(
-    "--output", "-o", "table", metavar="FILE", help="Write the scored table: .csv, .tsv, .ndjson, .parquet; - for CSV."
+DETECTOR = grouped(
+    "detector_options",
+    DetectorOptions,
+    preset_option(),
+    threshold_option("threshold"),
+    integer_option("--window", f"Number of latest rows to keep; older rows are forgotten.  [default: {WINDOW}]"),
+    integer_option(
+        "--samples", f"Average number of rows of the window in a tree; 0: all.  [default: {MAX_SAMPLES}]", smallest=0
+    ),
+    integer_option("--trees", f"Number of trees.  [default: {N_TREES}]"),
+    integer_option("--shingle", f"Number of consecutive rows in a point, for time series.  [default: {SHINGLE}]"),
+    integer_option(
+        "--warm-up", "Number of first rows that are never anomalies.  [default: an eighth of the window]", smallest=0
+    ),
+    click.option(
+        "--learn-anomalies/--no-learn-anomalies", default=None, help="Whether to learn anomalies.  [default: learn]"
+    ),
+    integer_option("--seed", f"Random seed; the same seed gives the same result.  [default: {SEED}]", smallest=0),
 )
-QUIET = click.option("--quiet", "-q", is_flag=True, help="Say nothing but errors.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Tell the result as JSON.")
-TELLING = grouped("telling", Telling, QUIET, JSON)
-FAIL_ON_ANOMALY = click.option("--fail-on-anomaly", is_flag=True, help="Exit with 1 if there is an anomaly.")
+
+MODEL = click.argument("model", metavar="MODEL")
+TOP = integer_option("--top", "Number of rows with the highest scores to show.", default=10, show_default=True)
+OUTPUT_TABLE = click.option(
+    "--output", "-o", "table", metavar="FILE", help="Scored table to write: .csv, .tsv, .ndjson, .parquet; - for CSV."
+)
+PLOT_OUTPUT = click.option(
+    "--output", "-o", metavar="FILE", help="Image to write: .png or .svg.  [default: PLOT.png, such as tree.png]"
+)
+PLOT_MODEL = click.option(
+    "--model", metavar="FILE", help="Model file to use: .imf.  [default: fit a forest on the data]"
+)
+PLOT_TREE = integer_option("--tree", "Index of the tree, from 0.", smallest=0, default=0, show_default=True)
+QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+CONSOLE = grouped("console_options", ConsoleOptions, QUIET, JSON)
+FAIL_ON_ANOMALY = click.option("--fail-on-anomaly", is_flag=True, help="Exit with code 1 if there are anomalies.")

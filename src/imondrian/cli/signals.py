@@ -1,11 +1,11 @@
-"""The signals that end a command: whatever it has begun is cleared away first."""
+"""Signals that end a command, as exceptions: temporary files are removed before it exits."""
 
 import signal
 from typing import NoReturn
 
 
 class Interrupted(BaseException):
-    """A signal that ends the program; an exception, so that what was begun is cleared away."""
+    """A signal that ends the program; an exception, so that cleanup code runs."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -13,19 +13,19 @@ class Interrupted(BaseException):
 
 
 def raise_on_signals() -> None:
-    """Turn the signals that end a command into an exception."""
+    """Make the signals that end a command raise `Interrupted`."""
     for number in ending_signals():
         signal.signal(number, _interrupt)
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Return the signals that end a command; a closed terminal does not end one that was started by nohup."""
+    """Return the signals that end a command; SIGHUP is not one if it is ignored, as under nohup."""
     is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([] if is_hangup_ignored else [signal.SIGHUP])]
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
-    """Raise the exception; further signals must not disturb the clearing away, and some come twice (a hangup does)."""
+    """Raise the exception; ignore further signals during cleanup (a hangup, for example, arrives twice)."""
     for other in ending_signals():
         signal.signal(other, signal.SIG_IGN)
     raise Interrupted(number)

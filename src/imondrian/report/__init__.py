@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: facts, pictures, and the oddest rows with their reasons."""
+"""A report as one self-contained HTML page: key figures, plots, and the rows with the highest scores, explained."""
 
 from imondrian.report.page import Picture, Report, write_report
 

@@ -1,4 +1,4 @@
-"""The page of a report: everything that comes from outside is escaped, and nothing is loaded from anywhere."""
+"""The HTML page of a report: all input is escaped, and the page loads nothing."""
 
 import base64
 import io
@@ -15,7 +15,7 @@ from imondrian.plots import write_figure
 
 
 class Picture(NamedTuple):
-    """A picture with its title and what it shows."""
+    """A figure with a title and a description."""
 
     title: str
     text: str
@@ -23,25 +23,33 @@ class Picture(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a report tells."""
+    """The content of a report."""
 
     title: str
     subtitle: str
-    figures: Mapping[str, str]  # the few numbers that come first
-    oddest: Sequence[AnomalousRow]
+    figures: Mapping[str, str]  # the key figures at the top, by name
+    oddest: Sequence[AnomalousRow]  # the rows with the highest scores
     pictures: Sequence[Picture]
-    facts: Mapping[str, str]
+    facts: Mapping[str, str]  # the settings, by name
     footer: str
 
 
 def write_report(report: Report, file: IO[bytes]) -> None:
-    """Write the page."""
+    """Write a report as an HTML page.
+
+    Parameters
+    ----------
+    report : Report
+        The content.
+    file : binary file
+        An open file to write to.
+    """
     template = Template(files("imondrian.report").joinpath("page.html").read_text(encoding="utf-8"))
     has_times = any(row.time is not None for row in report.oddest)
     page = template.substitute(
         title=escape(report.title),
         subtitle=escape(report.subtitle),
-        figures="".join(f"<div><b>{escape(b)}</b><span>{escape(a)}</span></div>" for a, b in report.figures.items()),
+        figures="".join(_key_figure(name, value) for name, value in report.figures.items()),
         time_head="<th>Time</th>" if has_times else "",
         rows="\n".join(_row(row, has_times=has_times) for row in report.oddest),
         pictures="\n".join(_section(picture) for picture in report.pictures),
@@ -51,11 +59,15 @@ def write_report(report: Report, file: IO[bytes]) -> None:
     file.write(page.encode())
 
 
+def _key_figure(name: str, value: str) -> str:
+    return f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>"
+
+
 def _row(row: AnomalousRow, *, has_times: bool) -> str:
     time = f"<td>{escape(row.time or '')}</td>" if has_times else ""
-    kind = ' class="number odd"' if row.is_anomaly else ' class="number"'
+    style = ' class="number anomaly"' if row.is_anomaly else ' class="number"'
     reasons = "".join(_reason(reason) for reason in row.explanation)
-    return f'<tr><td class="number">{row.row}</td>{time}<td{kind}>{row.score:.3f}</td><td>{reasons}</td></tr>'
+    return f'<tr><td class="number">{row.row}</td>{time}<td{style}>{row.score:.3f}</td><td>{reasons}</td></tr>'
 
 
 def _reason(reason: Reason) -> str:
@@ -68,9 +80,9 @@ def _reason(reason: Reason) -> str:
 
 
 def _section(picture: Picture) -> str:
-    drawing = io.BytesIO()
-    write_figure(picture.figure, drawing, "svg")
-    source = base64.b64encode(drawing.getvalue()).decode()
+    svg = io.BytesIO()
+    write_figure(picture.figure, svg, "svg")
+    source = base64.b64encode(svg.getvalue()).decode()
     return (
         f"<section><h2>{escape(picture.title)}</h2><p>{escape(picture.text)}</p>"
         f'<img alt="{escape(picture.text)}" src="data:image/svg+xml;base64,{source}"></section>'

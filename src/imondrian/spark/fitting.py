@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
 from imondrian.distributed import BuildPlan, Samples, build_part, join_parts, new_sampled_forest, smallest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.fitted import Fitted
+from imondrian.fitted_model import FittedModel
 from imondrian.forest import MondrianForest
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
@@ -99,10 +100,10 @@ def fit(  # noqa: PLR0913
     _check_rows(int(n_points), int(n_bad), bad_row, found, on_error)
     samples = np.stack([tables[t][1].reshape(tables[t][0].size, -1) for t in range(forest.n_trees)])
     forest = _built(df, BuildPlan.of(forest, int(n_points), samples), samples)
-    fitted = Fitted(forest, settings.parameters(forest), None, found.names)
+    fitted = FittedModel(forest, settings.parameters(forest), None, found.names)
     from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (workers do without scikit-learn)
 
-    return IsolationMondrianForest.from_fitted(fitted.settled())
+    return IsolationMondrianForest.from_fitted_model(replace(fitted, stored_threshold=fitted.threshold))
 
 
 def _drawing(forest: MondrianForest, features: Features) -> Callable[[Batches], Batches]:

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, DataType, DoubleType, MapType, StringType, StructField, StructType
 
 from imondrian.engine.jit import Array
+from imondrian.fitted_model import FittedModel
 from imondrian.option_types import ON_ERROR
-from imondrian.scorer import Scorer
 from imondrian.spark.columns import (
     EXPLANATION,
     Features,
@@ -55,19 +55,19 @@ def wanted_in(df: DataFrame, output: str, label: str | None, explain: bool | str
     return wanted
 
 
-def judged(column: Any, scorer: Scorer, features: Features, wanted: Wanted) -> list[Any]:
+def judged(column: Any, model: FittedModel, features: Features, wanted: Wanted) -> list[Any]:
     """Score a column of points, and give the columns that are wanted; a row that cannot be used has nulls in all."""
-    points = points_of(column, scorer.forest.n_features or 0)
+    points = points_of(column, model.forest.n_features or 0)
     is_usable = usable_rows(points)
     check_usable(points, is_usable, features, wanted.on_error)
     scores = np.full(len(points), np.nan)
     if is_usable.any():
-        scores[is_usable] = scorer.scores(points[is_usable])
+        scores[is_usable] = model.score(points[is_usable])
     columns = [pa.array(scores, mask=~is_usable)]
     if wanted.label is not None:
-        columns.append(pa.array(scores > scorer.threshold, mask=~is_usable))
+        columns.append(pa.array(scores > model.threshold, mask=~is_usable))
     if wanted.parts is not None:
-        columns.append(_maps(points, is_usable, scorer, features))
+        columns.append(_maps(points, is_usable, model, features))
     return columns
 
 
@@ -76,11 +76,11 @@ def no_judgement(n_rows: int, wanted: Wanted) -> list[Any]:
     return [pa.nulls(n_rows, kind) for _, kind in wanted.kinds().values()]
 
 
-def _maps(points: Array, is_usable: Array, scorer: Scorer, features: Features) -> Any:
+def _maps(points: Array, is_usable: Array, model: FittedModel, features: Features) -> Any:
     """Divide scores among the features, as maps from their names."""
     n_usable, n_features = int(is_usable.sum()), points.shape[1]
     names = [features.name(j) for j in range(n_features)]
-    values = scorer.parts(points[is_usable]).ravel() if n_usable else np.empty(0)
+    values = model.explain(points[is_usable]).ravel() if n_usable else np.empty(0)
     offsets = np.concatenate([[0], np.cumsum(np.where(is_usable, n_features, 0))]).astype(np.int32)
     keys = pa.array(names * n_usable, pa.string())
     return pa.MapArray.from_arrays(pa.array(offsets, mask=np.append(~is_usable, False)), keys, pa.array(values))

@@ -12,7 +12,7 @@ from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
 from imondrian.distributed import BuildPlan, Samples, build_part, new_sampled_forest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.fitted import Fitted, threshold_of_rows
+from imondrian.fitted_model import FittedModel, threshold_of_rows
 from imondrian.forest import MondrianForest
 from imondrian.model_files import to_bytes
 from imondrian.option_types import (
@@ -43,7 +43,7 @@ from imondrian.spark.columns import (
 from imondrian.spark.judging import Wanted, judged, no_judgement, wanted_in
 from imondrian.spark.portable import in_utc, named_back, place_of, renamed, renamed_fields
 from imondrian.spark.settings import Settings
-from imondrian.spark.shipping import read_scorer
+from imondrian.spark.shipping import read_model
 
 _MODEL, _N_POINTS = "model", "n_points"
 _RESULT = "imondrian_result_{}"
@@ -172,11 +172,11 @@ def _fitting(
     return fit_one
 
 
-def _fitted_to(points: Array, forest: MondrianForest, settings: Settings, names: list[str] | None) -> Fitted:
+def _fitted_to(points: Array, forest: MondrianForest, settings: Settings, names: list[str] | None) -> FittedModel:
     """Fit a forest to points, and find the threshold for them."""
     made = _forest_on(points, forest)
     parameters = settings.parameters(made)
-    return Fitted(made, parameters, threshold_of_rows(made, points, parameters), names)
+    return FittedModel(made, parameters, threshold_of_rows(made, points, parameters), names)
 
 
 def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
@@ -198,10 +198,9 @@ def _scoring(features: Features, wanted: Wanted, kind: Kind | None) -> Callable[
         if len(contents) == 0 or table.num_rows == 0:
             columns = no_judgement(table.num_rows, wanted)
         else:
-            scorer = read_scorer(contents[0], "The model of a key")
-            scorer = scorer if kind is None else scorer._replace(kind=kind)
-            check_width(features, scorer.forest.n_features)
-            columns = judged(table.column(POINT), scorer, features, wanted)
+            model = read_model(contents[0], "The model of a key").with_kind(kind)
+            check_width(features, model.forest.n_features)
+            columns = judged(table.column(POINT), model, features, wanted)
         for i, column in enumerate(columns):
             kept = kept.append_column(_RESULT.format(i), column)
         return in_utc(kept)

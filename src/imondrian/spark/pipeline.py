@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from imondrian.defaults import FROM_PRESET, MAX_SAMPLES, N_TREES, PRESET, SEED, resolved
 from imondrian.errors import DamagedFileError
-from imondrian.fitted import Fitted
+from imondrian.fitted_model import FittedModel
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.spark.columns import SCORE, quoted
@@ -152,7 +152,7 @@ class IsolationMondrianForest(
             threshold=contamination,
             on_error=self._value("onError"),
         )
-        model = IsolationMondrianForestModel(estimator.fitted())
+        model = IsolationMondrianForestModel(estimator.fitted_model())
         return self._copyValues(model)
 
 
@@ -167,7 +167,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
         The score above which a row is an anomaly.
     """
 
-    def __init__(self, fitted: Fitted) -> None:
+    def __init__(self, fitted: FittedModel) -> None:
         super().__init__()
         self._fitted = fitted
 
@@ -179,9 +179,9 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
     @property
     def threshold(self) -> float:
         """The score above which a row is an anomaly."""
-        return float(self._fitted.settled().threshold or 0.0)
+        return float(self._fitted.threshold)
 
-    def fitted(self) -> Fitted:
+    def fitted_model(self) -> FittedModel:
         """Give what a model file keeps: `imondrian.save(model, path)` writes the file of an ordinary estimator."""
         return self._fitted
 
@@ -245,7 +245,7 @@ class _Reader(MLReader[IsolationMondrianForestModel]):
         metadata = _renamed(DefaultParamsReader.loadMetadata(path, self.sparkSession))
         row = self.sparkSession.read.parquet(f"{path}/{_DATA}").first()
         fitted = None if row is None else from_bytes(bytes(row.content), path)
-        if not isinstance(fitted, Fitted):
+        if not isinstance(fitted, FittedModel):
             raise DamagedFileError(f"{path}: there is no model of an IsolationMondrianForest in it.")
         model = IsolationMondrianForestModel(fitted)
         model._resetUid(metadata["uid"])  # noqa: SLF001

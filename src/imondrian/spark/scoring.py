@@ -52,16 +52,15 @@ def score(
     if kind is not None:
         score_kind(kind)  # for its check
     shipped = Shipped(df.sparkSession, to_bytes(model))
-    scorer = shipped.scorer()
-    column, found = features_of(df, _asked(features, scorer.features))
-    check_width(found, scorer.forest.n_features)
+    fitted = shipped.model()
+    column, found = features_of(df, _asked(features, fitted.feature_names))
+    check_width(found, fitted.forest.n_features)
     wanted = wanted_in(df, output, label, explain, on_error)
 
     def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        scorer = shipped.scorer()
-        scorer = scorer if kind is None else scorer._replace(kind=kind)
+        fitted = shipped.model().with_kind(kind)
         for points in columns:
-            yield pa.StructArray.from_arrays(judged(points, scorer, found, wanted), names=wanted.names())
+            yield pa.StructArray.from_arrays(judged(points, fitted, found, wanted), names=wanted.names())
 
     result = arrow_udf(results, wanted.schema())(column)  # however often it is named, Spark computes it once
     return df.select("*", *(result[name].alias(name) for name in wanted.names()))

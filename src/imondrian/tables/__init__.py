@@ -1,1 +1,1 @@
-"""Tables in files and pipes: read in batches, turned into points, written whole."""
+"""Tables in files and pipes: read in batches, converted to points, written atomically."""

@@ -1,4 +1,4 @@
-"""Lines as they arrive, in batches of what there is."""
+"""Lines of a stream, in batches, as soon as they arrive."""
 
 import os
 import select
@@ -9,134 +9,134 @@ from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
 BLOCK_BYTES = 2**16
-KNOWN_BYTES = 256  # before a position, by which it can be recognised
-_BLOCKS_AHEAD = 1  # that are read while another is worked on
-_MOST_LINES = 1024  # of a batch; in shorter ones, trees are fetched into the cache too often
-_LONGEST = 2**26
+CONTEXT_BYTES = 256  # the last bytes before a position, by which it is recognised
+_BLOCKS_AHEAD = 1  # blocks read while another one is processed
+_MAX_LINES = 1024  # of a batch; with shorter batches the trees are loaded into the cache more often
+_MAX_LINE_BYTES = 2**26
 
 
 class Restart(Enum):
     """Why a file is read from its start."""
 
-    CUT = "cut"
+    TRUNCATED = "truncated"
     REPLACED = "replaced"
 
 
-class Batch(NamedTuple):
-    """Some lines, without their ends."""
+class LineBatch(NamedTuple):
+    """Consecutive lines, without their line ends."""
 
     lines: list[bytes]
-    position: int  # in the file, behind them
-    before: bytes = b""  # the last bytes before the position
-    restart: Restart | None = None  # the lines that follow are those of a new file, or of a file that was cut
-    text: bytes = b""  # the lines as they stand in the file
-    before_text: bytes = b""  # the last bytes before them
+    position: int  # in the file, after these lines
+    context: bytes = b""  # the last bytes before the position
+    restart: Restart | None = None  # the next lines are those of a new or truncated file
+    text: bytes = b""  # the lines as they are in the file
+    context_before: bytes = b""  # the last bytes before the text
 
     def after(self, n_lines: int) -> tuple[int, bytes]:
-        """Return the position in the file after the first lines, and the last bytes before that position."""
+        """Return the position in the file after the first `n_lines` lines, and the last bytes before it."""
         if n_lines == len(self.lines):
-            return self.position, self.before
+            return self.position, self.context
         n_bytes = sum(len(line) + 1 for line in self.text.split(b"\n", n_lines)[:n_lines])
-        known = (self.before_text + self.text[:n_bytes])[-KNOWN_BYTES:]
-        return self.position - len(self.text) + n_bytes, known
+        context = (self.context_before + self.text[:n_bytes])[-CONTEXT_BYTES:]
+        return self.position - len(self.text) + n_bytes, context
 
 
-class Blocks(Protocol):
-    """What lines are read from."""
+class BlockSource(Protocol):
+    """A source of blocks of bytes."""
 
-    can_be_read_again: bool  # whether lines that have not been given can be left for another time
+    can_be_read_again: bool  # True: lines that were not processed can be read again by a later run
 
-    def next_block(self, woken: int) -> bytes | Restart | None:
-        """Wait for the next bytes; None at the end, or as soon as the descriptor `woken` can be read."""
+    def next_block(self, wake_up: int) -> bytes | Restart | None:
+        """Wait for the next bytes; return None at the end, or as soon as the descriptor `wake_up` can be read."""
 
 
 class Pipe:
-    """The bytes of a descriptor up to its end: those of a pipe, a terminal, or a file that does not grow."""
+    """The bytes of a descriptor up to its end: a pipe, a terminal, or a file that does not grow."""
 
     can_be_read_again = False
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def next_block(self, woken: int) -> bytes | None:
+    def next_block(self, wake_up: int) -> bytes | None:
         """Wait for the next bytes."""
-        ready, _, _ = select.select([self._descriptor, woken], [], [])
-        return None if woken in ready else os.read(self._descriptor, BLOCK_BYTES) or None
+        ready, _, _ = select.select([self._descriptor, wake_up], [], [])
+        return None if wake_up in ready else os.read(self._descriptor, BLOCK_BYTES) or None
 
 
 class Lines:
-    """Lines of blocks of bytes, read on a thread of their own so that waiting for them can be ended.
+    """Lines of a source, read by a separate thread, so that waiting for them can be interrupted.
 
     Parameters
     ----------
-    blocks : Blocks
-        What to read from.
+    source : BlockSource
+        Where to read from.
     position : int, default=0
-        Where in the file the first block stands.
-    before : bytes, default=b""
+        Position of the first block in the file.
+    context : bytes, default=b""
         The last bytes before that position.
     """
 
-    def __init__(self, blocks: Blocks, position: int = 0, before: bytes = b"") -> None:
-        self._source = blocks
+    def __init__(self, source: BlockSource, position: int = 0, context: bytes = b"") -> None:
+        self._source = source
         self._position = position
-        self._before = before
+        self._context = context
         self._blocks: SimpleQueue[bytes | Restart | OSError | None] = SimpleQueue()
         self._ahead = threading.Semaphore(_BLOCKS_AHEAD)
         self._is_stopped = threading.Event()
-        self._woken, self._waker = os.pipe()
+        self._wake_up, self._wake_up_writer = os.pipe()
 
     def stop(self) -> None:
-        """End the waiting: what has been read from a pipe is still given. May be called from a signal handler."""
+        """Stop waiting; lines that were already read from a pipe are still returned. Safe in a signal handler."""
         self._is_stopped.set()
-        os.write(self._waker, b"x")
+        os.write(self._wake_up_writer, b"x")
 
-    def batches(self) -> Iterator[Batch]:
-        """Give the lines that are there, as soon as there is one; the last one of a file may lack its end."""
+    def batches(self) -> Iterator[LineBatch]:
+        """Yield the available lines as soon as there is one; the last line of a file may lack its line end."""
         threading.Thread(target=self._read, daemon=True).start()
-        pending: list[bytes] = []  # parts of a line that has no end yet
+        pending: list[bytes] = []  # parts of a line without its end
         while (block := self._blocks.get()) is not None:
             if isinstance(block, OSError):
                 raise block
             self._ahead.release()
             if isinstance(block, Restart):
-                if block is Restart.REPLACED:  # nothing is added to the file before it any more
-                    yield from self._unfinished(pending)
-                pending, self._position, self._before = [], 0, b""
-                yield Batch([], 0, restart=block)
+                if block is Restart.REPLACED:  # the previous file does not grow any more
+                    yield from self._unfinished_line(pending)
+                pending, self._position, self._context = [], 0, b""
+                yield LineBatch([], 0, restart=block)
             elif b"\n" in block:
                 *lines, rest = b"".join([*pending, block]).split(b"\n")
-                yield from self._parted(lines, b"\n")
+                yield from self._in_batches(lines, b"\n")
                 pending = [rest]
             else:
                 pending.append(block)
-                if sum(map(len, pending)) > _LONGEST:
-                    yield from self._unfinished(pending)
+                if sum(map(len, pending)) > _MAX_LINE_BYTES:
+                    yield from self._unfinished_line(pending)
                     pending = []
         if not self._is_stopped.is_set():
-            yield from self._unfinished(pending)
+            yield from self._unfinished_line(pending)
 
-    def _unfinished(self, pending: list[bytes]) -> Iterator[Batch]:
-        """Give a line that has no end."""
+    def _unfinished_line(self, pending: list[bytes]) -> Iterator[LineBatch]:
+        """Yield a line that has no line end."""
         if any(pending):
-            yield from self._parted([b"".join(pending)], b"")
+            yield from self._in_batches([b"".join(pending)], b"")
 
-    def _parted(self, lines: list[bytes], end: bytes) -> Iterator[Batch]:
-        for first in range(0, len(lines), _MOST_LINES):
+    def _in_batches(self, lines: list[bytes], end: bytes) -> Iterator[LineBatch]:
+        for first in range(0, len(lines), _MAX_LINES):
             if self._source.can_be_read_again and self._is_stopped.is_set():
                 return
-            some = lines[first : first + _MOST_LINES]
-            text, before = b"\n".join(some) + end, self._before
+            batch = lines[first : first + _MAX_LINES]
+            text, context = b"\n".join(batch) + end, self._context
             self._position += len(text)
-            self._before = (before + text)[-KNOWN_BYTES:]
-            whole = [line.removesuffix(b"\r") for line in some]
-            yield Batch(whole, self._position, self._before, text=text, before_text=before)
+            self._context = (context + text)[-CONTEXT_BYTES:]
+            stripped = [line.removesuffix(b"\r") for line in batch]
+            yield LineBatch(stripped, self._position, self._context, text=text, context_before=context)
 
     def _read(self) -> None:
         try:
             while True:
                 self._ahead.acquire()
-                block = None if self._is_stopped.is_set() else self._source.next_block(self._woken)
+                block = None if self._is_stopped.is_set() else self._source.next_block(self._wake_up)
                 if block is None:
                     break
                 self._blocks.put(block)

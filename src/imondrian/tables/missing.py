@@ -1,4 +1,4 @@
-"""What to do with missing values: fail, drop the rows, or fill in medians."""
+"""Rules for missing values: fail, drop the rows, or fill in medians."""
 
 import warnings
 from collections.abc import Callable
@@ -13,31 +13,31 @@ Rule = Callable[[Array, list[str], int, Medians], Array]
 
 
 def fail(points: Array, features: list[str], first: int, medians: Medians) -> Array:
-    """Raise an error that names the first missing value."""
+    """Raise an InvalidInputError that names the first missing value."""
     missing = np.isnan(points)
     if missing.any():
         i, j = (int(k) for k in np.argwhere(missing)[0])
         raise InvalidInputError(
             f"Row {first + i + 1}, column {features[j]!r}: the value is missing"
-            " (--missing drop passes such rows by, --missing median fills them in)."
+            " (--missing drop skips such rows, --missing median fills in the median)."
         )
     return points
 
 
 def drop(points: Array, features: list[str], first: int, medians: Medians) -> Array:
-    """Leave missing values as they are: their rows are passed by."""
+    """Leave missing values as NaN: their rows get no score."""
     return points
 
 
 def median(points: Array, features: list[str], first: int, medians: Medians) -> Array:
-    """Fill in the median of the column."""
+    """Replace missing values by the median of their column."""
     missing = np.isnan(points)
     return np.where(missing, medians(), points) if missing.any() else points
 
 
-def medians_of(points: Array) -> Array:
-    """Give the median of each column, missing values aside."""
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of columns without values
+def column_medians(points: Array) -> Array:
+    """Return the median of each column, ignoring missing values."""
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # columns without values
         return np.nanmedian(points, axis=0)
 
 

@@ -1,1 +1,1 @@
-"""The work of the commands, a file each; the options are parsed in `app`."""
+"""The work of the commands; the options are parsed in `app`."""

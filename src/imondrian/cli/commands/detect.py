@@ -1,42 +1,79 @@
-"""`imondrian detect`: from a table to its anomalies, in one step."""
+"""`imondrian detect` and `imondrian fit`: fit a forest on a table."""
 
 from imondrian import model_files
 from imondrian.cli.console import Console
-from imondrian.cli.forests import check_making, fitted
-from imondrian.cli.outputs import check_outputs, written
-from imondrian.cli.results import check_free, with_results
-from imondrian.cli.rows import opened, read_rows
-from imondrian.cli.settings import Choice, Making, Outputs, Source, Telling
-from imondrian.cli.summary import Tally
-from imondrian.scorer import scorer_of
-from imondrian.tables.writing import written_table
+from imondrian.cli.option_checks import check_forest_options, check_outputs
+from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, OutputOptions, SourceOptions
+from imondrian.cli.scored_rows import check_result_names, fit_and_score, fit_rows, result_table
+from imondrian.cli.summary import SummaryBuilder, column_facts, describe_rule, print_facts
+from imondrian.cli.table_rows import open_table, read_rows
+from imondrian.tables.table_writer import table_writer
 
 
-def run(source: Source, choice: Choice, making: Making, outputs: Outputs, telling: Telling, top: int) -> bool:
-    """Fit a forest on a table, score it and write what is asked for; tell whether there are anomalies."""
-    check_outputs(source, outputs, telling)
-    check_making(making)
-    console = Console(telling, outputs.table)
-    table = opened(source)
-    rows, columns = read_rows(table, choice, console)
-    check_free(rows.frame.columns, outputs.table)
-    with console.progress("fitting"):
-        model = fitted(rows, making)
-    scorer = scorer_of(model, table.name)
-    with console.progress("scoring") as progress:
-        scores = scorer.scores(rows.points, progress)
-    tally = Tally(scorer, choice.time, top)
-    tally.add(rows, scores)
-    summary = tally.summary(table.name, columns.left_out, written(outputs))
-    if outputs.model:
-        model_files.save(model, outputs.model)
-    if outputs.report:
-        from imondrian.cli.pages import write_page  # matplotlib takes a second to load
+def detect(
+    source_options: SourceOptions,
+    feature_options: FeatureOptions,
+    forest_options: ForestOptions,
+    output_options: OutputOptions,
+    console_options: ConsoleOptions,
+    top: int,
+) -> bool:
+    """Fit a forest on a table, score the table, and write the outputs; return True if there are anomalies."""
+    check_outputs(source_options, output_options, console_options)
+    check_forest_options(forest_options)
+    console = Console(console_options, output_options.table)
+    table = open_table(source_options)
+    rows, choice = read_rows(table, feature_options, console)
+    check_result_names(rows.frame.columns, output_options.table)
+    with console.progress("fitting and scoring") as progress:
+        scored = fit_and_score(rows, forest_options, progress)
+    builder = SummaryBuilder(scored.model, feature_options.time, top)
+    builder.add(scored)
+    summary = builder.summary(table.name, choice.left_out, output_options.files())
+    if output_options.model:
+        model_files.save(scored.model, output_options.model)
+    if output_options.report:
+        from imondrian.cli.html_report import write_html_report  # matplotlib takes a second to load
 
-        with console.progress("drawing"):
-            write_page(outputs.report, rows, scorer, scores, summary, making, choice)
-    if outputs.table:
-        with console.progress("writing"), written_table(outputs.table) as write:
-            write(with_results(rows, scorer, scores, outputs.table))
-    console.tell(summary.as_json(), summary.print_on)
+        with console.progress("plotting"):
+            write_html_report(output_options.report, scored, summary, forest_options, feature_options)
+    if output_options.table:
+        with console.progress("writing"), table_writer(output_options.table) as write:
+            write(result_table(scored, output_options.table))
+    console.print_result(summary.as_json(), summary.print_on)
     return summary.n_anomalies > 0
+
+
+def fit(
+    source_options: SourceOptions,
+    feature_options: FeatureOptions,
+    forest_options: ForestOptions,
+    console_options: ConsoleOptions,
+    model: str,
+) -> None:
+    """Fit a forest on a table, and save it to a model file."""
+    check_outputs(source_options, OutputOptions(model=model), console_options)
+    check_forest_options(forest_options)
+    console = Console(console_options)
+    table = open_table(source_options)
+    rows, choice = read_rows(table, feature_options, console)
+    with console.progress("fitting") as progress:
+        fitted = fit_rows(rows, forest_options, progress).model
+    model_files.save(fitted, model)
+    result = {
+        "source": table.name,
+        "n_rows": len(rows.points),
+        "n_fitted": int(rows.usable.sum()),
+        "features": rows.features,
+        "left_out": choice.left_out,
+        "threshold": fitted.threshold,
+        "rule": describe_rule(fitted.threshold_rule),
+        "model": model,
+    }
+    facts = {
+        "rows": f"{result['n_rows']:,}, fitted on {result['n_fitted']:,}",
+        **column_facts(rows.features, choice.left_out),
+        "threshold": f"{fitted.threshold:.4f}: {result['rule']}",
+        "model": model,
+    }
+    console.print_result(result, lambda rich: print_facts(facts, rich))

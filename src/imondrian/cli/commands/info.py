@@ -1,34 +1,35 @@
-"""`imondrian info`: what is in a model file."""
+"""`imondrian info`: show the content of a model file."""
 
 from pathlib import Path
 from typing import Any
 
 from imondrian.cli.console import Console
-from imondrian.cli.settings import Telling
+from imondrian.cli.options import ConsoleOptions
+from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.summary import escaped
 from imondrian.forest import MondrianForest
-from imondrian.scorer import loaded
+from imondrian.model_files import Model
 from imondrian.stream import StreamDetector
 
 
-def run(path: str, telling: Telling) -> None:
-    """Load a model file, which checks every byte of it, and tell what it holds."""
-    model = loaded(path)
+def info(path: str, console_options: ConsoleOptions) -> None:
+    """Load a model file, which checks every byte of it, and print its content."""
+    model = load_model_file(path)
     facts = {"file": path, "bytes": Path(path).stat().st_size, **_facts(model)}
 
     def print_on(console: Any) -> None:
         for name, value in facts.items():
             console.print(f"{name.replace('_', ' '):<16} {escaped(_as_text(value))}")
 
-    Console(telling).tell(facts, print_on)
+    Console(console_options).print_result(facts, print_on)
 
 
-def _facts(model: Any) -> dict[str, Any]:
+def _facts(model: Model) -> dict[str, Any]:
     if isinstance(model, MondrianForest):
-        return {"type": "forest", **_forest_facts(model), "parameters": _plain(model.parameters())}
+        return {"type": "forest", **_forest_facts(model), "parameters": _as_json_values(model.parameters())}
     if isinstance(model, StreamDetector):
         return {
-            "type": "detector of a stream",
+            "type": "stream detector",
             **_forest_facts(model.forest),
             "features": model.feature_names,
             "parameters": model.parameters,
@@ -41,8 +42,8 @@ def _facts(model: Any) -> dict[str, Any]:
         "type": "estimator",
         **_forest_facts(model.forest),
         "features": model.feature_names,
-        "parameters": _plain(model.parameters),
-        "threshold": model.settled().threshold,
+        "parameters": _as_json_values(model.parameters),
+        "threshold": model.threshold,
     }
 
 
@@ -58,7 +59,7 @@ def _forest_facts(forest: MondrianForest) -> dict[str, Any]:
     }
 
 
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+def _as_json_values(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in parameters.items()}
 
 
@@ -67,4 +68,4 @@ def _as_text(value: Any) -> str:
         return ", ".join(f"{name} {item}" for name, item in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return "not named" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,4 +1,4 @@
-"""`imondrian plot`: pictures of scores, regions, partitions and trees."""
+"""`imondrian plot`: figures of scores, regions, partitions and trees."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -6,102 +6,115 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
-from imondrian.cli.batches import matched_features
 from imondrian.cli.console import Console
-from imondrian.cli.forests import check_making, fitted
-from imondrian.cli.outputs import check_place
-from imondrian.cli.pictures import picture_of_regions, thresholds_of
-from imondrian.cli.rows import Rows, check_usable, opened, read_rows, rows_of
-from imondrian.cli.settings import Choice, Drawing, Making, Source, Telling
+from imondrian.cli.html_report import score_histogram, score_regions
+from imondrian.cli.option_checks import check_forest_options, check_output_path
+from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, PlotOptions, SourceOptions
+from imondrian.cli.scored_rows import ScoredRows, fit_rows, load_model_file, medians_of_model, model_features
 from imondrian.cli.summary import escaped
+from imondrian.cli.table_rows import Rows, check_usable, open_table, read_rows, rows_of_batch
 from imondrian.engine.view import Tree
 from imondrian.errors import InvalidInputError
 from imondrian.files import atomic_write
-from imondrian.plots import plot_partition, plot_scores, plot_tree, write_figure
-from imondrian.scorer import Scorer, loaded, scorer_of
-from imondrian.tables.reading import Batch
+from imondrian.fitted_model import FittedModel
+from imondrian.model_files import as_fitted_model
+from imondrian.plots import plot_partition, plot_tree, write_figure
+from imondrian.tables.feature_columns import TableColumns
+from imondrian.tables.table_reader import Table, TableBatch
 
 
-def run(kind: str, source: Source, choice: Choice, making: Making, drawing: Drawing, telling: Telling) -> None:
-    """Draw one of the pictures and write it."""
-    path = drawing.output or f"{kind}.png"
-    check_place(path, (".png", ".svg"))
-    check_making(making)
-    console = Console(telling)
-    rows, scorer = _rows_and_scorer(source, choice, making, drawing, console)
-    with console.progress("drawing"):
-        figure = _PICTURES[kind](rows, scorer, drawing)
-    form: Literal["png", "svg"] = "svg" if path.lower().endswith(".svg") else "png"
-    title = {"partition": f"partition of tree {drawing.tree}", "tree": f"tree {drawing.tree}"}.get(kind, kind)
-    figure.suptitle(f"{source.path}: {title}", parse_math=False)
+def plot(
+    kind: str,
+    source_options: SourceOptions,
+    feature_options: FeatureOptions,
+    forest_options: ForestOptions,
+    plot_options: PlotOptions,
+    console_options: ConsoleOptions,
+) -> None:
+    """Draw a figure and write it to a file."""
+    path = plot_options.output or f"{kind}.png"
+    check_output_path(path, (".png", ".svg"))
+    check_forest_options(forest_options)
+    console = Console(console_options)
+    table = open_table(source_options)
+    if plot_options.model is None:
+        rows, _ = read_rows(table, feature_options, console)
+        with console.progress("fitting") as progress:
+            model = fit_rows(rows, forest_options, progress).model
+    else:
+        model = _load_for_plot(plot_options.model, feature_options, forest_options)
+        rows = _read_rows_for_model(model, table, feature_options, plot_options.model, console)
+    with console.progress("plotting"):
+        figure = _FIGURES[kind](rows, model, plot_options)
+    file_format: Literal["png", "svg"] = "svg" if path.lower().endswith(".svg") else "png"
+    trees = {"partition": f"partition of tree {plot_options.tree}", "tree": f"tree {plot_options.tree}"}
+    figure.suptitle(f"{source_options.path}: {trees.get(kind, kind)}", parse_math=False)
     with atomic_write(path) as file:
-        write_figure(figure, file, form)
-    console.tell({"picture": path}, lambda rich: rich.print(escaped(path)))
+        write_figure(figure, file, file_format)
+    console.print_result({"picture": path}, lambda rich: rich.print(escaped(path)))
 
 
-def _rows_and_scorer(
-    source: Source, choice: Choice, making: Making, drawing: Drawing, console: Console
-) -> tuple[Rows, Scorer]:
-    """Read a table, and take the model for it or fit one."""
-    table = opened(source)
-    if drawing.model is None:
-        rows, _ = read_rows(table, choice, console)
-        with console.progress("fitting"):
-            return rows, scorer_of(fitted(rows, making), table.name)
-    scorer = scorer_of(loaded(drawing.model), drawing.model)
-    _check_given(choice, making, scorer)
-    scorer.forest.n_jobs = making.jobs
+def _load_for_plot(path: str, feature_options: FeatureOptions, forest_options: ForestOptions) -> FittedModel:
+    """Load a model file; raise an InvalidInputError if there are options that the model has already set."""
+    model = as_fitted_model(load_model_file(path), path)
+    has_features = model.feature_names is not None and (feature_options.features or feature_options.ignore)
+    if forest_options._replace(jobs=-1) != ForestOptions() or has_features:
+        raise InvalidInputError(
+            "--model sets the features, preset, threshold, trees, samples and seed: leave out these options."
+        )
+    model.forest.n_jobs = forest_options.jobs
+    return model
+
+
+def _read_rows_for_model(
+    model: FittedModel, table: Table, options: FeatureOptions, model_path: str, console: Console
+) -> Rows:
     with console.progress(f"reading {table.name}") as progress:
         frame = table.whole(progress)
-    features = matched_features(scorer, table, frame, choice, drawing.model)
-    rows = rows_of(table, Batch(0, frame, 1.0), features, choice.missing, scorer.medians)
+    columns = TableColumns(frame)
+    features = model_features(model, table, frame, columns, options, model_path)
+    batch = TableBatch(0, frame, 1.0)
+    rows = rows_of_batch(table, batch, columns, features, options.missing, medians_of_model(model))
     check_usable(table, rows)
-    return rows, scorer
+    return rows
 
 
-def _check_given(choice: Choice, making: Making, scorer: Scorer) -> None:
-    """Refuse options that a model has already decided."""
-    if making._replace(jobs=-1) != Making() or (scorer.features is not None and (choice.features or choice.ignore)):
-        raise InvalidInputError("With --model, its own features, preset, threshold, trees, samples and seed are used.")
+def _scores(rows: Rows, model: FittedModel, _options: PlotOptions) -> Figure:
+    return score_histogram(ScoredRows(rows, model, model.score(rows.points)))
 
 
-def _draw_scores(rows: Rows, scorer: Scorer, _drawing: Drawing) -> Figure:
-    scores = scorer.scores(rows.points)
-    return plot_scores(scores, *thresholds_of(scorer, scores))
+def _regions(rows: Rows, model: FittedModel, _options: PlotOptions) -> Figure:
+    _check_two_features(rows)
+    return score_regions(ScoredRows(rows, model, model.score(rows.points)))
 
 
-def _draw_regions(rows: Rows, scorer: Scorer, _drawing: Drawing) -> Figure:
-    _check_two(rows)
-    return picture_of_regions(rows, scorer, scorer.scores(rows.points))
+def _partition(rows: Rows, model: FittedModel, options: PlotOptions) -> Figure:
+    _check_two_features(rows)
+    tree = _tree(model, options.tree)
+    points = tree.lower[tree.left < 0]  # the leaves: points that the tree holds
+    return plot_partition(tree, points, rows.features, max_time=options.max_time)
 
 
-def _draw_partition(rows: Rows, scorer: Scorer, drawing: Drawing) -> Figure:
-    _check_two(rows)
-    tree = _tree(scorer, drawing.tree)
-    points = tree.lower[tree.left < 0]  # those that the tree holds: its leaves
-    return plot_partition(tree, points, rows.features, max_time=drawing.max_time)
+def _tree_figure(rows: Rows, model: FittedModel, options: PlotOptions) -> Figure:
+    return plot_tree(_tree(model, options.tree), rows.features, levels=options.levels)
 
 
-def _draw_tree(rows: Rows, scorer: Scorer, drawing: Drawing) -> Figure:
-    return plot_tree(_tree(scorer, drawing.tree), rows.features, levels=drawing.levels)
-
-
-def _check_two(rows: Rows) -> None:
+def _check_two_features(rows: Rows) -> None:
     if len(rows.features) != 2:
         raise InvalidInputError(
-            f"This picture is of two features, but there are {len(rows.features)}: choose two with --features A,B."
+            f"This plot needs two features, but there are {len(rows.features)}: choose two with --features A,B."
         )
 
 
-def _tree(scorer: Scorer, number: int) -> Tree:
-    if number < scorer.forest.n_trees:
-        return next(islice(scorer.forest.trees(), number, None))
-    raise InvalidInputError(f"There is no tree {number}; there are trees 0 to {scorer.forest.n_trees - 1}.")
+def _tree(model: FittedModel, number: int) -> Tree:
+    if number < model.forest.n_trees:
+        return next(islice(model.forest.trees(), number, None))
+    raise InvalidInputError(f"There is no tree {number}; the trees are 0 to {model.forest.n_trees - 1}.")
 
 
-_PICTURES: dict[str, Callable[[Rows, Scorer, Drawing], Figure]] = {
-    "scores": _draw_scores,
-    "regions": _draw_regions,
-    "partition": _draw_partition,
-    "tree": _draw_tree,
+_FIGURES: dict[str, Callable[[Rows, FittedModel, PlotOptions], Figure]] = {
+    "scores": _scores,
+    "regions": _regions,
+    "partition": _partition,
+    "tree": _tree_figure,
 }

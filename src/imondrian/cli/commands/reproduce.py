@@ -1,52 +1,51 @@
-"""`imondrian reproduce`: the experiments of the paper, run anew."""
+"""`imondrian reproduce`: run the experiments of the paper."""
 
 import math
 from pathlib import Path
 from time import perf_counter
 
 from imondrian.cli.console import Console
-from imondrian.cli.settings import Reproducing, Telling
+from imondrian.cli.option_checks import check_jobs
+from imondrian.cli.options import ConsoleOptions, ReproduceOptions
 from imondrian.cli.summary import escaped
 from imondrian.engine.threads import Threads
 from imondrian.errors import InvalidInputError
 
 
-def run(what: str, reproducing: Reproducing, telling: Telling) -> None:
-    """Run experiments, saying what is done as it is done, and tell where the page is."""
+def reproduce(experiment: str, options: ReproduceOptions, console_options: ConsoleOptions) -> None:
+    """Run experiments, print each step, and print the path of the page."""
     try:
-        from imondrian.experiments.reproduce import Plan, reproduce
+        from imondrian.experiments.reproduce import Plan
+        from imondrian.experiments.reproduce import reproduce as run
     except ModuleNotFoundError as error:
-        raise InvalidInputError(f'{error.name} is needed here: pip install "imondrian[experiments]".') from None
+        raise InvalidInputError(
+            f'imondrian reproduce needs {error.name}: pip install "imondrian[experiments]".'
+        ) from None
 
-    _check(reproducing)
-    console, start = Console(telling), perf_counter()
+    check_jobs(options.jobs)
+    if not math.isfinite(options.budget):
+        raise InvalidInputError(f"--budget must be a finite number of seconds, but is {options.budget}.")
+    console, start = Console(console_options), perf_counter()
     plan = Plan(
-        output=Path(reproducing.output),
-        data=reproducing.data or None,
-        datasets=_names(reproducing.datasets),
-        methods=_names(reproducing.methods),
-        n_seeds=reproducing.seeds,
-        n_folds=reproducing.folds,
-        budget=reproducing.budget,
-        n_workers=Threads(reproducing.jobs).n_threads,
+        output=Path(options.output),
+        data=options.data or None,
+        datasets=_split_names(options.datasets),
+        methods=_split_names(options.methods),
+        n_seeds=options.seeds,
+        n_folds=options.folds,
+        budget=options.budget,
+        n_workers=Threads(options.jobs).n,
     )
-    with console.progress(f"reproducing {what}") as progress:
+    with console.progress(f"reproducing {experiment}") as progress:
 
-        def tell(text: str, share: float) -> None:
+        def report(text: str, share: float) -> None:
             progress(share)
             console.note(f"{perf_counter() - start:7.1f} s  {text}")
 
-        page = reproduce(what, plan, tell)
+        page = run(experiment, plan, report)
     facts = {"page": str(page), "seconds": round(perf_counter() - start, 1)}
-    console.tell(facts, lambda rich: rich.print(escaped(str(page))))
+    console.print_result(facts, lambda rich: rich.print(escaped(str(page))))
 
 
-def _check(reproducing: Reproducing) -> None:
-    if reproducing.jobs == 0:
-        raise InvalidInputError("--jobs must not be 0; -1 stands for all processors.")
-    if not math.isfinite(reproducing.budget):
-        raise InvalidInputError(f"--budget must be a number of seconds, but is {reproducing.budget}.")
-
-
-def _names(text: str | None) -> tuple[str, ...]:
+def _split_names(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))

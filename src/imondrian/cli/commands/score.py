@@ -1,31 +1,111 @@
-"""`imondrian score`: a table scored with a model, batch by batch, however long it is."""
+"""`imondrian score` and `imondrian explain`: use a model file on a table of any length, batch by batch."""
 
-from imondrian.cli.batches import scored_batches
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
 from imondrian.cli.console import Console
-from imondrian.cli.forests import checked_jobs
-from imondrian.cli.outputs import check_outputs, written
-from imondrian.cli.results import check_free, with_results
-from imondrian.cli.rows import opened
-from imondrian.cli.settings import Choice, Outputs, Source, Telling
-from imondrian.cli.summary import Tally
-from imondrian.scorer import loaded, scorer_of
-from imondrian.tables.writing import written_table
+from imondrian.cli.option_checks import check_jobs, check_outputs
+from imondrian.cli.options import ConsoleOptions, FeatureOptions, OutputOptions, SourceOptions
+from imondrian.cli.scored_rows import check_result_names, load_model_file, parts_table, result_table, scored_batches
+from imondrian.cli.summary import MAX_REASONS_EXPLAINED, SummaryBuilder, print_rows, row_as_json
+from imondrian.cli.table_rows import Rows, open_table
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.fitted_model import FittedModel
+from imondrian.model_files import as_fitted_model
+from imondrian.tables.table_writer import WriteBatch, table_writer
+
+if TYPE_CHECKING:
+    from imondrian.explanations import AnomalousRow
 
 
-def run(model: str, source: Source, choice: Choice, jobs: int, output: str, telling: Telling, top: int) -> bool:
-    """Score the rows of a table and write it with the results; tell whether there are anomalies."""
-    outputs = Outputs(table=output)
-    check_outputs(source, outputs, telling)
-    console = Console(telling, output)
-    scorer = scorer_of(loaded(model), model)
-    scorer.forest.n_jobs = checked_jobs(jobs)
-    table = opened(source)
-    tally = Tally(scorer, choice.time, top)
-    with console.progress(f"scoring {table.name}") as progress, written_table(output) as write:
-        for rows, scores in scored_batches(scorer, table, choice, model, progress):
-            check_free(rows.frame.columns, output)
-            tally.add(rows, scores)
-            write(with_results(rows, scorer, scores, output))
-    summary = tally.summary(table.name, {}, written(outputs))
-    console.tell(summary.as_json(), summary.print_on)
+def score(
+    model: str,
+    source_options: SourceOptions,
+    feature_options: FeatureOptions,
+    console_options: ConsoleOptions,
+    jobs: int,
+    output: str,
+    top: int,
+) -> bool:
+    """Score a table and write it with the results; return True if there are anomalies."""
+    output_options = OutputOptions(table=output)
+    check_outputs(source_options, output_options, console_options)
+    console = Console(console_options, output)
+    fitted = _load_fitted_model(model, jobs)
+    table = open_table(source_options)
+    builder = SummaryBuilder(fitted, feature_options.time, top)
+    with console.progress(f"scoring {table.name}") as progress, table_writer(output) as write:
+        for scored in scored_batches(fitted, table, feature_options, model, progress):
+            check_result_names(scored.rows.frame.columns, output)
+            builder.add(scored)
+            write(result_table(scored, output))
+    summary = builder.summary(table.name, {}, output_options.files())
+    console.print_result(summary.as_json(), summary.print_on)
     return summary.n_anomalies > 0
+
+
+def explain(
+    model: str,
+    source_options: SourceOptions,
+    feature_options: FeatureOptions,
+    console_options: ConsoleOptions,
+    jobs: int,
+    row_numbers: list[int],
+    top: int,
+    output: str | None,
+) -> None:
+    """Explain the given rows, or those with the highest scores; if `output` is set, write the parts of all rows."""
+    check_outputs(source_options, OutputOptions(table=output), console_options)
+    console = Console(console_options, output)
+    fitted = _load_fitted_model(model, jobs)
+    table = open_table(source_options)
+    builder = SummaryBuilder(fitted, feature_options.time, top, MAX_REASONS_EXPLAINED)
+    found: list[AnomalousRow] = []
+    with console.progress(f"explaining {table.name}") as progress, _optional_writer(output) as write:
+        for scored in scored_batches(fitted, table, feature_options, model, progress):
+            builder.add(scored)
+            found += builder.described(scored, _indices(scored.rows, row_numbers))
+            if output:
+                write(parts_table(scored))
+        _check_row_numbers(row_numbers, builder.n_rows, table.name)
+    for number in sorted(set(row_numbers) - {row.row for row in found}):
+        console.note(f"row {number} has a missing value and therefore no score")
+    shown = found if row_numbers else builder.highest
+    result = {"source": table.name, "rows": [row_as_json(row) for row in shown]}
+    console.print_result(result, lambda rich: print_rows(shown, rich))
+
+
+def _load_fitted_model(path: str, jobs: int) -> FittedModel:
+    fitted = as_fitted_model(load_model_file(path), path)
+    fitted.forest.n_jobs = check_jobs(jobs)
+    return fitted
+
+
+@contextmanager
+def _optional_writer(output: str | None) -> Iterator[WriteBatch]:
+    if output is None:
+        yield _write_nothing
+    else:
+        with table_writer(output) as write:
+            yield write
+
+
+def _write_nothing(frame: pl.DataFrame) -> None:
+    pass
+
+
+def _indices(rows: Rows, row_numbers: list[int]) -> Array:
+    """Return the indices in a batch of rows with these numbers, counted from 1 in the table."""
+    indices = (number - rows.first - 1 for number in sorted(set(row_numbers)))
+    return np.array([i for i in indices if 0 <= i < len(rows.points)], dtype=np.int64)
+
+
+def _check_row_numbers(row_numbers: list[int], n_rows: int, name: str) -> None:
+    for number in row_numbers:
+        if not 1 <= number <= n_rows:
+            raise InvalidInputError(f"{name}: there is no row {number}; there are {n_rows} rows.")

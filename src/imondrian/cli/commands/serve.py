@@ -7,17 +7,17 @@ from imondrian.cli.signals import ending_signals
 from imondrian.errors import InvalidInputError
 
 
-def run(data: str, host: str, port: int, token_file: str | None) -> None:
-    """Serve until interrupted."""
+def serve(data: str, host: str, port: int, token_file: str | None) -> None:
+    """Run the service until it is interrupted."""
     try:
-        from imondrian.service.server import serve
+        from imondrian.service.running import serve as run
     except ImportError as error:
-        raise InvalidInputError(f"imondrian serve needs {error.name}: pip install 'imondrian[serve]'") from error
+        raise InvalidInputError(f'imondrian serve needs {error.name}: pip install "imondrian[serve]".') from error
     if signal.SIGHUP in ending_signals():
-        signal.signal(signal.SIGHUP, _end_in_order)
-    serve(Path(data), host, port, None if token_file is None else Path(token_file))
+        signal.signal(signal.SIGHUP, _stop_like_sigterm)
+    run(Path(data), host, port, None if token_file is None else Path(token_file))
 
 
-def _end_in_order(_number: int, _frame: object) -> None:
-    """End the service as SIGTERM does, since its terminal was closed."""
+def _stop_like_sigterm(_number: int, _frame: object) -> None:
+    """Stop the service in order when its terminal is closed."""
     signal.raise_signal(signal.SIGTERM)

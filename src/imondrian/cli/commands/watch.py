@@ -1,72 +1,309 @@
-"""`imondrian watch`: a stream in, the same stream out with scores, one line for one line."""
+"""`imondrian watch`: score and learn a stream; every input line becomes an output line with its score."""
 
+import json
+import math
 import signal
 import sys
+from collections.abc import Iterator
+from itertools import groupby, takewhile
+from typing import Any, NamedTuple
 
-from imondrian.cli.console import Console, discard
-from imondrian.cli.detectors import Keeper
-from imondrian.cli.forests import checked_jobs
-from imondrian.cli.outputs import check_place
-from imondrian.cli.settings import Choice, Detecting, Source, Telling, Watching
+import numpy as np
+
+from imondrian.cli.console import Console, discard_output
+from imondrian.cli.option_checks import check_jobs, check_output_path
+from imondrian.cli.options import ConsoleOptions, DetectorOptions, FeatureOptions, SourceOptions, WatchOptions
 from imondrian.cli.signals import ending_signals
-from imondrian.cli.streams import Stream
-from imondrian.cli.watcher import Watcher
+from imondrian.cli.table_rows import split_names
+from imondrian.cli.watch_detector import WatchDetector
+from imondrian.cli.watch_input import WatchInput
 from imondrian.errors import InvalidInputError
+from imondrian.explanations import reasons_of
+from imondrian.stream import StreamDetector
+from imondrian.tables.feature_columns import (
+    ERROR,
+    EXPLANATION,
+    LABEL,
+    RESULTS,
+    ROW,
+    SCORE,
+    THRESHOLD,
+    check_names,
+    result_names,
+)
+from imondrian.tables.line_records import Parser, Record, Values, is_missing, is_number, numbers_in
+from imondrian.tables.verbatim_json import json_members
 
-_GRACE = 3  # seconds that lines which nobody reads are waited for, once the stream is to end
+_WRITE_TIMEOUT = 3  # seconds to wait, after a signal, for a reader of the output
+_EMPTY_RECORD = Record({})
+_as_json = json.JSONEncoder(allow_nan=False).encode
 
 
-def run(source: Source, choice: Choice, detecting: Detecting, watching: Watching, telling: Telling) -> bool:
-    """Watch a stream until it ends or a signal comes; tell whether there were anomalies."""
-    _check(source, watching)
-    console = Console(telling, table="-")
-    keeper = Keeper(watching, detecting, console)
-    watcher = Watcher(keeper, choice, watching, console)
-    stream = Stream(source, watching, keeper.place, console)
-    with stream.opened():
-        _end_by_signals(stream, watcher)
+def watch(
+    source_options: SourceOptions,
+    feature_options: FeatureOptions,
+    detector_options: DetectorOptions,
+    watch_options: WatchOptions,
+    console_options: ConsoleOptions,
+) -> bool:
+    """Watch a stream until it ends or a signal arrives; return True if there were anomalies."""
+    _check_options(source_options, watch_options)
+    console = Console(console_options, table="-")
+    detector = WatchDetector(watch_options, detector_options, console)
+    watcher = Watcher(detector, feature_options, watch_options, console)
+    stream = WatchInput(source_options, watch_options, detector.position, console)
+    with stream.open():
+        _stop_on_signals(stream, watcher)
         try:
-            for some in stream.batches():
-                keeper.begin_batch(some.place_after)
-                watcher.take(some.lines, some.parser)
-                keeper.end_batch()
+            for batch in stream.batches():
+                detector.start_batch(batch.position_after)
+                watcher.process(batch.lines, batch.parser)
+                detector.end_batch()
         except OSError as error:
             if not isinstance(error, BrokenPipeError) and not stream.is_stopped:
                 raise
-            discard(sys.stdout)  # nobody reads on, or the terminal was closed: nothing more can be said
+            discard_output(sys.stdout)  # the reader has gone away, or the terminal was closed
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            keeper.save()
-    watcher.sum_up()
+            detector.save()
+    watcher.print_summary()
     return watcher.n_anomalies > 0
 
 
-def _check(source: Source, watching: Watching) -> None:
-    check_place(watching.model, (".imf",))
-    checked_jobs(watching.jobs)
-    if watching.follow is not None and source.path != "-":
-        raise InvalidInputError(f"Either {source.path} is read or {watching.follow} is followed, not both.")
-    if watching.save_every is not None and watching.model is None:
-        raise InvalidInputError("--save-every needs --model, the file to save in.")
+def _check_options(source: SourceOptions, options: WatchOptions) -> None:
+    check_output_path(options.model, (".imf",))
+    check_jobs(options.jobs)
+    if options.follow is not None and source.path != "-":
+        raise InvalidInputError(f"Either read {source.path} or follow {options.follow}, not both.")
+    if options.save_every is not None and options.model is None:
+        raise InvalidInputError("--save-every needs --model, the file to save to.")
 
 
-def _end_by_signals(stream: Stream, watcher: Watcher) -> None:
-    """Let a signal end the stream in order; a second SIGINT or SIGTERM ends the program at once.
+def _stop_on_signals(stream: WatchInput, watcher: "Watcher") -> None:
+    """Make a signal end the stream in order; a second SIGINT or SIGTERM ends the program at once.
 
-    Lines that nobody reads do not hold it up. A hangup may be sent twice, by the system and by the shell.
+    Output that nobody reads does not delay the end. A hangup may arrive twice, from the system and from the shell.
     """
 
     def stop(number: int, _frame: object) -> None:
         if number != signal.SIGHUP:
-            signal.signal(number, before[signal.Signals(number)])
-        signal.setitimer(signal.ITIMER_REAL, _GRACE, _GRACE)
+            signal.signal(number, earlier_handlers[signal.Signals(number)])
+        signal.setitimer(signal.ITIMER_REAL, _WRITE_TIMEOUT, _WRITE_TIMEOUT)
         stream.stop()
 
-    def give_up(_number: int, _frame: object) -> None:
+    def stop_writing(_number: int, _frame: object) -> None:
         if watcher.is_writing:
             raise BrokenPipeError
 
-    before = {number: signal.getsignal(number) for number in ending_signals()}
-    signal.signal(signal.SIGALRM, give_up)
-    for number in before:
+    earlier_handlers = {number: signal.getsignal(number) for number in ending_signals()}
+    signal.signal(signal.SIGALRM, stop_writing)
+    for number in earlier_handlers:
         signal.signal(number, stop)
+
+
+class Row(NamedTuple):
+    """A line of the stream: its record, and the values of the features or the error."""
+
+    record: Record
+    values: list[float]
+    error: str | None
+
+
+class Watcher:
+    """Parses lines, scores and learns their rows, and writes them with the results."""
+
+    def __init__(
+        self, detector: WatchDetector, feature_options: FeatureOptions, options: WatchOptions, console: Console
+    ) -> None:
+        self._watch_detector = detector
+        self._feature_options = feature_options
+        self._options = options
+        self._console = console
+        self._features = _feature_names(detector.detector)
+        self._feature_set: frozenset[str] = frozenset()
+        self._has_record = False  # True: the first record has been read
+        self.is_writing = False  # True: waiting for a reader of the output
+        self._n_drifts = 0 if detector.detector is None else detector.detector.n_drifts
+        self.n_rows = self.n_anomalies = self.n_errors = 0
+
+    def process(self, lines: list[bytes], parser: Parser) -> None:
+        """Score, learn and write the rows of lines.
+
+        With --on-error fail, an unusable row raises an InvalidInputError after the rows before it were written.
+        """
+        rows = [self._row(line, parser) for line in lines]
+        is_strict = self._options.on_error == "fail"
+        usable = list(takewhile(lambda row: row.error is None, rows)) if is_strict else rows
+        for run in self._runs(usable):
+            self._write("".join(self._output_lines(run)))
+            self._note_drift()
+        if len(usable) < len(rows):
+            raise InvalidInputError(f"Row {self._watch_detector.n_seen + 1}: {rows[len(usable)].error}")
+
+    def print_summary(self) -> None:
+        """Print how many rows there were."""
+        errors = f", {self.n_errors:,} unusable rows" if self.n_errors else ""
+        is_saved = self._options.model and self._watch_detector.detector
+        saved = f"; saved to {self._options.model}" if is_saved else ""
+        self._console.note(f"{self.n_rows:,} rows, {self.n_anomalies:,} anomalies{errors}{saved}")
+
+    def _write(self, text: str) -> None:
+        self.is_writing = True
+        sys.stdout.buffer.write(text.encode())  # JSON is UTF-8, whatever the encoding of the terminal
+        sys.stdout.buffer.flush()
+        self.is_writing = False
+
+    # -- from lines to rows -----------------------------------------------------------------------------------------
+
+    def _row(self, line: bytes, parser: Parser) -> Row:
+        try:
+            record = parser(line)
+        except InvalidInputError as error:
+            return Row(_EMPTY_RECORD, [math.nan] * len(self._features), str(error))
+        if not self._has_record:
+            self._start(record)
+        try:
+            return Row(record, numbers_in(record.values, self._features), None)
+        except InvalidInputError as error:
+            return Row(record, [math.nan] * len(self._features), str(error))
+
+    def _start(self, record: Record) -> None:
+        """Check the features of the first record against the detector, or choose them."""
+        columns, options = list(record.values), self._feature_options
+        features, ignore = (split_names(names, columns) for names in (options.features, options.ignore))
+        check_names((*features, *ignore, *([] if options.time is None else [options.time])), columns)
+        self._check_result_names(columns)
+        if self._features:
+            self._check_features(features, record)
+        else:
+            self._features = self._choose_features(record.values, features, ignore)
+        self._feature_set = frozenset(self._features)
+        self._has_record = True
+
+    def _check_result_names(self, columns: list[str]) -> None:
+        taken = [name for name in RESULTS if name in columns]
+        if taken and SCORE not in columns:
+            raise InvalidInputError(
+                f"The stream has its own column {taken[0]!r}, which is the name of a result: rename it."
+            )
+
+    def _check_features(self, features: list[str], record: Record) -> None:
+        """Raise an InvalidInputError if the stream has other features than the detector.
+
+        A JSON record may lack some features, since the next record may have them.
+        """
+        model = self._options.model
+        lacking = [name for name in self._features if name not in record.values]
+        is_csv = record.text is None
+        if lacking and (is_csv or len(lacking) == len(self._features)):
+            raise InvalidInputError(f"{model} was created with other features: there is no column {lacking[0]!r}.")
+        if features and features != self._features:
+            raise InvalidInputError(f"{model} was created with the features {', '.join(self._features)}.")
+
+    def _choose_features(self, record: Values, features: list[str], ignore: list[str]) -> list[str]:
+        """Choose the features: the given ones, or all numeric values of the first record."""
+        reasons = {name: _why_not_feature(record[name]) for name in record}
+        reasons |= dict.fromkeys(result_names(record), "result of an earlier run")
+        reasons |= dict.fromkeys(ignore, "ignored")
+        reasons |= {} if self._feature_options.time is None else {self._feature_options.time: "the time"}
+        chosen = features or [name for name in record if not reasons[name]]
+        if not chosen:
+            raise InvalidInputError(f"No column of the first row can be used as a feature: {json.dumps(record)[:200]}.")
+        detector = self._watch_detector.detector
+        if detector is not None and detector.parameters["n_features"] != len(chosen):
+            expected = detector.parameters["n_features"]
+            raise InvalidInputError(
+                f"The detector has {expected} unnamed features, but the stream has {len(chosen)}: {', '.join(chosen)}."
+            )
+        left_out = ", ".join(f"{name} ({reasons[name] or 'not chosen'})" for name in record if name not in chosen)
+        self._console.note(f"features: {', '.join(chosen)}" + (f"; left out: {left_out}" if left_out else ""))
+        return chosen
+
+    def _runs(self, rows: list[Row]) -> Iterator[list[Row]]:
+        """Split rows into runs that are processed together: consecutive usable rows, or consecutive unusable ones."""
+        for is_usable, group in groupby(rows, lambda row: row.error is None):
+            run = list(group)
+            if is_usable and (self._options.explain or not _feature_names(self._watch_detector.detector)):
+                n_single = len(run) if self._options.explain else 1  # the first row names the features
+                yield from ([row] for row in run[:n_single])
+                run = run[n_single:]
+            if run:
+                yield run
+
+    # -- from rows to output ----------------------------------------------------------------------------------------
+
+    def _output_lines(self, rows: list[Row]) -> list[str]:
+        """Process a run of rows, and return their output lines."""
+        self.n_rows += len(rows)
+        return self._error_lines(rows) if rows[0].error is not None else self._scored_lines(rows)
+
+    def _error_lines(self, rows: list[Row]) -> list[str]:
+        self.n_errors += len(rows)
+        extra = {EXPLANATION: None} if self._options.explain else {}
+        first, detector = self._watch_detector.n_seen, self._watch_detector.detector
+        threshold = None if detector is None else _threshold_or_none(detector.threshold)
+        self._watch_detector.skip(len(rows))
+        results = {SCORE: None, LABEL: False, THRESHOLD: threshold, **extra}
+        return [self._line(row, {ROW: first + i + 1, **results, ERROR: row.error}) for i, row in enumerate(rows)]
+
+    def _scored_lines(self, rows: list[Row]) -> list[str]:
+        detector = self._watch_detector.detector or self._watch_detector.create(len(self._features))
+        extra = {EXPLANATION: self._explanation(detector, rows[0])} if self._options.explain else {}
+        results = detector.process_many(self._points(detector, rows))
+        self.n_anomalies += int(results.is_anomaly.sum())
+        columns = (column.tolist() for column in (results.index, results.score, results.is_anomaly, results.threshold))
+        return [
+            self._line(row, {ROW: i + 1, SCORE: score, LABEL: label, THRESHOLD: _threshold_or_none(threshold), **extra})
+            for row, i, score, label, threshold in zip(rows, *columns, strict=True)
+        ]
+
+    def _points(self, detector: StreamDetector, rows: list[Row]) -> Any:
+        """Return the values of rows; the first ones with names, which the detector stores."""
+        if detector.feature_names is None:
+            return [dict(zip(self._features, row.values, strict=True)) for row in rows]
+        return np.array([row.values for row in rows])
+
+    def _explanation(self, detector: StreamDetector, row: Row) -> str | None:
+        """Return the explanation of a row that is about to be labelled an anomaly, from the state before it."""
+        if not detector.is_warm:
+            return None
+        values = np.array(row.values)
+        if not detector.score(values[None])[0] > detector.threshold:
+            return None
+        parts = detector.explain(values)
+        names = [key if isinstance(key, str) else _name_in_shingle(*key) for key in parts]
+        return ", ".join(map(str, reasons_of(np.array(list(parts.values())), np.zeros(len(parts)), names)))
+
+    def _line(self, row: Row, results: dict[str, Any]) -> str:
+        """Return a record with its results as a line of JSON."""
+        values = row.record.values
+        replaced = result_names(values) or results.keys() & values.keys()
+        members = json_members(row.record, self._feature_set, replaced)
+        return f"{{{members}{', ' if members else ''}{_as_json(results)[1:]}\n"
+
+    def _note_drift(self) -> None:
+        detector = self._watch_detector.detector
+        if detector is not None and detector.n_drifts > self._n_drifts:
+            drift = detector.drifts[-1]
+            self._console.note(f"row {drift.index + 1}: drift detected, since about row {drift.since + 1}")
+            self._n_drifts = detector.n_drifts
+
+
+def _name_in_shingle(name: str, n_rows_ago: int) -> str:
+    return name if n_rows_ago == 0 else f"{name} {n_rows_ago} row{'s' * (n_rows_ago > 1)} ago"
+
+
+def _why_not_feature(value: Any) -> str:
+    """Return why a column with this value in the first record is not a feature; an empty text if it is one."""
+    if is_missing(value):
+        return "missing in the first row; --features can name it"
+    return "" if is_number(value) else "not a number"
+
+
+def _threshold_or_none(threshold: float) -> float | None:
+    """Return None as long as the detector has no threshold: it is 1 then, which no score exceeds."""
+    return threshold if threshold < 1.0 else None
+
+
+def _feature_names(detector: StreamDetector | None) -> list[str]:
+    return [] if detector is None else [str(name) for name in detector.feature_names or ()]

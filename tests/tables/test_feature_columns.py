@@ -1,4 +1,4 @@
-"""Columns that hold numbers are features; the others are left out with a reason, and a wrong cell is named."""
+"""Numeric columns are features; the others are left out with a reason, and errors name the cell."""
 
 from datetime import date
 
@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables.columns import NOT_THERE, choose, points_of, times_of, typed
-from imondrian.tables.missing import MISSING, medians_of
+from imondrian.tables import feature_columns
+from imondrian.tables.feature_columns import MISSING_TEXTS, TableColumns, time_values, with_numeric_features
+from imondrian.tables.missing import MISSING, column_medians
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e150, max_value=1e150)
 
@@ -19,14 +20,14 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e150, max_
 def test_numbers_written_as_text_are_read_back_exactly(values):
     texts = pl.DataFrame({"a": ["" if value is None else f" {value!r} " for value in values]})
     expected = np.array([np.nan if value is None else value for value in values])
-    assert np.array_equal(points_of(texts, ["a"])[:, 0], expected, equal_nan=True)
+    assert np.array_equal(TableColumns(texts).points(["a"])[:, 0], expected, equal_nan=True)
     numbers = pl.DataFrame({"a": values}, schema={"a": pl.Float64})
-    assert np.array_equal(points_of(numbers, ["a"])[:, 0], expected, equal_nan=True)
+    assert np.array_equal(TableColumns(numbers).points(["a"])[:, 0], expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("missing", NOT_THERE)
+@pytest.mark.parametrize("missing", MISSING_TEXTS)
 def test_what_stands_for_nothing_is_missing(missing):
-    assert np.isnan(points_of(pl.DataFrame({"a": [missing, "1"]}), ["a"])[0, 0])
+    assert np.isnan(TableColumns(pl.DataFrame({"a": [missing, "1"]})).points(["a"])[0, 0])
 
 
 def test_only_numbers_are_features_and_the_rest_has_a_reason():
@@ -45,49 +46,56 @@ def test_only_numbers_are_features_and_the_rest_has_a_reason():
             "truth": ["True", "false", "", "TRUE", "False", "true", "NA", "true"],
         }
     )
-    columns = choose(frame)
+    columns = TableColumns(frame).choose()
     assert columns.features == ["a", "on", "constant", "truth"]
-    assert columns.left_out["id"] == "numbers the rows"
+    assert columns.left_out["id"] == "row numbers"
     assert columns.left_out["name"] == "text, such as 'x'"
     assert columns.left_out["day"] == "a date or time"
     assert columns.left_out["list"].startswith("not numbers")
     assert columns.left_out["empty"] == columns.left_out["nothing"] == "without values"
-    assert columns.left_out["europe"] == "text, such as '1,5'; a decimal comma is not understood"
-    assert points_of(frame, ["truth"])[:4, 0].tolist()[:2] == [1.0, 0.0]
+    assert columns.left_out["europe"] == "text, such as '1,5'; a decimal comma is not supported"
+    assert TableColumns(frame).points(["truth"])[:4, 0].tolist()[:2] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
-    ("values", "numbers_rows"),
+    ("values", "are_row_numbers"),
     [
         (range(100, 170, 7), True),  # even steps
         ([3, 1, 2, 0, 4, 7, 6, 5], True),  # an index that was shuffled
         ([3, 1, 2, 0, 4, 7, 6, 6], False),
         ([3, 1, 2, 0, 4, 7, 6, 9], False),
-        (range(7), False),  # too few to tell
+        (range(7), False),  # too few rows
         ([0.5 + i for i in range(10)], False),
         ([5] * 10, False),
     ],
 )
-def test_a_column_that_numbers_the_rows_is_noticed(values, numbers_rows):
-    assert ("a" in choose(pl.DataFrame({"a": list(values), "b": [0.5] * len(values)})).left_out) == numbers_rows
+def test_a_column_that_numbers_the_rows_is_noticed(values, are_row_numbers):
+    assert (
+        "a" in TableColumns(pl.DataFrame({"a": list(values), "b": [0.5] * len(values)})).choose().left_out
+    ) == are_row_numbers
+
+
+def test_text_is_shown_by_a_value_that_is_not_a_number():
+    left_out = TableColumns(pl.DataFrame({"a": ["2", "x"], "b": [0.5, 1.5]})).choose().left_out
+    assert left_out == {"a": "text, such as 'x'"}
 
 
 def test_results_of_an_earlier_run_are_no_features():
     frame = pl.DataFrame({"a": [1.0, 5.0], "row": [1, 2], "anomaly_score": [0.4, 0.6], "threshold": [0.5, 0.5]})
-    assert choose(frame).features == ["a"]
-    assert choose(frame.drop("anomaly_score")).features == ["a", "row", "threshold"]
+    assert TableColumns(frame).choose().features == ["a"]
+    assert TableColumns(frame.drop("anomaly_score")).choose().features == ["a", "row", "threshold"]
 
 
 def test_columns_can_be_chosen():
     frame = pl.DataFrame({"a": [1.0, 5.0, 2.0], "b": [3.0, 1.0, 2.0], "id": [1, 2, 3], "t": [1.0, 2.5, 3.0]})
-    assert choose(frame, features=["id", "a"]).features == ["id", "a"]
-    assert choose(frame, ignore=["a"], time="t").features == ["b", "id"]
-    assert choose(frame, ignore=["a"], time="t").left_out["t"] == "the time"
+    assert TableColumns(frame).choose(features=["id", "a"]).features == ["id", "a"]
+    assert TableColumns(frame).choose(ignore=["a"], time="t").features == ["b", "id"]
+    assert TableColumns(frame).choose(ignore=["a"], time="t").left_out["t"] == "the time"
     for wrong in ({"features": ["c"]}, {"ignore": ["c"]}, {"time": "c"}):
         with pytest.raises(InvalidInputError, match="no column 'c'; there are 'a', 'b'"):
-            choose(frame, **wrong)
-    with pytest.raises(InvalidInputError, match=r"No column can be used.*a: to be ignored"):
-        choose(frame[["a"]], ignore=["a"])
+            TableColumns(frame).choose(**wrong)
+    with pytest.raises(InvalidInputError, match=r"No column can be used.*a: ignored"):
+        TableColumns(frame[["a"]]).choose(ignore=["a"])
 
 
 @pytest.mark.parametrize(
@@ -95,21 +103,21 @@ def test_columns_can_be_chosen():
     [
         ("q", "'q' is not a number"),
         ("inf", "inf is not finite"),
-        ("1e200", "1e\\+200 is beyond"),
+        ("1e200", "1e\\+200 exceeds"),
         ("1,5", "'1,5' is not"),
     ],
 )
 def test_a_cell_that_cannot_be_used_is_named_by_row_and_column(cell, complaint):
     frame = pl.DataFrame({"a": ["1", "2", "3"], "b": ["1", cell, "3"]})
-    assert choose(frame).features == ["a", "b"]  # a single wrong cell does not make it text
+    assert TableColumns(frame).choose().features == ["a", "b"]  # a single wrong cell does not make it text
     with pytest.raises(InvalidInputError, match=f"Row 102, column 'b': {complaint}"):
-        points_of(frame, ["a", "b"], first=100)
+        TableColumns(frame, first=100).points(["a", "b"])
 
 
 def test_missing_values_are_an_error_or_passed_by_or_filled():
     points = np.array([[1.0, 2.0], [np.nan, 4.0], [3.0, 6.0]])
     treat = {
-        name: lambda rule=rule: rule(points, ["a", "b"], 10, lambda: medians_of(points))
+        name: lambda rule=rule: rule(points, ["a", "b"], 10, lambda: column_medians(points))
         for name, rule in MISSING.items()
     }
     with pytest.raises(InvalidInputError, match="Row 12, column 'a': the value is missing"):
@@ -120,7 +128,7 @@ def test_missing_values_are_an_error_or_passed_by_or_filled():
 
 def test_text_becomes_numbers_where_a_format_knows_them():
     frame = pl.DataFrame({"a": ["1", "NA"], "b": ["x", "y"], "c": ["9007199254740993", "2"], "d": ["1.5", "2"]})
-    kinds = typed(frame, ["a", "c", "d"])
+    kinds = with_numeric_features(frame, ["a", "c", "d"])
     assert kinds.rows() == [(1, "x", 9007199254740993, 1.5), (None, "y", 2, 2.0)]
     assert [kinds[name].dtype for name in "abcd"] == [pl.Int64, pl.String, pl.Int64, pl.Float64]
 
@@ -136,9 +144,19 @@ def test_times_are_numbers_or_dates_or_nothing():
             "gap": ["1", None],
         }
     )
-    assert times_of(frame, None) is None
-    assert times_of(frame, "n").tolist() == [1.0, 2.0]
-    assert times_of(frame, "iso").dtype.kind == times_of(frame, "day").dtype.kind == "M"
-    assert times_of(frame, "zone").dtype.kind == "M"
-    assert times_of(frame, "text") is None
-    assert times_of(frame, "gap") is None
+    assert time_values(frame, None) is None
+    assert time_values(frame, "n").tolist() == [1.0, 2.0]
+    assert time_values(frame, "iso").dtype.kind == time_values(frame, "day").dtype.kind == "M"
+    assert time_values(frame, "zone").dtype.kind == "M"
+    assert time_values(frame, "text") is None
+    assert time_values(frame, "gap") is None
+
+
+def test_every_cell_is_parsed_once(monkeypatch):
+    parsed = []
+    parse = feature_columns.parse_column
+    monkeypatch.setattr(feature_columns, "parse_column", lambda column: parsed.append(column.name) or parse(column))
+    columns = TableColumns(pl.DataFrame({"a": ["1", "NA", "2"], "b": [3.0, 1.0, 2.0], "text": ["x", "y", "z"]}))
+    features = columns.choose().features
+    assert columns.points(features).shape == (3, 2)
+    assert sorted(parsed) == ["a", "b", "text"]

@@ -1,4 +1,4 @@
-"""Tables are read whole in whatever batches, and what is wrong with them is named."""
+"""Tables are read completely, whatever the batches, and errors name what is wrong."""
 
 import gzip
 import io
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables import reading, texts
-from imondrian.tables.reading import Table
+from imondrian.tables import table_reader, text_parsing
+from imondrian.tables.table_reader import Table
 
 CELLS = st.text(alphabet='ab1. ,;"\n\r\té', max_size=5)
 NAMES = st.lists(st.text(alphabet="abcé ", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
@@ -34,24 +34,24 @@ def tables(draw):
 @given(frame=tables(), block=st.integers(1, 60))
 def test_csv_is_the_same_however_it_is_cut(frame, block, tmp_path_factory):
     path = written(tmp_path_factory.mktemp("t"), frame.write_csv(quote_style="always"))
-    before = texts.BLOCK_BYTES
-    texts.BLOCK_BYTES = block
+    before = text_parsing.BLOCK_BYTES
+    text_parsing.BLOCK_BYTES = block
     try:
         read = Table(path, separator=",").whole()
     finally:
-        texts.BLOCK_BYTES = before
+        text_parsing.BLOCK_BYTES = before
     assert read.rows() == frame.rows()
 
 
 @given(rows=st.lists(st.integers(-5, 5), min_size=1, max_size=20), block=st.integers(1, 40))
 def test_ndjson_is_the_same_however_it_is_cut(rows, block, tmp_path_factory):
     path = written(tmp_path_factory.mktemp("t"), "\n".join(json.dumps({"a": a, "b": "x"}) for a in rows), "t.ndjson")
-    before = texts.BLOCK_BYTES
-    texts.BLOCK_BYTES = block
+    before = text_parsing.BLOCK_BYTES
+    text_parsing.BLOCK_BYTES = block
     try:
         read = Table(path).whole()
     finally:
-        texts.BLOCK_BYTES = before
+        text_parsing.BLOCK_BYTES = before
     assert read["a"].to_list() == rows
 
 
@@ -82,8 +82,8 @@ def test_a_name_is_no_pattern(tmp_path):
 
 
 def test_a_quote_left_open_does_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(texts, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(texts, "_LONGEST", 2000)
+    monkeypatch.setattr(text_parsing, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_parsing, "_MAX_RECORD_BYTES", 2000)
     path = written(tmp_path, 'a,b\n1,5" pipe\n' + "2,3\n" * 5000)
     batches = list(Table(path).batches())
     assert sum(batch.frame.height for batch in batches) == 5001
@@ -91,7 +91,7 @@ def test_a_quote_left_open_does_not_fill_the_memory(tmp_path, monkeypatch):
 
 
 def test_parquet_is_read_in_slices(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "PARQUET_ROWS", 3)
+    monkeypatch.setattr(table_reader, "PARQUET_ROWS", 3)
     pl.DataFrame({"a": range(10)}).write_parquet(tmp_path / "t.parquet")
     batches = list(Table(str(tmp_path / "t.parquet")).batches())
     assert [batch.first for batch in batches] == [0, 3, 6, 9]
@@ -109,15 +109,15 @@ def test_standard_input_is_read(monkeypatch):
 @pytest.mark.parametrize(
     ("content", "rows"),
     [
-        (b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n", [("1", "2")]),  # a mark, Windows' line ends, a blank line
+        (b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n", [("1", "2")]),  # byte order mark, Windows line ends, a blank line
         (b"\n\na,b\n1,2\n\n3,4", [("1", "2"), ("3", "4")]),
         (b"a;b\n1,5;2\n", [("1,5", "2")]),
         (b"a|b\n1|2\n", [("1", "2")]),
         (b"a,b\n1\n", [("1", None)]),
         (b'a,b\n"1\n,2",3\n', [("1\n,2", "3")]),
         (b'a,b\n"x\n\ny",3\n\n4,5', [("x\n\ny", "3"), ("4", "5")]),  # a blank line inside of a field stays
-        (b"a,b\n1,2\n,\n3,4\n", [("1", "2"), (None, None), ("3", "4")]),  # a row of gaps is a row
-        (b'a,b\n1,5" pipe\n2,x\n', [("1", '5" pipe'), ("2", "x")]),  # a quote inside of a field is one of its letters
+        (b"a,b\n1,2\n,\n3,4\n", [("1", "2"), (None, None), ("3", "4")]),  # a row of missing values is a row
+        (b'a,b\n1,5" pipe\n2,x\n', [("1", '5" pipe'), ("2", "x")]),  # a quote inside an unquoted field
         (b'a 5",b\n1,2\n3,4\n', [("1", "2"), ("3", "4")]),
         (b"\n\na;b\n1;2\n", [("1", "2")]),
     ],
@@ -142,13 +142,13 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
         ("t.csv", b"a,b\n1,2,3\n" + b"x" * 200_000 + b",2\n", "row 1 has 3 fields|field larger than"),
         ("t.ndjson", b"[" * 200_000, "line 1 is not JSON"),
         ("t.ndjson", b'{"a": NaN}\n{"b": "\\ud800"}\n', "after line 0: .*surrogates not allowed"),
-        ("t.csv", b"a,b\n1,2\n\n3,4,5\n", "row 2 has 3 fields, but the first line 2"),
-        ("t.csv", b"a,b\n1,2\n3,\xe9\n", "near row 2: this is not UTF-8 text"),
+        ("t.csv", b"a,b\n1,2\n\n3,4,5\n", "row 2 has 3 fields, but the first line has 2"),
+        ("t.csv", b"a,b\n1,2\n3,\xe9\n", "near row 2: not UTF-8 text"),
         ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
         ("t.ndjson", b'{"a":1}\nxx\n', "line 2 is not JSON"),
-        ("t.ndjson", b'{"a":1}\n[1]\n', "line 2 is not an object"),
+        ("t.ndjson", b'{"a":1}\n[1]\n', "line 2 is not a JSON object"),
         ("t.ndjson", b'{"a":1}\n{"a": NaN, "a": 2}\n', "line 2: the key 'a' appears more than once"),
-        ("t.parquet", b"PAR1 and nothing else", "is no Parquet file"),
+        ("t.parquet", b"PAR1 and nothing else", "cannot be read as Parquet"),
         ("t.dat", b'[{"a": 1}]', "must be NDJSON"),
         ("t.csv", b"PK\x03\x04 and more", "is a zip or an Excel file: save it as CSV"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16"), "is text in UTF-16"),
@@ -168,15 +168,15 @@ def test_an_integer_of_any_length_is_read(tmp_path):
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(InvalidInputError, match="there is no such file"):
+    with pytest.raises(InvalidInputError, match="file not found"):
         Table(str(tmp_path / "none.csv"))
     with pytest.raises(InvalidInputError, match="is a folder"):
         Table(str(tmp_path))
     for separator in ("ab", '"', "é"):
-        with pytest.raises(InvalidInputError, match="separator must be one character"):
+        with pytest.raises(InvalidInputError, match="separator must be one ASCII character"):
             Table(written(tmp_path, "a\n1\n"), separator=separator)
     with pytest.raises(InvalidInputError, match="format must be one of"):
-        Table(written(tmp_path, "a\n1\n"), kind="xls")
+        Table(written(tmp_path, "a\n1\n"), file_format="xls")
 
 
 def test_json_of_many_kinds_is_read_line_by_line(tmp_path):

@@ -1,4 +1,4 @@
-"""Lines are records, and records come out as they came in."""
+"""Lines are parsed into records, and records are written back verbatim."""
 
 import json
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables.records import is_number, number_in, numbers_in, parsed_json, parser_for
-from imondrian.tables.retelling import members_of
+from imondrian.tables.line_records import is_number, number_in, numbers_in, parse_json_line, parser_for
+from imondrian.tables.verbatim_json import json_members
 
 
 def test_csv_and_json_lines_become_records():
@@ -21,13 +21,13 @@ def test_csv_and_json_lines_become_records():
     parse, is_header = parser_for(b'{"a": 1}', None, None, has_header=True)
     assert not is_header
     assert parse(b'{"a": 2}').values == {"a": 2}
-    assert parse(b'\xef\xbb\xbf{"a": 2}').values == {"a": 2}  # where another file begins
+    assert parse(b'\xef\xbb\xbf{"a": 2}').values == {"a": 2}  # at the start of another file
 
 
 @pytest.mark.parametrize(
     ("first", "line", "complaint"),
     [
-        (b"a,b", b"1", "1 fields, but 2 names"),
+        (b"a,b", b"1", "1 fields, but there are 2 columns"),
         (b"a,b", b'1,"2', "not CSV"),
         (b"a,b", b"1,\xe9", "not UTF-8"),
         (b'{"a": 1}', b"x", "not JSON"),
@@ -46,7 +46,7 @@ def test_a_line_that_is_no_record_is_told_why(first, line, complaint):
 
 
 def test_streams_that_cannot_be_are_refused():
-    with pytest.raises(InvalidInputError, match="Names of columns must differ"):
+    with pytest.raises(InvalidInputError, match="Column names must be unique"):
         parser_for(b"a,a", None, None, has_header=True)
     with pytest.raises(InvalidInputError, match="Parquet"):
         parser_for(b"PAR1", None, None, has_header=True)
@@ -60,13 +60,13 @@ def test_streams_that_cannot_be_are_refused():
         ("nan", "missing"),
         ("q", "'q' is not a number"),
         ([1], "not a number"),
-        (10**400, "beyond"),
-        (-(10**400), "beyond"),
+        (10**400, "exceeds"),
+        (-(10**400), "exceeds"),
         ("9" * 5000, r"'9{59}\.\.\. is not finite"),
         ("x" * 5000, r"'x{59}\.\.\. is not a number"),
         (float("inf"), "not finite"),
         ("1e999", "not finite"),
-        (1e200, "beyond"),
+        (1e200, "exceeds"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(value, complaint):
@@ -104,13 +104,13 @@ def test_a_feature_that_is_not_there_is_named():
 
 
 def test_an_integer_of_any_length_is_read():
-    values = parsed_json(b'{"a": ' + b"9" * 5000 + b', "b": [-' + b"9" * 5000 + b'], "c": 1}').values
+    values = parse_json_line(b'{"a": ' + b"9" * 5000 + b', "b": [-' + b"9" * 5000 + b'], "c": 1}').values
     assert values == {"a": "9" * 5000, "b": ["-" + "9" * 5000], "c": 1}
 
 
 def told_csv(cell):
     parse, _ = parser_for(b"a", "csv", ",", has_header=True)
-    return "{" + members_of(parse(cell.encode()), {"a"}) + "}"
+    return "{" + json_members(parse(cell.encode()), {"a"}) + "}"
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,14 @@ def test_a_cell_of_a_feature_comes_back_as_its_number_or_as_its_text(cell, told)
 
 def test_names_of_columns_may_have_any_letters():
     parse, _ = parser_for('100%,"é""%s"'.encode(), None, None, has_header=True)
-    assert members_of(parse(b"1,2"), {"100%"}) == '"100%": 1, "\\u00e9\\"%s": "2"'
+    assert json_members(parse(b"1,2"), {"100%"}) == '"100%": 1, "\\u00e9\\"%s": "2"'
 
 
 def test_cells_that_are_not_features_stay_text():
     parse, _ = parser_for(b"a,b", None, None, has_header=True)
-    assert members_of(parse(b'"1,2",3'), {"a", "b"}) == '"a": "1,2", "b": 3'
-    assert members_of(parse(b"1,2"), {"b"}) == '"a": "1", "b": 2'
-    assert members_of(parse(b"1,2"), {"b"}, {"a"}) == '"b": 2'
+    assert json_members(parse(b'"1,2",3'), {"a", "b"}) == '"a": "1,2", "b": 3'
+    assert json_members(parse(b"1,2"), {"b"}) == '"a": "1", "b": 2'
+    assert json_members(parse(b"1,2"), {"b"}, {"a"}) == '"b": 2'
 
 
 JSON_VALUES = st.recursive(
@@ -161,25 +161,25 @@ def test_a_json_object_comes_back_character_by_character(record, is_ascii, separ
     def spelled(part):
         return json.dumps(part, ensure_ascii=is_ascii, separators=separators)
 
-    parsed = parsed_json(f" {spelled(record)} ".encode())
-    assert "{" + members_of(parsed, set()) + "}" == spelled(record)
+    parsed = parse_json_line(f" {spelled(record)} ".encode())
+    assert "{" + json_members(parsed, set()) + "}" == spelled(record)
     left_out = data.draw(st.sets(st.sampled_from([*record, "another"]), min_size=1))
     kept = [spelled({key: value})[1:-1] for key, value in record.items() if key not in left_out]
-    assert members_of(parsed, set(), left_out) == ", ".join(kept)
+    assert json_members(parsed, set(), left_out) == ", ".join(kept)
 
 
 @pytest.mark.parametrize(
     "literal", ["1e400", "1.0", "1E5", "-0.0", "9" * 30, "9" * 5000, '"3"', '"\\u00e9é"', "[1.50]"]
 )
 def test_a_value_of_json_keeps_its_characters(literal):
-    record = parsed_json(f'{{"b": 1,"a" : {literal}}}'.encode())
-    assert members_of(record, {"a"}) == f'"b": 1,"a" : {literal}'
-    assert members_of(record, {"a"}, {"b"}) == f'"a" : {literal}'
+    record = parse_json_line(f'{{"b": 1,"a" : {literal}}}'.encode())
+    assert json_members(record, {"a"}) == f'"b": 1,"a" : {literal}'
+    assert json_members(record, {"a"}, {"b"}) == f'"a" : {literal}'
 
 
 def test_what_json_does_not_know_becomes_null():
-    record = parsed_json(b'{"a": NaN, "NaN": [-Infinity, "say \\"NaN\\" -Infinity", {"x":Infinity}]}')
-    assert members_of(record, set()) == '"a": null, "NaN": [null, "say \\"NaN\\" -Infinity", {"x":null}]'
+    record = parse_json_line(b'{"a": NaN, "NaN": [-Infinity, "say \\"NaN\\" -Infinity", {"x":Infinity}]}')
+    assert json_members(record, set()) == '"a": null, "NaN": [null, "say \\"NaN\\" -Infinity", {"x":null}]'
 
 
 def test_a_header_is_known_by_its_names():

@@ -1,4 +1,4 @@
-"""What is written is there whole or not at all, and says what was given."""
+"""Tables are written completely or not at all, and can be read back."""
 
 import io
 import os
@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables.reading import Table
-from imondrian.tables.writing import written_table
+from imondrian.tables.table_reader import Table
+from imondrian.tables.table_writer import table_writer
 
 FIRST = pl.DataFrame({"a": [1.5, None], "b": ["x,\n", 'y"']})
 SECOND = pl.DataFrame({"a": [2.5], "b": ["z"]})
@@ -18,7 +18,7 @@ SECOND = pl.DataFrame({"a": [2.5], "b": ["z"]})
 @pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
 def test_batches_are_one_table(tmp_path, ending):
     path = tmp_path / f"out.{ending}"
-    with written_table(str(path)) as write:
+    with table_writer(str(path)) as write:
         write(FIRST)
         write(SECOND)
         assert not path.exists()
@@ -32,7 +32,7 @@ def test_batches_are_one_table(tmp_path, ending):
 def test_an_error_leaves_the_old_file(tmp_path, ending):
     path = tmp_path / f"out.{ending}"
     path.write_text("old")
-    with pytest.raises(pl.exceptions.ColumnNotFoundError), written_table(str(path)) as write:
+    with pytest.raises(pl.exceptions.ColumnNotFoundError), table_writer(str(path)) as write:
         write(FIRST) or FIRST["none"]
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
@@ -40,17 +40,17 @@ def test_an_error_leaves_the_old_file(tmp_path, ending):
 
 def test_lists_and_records_become_json_in_csv(tmp_path):
     frame = pl.DataFrame({"a": [[1, 2], None], "b": [{"c": 1}, {"c": 2}]})
-    with written_table(str(tmp_path / "out.csv")) as write:
+    with table_writer(str(tmp_path / "out.csv")) as write:
         write(frame)
     assert Table(str(tmp_path / "out.csv")).whole().rows() == [("[1, 2]", '{"c": 1}'), (None, '{"c": 2}')]
 
 
 def test_a_column_that_comes_late_is_named_and_one_that_goes_is_empty(tmp_path):
-    with written_table(str(tmp_path / "o.csv")) as write:
+    with table_writer(str(tmp_path / "o.csv")) as write:
         write(SECOND)
         with pytest.raises(InvalidInputError, match="'c' appears only after"):
             write(SECOND.with_columns(c=1))
-    with written_table(str(tmp_path / "o.csv")) as write:
+    with table_writer(str(tmp_path / "o.csv")) as write:
         write(SECOND)
         write(SECOND.drop("a"))
     assert Table(str(tmp_path / "o.csv")).whole()["a"].to_list() == ["2.5", None]
@@ -59,7 +59,7 @@ def test_a_column_that_comes_late_is_named_and_one_that_goes_is_empty(tmp_path):
 def test_batches_of_other_types_lose_nothing(tmp_path):
     whole, broken = pl.DataFrame({"a": [3], "tag": [1]}), pl.DataFrame({"a": [5.75], "tag": ["x"]})
     for ending, rows in (("csv", [("3", "1"), ("5.75", "x")]), ("parquet", [(3.0, "1"), (5.75, "x")])):
-        with written_table(str(tmp_path / f"o.{ending}")) as write:
+        with table_writer(str(tmp_path / f"o.{ending}")) as write:
             write(whole)
             write(broken)
         assert Table(str(tmp_path / f"o.{ending}")).whole().rows() == rows
@@ -67,13 +67,13 @@ def test_batches_of_other_types_lose_nothing(tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
 def test_bytes_are_written(tmp_path, ending):
-    with written_table(str(tmp_path / f"o.{ending}")) as write:
+    with table_writer(str(tmp_path / f"o.{ending}")) as write:
         write(pl.DataFrame({"a": [b"\x00\xff", None]}))
     assert Table(str(tmp_path / f"o.{ending}")).whole()["a"].to_list()[0] in ("00ff", b"\x00\xff")
 
 
 def test_parquet_takes_what_comes(tmp_path):
-    with written_table(str(tmp_path / "o.parquet")) as write:
+    with table_writer(str(tmp_path / "o.parquet")) as write:
         write(pl.DataFrame({"a": [1, 2]}))
         write(pl.DataFrame({"a": [1.5], "late": ["x"]}))
     assert pl.read_parquet(tmp_path / "o.parquet").rows() == [(1.0, None), (2.0, None), (1.5, "x")]
@@ -82,8 +82,8 @@ def test_parquet_takes_what_comes(tmp_path):
 @pytest.mark.parametrize("name", ["out", "out.xls", "out.csv.gz"])
 def test_an_ending_that_names_no_format_is_an_error(tmp_path, name):
     with (
-        pytest.raises(InvalidInputError, match="can be written to a file that ends in"),
-        written_table(str(tmp_path / name)),
+        pytest.raises(InvalidInputError, match="the name of an output table must end in"),
+        table_writer(str(tmp_path / name)),
     ):
         pass
 
@@ -91,7 +91,7 @@ def test_an_ending_that_names_no_format_is_an_error(tmp_path, name):
 def test_standard_output_is_csv(monkeypatch):
     out = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stdout", out)
-    with written_table("-") as write:
+    with table_writer("-") as write:
         write(SECOND)
     assert out.buffer.getvalue() == b"a,b\n2.5,z\n"
 
@@ -100,7 +100,7 @@ def test_what_is_no_regular_file_is_written_and_stays(tmp_path):
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    with written_table(str(pipe)) as write:
+    with table_writer(str(pipe)) as write:
         write(SECOND)
     assert os.read(reader, 100) == b"a,b\n2.5,z\n"
     os.close(reader)

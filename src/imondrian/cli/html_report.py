@@ -1,0 +1,140 @@
+"""The HTML report of `imondrian detect`, and the figures that it shares with `imondrian plot`."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import imondrian
+from imondrian.cli.options import FeatureOptions, ForestOptions
+from imondrian.cli.scored_rows import ScoredRows
+from imondrian.cli.summary import Summary, column_facts
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.files import atomic_write
+from imondrian.fitted_model import FittedModel
+from imondrian.plots import Surface, grid_over, plot_pair, plot_reasons, plot_regions, plot_scores, plot_timeline
+from imondrian.report import Picture, Report, write_report
+from imondrian.tables.feature_columns import time_values
+from imondrian.thresholds import two_means
+
+_MAX_EXPLAINED = 2000  # anomalies that the mean explanation is computed from
+
+
+def write_html_report(
+    path: str, scored: ScoredRows, summary: Summary, forest_options: ForestOptions, feature_options: FeatureOptions
+) -> None:
+    """Write the report to a file."""
+    parts = _parts_of_anomalies(scored, summary)
+    pictures = [
+        _histogram(scored),
+        _timeline(scored, feature_options.time),
+        _mean_explanation(scored, parts, summary),
+    ]
+    if len(scored.rows.features) >= 2:
+        pictures.append(_two_features(scored, parts))
+    report = Report(
+        title=f"Anomalies in {summary.source}",
+        subtitle="Found by an isolation Mondrian forest: the fewer random splits isolate a row, the higher its score.",
+        figures=_key_figures(summary),
+        oddest=summary.oddest,
+        pictures=pictures,
+        facts=_facts(scored.model, summary, forest_options, feature_options),
+        footer=f"imondrian {imondrian.__version__}",
+    )
+    with atomic_write(path) as file:
+        write_report(report, file)
+
+
+def score_histogram(scored: ScoredRows) -> Figure:
+    """Return a histogram of the scores, with the thresholds of all rules."""
+    rule, scores = scored.model.threshold_rule, scored.scores
+    names = {"auto": "0.5", "kmeans": "two clusters"}
+    chosen = names.get(rule) or f"top {100 * rule:.3g} %"
+    thresholds = {names["auto"]: 0.5, names["kmeans"]: two_means(scores[np.isfinite(scores)])}
+    return plot_scores(scores, {**thresholds, chosen: scored.model.threshold}, chosen)
+
+
+def score_regions(scored: ScoredRows) -> Figure:
+    """Return a map of the score over two features, with the region that is normal."""
+    rows, model = scored.rows, scored.model
+    points = rows.points[rows.usable]
+    grid = grid_over(points)
+    surface = Surface(grid.x, grid.y, model.score(grid.nodes).reshape(len(grid.y), len(grid.x)))
+    return plot_regions(points, scored.is_anomaly[rows.usable], surface, model.threshold, rows.features)
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _key_figures(summary: Summary) -> dict[str, str]:
+    share = summary.n_anomalies / max(summary.n_scored, 1)
+    return {
+        "rows": f"{summary.n_rows:,}",
+        "anomalies": f"{summary.n_anomalies:,}",
+        "of the scored rows": f"{share:.1%}",
+        "threshold": f"{summary.threshold:.3f}",
+    }
+
+
+def _facts(
+    model: FittedModel, summary: Summary, forest_options: ForestOptions, feature_options: FeatureOptions
+) -> dict[str, str]:
+    forest = model.forest
+    scale = {None: "features not weighted", "std": "features weighted by one over their standard deviation"}
+    facts = {
+        **column_facts(summary.features, summary.left_out),
+        "threshold": f"{summary.threshold:.4f}: {summary.rule}",
+        "missing values": _describe_missing(feature_options.missing, summary.n_rows - summary.n_scored),
+        "forest": f"{forest.n_trees} trees of at most {forest.max_samples or forest.n_points} points",
+        "preset": f"{forest_options.preset}: score {model.kind}, {scale[forest.scale]}",
+        "seed": str(forest_options.seed),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _describe_missing(missing: str, n_unscored: int) -> str:
+    if missing == "median":
+        return "replaced by the median of the column, if there were any"
+    return f"{n_unscored:,} rows have missing values and no score" if n_unscored else "none"
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _parts_of_anomalies(scored: ScoredRows, summary: Summary) -> Array:
+    """Explain the anomalies with the highest scores, or the rows with the highest scores if there are no anomalies."""
+    n = min(summary.n_anomalies or len(summary.oddest), _MAX_EXPLAINED)
+    return scored.parts(scored.highest(n))
+
+
+def _histogram(scored: ScoredRows) -> Picture:
+    text = "Number of rows by score; 0.5 is the score of an average row. The solid line is the threshold in use."
+    return Picture("Scores", text, score_histogram(scored))
+
+
+def _timeline(scored: ScoredRows, time: str | None) -> Picture:
+    threshold, times = scored.model.threshold, time_values(scored.rows.frame, time)
+    try:
+        label = "row" if time is None or times is None else time
+        figure = plot_timeline(scored.scores, threshold, times, label)
+    except InvalidInputError:  # times that an axis cannot show
+        figure = plot_timeline(scored.scores, threshold)
+    return Picture("Scores in order", "The score of every row in order: bursts of anomalies are visible.", figure)
+
+
+def _mean_explanation(scored: ScoredRows, parts: Array, summary: Summary) -> Picture:
+    which = "anomalies" if summary.n_anomalies else "rows with the highest scores"
+    text = f"The mean share of each feature in the scores of the {which}, and whether values are high or low."
+    return Picture(f"Features of the {which}", text, plot_reasons(parts, scored.rows.features))
+
+
+def _two_features(scored: ScoredRows, parts: Array) -> Picture:
+    rows = scored.rows
+    if len(rows.features) == 2:
+        return Picture(
+            "Score by position", "The score over both features, and the normal region.", score_regions(scored)
+        )
+    leading = np.argsort(-np.abs(parts).mean(axis=0), kind="stable")[:2]
+    names = [rows.features[j] for j in leading]
+    points, is_anomaly = rows.points[rows.usable][:, leading], scored.is_anomaly[rows.usable]
+    text = f"The two features with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in others."
+    return Picture("The leading features", text, plot_pair(points, is_anomaly, names))

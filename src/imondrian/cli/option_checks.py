@@ -1,0 +1,66 @@
+"""Checks of options that run before any work is done."""
+
+import os
+from typing import Any
+
+from imondrian.cli.options import ConsoleOptions, ForestOptions, OutputOptions, SourceOptions
+from imondrian.errors import InvalidInputError
+from imondrian.files import real_path
+from imondrian.tables.formats import output_format
+from imondrian.thresholds import THRESHOLDS
+
+
+def check_outputs(source: SourceOptions, outputs: OutputOptions, console: ConsoleOptions) -> None:
+    """Raise an InvalidInputError if an output cannot be written, or would overwrite the input."""
+    for path in outputs:
+        if path is not None and path != "-" and real_path(path) == real_path(source.path):
+            raise InvalidInputError(f"{path} is the input: write to another file.")
+    if outputs.table == "-" and console.as_json:
+        raise InvalidInputError("The table and the JSON cannot both go to standard output: pass a file to -o.")
+    if outputs.table is not None and outputs.table != "-":
+        output_format(outputs.table)  # raises if the extension is unknown
+        check_output_path(outputs.table)
+    check_output_path(outputs.report, (".html", ".htm"))
+    check_output_path(outputs.model, (".imf",))
+
+
+def check_output_path(path: str | None, extensions: tuple[str, ...] = ()) -> None:
+    """Raise an InvalidInputError if a file cannot be written, or if its name has none of the extensions."""
+    if path is None:
+        return
+    if extensions and not path.lower().endswith(extensions):
+        raise InvalidInputError(f"{path}: the name must end in {' or '.join(extensions)}.")
+    target = real_path(path)
+    if not target.parent.is_dir():
+        raise InvalidInputError(f"{path}: the folder {target.parent} does not exist.")
+    if target.is_dir():
+        raise InvalidInputError(f"{path} is a folder, not a file.")
+    is_special = target.exists() and not target.is_file()  # a pipe or a device: written in place, not renamed
+    if not os.access(target if is_special else target.parent, os.W_OK):
+        raise InvalidInputError(f"{path}: no permission to write.")
+
+
+def check_forest_options(options: ForestOptions) -> None:
+    """Raise an InvalidInputError if a forest cannot have these options."""
+    parse_threshold(options.threshold)
+    check_jobs(options.jobs)
+
+
+def parse_threshold(text: str | None) -> Any:
+    """Return a threshold: 'kmeans', 'auto' (also for 0.5), a share below 0.5, or None."""
+    if text is None or text in THRESHOLDS:
+        return text
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 < share <= 0.5:
+        raise InvalidInputError(f"--threshold must be 'kmeans', 'auto' or a share in (0, 0.5], but is {text!r}.")
+    return "auto" if share == 0.5 else share
+
+
+def check_jobs(jobs: int) -> int:
+    """Return the number of threads; raise an InvalidInputError if it is 0."""
+    if jobs == 0:
+        raise InvalidInputError("--jobs must not be 0; -1 means all processors.")
+    return jobs

@@ -1,0 +1,119 @@
+"""The detector of `imondrian watch`: created or resumed as the options say, and saved to its model file."""
+
+from pathlib import Path
+from typing import Any
+
+from imondrian import model_files
+from imondrian.cli.console import Console
+from imondrian.cli.option_checks import parse_threshold
+from imondrian.cli.options import DetectorOptions, WatchOptions
+from imondrian.cli.scored_rows import load_model_file
+from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
+from imondrian.errors import InvalidInputError
+from imondrian.stream import StreamDetector
+
+_POSITION = "place"  # key of the position among the extra values of the model file
+_PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # options whose parameter has another name
+
+
+class WatchDetector:
+    """The detector, once it exists, with its model file and the position in a followed file.
+
+    Parameters
+    ----------
+    options : WatchOptions
+        With the model file, if any.
+    detector_options : DetectorOptions
+        Parameters of a new detector; a resumed one must have the same.
+    console : Console
+        For notes.
+    """
+
+    def __init__(self, options: WatchOptions, detector_options: DetectorOptions, console: Console) -> None:
+        self._options = options
+        self._given = _given_options(detector_options)
+        self.position: FilePosition | None = None  # in a followed file, before the current batch
+        self._position_after: PositionAfter | None = None  # the position after n rows of the current batch
+        self._n_before = 0  # rows before the current batch
+        self._n_skipped = 0  # rows before the detector was created
+        self.detector = self._resume(console)
+        self._n_saved = self.n_seen
+
+    @property
+    def n_seen(self) -> int:
+        """Number of rows so far, including those of earlier runs."""
+        return self._n_skipped if self.detector is None else self.detector.n_seen
+
+    def create(self, n_features: int) -> StreamDetector:
+        """Create the detector; rows that were skipped before are counted in it."""
+        parameters = {_PARAMETERS.get(name, name): value for name, value in self._given.items()}
+        detector = StreamDetector(n_features, n_jobs=self._options.jobs, **parameters)
+        detector.skip(self._n_skipped)
+        self.detector = detector
+        return detector
+
+    def skip(self, n_rows: int) -> None:
+        """Count rows that cannot be used."""
+        if self.detector is None:
+            self._n_skipped += n_rows
+        else:
+            self.detector.skip(n_rows)
+
+    def start_batch(self, position_after: PositionAfter) -> None:
+        """Start a batch of rows; the function gives the position in the file after any number of them."""
+        self._n_before, self._position_after = self.n_seen, position_after
+
+    def end_batch(self) -> None:
+        """Store the position after the batch; save the detector if --save-every says so."""
+        self.position, self._position_after = self._current_position(), None
+        every = self._options.save_every
+        if every is not None and self.n_seen - self._n_saved >= every:
+            self.save()
+
+    def save(self) -> None:
+        """Save the detector, if it exists and has a model file."""
+        if self._options.model is not None and self.detector is not None:
+            position = self._current_position()
+            extra = {} if position is None else {_POSITION: position._asdict()}
+            model_files.save(self.detector, self._options.model, extra)
+            self._n_saved = self.n_seen
+
+    def _current_position(self) -> FilePosition | None:
+        """Return the position after the last processed row, also in the middle of a batch."""
+        after = None if self._position_after is None else self._position_after(self.n_seen - self._n_before)
+        return after or self.position
+
+    def _resume(self, console: Console) -> StreamDetector | None:
+        path = self._options.model
+        if path is None:
+            return None
+        if not Path(path).exists():
+            console.note(f"{path} does not exist yet: a new detector is created.")
+            return None
+        detector = load_model_file(path)
+        extra = model_files.load_extra(path)
+        if not isinstance(detector, StreamDetector):
+            raise InvalidInputError(f"{path} is not a stream detector; use it with imondrian score.")
+        self._check_parameters(detector.parameters, path)
+        if _POSITION in extra:
+            self.position = check_position(extra[_POSITION], path)
+        detector.forest.n_jobs = self._options.jobs
+        console.note(f"{path}: resumed after {detector.n_seen:,} rows.")
+        return detector
+
+    def _check_parameters(self, parameters: dict[str, Any], path: str) -> None:
+        for name, value in self._given.items():
+            stored = parameters[_PARAMETERS.get(name, name)]
+            if stored != value:
+                option = name.replace("_", "-")
+                raise InvalidInputError(f"{path} was created with --{option} {stored}, which cannot become {value}.")
+
+
+def _given_options(options: DetectorOptions) -> dict[str, Any]:
+    """Return the options that were given, by name, with the values that a detector accepts."""
+    given = {name: value for name, value in options._asdict().items() if value is not None}
+    if "threshold" in given:
+        given["threshold"] = parse_threshold(given["threshold"])
+    if "samples" in given:
+        given["samples"] = given["samples"] or None
+    return given

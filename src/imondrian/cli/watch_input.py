@@ -1,0 +1,246 @@
+"""The input of `imondrian watch`: standard input, a file, or a followed file from the position where it was left."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from imondrian.cli.console import Console
+from imondrian.cli.options import SourceOptions, WatchOptions
+from imondrian.errors import InvalidInputError
+from imondrian.tables.followed_file import FollowedFile
+from imondrian.tables.formats import format_by_name, without_byte_order_mark
+from imondrian.tables.line_records import CsvParser, Parser, parser_for
+from imondrian.tables.lines import CONTEXT_BYTES, LineBatch, Lines, Pipe, Restart
+
+
+class FilePosition(NamedTuple):
+    """How far a followed file has been read; stored in the model file."""
+
+    position: int
+    digest: str  # of the bytes before the position: identifies the file, also after it was renamed
+    header: str | None = None  # the line with the column names, which a later file may lack
+
+
+PositionAfter = Callable[[int], FilePosition | None]
+
+
+class StreamBatch(NamedTuple):
+    """Consecutive lines of a stream that are rows."""
+
+    lines: list[bytes]
+    parser: Parser  # parses them into records
+    position_after: PositionAfter  # the position after that many of the lines, in a followed file
+
+
+class WatchInput:
+    """The rows of a stream as they arrive; headers are not rows, also at the start of a later file.
+
+    Parameters
+    ----------
+    source : SourceOptions
+        File or standard input, and format.
+    options : WatchOptions
+        With the file to follow, if any.
+    position : FilePosition or None
+        Where to resume in a followed file.
+    console : Console
+        For notes and warnings.
+    """
+
+    def __init__(
+        self, source: SourceOptions, options: WatchOptions, position: FilePosition | None, console: Console
+    ) -> None:
+        self._source = source._replace(path=options.follow or source.path)
+        self._follow = options.follow is not None
+        self._position = position
+        self._console = console
+        self._parser: Parser | None = None
+        self._header: bytes | None = None
+        self._is_at_start = True  # of a file: the next line may be a header
+        self._lines: Lines | None = None
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """End the stream; safe in a signal handler."""
+        self.is_stopped = True
+        if self._lines is not None:
+            self._lines.stop()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Return a context manager in which the stream is open."""
+        path = self._source.path
+        if path == "-":
+            self._lines = Lines(Pipe(sys.stdin.fileno()))
+            yield
+        elif self._follow:
+            with self._followed_lines() as self._lines:
+                yield
+        else:
+            _check_exists(path)
+            with Path(path).open("rb", buffering=0) as file:
+                self._lines = Lines(Pipe(file.fileno()))
+                yield
+
+    def batches(self) -> Iterator[StreamBatch]:
+        """Yield the rows in batches, as they arrive."""
+        for batch in () if self._lines is None else self._lines.batches():
+            if batch.restart is not None:
+                self._start_file(batch.restart)
+            rows = self._rows(batch)
+            if self._parser is not None and rows:
+                lines, numbers = [line for _, line in rows], [i for i, _ in rows]
+                yield StreamBatch(lines, self._parser, partial(self._position_after, batch, numbers))
+
+    # -- followed files ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _followed_lines(self) -> Iterator[Lines]:
+        file, position = self._find_start()
+        context = _bytes_before(file, position)
+        descriptor = os.open(file, os.O_RDONLY)
+        os.lseek(descriptor, position, os.SEEK_SET)
+        followed = FollowedFile(self._source.path, descriptor, context)
+        try:
+            yield Lines(followed, position, context)
+        finally:
+            followed.close()
+
+    def _find_start(self) -> tuple[Path, int]:
+        """Return the file to start with, and the position in it."""
+        path, stored = self._source.path, self._position
+        found = None if stored is None else _find_file(stored, path)
+        if stored is None or found is None:
+            _check_exists(path)
+            if not Path(path).is_file():
+                raise InvalidInputError(f"{path} must be a regular file to be followed.")
+        if stored is None:
+            return Path(path), 0
+        if stored.header is not None:
+            self._set_parser(stored.header.encode())
+        if found is None:
+            self._console.warn(
+                f"{path} is not the file that was followed: it was replaced or truncated, and no file beside it has the"
+                f" old content. Rows that were added to it since are lost; {path} is read from its start."
+            )
+            return Path(path), 0
+        if found != Path(path):
+            self._console.warn(
+                f"{path} was replaced or truncated since it was followed: the rest of {found} is read first, then"
+                f" {path} from its start. If it was replaced more than once, the files in between are not read."
+            )
+        self._set_parser_from_file(found)
+        return found, stored.position
+
+    def _set_parser_from_file(self, file: Path) -> None:
+        """Recognise the format by the first line of the file, unless a header was stored with the position."""
+        self._is_at_start = False
+        if self._parser is None:
+            with file.open("rb") as lines:
+                self._set_parser(next((line for line in lines if line.strip()), b"").rstrip(b"\r\n"))
+
+    def _start_file(self, restart: Restart) -> None:
+        self._is_at_start = True
+        self._console.note(f"{self._source.path} was {restart.value}: it is read from its start.")
+
+    def _position_after(self, batch: LineBatch, numbers: list[int], n_rows: int) -> FilePosition | None:
+        """Return the position after the first `n_rows` rows of a batch; `numbers` are the line numbers of its rows."""
+        if not self._follow:
+            return None
+        n_lines = len(batch.lines) if n_rows == len(numbers) else numbers[n_rows]
+        position, context = batch.after(n_lines)
+        header = None if self._header is None else self._header.decode()
+        return FilePosition(position, _digest(context), header)
+
+    # -- from lines to rows -----------------------------------------------------------------------------------------
+
+    def _rows(self, batch: LineBatch) -> list[tuple[int, bytes]]:
+        """Return the lines that are rows, with their numbers in the batch."""
+        rows = [(i, line) for i, line in enumerate(batch.lines) if line.strip()]
+        if rows and self._is_at_start:
+            self._is_at_start = False
+            first = without_byte_order_mark(rows[0][1])
+            rows[0] = rows[0][0], first
+            if self._parser is None or self._is_header(first):
+                self._set_parser(first)
+        return [(i, line) for i, line in rows if without_byte_order_mark(line) != self._header]
+
+    def _is_header(self, line: bytes) -> bool:
+        """Return True if the first line of a later file is a header, perhaps with other columns or another order."""
+        return self._header is not None and isinstance(self._parser, CsvParser) and self._parser.is_header(line)
+
+    def _set_parser(self, first: bytes) -> None:
+        """Recognise the format by the first line."""
+        source = self._source
+        file_format = source.format or format_by_name(source.path)
+        self._parser, is_header = parser_for(first, file_format, source.separator, has_header=not source.no_header)
+        self._header = without_byte_order_mark(first) if is_header else None
+
+
+def check_position(value: Any, model: str) -> FilePosition:
+    """Return the position that a model file has; raise an InvalidInputError if it is invalid.
+
+    Older model files have no header in it.
+    """
+    required, known = {"position", "digest"}, set(FilePosition._fields)
+    is_valid = (
+        isinstance(value, dict)
+        and required <= set(value) <= known
+        and isinstance(value["position"], int)
+        and value["position"] >= 0
+        and isinstance(value["digest"], str)
+        and isinstance(value.get("header"), str | None)
+    )
+    if not is_valid:
+        raise InvalidInputError(f"{model}: the stored position in the followed file is invalid: {value!r}.")
+    return FilePosition(**value)
+
+
+def _find_file(stored: FilePosition, path: str) -> Path | None:
+    """Return the file that has the stored position: the file `path`, or else one beside it that was renamed.
+
+    Tools that rotate files append to the name (log.csv.1, log.csv-20240131, log-1.csv). Of several copies, the one that
+    was modified last is returned.
+    """
+    file = Path(path)
+    if _has_position(file, stored):
+        return file
+    others = [other for other in file.parent.glob("*") if other.name.startswith(file.stem) and other != file]
+    return max((other for other in others if _has_position(other, stored)), key=_modification_time, default=None)
+
+
+def _has_position(file: Path, stored: FilePosition) -> bool:
+    try:
+        return file.is_file() and _digest(_bytes_before(file, stored.position)) == stored.digest
+    except OSError:  # unreadable, or removed just now
+        return False
+
+
+def _bytes_before(file: Path, position: int) -> bytes:
+    """Return the last bytes before a position; none if the file is shorter."""
+    with file.open("rb") as content:
+        if content.seek(0, 2) < position:
+            return b""
+        content.seek(max(position - CONTEXT_BYTES, 0))
+        return content.read(min(position, CONTEXT_BYTES))
+
+
+def _digest(context: bytes) -> str:
+    return hashlib.sha256(context).hexdigest()
+
+
+def _modification_time(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _check_exists(path: str) -> None:
+    if not Path(path).exists():
+        raise InvalidInputError(f"{path}: file not found.")

@@ -1,0 +1,81 @@
+"""A file followed like `tail -F`: it may grow, be truncated, or be replaced by another file of the same name."""
+
+import os
+import select
+import stat
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from imondrian.tables.lines import BLOCK_BYTES, CONTEXT_BYTES, Restart
+
+_POLL_SECONDS = 0.2  # between two looks at a file that has not grown
+
+
+class FollowedFile:
+    """The bytes of a file without an end: at the end of the file, wait for more.
+
+    A truncated file is read again from its start. A file that was renamed or removed is read to its end, and then the
+    next file of that name from its start. Until there is a non-empty one, the old file may still grow.
+
+    Parameters
+    ----------
+    path : str
+        Name of the file.
+    descriptor : int
+        An open descriptor, at the position to read from; its file may have another name by now.
+    context : bytes, default=b""
+        The last bytes before that position.
+    """
+
+    can_be_read_again = True
+
+    def __init__(self, path: str, descriptor: int, context: bytes = b"") -> None:
+        self._path = Path(path)
+        self._descriptor = descriptor
+        self._context = context
+        self._successors: deque[int] = deque()  # descriptors of later files of that name, the latest last
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for descriptor in (self._descriptor, *self._successors):
+            os.close(descriptor)
+
+    def next_block(self, wake_up: int) -> bytes | Restart | None:
+        """Wait for the next bytes, or for a restart: the bytes after it are those of a file from its start.
+
+        Return None as soon as the descriptor `wake_up` can be read.
+        """
+        while True:
+            if self._is_truncated():
+                os.lseek(self._descriptor, 0, os.SEEK_SET)
+                self._context = b""
+                return Restart.TRUNCATED
+            self._find_successor()  # before reading: if there is one, this file does not grow any more
+            block = os.read(self._descriptor, BLOCK_BYTES)
+            if block:
+                self._context = (self._context + block)[-CONTEXT_BYTES:]
+                return block
+            if self._successors:
+                self._switch_to_successor()
+                return Restart.REPLACED
+            if select.select([wake_up], [], [], _POLL_SECONDS)[0]:
+                return None
+
+    def _is_truncated(self) -> bool:
+        """Return True if the bytes that were read last are not there any more, even if the file has grown since."""
+        position = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+        n_bytes = len(self._context)
+        return os.pread(self._descriptor, n_bytes, position - n_bytes) != self._context
+
+    def _find_successor(self) -> None:
+        with suppress(OSError):  # missing, unreadable or a cycle of links at this moment
+            current = self._path.stat()
+            latest = os.fstat(self._successors[-1] if self._successors else self._descriptor)
+            if stat.S_ISREG(current.st_mode) and current.st_size > 0 and not os.path.samestat(current, latest):
+                self._successors.append(os.open(self._path, os.O_RDONLY))
+
+    def _switch_to_successor(self) -> None:
+        os.close(self._descriptor)
+        self._descriptor = self._successors.popleft()
+        self._context = b""

@@ -1,0 +1,64 @@
+"""detect and explain parse every cell, score every row and explain a row once, whatever they write."""
+
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+
+from imondrian import MondrianForest
+from imondrian.cli.app import app
+from imondrian.tables import feature_columns
+
+N_ROWS = 400
+
+
+@pytest.fixture
+def work(monkeypatch, tmp_path, table_text):
+    """Count the cells parsed, by column, and the rows scored and explained, by content."""
+    work = {"parsed": Counter(), "scored": Counter(), "explained": Counter()}
+    parse = feature_columns.parse_column
+
+    def counted_parse(column):
+        work["parsed"][column.name] += column.len()
+        return parse(column)
+
+    def counted(name, method):
+        def call(self, X, *arguments):
+            work[name].update(row.tobytes() for row in X)
+            return method(self, X, *arguments)
+
+        return call
+
+    monkeypatch.setattr(feature_columns, "parse_column", counted_parse)
+    monkeypatch.setattr(MondrianForest, "score", counted("scored", MondrianForest.score))
+    monkeypatch.setattr(MondrianForest, "explain", counted("explained", MondrianForest.explain))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text(table_text)
+    return work
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.exception
+
+
+@pytest.mark.parametrize("threshold", ["0.05", "kmeans", "auto"])
+def test_detect(work, threshold):
+    outputs = ("-o", "out.csv", "--report", "report.html", "--save", "model.imf")
+    run("detect", "data.csv", "--trees", "5", "--threshold", threshold, *outputs, "-q")
+    assert work["parsed"] == dict.fromkeys(["id", "name", "a", "b", "c"], N_ROWS)
+    assert len(work["scored"]) == N_ROWS
+    assert set(work["scored"].values()) == {1}
+    assert set(work["explained"].values()) == {1}
+    assert len(work["explained"]) >= 10
+
+
+def test_explain(work):
+    run("fit", "data.csv", "--trees", "5", "--save", "model.imf", "-q")
+    for counts in work.values():
+        counts.clear()
+    run("explain", "model.imf", "data.csv", "--rows", "3,100", "-o", "parts.csv", "-q")
+    assert work["parsed"] == dict.fromkeys("abc", N_ROWS)
+    for counts in (work["scored"], work["explained"]):
+        assert len(counts) == N_ROWS
+        assert set(counts.values()) == {1}
