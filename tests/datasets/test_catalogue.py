@@ -35,7 +35,7 @@ def test_entries_are_complete(entry):
     assert entry.citation == COLLECTIONS[entry.collection]
     assert urlsplit(entry.page).scheme in ("http", "https")
     assert 0 < entry.n_anomalies < entry.n_rows
-    assert entry.order_tells_labels == (entry.order != MIXED)
+    assert entry.order_reveals_labels == (entry.order != MIXED)
     assert set(entry.groups) <= set(GROUPS)
     assert (entry.original is None) == (entry.original_reader == "")
 

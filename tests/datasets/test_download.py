@@ -148,7 +148,7 @@ def test_more_than_was_announced_is_not_read_on_and_on(site, made_up, monkeypatc
             handler.wfile.write(b"x" * 2**16)
 
     site.answers["/pour.npz"] = pour
-    monkeypatch.setattr(download, "MOST_BYTES", 2**17)
+    monkeypatch.setattr(download, "MAX_BYTES", 2**17)
     made_up(addresses=(site.address + "/pour.npz",))
     with pytest.raises(MissingDatasetError, match=f"has more than {2**17} bytes"):
         load("made-up")
@@ -157,7 +157,7 @@ def test_more_than_was_announced_is_not_read_on_and_on(site, made_up, monkeypatc
 def test_silence_comes_to_an_end(site, made_up, monkeypatch):
     done = threading.Event()
     site.answers["/silent.npz"] = lambda _handler: done.wait(20)
-    monkeypatch.setattr(download, "SECONDS_SILENT", 0.2)
+    monkeypatch.setattr(download, "READ_TIMEOUT", 0.2)
     made_up(addresses=(site.address + "/silent.npz",))
     try:
         with pytest.raises(MissingDatasetError, match="timed out"):
@@ -167,7 +167,7 @@ def test_silence_comes_to_an_end(site, made_up, monkeypatch):
 
 
 def test_a_trickle_comes_to_an_end(site, made_up, monkeypatch):
-    monkeypatch.setattr(download, "SECONDS_IN_ALL", -1.0)
+    monkeypatch.setattr(download, "TOTAL_TIMEOUT", -1.0)
     made_up(addresses=(site.answer("/up.npz", archive()),))
     with pytest.raises(MissingDatasetError, match="took more than -1 seconds"):
         load("made-up")
@@ -187,8 +187,8 @@ def test_drops_are_held_against_the_limit_as_they_come(site, made_up, monkeypatc
         done.wait(20)  # who waits for a full block ends in silence, and says so
 
     site.answers["/drip.npz"] = drip
-    monkeypatch.setattr(download, "SECONDS_IN_ALL", 0.1)
-    monkeypatch.setattr(download, "SECONDS_SILENT", 3.0)
+    monkeypatch.setattr(download, "TOTAL_TIMEOUT", 0.1)
+    monkeypatch.setattr(download, "READ_TIMEOUT", 3.0)
     made_up(addresses=(site.address + "/drip.npz",))
     try:
         with pytest.raises(MissingDatasetError, match=r"took more than 0\.1 seconds"):

@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, made_up):
 def test_csv_asks_for_polars(tmp_path, monkeypatch, made_up):
     made_up()
     write(tmp_path, ".csv")
-    monkeypatch.delitem(sys.modules, "imondrian.datasets.texts", raising=False)
+    monkeypatch.delitem(sys.modules, "imondrian.datasets.csv_files", raising=False)
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(InvalidInputError, match=r'polars is needed to read it: pip install "imondrian\[cli\]"'):
         load("made-up", tmp_path)

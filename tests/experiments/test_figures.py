@@ -14,9 +14,9 @@ from imondrian.errors import InvalidInputError
 from imondrian.experiments import figures, methods
 from imondrian.experiments.figures import batch_figure, online_figure, quality_figure, stages_figure
 from imondrian.experiments.figures.panels import MARKS
-from imondrian.experiments.synthetic import IN_THE_BATCH_FIGURE, K_MEANS, Scene, Verdict, View, run
+from imondrian.experiments.synthetic_experiment import IN_THE_BATCH_FIGURE, K_MEANS, Scene, Verdict, View, run
 from imondrian.plots import Surface, grid_over
-from tests.plots.looking import boxes, written
+from tests.plots.figure_checks import boxes, written
 
 SMALL = 400_000  # bytes
 

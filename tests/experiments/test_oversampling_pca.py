@@ -105,7 +105,7 @@ def test_directions_square_to_each_other_are_1_apart_and_never_more():
 @given(rows=POINT_SETS, weight=st.floats(-1.0, 100.0))
 def test_the_power_method_finds_the_greatest_scatter(rows, weight):
     """As great as that of eigh; along the same direction wherever there is a gap to the next one."""
-    targets = LearnedRows(rows).each_held_against_others()
+    targets = LearnedRows(rows).learned_targets()
     weight = max(weight, targets.left_out)
     directions, scatter = principal_directions(targets, weight)
     for i, row in enumerate(targets.coordinates):

@@ -9,7 +9,7 @@ from sklearn.neighbors import LocalOutlierFactor
 from imondrian import MondrianForest
 from imondrian.errors import InvalidInputError
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
-from imondrian.experiments.forests import ForestDetector
+from imondrian.experiments.forest_detector import ForestDetector
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY
 
 ALL = {

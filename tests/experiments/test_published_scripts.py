@@ -5,10 +5,10 @@ import pytest
 
 from imondrian import MondrianForest, datasets
 from imondrian.experiments import online
-from imondrian.experiments.divisions import published_stages
 from imondrian.experiments.methods import Method
-from imondrian.experiments.published import PUBLISHED, Place
+from imondrian.experiments.paper_results import PUBLISHED, TableCell
 from imondrian.experiments.published_scripts import PublishedForest, PublishedLOF, PublishedOsPCA1, PublishedOsPCA2
+from imondrian.experiments.splits import published_stages
 
 SCRIPTS = {"ospca1": PublishedOsPCA1, "ospca2": PublishedOsPCA2, "incremental-lof": PublishedLOF}
 SCORED_ONCE = (PublishedOsPCA1, PublishedOsPCA2)
@@ -20,7 +20,7 @@ def test_the_paper_s_figures_come_out_to_the_second_digit(data_folder, name, met
     """The paper cuts digits off where we round."""
     data = datasets.load(name, data_folder, download=False)
     rows = online.measured(data, published_stages(data), Method("", lambda _: SCRIPTS[method]()), 0)
-    published = [PUBLISHED[Place("online", method, name, row["part"])].auc for row in rows]
+    published = [PUBLISHED[TableCell("online", method, name, row["part"])].auc for row in rows]
     assert [row["auc"] for row in rows] == pytest.approx(published, abs=0.015)
 
 

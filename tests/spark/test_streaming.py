@@ -19,7 +19,7 @@ from imondrian import InvalidInputError, MondrianForest, StreamDetector
 from imondrian.errors import DamagedFileError
 from imondrian.model_files import to_bytes
 from imondrian.spark import watch
-from imondrian.spark.detectors import Detectors
+from imondrian.spark.detector_cache import DetectorCache
 from tests.spark import watching
 from tests.spark.conftest import FEATURES
 
@@ -101,7 +101,7 @@ def test_without_a_time_the_order_hangs_on_the_rows_alone(spark, fed, points, tm
 
 
 def watching_process(folder, n_batches):
-    command = [sys.executable, "-m", "tests.spark.watching", str(folder), str(n_batches)]
+    command = [sys.executable, "-m", "tests.spark.streams", str(folder), str(n_batches)]
     return subprocess.Popen(command, start_new_session=True, cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
 
 
@@ -276,7 +276,7 @@ def test_wrong_arguments_are_named(spark, tmp_path, arguments, message):
 
 
 def test_a_detector_is_remembered_by_its_bytes(points):
-    detectors, detector = Detectors(), StreamDetector(3, **SMALL)
+    detectors, detector = DetectorCache(), StreamDetector(3, **SMALL)
     detector.process_many(points[:100])
     content = detectors.keep(detector)
     assert detectors.take(content) is detector
@@ -286,7 +286,7 @@ def test_a_detector_is_remembered_by_its_bytes(points):
 
 
 def test_detectors_that_are_the_same_are_counted_once(points):
-    detectors = Detectors(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
+    detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
     for _ in range(5):
         detector = StreamDetector(3, **SMALL)
         content = detectors.keep(detector)
@@ -294,7 +294,7 @@ def test_detectors_that_are_the_same_are_counted_once(points):
 
 
 def test_of_many_detectors_the_last_are_remembered(points):
-    detectors = Detectors(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
+    detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
     made = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
     contents = [detectors.keep(detector) for detector in made]
     taken = [detectors.take(content) for content in contents]
@@ -303,6 +303,6 @@ def test_of_many_detectors_the_last_are_remembered(points):
 
 def test_a_state_that_is_no_detector_is_refused(points):
     with pytest.raises(DamagedFileError, match="no detector"):
-        Detectors().take(to_bytes(MondrianForest(2).build(points[:10])))
+        DetectorCache().take(to_bytes(MondrianForest(2).build(points[:10])))
     with pytest.raises(DamagedFileError, match="The state of a key"):
-        Detectors().take(b"nonsense")
+        DetectorCache().take(b"nonsense")

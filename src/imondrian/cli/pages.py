@@ -10,7 +10,7 @@ from imondrian.cli.summary import Summary, about_columns
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.files import written_whole
-from imondrian.plots import plot_pair, plot_reasons, plot_scores, plot_timeline
+from imondrian.plots import plot_explanations, plot_scatter, plot_scores, plot_timeline
 from imondrian.report import Picture, Report, write_report
 from imondrian.scorer import Scorer
 from imondrian.tables.columns import times_of
@@ -101,7 +101,7 @@ def _timeline(rows: Rows, scorer: Scorer, scores: Array, time: str | None) -> Pi
 def _reasons(rows: Rows, parts: Array, summary: Summary) -> Picture:
     of_whom = "anomalies" if summary.n_anomalies else "oddest rows"
     text = f"The mean share of each feature in the scores of the {of_whom}, and the side on which they lie there."
-    return Picture(f"What makes the {of_whom} odd", text, plot_reasons(parts, rows.features))
+    return Picture(f"What makes the {of_whom} odd", text, plot_explanations(parts, rows.features))
 
 
 def _pair(rows: Rows, scorer: Scorer, scores: Array, parts: Array) -> Picture:
@@ -112,4 +112,4 @@ def _pair(rows: Rows, scorer: Scorer, scores: Array, parts: Array) -> Picture:
     names = [rows.features[j] for j in leading]
     points, is_anomaly = rows.points[rows.usable][:, leading], scores[rows.usable] > scorer.threshold
     text = f"The two features that tell most, {names[0]} and {names[1]}: some rows are odd in others."
-    return Picture("The leading features", text, plot_pair(points, is_anomaly, names))
+    return Picture("The leading features", text, plot_scatter(points, is_anomaly, names))

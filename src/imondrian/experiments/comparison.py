@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import mean, pstdev
 from typing import NamedTuple
 
-from imondrian.experiments.published import PUBLISHED, Place, Published
+from imondrian.experiments.paper_results import PUBLISHED, PublishedResult, TableCell
 from imondrian.experiments.repeats import Row
 
 POINTS, DEVIATIONS = 2.5, 2.0  # what is no difference: the larger of these points and deviations of the paper's
@@ -23,9 +23,9 @@ class Measured(NamedTuple):
 class Comparison(NamedTuple):
     """A place of the paper's tables, what was measured there, and what the paper prints."""
 
-    place: Place
+    cell: TableCell
     measured: Measured
-    published: Published | None  # None: not in the paper
+    published: PublishedResult | None  # None: not in the paper
 
     @property
     def tolerance(self) -> float:
@@ -49,15 +49,15 @@ class Comparison(NamedTuple):
         return abs(self.difference) > self.tolerance
 
 
-def compared(table: str, rows: Iterable[Row]) -> dict[Place, Comparison]:
+def compared(table: str, rows: Iterable[Row]) -> dict[TableCell, Comparison]:
     """Take the means over seeds and folds, and put the paper's figures beside them."""
-    groups: dict[Place, list[Row]] = defaultdict(list)
+    groups: dict[TableCell, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[Place(table, row["method"], row["set"], row["part"])].append(row)
-    return {place: Comparison(place, measured_in(group), PUBLISHED.get(place)) for place, group in groups.items()}
+        groups[TableCell(table, row["method"], row["set"], row["part"])].append(row)
+    return {place: Comparison(place, mean_result(group), PUBLISHED.get(place)) for place, group in groups.items()}
 
 
-def measured_in(rows: list[Row]) -> Measured:
+def mean_result(rows: list[Row]) -> Measured:
     """Give mean and deviation of the rows of one place."""
     aucs = [row["auc"] for row in rows]
     return Measured(mean(aucs), pstdev(aucs), mean(row["seconds"] for row in rows), len(rows))

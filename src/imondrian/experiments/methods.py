@@ -17,7 +17,7 @@ from imondrian.experiments.baselines.incremental_lof import IncrementalLOF
 from imondrian.experiments.baselines.online_oversampling_pca import OnlineOversamplingPCA
 from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
-from imondrian.experiments.forests import ForestDetector
+from imondrian.experiments.forest_detector import ForestDetector
 from imondrian.option_types import Kind
 
 _SOME_ROWS = 2_100  # enough for the kernels for many rows, too
@@ -32,7 +32,7 @@ class Method(NamedTuple):
     title: str
     make: Callable[[int], Any]  # a seed in, a `Detector` or `OnlineDetector` out; no lambda: it goes to other processes
     is_ours: bool = False  # and not in the paper
-    draws_lots: bool = True  # so that another seed gives another result
+    is_random: bool = True  # so that another seed gives another result
 
 
 def warm_up(method: Method, X: Array) -> None:
@@ -74,8 +74,8 @@ def _one_class_svm(_seed: int) -> ScikitDetector:
 BATCH = {
     "imforest": Method("iMForest", partial(_forest, _PSI, "depth", None)),
     "iforest": Method("iForest", _isolation_forest),
-    "lof": Method("LOF", _local_outlier_factor, draws_lots=False),
-    "svm": Method("one-class SVM", _one_class_svm, draws_lots=False),
+    "lof": Method("LOF", _local_outlier_factor, is_random=False),
+    "svm": Method("one-class SVM", _one_class_svm, is_random=False),
     **_ours(_PSI, ("expected", None), ("size", None), ("depth", "std"), ("expected", "std"), ("size", "std")),
 }
 
@@ -94,9 +94,9 @@ def _ospca2(_seed: int) -> OnlineOversamplingPCA:
 
 ONLINE = {
     "imforest": Method("iMForest", partial(_forest, None, "depth", None)),
-    "incremental-lof": Method("incremental LOF", _incremental_lof, draws_lots=False),
-    "ospca1": Method("osPCA1", _ospca1, draws_lots=False),
-    "ospca2": Method("osPCA2", _ospca2, draws_lots=False),
+    "incremental-lof": Method("incremental LOF", _incremental_lof, is_random=False),
+    "ospca1": Method("osPCA1", _ospca1, is_random=False),
+    "ospca2": Method("osPCA2", _ospca2, is_random=False),
     # "expected" is "depth" for rows that all trees hold: none of them would be cut off
     **_ours(None, ("size", None), ("depth", "std"), ("size", "std")),
 }

@@ -7,12 +7,12 @@ import numpy as np
 
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
-from imondrian.experiments.cells import measured_cells
-from imondrian.experiments.divisions import published_stages
-from imondrian.experiments.measures import auc
+from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
-from imondrian.experiments.repeats import Row, Tell, affordable
-from imondrian.experiments.workers import Each
+from imondrian.experiments.ranking_metrics import auc
+from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.splits import published_stages
+from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "seed", "part", "n_rows", "auc", "seconds")
 
@@ -22,8 +22,8 @@ def run(
     methods: Mapping[str, Method],
     seeds: Sequence[int],
     budget: float,
-    each: Each,
-    tell: Tell,
+    parallel_map: ParallelMap,
+    progress: Progress,
 ) -> list[Row]:
     """Show every set to every method in the stages of the paper, once for each seed if the method draws lots.
 
@@ -31,7 +31,7 @@ def run(
     of learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with
     fewer seeds, at least with one.
     """
-    return measured_cells("online", _cell, sets, methods, (seeds, budget), each, tell)
+    return run_grid("online", _cell, sets, methods, (seeds, budget), parallel_map, progress)
 
 
 def _cell(data: Dataset, method: Method, seeds: Sequence[int], budget: float) -> list[Row]:
@@ -39,14 +39,14 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], budget: float) ->
     stages = published_stages(data)
     return [
         {"seed": seed} | row
-        for seed in affordable(seeds_of(method, seeds), budget)
+        for seed in within_budget(seeds_of(method, seeds), budget)
         for row in measured(data, stages, method, seed)
     ]
 
 
 def seeds_of(method: Method, seeds: Sequence[int]) -> Sequence[int]:
     """Give the seeds that make a difference to a method."""
-    return seeds if method.draws_lots else seeds[:1]
+    return seeds if method.is_random else seeds[:1]
 
 
 def measured(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:

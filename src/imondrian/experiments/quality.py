@@ -7,12 +7,12 @@ import numpy as np
 
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
-from imondrian.experiments.cells import measured_cells
-from imondrian.experiments.detectors import Detector
-from imondrian.experiments.measures import auc, average_precision
+from imondrian.experiments.detector_protocol import Detector
+from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
-from imondrian.experiments.repeats import Row, Tell, affordable
-from imondrian.experiments.workers import Each
+from imondrian.experiments.ranking_metrics import auc, average_precision
+from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
 FEWEST_ANOMALIES = 30
@@ -25,11 +25,11 @@ def run(
     seeds: Sequence[int],
     most_rows: int,
     budget: float,
-    each: Each,
-    tell: Tell,
+    parallel_map: ParallelMap,
+    progress: Progress,
 ) -> list[Row]:
     """Run every method on every set in both modes; of larger sets, on rows drawn by lot for each seed."""
-    return measured_cells("quality", _cell, sets, methods, (seeds, most_rows, budget / len(MODES)), each, tell)
+    return run_grid("quality", _cell, sets, methods, (seeds, most_rows, budget / len(MODES)), parallel_map, progress)
 
 
 def _cell(data: Dataset, method: Method, seeds: Sequence[int], most_rows: int, budget: float) -> list[Row]:
@@ -37,7 +37,7 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], most_rows: int, b
     return [
         {"mode": mode, "seed": seed} | _measured(data, method, mode, seed, most_rows)
         for mode in MODES
-        for seed in affordable(seeds, budget)
+        for seed in within_budget(seeds, budget)
     ]
 
 

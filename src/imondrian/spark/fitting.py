@@ -16,17 +16,16 @@ from imondrian.fitted import Fitted
 from imondrian.forest import MondrianForest
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.columns import (
+from imondrian.spark.feature_columns import (
     POINT,
     Features,
     check_choice,
-    complaint,
-    counted,
     features_of,
     points_of,
     usable_rows,
+    with_feature_count,
 )
-from imondrian.spark.settings import Settings
+from imondrian.spark.fit_settings import FitSettings
 
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest
@@ -87,10 +86,10 @@ def fit(  # noqa: PLR0913
         An ordinary estimator: save it, load it, extend it, score anywhere. Its attribute `forest_` is the forest.
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    settings = Settings.checked(preset, kind, scale, threshold)
+    settings = FitSettings.checked(preset, kind, scale, threshold)
     forest = sampled_forest(n_trees, max_samples, settings.scale, seed)
     column, found = features_of(df, features)
-    found = counted(df, column, found)
+    found = with_feature_count(df, column, found)
     rows = df.select(column.alias(POINT)).groupBy(POINT).count()
     drawn = rows.mapInArrow(_drawing(forest, found), _SAMPLES).groupBy("tree")
     merged = drawn.applyInArrow(_merging(max_samples), _SAMPLES).collect()
@@ -165,7 +164,7 @@ def _built(df: DataFrame, plan: Plan, samples: Array) -> MondrianForest:
 def _check_rows(n_points: int, n_bad: int, bad_row: Array, features: Features, on_error: str) -> None:
     """Say what is to be said of rows that cannot be used."""
     if n_bad > 0:
-        told = f"{n_bad} of {n_points + n_bad} rows cannot be used: {complaint(bad_row, features)}"
+        told = f"{n_bad} of {n_points + n_bad} rows cannot be used: {problem_with(bad_row, features)}"
         if on_error == "raise":
             raise InvalidInputError(f"{told}. on_error='skip' would leave them out.")
         warnings.warn(f"{told}. They are left out.", stacklevel=3)

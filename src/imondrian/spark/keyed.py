@@ -25,7 +25,8 @@ from imondrian.option_types import (
     ThresholdOrPreset,
 )
 from imondrian.scores import scoring_of
-from imondrian.spark.columns import (
+from imondrian.spark.column_transfer import arrow_columns, arrow_fields, from_arrow, in_utc, transfer_name
+from imondrian.spark.feature_columns import (
     POINT,
     SCORE,
     Features,
@@ -34,16 +35,15 @@ from imondrian.spark.columns import (
     check_usable,
     check_width,
     checked_names,
-    counted,
+    column_named,
     features_of,
     points_of,
-    quoted,
     usable_rows,
+    with_feature_count,
 )
-from imondrian.spark.judging import Wanted, judged, no_judgement, wanted_in
-from imondrian.spark.portable import in_utc, named_back, place_of, renamed, renamed_fields
-from imondrian.spark.settings import Settings
-from imondrian.spark.shipping import read_scorer
+from imondrian.spark.fit_settings import FitSettings
+from imondrian.spark.model_broadcast import read_scorer
+from imondrian.spark.result_columns import ResultColumns, new_result_columns, null_columns, scored_columns
 
 _MODEL, _N_POINTS = "model", "n_points"
 _RESULT = "imondrian_result_{}"
@@ -86,18 +86,18 @@ def fit_by_key(  # noqa: PLR0913
         of an estimator, see `imondrian.model_files.from_bytes`; null where there was no row to use).
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    settings = Settings.checked(preset, kind, scale, threshold)
+    settings = FitSettings.checked(preset, kind, scale, threshold)
     forest = sampled_forest(n_trees, max_samples, settings.scale, seed)
     keys = checked_names(df, key)
-    check_free(df.select(*map(quoted, keys)), [_N_POINTS, _MODEL])
+    check_free(df.select(*map(column_named, keys)), [_N_POINTS, _MODEL])
     column, found = features_of(df, features)
-    found = counted(df, column, found)
+    found = with_feature_count(df, column, found)
     key_schema = StructType([df.schema[name] for name in keys])
-    schema = StructType([*renamed_fields(key_schema), *_RESULTS])
-    rows = df.select(*renamed(key_schema), column.alias(POINT))
-    groups = rows.groupBy(*(field.name for field in renamed_fields(key_schema)))
+    schema = StructType([*arrow_fields(key_schema), *_RESULTS])
+    rows = df.select(*arrow_columns(key_schema), column.alias(POINT))
+    groups = rows.groupBy(*(field.name for field in arrow_fields(key_schema)))
     models = groups.applyInArrow(_fitting(forest, settings, schema.names, found, on_error), schema)
-    return models.select(*named_back(key_schema), _N_POINTS, _MODEL)
+    return models.select(*from_arrow(key_schema), _N_POINTS, _MODEL)
 
 
 def score_by_key(  # noqa: PLR0913
@@ -132,16 +132,16 @@ def score_by_key(  # noqa: PLR0913
     keys = checked_names(df, key)
     _check_models(df, models, keys)
     column, found = features_of(df, features)
-    wanted = wanted_in(df, output, label, explain, on_error)
-    results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(wanted.schema().fields)]
-    schema = StructType([*renamed_fields(df.schema), *results])
-    places = [place_of(df.schema, name) for name in keys]
-    groups = df.select(*renamed(df.schema), column.alias(POINT)).groupBy(*places)
-    renamed_keys = [quoted(name).alias(place) for name, place in zip(keys, places, strict=True)]
+    outputs = new_result_columns(df, output, label, explain, on_error)
+    results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(outputs.schema().fields)]
+    schema = StructType([*arrow_fields(df.schema), *results])
+    places = [transfer_name(df.schema, name) for name in keys]
+    groups = df.select(*arrow_columns(df.schema), column.alias(POINT)).groupBy(*places)
+    renamed_keys = [column_named(name).alias(place) for name, place in zip(keys, places, strict=True)]
     theirs = models.select(*renamed_keys, _MODEL).groupBy(*places)
-    scored = groups.cogroup(theirs).applyInArrow(_scoring(found, wanted, kind), schema)
-    named = [quoted(field.name).alias(name) for field, name in zip(results, wanted.names(), strict=True)]
-    return scored.select(*named_back(df.schema), *named)
+    scored = groups.cogroup(theirs).applyInArrow(_scoring(found, outputs, kind), schema)
+    named = [column_named(field.name).alias(name) for field, name in zip(results, outputs.names(), strict=True)]
+    return scored.select(*from_arrow(df.schema), *named)
 
 
 def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
@@ -155,7 +155,7 @@ def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
 
 
 def _fitting(
-    forest: MondrianForest, settings: Settings, names: list[str], features: Features, on_error: str
+    forest: MondrianForest, settings: FitSettings, names: list[str], features: Features, on_error: str
 ) -> Callable[[tuple[Any, ...], Any], Any]:
     """Make the function that fits a forest to the rows of one key."""
 
@@ -172,7 +172,7 @@ def _fitting(
     return fit_one
 
 
-def _fitted_to(points: Array, forest: MondrianForest, settings: Settings, names: list[str] | None) -> Fitted:
+def _fitted_to(points: Array, forest: MondrianForest, settings: FitSettings, names: list[str] | None) -> Fitted:
     """Fit a forest to points, and find the threshold for them."""
     made = _forest_on(points, forest)
     parameters = settings.parameters(made)
@@ -187,7 +187,7 @@ def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
     return build_some(Plan.of(forest, samples.n_points, drawn), 0, drawn)
 
 
-def _scoring(features: Features, wanted: Wanted, kind: Kind | None) -> Callable[[Any, Any], Any]:
+def _scoring(features: Features, outputs: ResultColumns, kind: Kind | None) -> Callable[[Any, Any], Any]:
     """Make the function that scores the rows of one key with its model."""
 
     def score_one(table: Any, models: Any) -> Any:
@@ -196,12 +196,12 @@ def _scoring(features: Features, wanted: Wanted, kind: Kind | None) -> Callable[
         if len(contents) > 1:
             raise InvalidInputError(f"There are {len(contents)} models for a key.")
         if len(contents) == 0 or table.num_rows == 0:
-            columns = no_judgement(table.num_rows, wanted)
+            columns = null_columns(table.num_rows, outputs)
         else:
             scorer = read_scorer(contents[0], "The model of a key")
             scorer = scorer if kind is None else scorer._replace(kind=kind)
             check_width(features, scorer.forest.n_features)
-            columns = judged(table.column(POINT), scorer, features, wanted)
+            columns = scored_columns(table.column(POINT), scorer, features, outputs)
         for i, column in enumerate(columns):
             kept = kept.append_column(_RESULT.format(i), column)
         return in_utc(kept)

@@ -22,7 +22,7 @@ from imondrian.errors import DamagedFileError
 from imondrian.fitted import Fitted
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.columns import SCORE, quoted
+from imondrian.spark.feature_columns import SCORE, column_named
 from imondrian.spark.fitting import fit
 from imondrian.spark.scoring import score
 from imondrian.thresholds import rule_of
@@ -195,7 +195,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
             kind=resolved(self._value("kind"), "kind", self._value("preset")),
             on_error=self._value("onError"),
         )
-        return scored.withColumn(prediction, quoted(prediction).cast("double"))
+        return scored.withColumn(prediction, column_named(prediction).cast("double"))
 
     def write(self) -> MLWriter:
         """Give a writer; `model.save(path)` is short for `model.write().save(path)`."""

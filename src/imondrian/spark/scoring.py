@@ -11,9 +11,9 @@ from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.option_types import Kind, OnError
 from imondrian.scores import scoring_of
-from imondrian.spark.columns import SCORE, check_width, features_of
-from imondrian.spark.judging import judged, wanted_in
-from imondrian.spark.shipping import Shipped
+from imondrian.spark.feature_columns import SCORE, check_width, features_of
+from imondrian.spark.model_broadcast import BroadcastModel
+from imondrian.spark.result_columns import new_result_columns, scored_columns
 
 
 def score(
@@ -51,20 +51,20 @@ def score(
     """
     if kind is not None:
         scoring_of(kind)  # for its check
-    shipped = Shipped(df.sparkSession, to_bytes(model))
-    scorer = shipped.scorer()
+    broadcast_model = BroadcastModel(df.sparkSession, to_bytes(model))
+    scorer = broadcast_model.scorer()
     column, found = features_of(df, _asked(features, scorer.features))
     check_width(found, scorer.forest.n_features)
-    wanted = wanted_in(df, output, label, explain, on_error)
+    outputs = new_result_columns(df, output, label, explain, on_error)
 
     def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        scorer = shipped.scorer()
+        scorer = broadcast_model.scorer()
         scorer = scorer if kind is None else scorer._replace(kind=kind)
         for points in columns:
-            yield pa.StructArray.from_arrays(judged(points, scorer, found, wanted), names=wanted.names())
+            yield pa.StructArray.from_arrays(scored_columns(points, scorer, found, outputs), names=outputs.names())
 
-    result = arrow_udf(results, wanted.schema())(column)  # however often it is named, Spark computes it once
-    return df.select("*", *(result[name].alias(name) for name in wanted.names()))
+    result = arrow_udf(results, outputs.schema())(column)  # however often it is named, Spark computes it once
+    return df.select("*", *(result[name].alias(name) for name in outputs.names()))
 
 
 def _asked(features: str | Sequence[str] | None, known: list[str] | None) -> str | Sequence[str]:

@@ -27,7 +27,9 @@ from pyspark.sql.types import (
 from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, PRESET
 from imondrian.errors import InvalidInputError
 from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.columns import (
+from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
+from imondrian.spark.detector_cache import DetectorCache
+from imondrian.spark.feature_columns import (
     LABEL,
     POINT,
     SCORE,
@@ -36,21 +38,19 @@ from imondrian.spark.columns import (
     check_free,
     check_usable,
     checked_names,
+    column_named,
     features_of,
-    in_quotes,
     points_of,
     quoted,
     usable_rows,
 )
-from imondrian.spark.detectors import Detectors
-from imondrian.spark.portable import place_of, portable, portable_fields, restored
 from imondrian.stream import Results, StreamDetector
 
 THRESHOLD = "threshold"
 _TIME, _WORD, _EVENT = "imondrian_time", "imondrian_word", "imondrian_event"
 _BEFORE_ALL = -(2**63)
 _RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(LABEL, BooleanType())]
-_detectors = Detectors()
+_detectors = DetectorCache()
 Wait = Callable[[GroupState, Any], None]
 Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
@@ -140,12 +140,14 @@ def watch(  # noqa: PLR0913
     timeout, wait = _patience(idle, lateness)
     beside = [column.alias(POINT), _time(time).alias(_TIME), _word(rows).alias(_WORD)]
     if lateness is not None:
-        beside.append(quoted(str(time)).alias(_EVENT))  # as it is, for it carries Spark's watermark
-    groups = rows.select(*portable(rows.schema), *beside).groupBy(*(place_of(rows.schema, name) for name in keys))
-    schema = StructType([*portable_fields(rows.schema), *_RESULTS])
+        beside.append(column_named(str(time)).alias(_EVENT))  # as it is, for it carries Spark's watermark
+    groups = rows.select(*pandas_columns(rows.schema), *beside).groupBy(
+        *(transfer_name(rows.schema, name) for name in keys)
+    )
+    schema = StructType([*pandas_fields(rows.schema), *_RESULTS])
     process = _processing(found, parameters, on_error, wait)
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
-    return results.select(*restored(rows.schema), *(field.name for field in _RESULTS))
+    return results.select(*from_pandas(rows.schema), *(field.name for field in _RESULTS))
 
 
 def _with_width(features: Features, n_features: int | None) -> Features:
@@ -168,7 +170,7 @@ def _timely(
     if lateness is not None:
         if time is None:
             raise InvalidInputError(f"lateness is {lateness!r}, but no column of times is given.")
-        stream = stream.withWatermark(in_quotes(time), lateness)
+        stream = stream.withWatermark(quoted(time), lateness)
     if identity is None:
         return stream
     names = checked_names(stream, identity)
@@ -177,12 +179,12 @@ def _timely(
 
 def _time(time: str | None) -> Column:
     """Give the time of a row in microseconds; rows without one come first."""
-    return F.lit(0).cast("long") if time is None else F.coalesce(F.unix_micros(quoted(time)), F.lit(_BEFORE_ALL))
+    return F.lit(0).cast("long") if time is None else F.coalesce(F.unix_micros(column_named(time)), F.lit(_BEFORE_ALL))
 
 
 def _word(rows: DataFrame) -> Column:
     """Scramble all that is in a row into 64 bits."""
-    columns = [quoted(field.name) for field in rows.schema.fields if _has_hash(field.dataType)]
+    columns = [column_named(field.name) for field in rows.schema.fields if _has_hash(field.dataType)]
     return F.xxhash64(*columns, *(column.isNull() for column in columns))  # nulls alone would leave no trace
 
 

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.experiments.detectors import Detector
+from imondrian.experiments.detector_protocol import Detector
 from imondrian.inputs import as_points
 
 

@@ -55,11 +55,11 @@ class DirectionDetector(ABC):
     def score(self, X: npt.ArrayLike) -> Array:
         """Give the scores of rows that are not learned: each by itself is held against all rows learned."""
         rows = self._learned()
-        return self._scores(rows.held_against_all(as_points(X, rows.n_features)))
+        return self._scores(rows.new_targets(as_points(X, rows.n_features)))
 
     def learned_scores(self) -> Array:
         """Give the scores of all rows learned, in the order in which they came: each is held against all others."""
-        return self._scores(self._learned().each_held_against_others())
+        return self._scores(self._learned().learned_targets())
 
     def _learned(self) -> "LearnedRows":
         if self._rows is None:
@@ -127,12 +127,12 @@ class LearnedRows:
         self.mean, self.n_rows = mean, n_rows
         self._blocks.append(points.copy())
 
-    def held_against_all(self, points: Array) -> Targets:
+    def new_targets(self, points: Array) -> Targets:
         """Hold new rows against all rows learned."""
         scatter, axes = self._principal_axes()
         return Targets(self._coordinates(points, axes), scatter, self.n_rows, left_out=0.0, stretch=1.0)
 
-    def each_held_against_others(self) -> Targets:
+    def learned_targets(self) -> Targets:
         """Hold each row learned against all others."""
         scatter, axes = self._principal_axes()
         n_others = max(self.n_rows - 1, 1)  # a row alone does not deviate, so that its number does not matter

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from imondrian.engine.jit import Array
-from imondrian.experiments.figures.sheet import TEXT_SIZE
-from imondrian.experiments.synthetic import View
+from imondrian.experiments.figures.layout import TEXT_SIZE
+from imondrian.experiments.synthetic_experiment import View
 from imondrian.plots import Surface
 from imondrian.plots.style import INK
 
@@ -103,7 +103,7 @@ def _finish(axes: Axes, surface: Surface, caption: str) -> None:
     axes.locator_params(nbins=3)
 
 
-def key_of_labels() -> list[Artist]:
+def label_legend() -> list[Artist]:
     """Give what a legend says of marks and region."""
     marks: list[Artist] = [
         Line2D(

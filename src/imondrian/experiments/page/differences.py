@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from imondrian.experiments.checks import CHECKS, checks_for
 from imondrian.experiments.comparison import DEVIATIONS, POINTS, Comparison, compared
+from imondrian.experiments.difference_checks import CHECKS, checks_of
 from imondrian.experiments.methods import BATCH, ONLINE
-from imondrian.experiments.page.cells import title_of
+from imondrian.experiments.page.comparison_table import dataset_title
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.published import Place
-from imondrian.experiments.records import Record
+from imondrian.experiments.paper_results import TableCell
+from imondrian.experiments.result_records import Record
 
 _TITLES = {"batch": "Table II", "online": "Table III"}
 _METHODS = {"batch": BATCH, "online": ONLINE}
@@ -39,7 +39,7 @@ def _differences(name: str, records: Mapping[str, Record]) -> str:
     found = _results(records.get(f"{name}_checks"))
     groups = groupby(sorted(entries, key=_by_method_and_set), key=_by_method_and_set)
     lines = [line for _, group in groups for line in _lines(list(group), found)]
-    keys = dict.fromkeys(key for entry in entries for key in checks_for(name, entry.place.method))
+    keys = dict.fromkeys(key for entry in entries for key in checks_of(name, entry.cell.method))
     texts = "\n".join(f"- **{key}**: {CHECKS[key].text}" for key in keys)
     head = ["", "set", "part", "explained by", "paper", "ours", "difference", "results of the check"]
     return f"""**{_TITLES[name]}**: {len(entries)} differences. The checks, whose results are
@@ -51,36 +51,36 @@ def _differences(name: str, records: Mapping[str, Record]) -> str:
 
 
 def _by_method_and_set(entry: Comparison) -> tuple[int, str]:
-    place = entry.place
+    place = entry.cell
     return list(_METHODS[place.table]).index(place.method), place.set
 
 
-def _results(record: Record | None) -> dict[tuple[str, Place], Results]:
+def _results(record: Record | None) -> dict[tuple[str, TableCell], Results]:
     """Give the results of each check in each place."""
-    found: dict[tuple[str, Place], Results] = defaultdict(list)
+    found: dict[tuple[str, TableCell], Results] = defaultdict(list)
     for row in () if record is None else record.rows:
-        place = Place(CHECKS[row["check"]].table, row["method"], row["set"], row["part"])
+        place = TableCell(CHECKS[row["check"]].table, row["method"], row["set"], row["part"])
         found[row["check"], place].append(row["auc"])
     return found
 
 
-def _lines(entries: Sequence[Comparison], found: Mapping[tuple[str, Place], Results]) -> list[list[str]]:
+def _lines(entries: Sequence[Comparison], found: Mapping[tuple[str, TableCell], Results]) -> list[list[str]]:
     """Write the differences of one method on one set, with the check that explains most of them."""
-    place = entries[0].place
-    keys = checks_for(place.table, place.method)
+    place = entries[0].cell
+    keys = checks_of(place.table, place.method)
     explained = {
-        key: [explains(found.get((key, entry.place), []), entry.published_auc) for entry in entries] for key in keys
+        key: [explains(found.get((key, entry.cell), []), entry.published_auc) for entry in entries] for key in keys
     }
     best = max(keys, key=lambda key: (sum(explained[key]), -_miss(entries, key, found)))
     return [
-        _line(entry, best if is_explained else "nothing yet", found.get((best, entry.place), []))
+        _line(entry, best if is_explained else "nothing yet", found.get((best, entry.cell), []))
         for entry, is_explained in zip(entries, explained[best], strict=True)
     ]
 
 
-def _miss(entries: Sequence[Comparison], key: str, found: Mapping[tuple[str, Place], Results]) -> float:
+def _miss(entries: Sequence[Comparison], key: str, found: Mapping[tuple[str, TableCell], Results]) -> float:
     """Sum by how much the results of a check miss the paper's figures."""
-    return sum(_distance(found.get((key, entry.place), []), entry.published_auc) for entry in entries)
+    return sum(_distance(found.get((key, entry.cell), []), entry.published_auc) for entry in entries)
 
 
 def explains(results: Results, figure: float) -> bool:
@@ -94,10 +94,10 @@ def _distance(results: Results, figure: float) -> float:
 
 
 def _line(entry: Comparison, cause: str, results: Results) -> list[str]:
-    place = entry.place
+    place = entry.cell
     return [
         _METHODS[place.table][place.method].title,
-        title_of(place.set),
+        dataset_title(place.set),
         place.part,
         cause,
         f"{entry.published_auc:.2f}",

@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 from imondrian.datasets import CATALOGUE
 from imondrian.experiments.methods import BATCH, ONLINE
-from imondrian.experiments.page.cells import Cells, title_of
+from imondrian.experiments.page.comparison_table import ComparisonTable, dataset_title
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.published import PUBLISHED, STAGES, TABLE_1, Place
-from imondrian.experiments.records import Record
+from imondrian.experiments.paper_results import PUBLISHED, STAGES, TABLE_1
+from imondrian.experiments.result_records import Record
 
 LEGEND = """\
 In each cell: measured here, the mean over repeats ± their standard deviation; in brackets what the paper prints. **≠**
@@ -38,7 +38,7 @@ def _set_row(name: str) -> list[str]:
     n_rows, n_features, share = TABLE_1[name]
     entry = CATALOGUE[name]
     return [
-        title_of(name),
+        dataset_title(name),
         f"{entry.n_rows:,} ({n_rows:,})",
         f"{entry.n_features} ({n_features})",
         f"{100.0 * entry.share:.2g} ({share:.2g})",
@@ -48,11 +48,11 @@ def _set_row(name: str) -> list[str]:
 def batch_section(record: Record) -> str:
     """Lay out Table II."""
     settings = record.circumstances["settings"]
-    cells = Cells(record, BATCH)
+    cells = ComparisonTable(record, BATCH)
     return f"""## Table II: batches
 
 Fitted on the training part of each fold ({settings["folds"]} folds; Wine 2), then both parts are scored. The folds are
-those behind the paper's table, as far as they can be found out (`experiments/divisions.py: published_folds`). Features
+those behind the paper's table, as far as they can be found out (`experiments/splits.py: published_folds`). Features
 as they come; 100 trees, psi = 256; LOF with k = 10; one-class SVM with an RBF kernel, gamma = 1/d; iForest as
 scikit-learn has it.
 
@@ -77,7 +77,7 @@ scikit-learn has it.
 
 def online_section(record: Record) -> str:
     """Lay out Table III."""
-    cells = Cells(record, ONLINE)
+    cells = ComparisonTable(record, ONLINE)
     methods = "\n\n".join(
         f"### {cells.titles[name]}\n\n**AUC of all rows so far, %**\n\n{cells.by_part(name, STAGES, 'auc')}\n\n"
         f"**Seconds: learning the stage, and scoring all rows so far**\n\n{cells.by_part(name, STAGES, 'seconds')}"
@@ -101,7 +101,7 @@ _ABOUT_CICIDS = """ CICIDS stands here for 10,203 real flows of it, which are no
 set beside them."""
 
 
-def endless_section(record: Record) -> str:
+def long_stream_section(record: Record) -> str:
     """Lay out the stream of the size of the paper's largest set."""
     rows = [
         [
@@ -115,7 +115,7 @@ def endless_section(record: Record) -> str:
         for row in record.rows
     ]
     head = ["stage", "rows so far", "seconds", "microseconds a row", "detector, MB", "whole process, most MB"]
-    paper = ", ".join(f"{PUBLISHED[Place('online', 'imforest', 'cicids', stage)].seconds:,.0f}" for stage in STAGES)
+    paper = ", ".join(f"{PUBLISHED[TableCell('online', 'imforest', 'cicids', stage)].seconds:,.0f}" for stage in STAGES)
     return f"""### A stream of the size of CICIDS 2017 Wednesday
 
 The paper's online mode keeps every row in every tree. With a window (the latest 2,048 rows, of which a tree holds about

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from imondrian.datasets import CATALOGUE
 from imondrian.experiments.methods import QUALITY
-from imondrian.experiments.page.cells import titled
+from imondrian.experiments.page.comparison_table import method_title
 from imondrian.experiments.page.markdown import table
 from imondrian.experiments.quality import FEWEST_ANOMALIES, MODES
-from imondrian.experiments.records import Record
 from imondrian.experiments.repeats import Row
+from imondrian.experiments.result_records import Record
 
 _MEASURES = {"auc": "AUC", "average_precision": "average precision"}
 _REFERENCE = "iforest"  # that others are held against, set by set
@@ -57,7 +57,7 @@ have on new data. PyOD's ECOD looks at all rows to be scored together, those of 
 **†n** marks a method that was too slow for the budget: so many seeds."""
 
 
-def best_in(record: Record) -> str:
+def leaders_line(record: Record) -> str:
     """Tell in one line who is ahead."""
     standings, methods = _standings(record.rows), _methods(record.rows)
     n_sets = len({row["set"] for row in record.rows})
@@ -82,7 +82,7 @@ def _shared(sets: Sequence[str]) -> str:
 def _means(standings: Standings, methods: Sequence[str]) -> str:
     columns = [(mode, what) for what in _MEASURES for mode in MODES]
     lines = [
-        [titled(QUALITY[name]), *(_mean_text(standings, name, mode, what) for mode, what in columns)]
+        [method_title(QUALITY[name]), *(_mean_text(standings, name, mode, what) for mode, what in columns)]
         for name in methods
     ]
     return table(["", *(f"{_MEASURES[what]}, {mode}" for mode, what in columns)], lines)
@@ -101,7 +101,7 @@ def _mean(values: dict[str, Standing]) -> float:
 
 def _by_set(standings: Standings, methods: Sequence[str], mode: str, sets: Sequence[str], n_seeds: int) -> str:
     lines = [[name, *(_cell(standings[method, mode, "auc"][name], n_seeds) for method in methods)] for name in sets]
-    return table(["", *(titled(QUALITY[method]) for method in methods)], lines)
+    return table(["", *(method_title(QUALITY[method]) for method in methods)], lines)
 
 
 def _cell(standing: Standing, n_seeds: int) -> str:

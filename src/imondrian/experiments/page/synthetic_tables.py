@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.records import Record
 from imondrian.experiments.repeats import Row
+from imondrian.experiments.result_records import Record
 
 
 def synthetic_section(record: Record) -> str:

@@ -1,0 +1,46 @@
+"""The settings of a forest on Spark: those of the preset where none are given, checked before the work begins."""
+
+from typing import Any, NamedTuple, Self
+
+from imondrian.defaults import resolved
+from imondrian.forest import MondrianForest
+from imondrian.scores import scoring_of
+from imondrian.thresholds import rule_of
+
+_MAX_RANDOM_STATE = 2**32 - 1  # of scikit-learn
+
+
+class FitSettings(NamedTuple):
+    """What a forest is fitted and used with."""
+
+    preset: Any
+    kind: Any
+    scale: Any
+    threshold: Any  # the cut-off: "auto", "kmeans" or a share
+
+    @classmethod
+    def checked(cls, preset: Any, kind: Any, scale: Any, threshold: Any) -> Self:
+        """Replace every "preset" by the preset's own value, and check kind and threshold."""
+        settings = cls(
+            preset,
+            resolved(kind, "kind", preset),
+            resolved(scale, "scale", preset),
+            resolved(threshold, "contamination", preset),
+        )
+        scoring_of(settings.kind)
+        rule_of(settings.threshold, "threshold")
+        return settings
+
+    def parameters(self, forest: MondrianForest) -> dict[str, Any]:
+        """Return the parameters of the scikit-learn estimator around a forest with these settings."""
+        return {
+            "n_estimators": forest.n_trees,
+            "max_samples": forest.max_samples,
+            "window": None,
+            "preset": self.preset,
+            "kind": self.kind,
+            "scale": forest.scale,
+            "contamination": self.threshold,
+            "n_jobs": None,
+            "random_state": forest.seed if forest.seed <= _MAX_RANDOM_STATE else None,
+        }

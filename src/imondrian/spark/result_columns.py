@@ -1,0 +1,88 @@
+"""Scores of Arrow columns of points: what runs on the workers."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BooleanType, DataType, DoubleType, MapType, StringType, StructField, StructType
+
+from imondrian.engine.jit import Array
+from imondrian.option_types import ON_ERROR
+from imondrian.scorer import Scorer
+from imondrian.spark.feature_columns import (
+    EXPLANATION,
+    Features,
+    check_choice,
+    check_free,
+    check_usable,
+    points_of,
+    usable_rows,
+)
+
+
+class ResultColumns(NamedTuple):
+    """What is asked for: the names of the columns that come in addition, and what to do about bad rows."""
+
+    score: str
+    label: str | None = None
+    parts: str | None = None
+    on_error: str = "raise"
+
+    def kinds(self) -> dict[str, tuple[DataType, Any]]:
+        """Give the columns that come in addition, with their types for Spark and for Arrow."""
+        kinds = {
+            self.score: (DoubleType(), pa.float64()),
+            self.label: (BooleanType(), pa.bool_()),
+            self.parts: (MapType(StringType(), DoubleType()), pa.map_(pa.string(), pa.float64())),
+        }
+        return {name: kind for name, kind in kinds.items() if name is not None}
+
+    def names(self) -> list[str]:
+        """Give their names."""
+        return list(self.kinds())
+
+    def schema(self) -> StructType:
+        """Give them as one."""
+        return StructType([StructField(name, kind) for name, (kind, _) in self.kinds().items()])
+
+
+def new_result_columns(
+    df: DataFrame, output: str, label: str | None, explain: bool | str, on_error: str
+) -> ResultColumns:
+    """Check what is asked for beside the columns of a frame."""
+    check_choice(on_error, "on_error", ON_ERROR)
+    outputs = ResultColumns(output, label, EXPLANATION if explain is True else explain or None, on_error)
+    check_free(df, [name for name in (outputs.score, outputs.label, outputs.parts) if name is not None])
+    return outputs
+
+
+def scored_columns(column: Any, scorer: Scorer, features: Features, outputs: ResultColumns) -> list[Any]:
+    """Score a column of points, and give the columns that are wanted; a row that cannot be used has nulls in all."""
+    points = points_of(column, scorer.forest.n_features or 0)
+    is_usable = usable_rows(points)
+    check_usable(points, is_usable, features, outputs.on_error)
+    scores = np.full(len(points), np.nan)
+    if is_usable.any():
+        scores[is_usable] = scorer.scores(points[is_usable])
+    columns = [pa.array(scores, mask=~is_usable)]
+    if outputs.label is not None:
+        columns.append(pa.array(scores > scorer.threshold, mask=~is_usable))
+    if outputs.parts is not None:
+        columns.append(_maps(points, is_usable, scorer, features))
+    return columns
+
+
+def null_columns(n_rows: int, outputs: ResultColumns) -> list[Any]:
+    """Give nulls in all columns that are wanted."""
+    return [pa.nulls(n_rows, kind) for _, kind in outputs.kinds().values()]
+
+
+def _maps(points: Array, is_usable: Array, scorer: Scorer, features: Features) -> Any:
+    """Divide scores among the features, as maps from their names."""
+    n_usable, n_features = int(is_usable.sum()), points.shape[1]
+    names = [features.name(j) for j in range(n_features)]
+    values = scorer.parts(points[is_usable]).ravel() if n_usable else np.empty(0)
+    offsets = np.concatenate([[0], np.cumsum(np.where(is_usable, n_features, 0))]).astype(np.int32)
+    keys = pa.array(names * n_usable, pa.string())
+    return pa.MapArray.from_arrays(pa.array(offsets, mask=np.append(~is_usable, False)), keys, pa.array(values))
