@@ -86,7 +86,7 @@ def test_groups_hold_what_they_say():
     assert set(names("open")) == {name for name, e in CATALOGUE.items() if e.same_as is None} - {"cicids"}
     assert set(names("open")) == {name for name, e in CATALOGUE.items() if e.checksum and e.same_as is None}
     assert len({CATALOGUE[name].checksum for name in names("open")}) == len(names("open"))
-    assert "whose content is known by its checksum (all but `cicids`)" in " ".join(names.__doc__.split())
+    assert "those with a checksum (all but `cicids`)" in " ".join(names.__doc__.split())
     assert len(names("adbench")) == 13
     assert {"satellite", "smtp"} - set(names("streams")) == {"satellite"}
     assert not set(names("synthetic")) & set(names())

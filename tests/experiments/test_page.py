@@ -8,7 +8,7 @@ import pytest
 
 from imondrian.errors import DamagedFileError
 from imondrian.experiments import difference_checks
-from imondrian.experiments.comparison import compared
+from imondrian.experiments.comparison import compare
 from imondrian.experiments.methods import BATCH, ONLINE
 from imondrian.experiments.page.differences import explains
 from imondrian.experiments.page.markdown import table
@@ -69,17 +69,17 @@ def test_figures_stand_where_the_paper_has_them(place, figures):
     [(63.63, False), (66.13, False), (66.14, True), (61.13, False), (61.12, True)],  # 63.63 +- 1.02: 2.5 points
 )
 def test_a_difference_is_more_than_the_tolerance(auc, differs):
-    (entry,) = compared("batch", rows_of("imforest", "pima", "train", auc)).values()
+    (entry,) = compare("batch", rows_of("imforest", "pima", "train", auc)).values()
     assert entry.differs == differs
 
 
 def test_two_of_the_paper_s_deviations_are_tolerated():
-    (entry,) = compared("batch", rows_of("iforest", "wine", "train", 79.56 + 21.0)).values()  # +- 10.59
+    (entry,) = compare("batch", rows_of("iforest", "wine", "train", 79.56 + 21.0)).values()  # +- 10.59
     assert not entry.differs
 
 
 def test_what_the_paper_does_not_have_never_differs():
-    (entry,) = compared("batch", rows_of("size-std", "pima", "train", 1.0)).values()
+    (entry,) = compare("batch", rows_of("size-std", "pima", "train", 1.0)).values()
     assert (entry.published, entry.differs, entry.difference) == (None, False, 0.0)
 
 

@@ -109,7 +109,7 @@ def _collected(blocks: Iterator[Content], n_lines: int, where: str) -> Content:
         points[n_rows:n_after], labels[n_rows:n_after] = block.X, block.y
         n_rows, n_dropped = n_after, n_dropped + block.n_dropped
     if n_rows == 0:
-        raise DamagedFileError(f"{where} has no complete row: all {n_dropped} rows have a missing or infinite value.")
+        raise DamagedFileError(f"{where} has no complete row ({n_dropped} rows have a missing or infinite value).")
     return Content(points[:n_rows], labels[:n_rows], FEATURES, n_dropped)
 
 

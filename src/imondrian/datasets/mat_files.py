@@ -107,7 +107,7 @@ def _table(part: _Element, shape: Array, endian: str) -> Array:
         raise ValueError(f"numbers cannot be of kind {part.kind}")
     numbers = np.frombuffer(part.data, dtype=endian + _NUMBERS[part.kind])
     if numbers.size * 8 > MAX_BYTES:
-        raise ValueError(f"{numbers.size} numbers of 8 bytes exceed the limit of {MAX_BYTES} bytes")
+        raise ValueError(f"it must expand to at most {MAX_BYTES} bytes, but {numbers.size} numbers need 8 bytes each")
     if (shape < 0).any() or numbers.size != np.prod(shape, dtype=np.float64):
         raise ValueError(f"{numbers.size} numbers do not fill the shape {tuple(map(int, shape))}")
     return numbers.reshape(shape, order="F")

@@ -1,4 +1,4 @@
-"""Table II of the paper: batches, by cross validation."""
+"""Table II of the paper: batch detection, by cross-validation."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -23,10 +23,9 @@ def run(
     parallel_map: ParallelMap,
     progress: Progress,
 ) -> list[Row]:
-    """Fit every method on the training part of every fold, and score both parts; once for each seed of the method.
+    """Fit every method on the training part of every fold and score both parts, once for each seed.
 
-    Features are not scaled. A method that would take longer than the budget on a set is run on fewer folds, at least
-    on one.
+    Features are not scaled. A method that would exceed the budget on a set is run on fewer folds, at least one.
     """
     return run_grid("batch", _cell, sets, methods, (seeds, n_folds, budget), parallel_map, progress)
 
@@ -38,13 +37,13 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], n_folds: int, bud
     return [
         {"seed": seed, "fold": number} | row
         for seed, number, fold in within_budget(repeats, budget)
-        for row in measured(data, method, fold, 1000 * seed + number)
+        for row in measure_fold(data, method, fold, 1000 * seed + number)
     ]
 
 
-def measured(data: Dataset, method: Method, fold: Split, seed: int) -> list[Row]:
-    """Measure training (fitting, and scoring what was fitted) and test (scoring what is new)."""
-    train, test = fold
+def measure_fold(data: Dataset, method: Method, split: Split, seed: int) -> list[Row]:
+    """Measure training (fitting, and scoring the training rows) and test (scoring the test rows)."""
+    train, test = split
     detector = method.make(seed)
     start = perf_counter()
     train_scores = detector.fit(data.X[train]).learned_scores()

@@ -1,4 +1,4 @@
-"""What every compared system can do: one protocol for batches, and one more verb for streams."""
+"""The protocols of the compared systems: Detector for batches, OnlineDetector for streams."""
 
 from typing import Any, Protocol, Self
 
@@ -6,23 +6,23 @@ from imondrian.engine.jit import Array
 
 
 class Detector(Protocol):
-    """A system that learns rows and tells how odd rows are; high is odd."""
+    """A system that learns rows and scores rows; a high score is anomalous."""
 
     def fit(self, X: Any) -> Self:
-        """Learn these rows, and no others."""
+        """Learn these rows, replacing all learned before."""
         ...
 
     def score(self, X: Any) -> Array:
-        """Score rows that are not learned."""
+        """Score rows without learning them."""
         ...
 
     def learned_scores(self) -> Array:
-        """Score all rows learned so far, in the order in which they came."""
+        """Score all rows learned so far, in order of arrival."""
         ...
 
 
 class OnlineDetector(Detector, Protocol):
-    """A detector that goes on learning."""
+    """A detector that can learn more rows."""
 
     def extend(self, X: Any) -> Self:
         """Learn more rows."""

@@ -1,4 +1,4 @@
-"""The isolation Mondrian forest as a detector of the experiments."""
+"""The isolation Mondrian forest with the interface of the compared systems."""
 
 from typing import Any, Self
 
@@ -10,12 +10,12 @@ from imondrian.option_types import Kind, Scale
 
 
 class ForestDetector:
-    """A Mondrian forest with one of its scores, which remembers its rows to score them again.
+    """A Mondrian forest with one of its scores, which stores its rows to score them again.
 
     Parameters
     ----------
     max_samples : int or None
-        Points that a tree holds at most: 256 in the paper's batches, None (all) in its streams.
+        Maximum number of points in a tree: 256 in the paper's batches, None (all) in its streams.
     kind : str, default="depth"
         The score; "depth" is the paper's.
     scale : None or "std", default=None
@@ -61,11 +61,11 @@ class ForestDetector:
         return self
 
     def score(self, X: Any) -> Array:
-        """Score rows; they are not learned."""
+        """Score rows without learning them."""
         return self.forest.score(X, self.kind)
 
     def learned_scores(self) -> Array:
-        """Score all rows so far again, as the paper does after each update; where trees hold all, in one pass."""
+        """Score all rows so far again, like the paper after each update; in one pass if the trees hold all rows."""
         rows = np.vstack(self._rows)
         if self.forest.max_samples is not None:
             return self.score(rows)

@@ -1,4 +1,4 @@
-"""Tables of methods and sets, cell by cell."""
+"""Run an experiment for every pair of a data set and a method."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from imondrian.experiments.worker_pool import ParallelMap
 
 
 def run_grid(
-    doing: str,
+    experiment: str,
     work: Callable[..., list[Row]],
     sets: Sequence[Dataset],
     methods: Mapping[str, Method],
@@ -18,19 +18,17 @@ def run_grid(
     parallel_map: ParallelMap,
     progress: Progress,
 ) -> list[Row]:
-    """Do the work for every set and method, larger sets first since they take longest; give the rows set by set.
+    """Call ``work(data, method, *settings)`` for every data set and method; return all rows, data set by data set.
 
-    The work is called with a set, a method and the settings; what it gives is told apart by set and method.
+    Larger sets run first, because they take longest. The columns "set" and "method" are added to each row.
     """
     cells = [(data, name) for data in sets for name in methods]
-    by_size = sorted(range(len(cells)), key=lambda place: -len(cells[place][0].X))
+    by_size = sorted(range(len(cells)), key=lambda i: -len(cells[i][0].X))
 
-    def report_done(place: int, share: float) -> None:
-        data, name = cells[by_size[place]]
-        progress(f"{doing}: {data.name}, {methods[name].title}", share)
+    def report_done(n: int, share: float) -> None:
+        data, name = cells[by_size[n]]
+        progress(f"{experiment}: {data.name}, {methods[name].title}", share)
 
-    arguments = [(cells[place][0], methods[cells[place][1]], *settings) for place in by_size]
-    found = dict(zip(by_size, parallel_map(work, arguments, report_done), strict=True))
-    return [
-        {"set": data.name, "method": name} | row for place, (data, name) in enumerate(cells) for row in found[place]
-    ]
+    arguments = [(cells[i][0], methods[cells[i][1]], *settings) for i in by_size]
+    results = dict(zip(by_size, parallel_map(work, arguments, report_done), strict=True))
+    return [{"set": data.name, "method": name} | row for i, (data, name) in enumerate(cells) for row in results[i]]

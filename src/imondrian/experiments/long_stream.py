@@ -1,8 +1,8 @@
-"""A stream of the size of CICIDS 2017 Wednesday, 691,406 rows of 77 features, through a forest with a window.
+"""Time and memory for a stream of the size of CICIDS 2017 Wednesday: 691,406 rows of 77 features.
 
-The paper's online mode keeps every row in every tree, which would take tens of gigabytes here. With a window the
-memory is fixed; this measures how much it is, and how long the stream takes, in a process of its own. The rows are
-made: how well they are told apart is not looked at.
+The paper's online mode stores every row in every tree, which would need tens of gigabytes here. A forest with a window
+needs constant memory; this measures how much, and how long the stream takes, in a separate process. The rows are
+generated, and detection quality is not measured.
 """
 
 import multiprocessing
@@ -31,45 +31,45 @@ _POLL = 0.5  # seconds
 
 
 def run(n_rows: int, seed: int, progress: Progress) -> list[Row]:
-    """Stream so many rows through a detector with the preset of the paper; give time and memory, stage by stage."""
+    """Stream `n_rows` rows through a detector with the preset "paper"; return time and memory of each stage."""
     rows: list[Row] = []
-    for row in _in_its_own_process(n_rows, seed):
+    for row in _in_separate_process(n_rows, seed):
         rows.append(row)
-        progress(f"endless: stage {row['part']}", len(rows) / N_STAGES)
+        progress(f"long stream: stage {row['part']}", len(rows) / N_STAGES)
     return rows
 
 
-def _in_its_own_process(n_rows: int, seed: int) -> Iterator[Row]:
-    """Run the stream where nothing else takes memory."""
+def _in_separate_process(n_rows: int, seed: int) -> Iterator[Row]:
+    """Run the stream in a process where nothing else needs memory."""
     context = multiprocessing.get_context("spawn")
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_send_stages, args=(sending, n_rows, seed), daemon=True)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_stages, args=(sender, n_rows, seed), daemon=True)
     process.start()
-    sending.close()
+    sender.close()
     try:
         for _ in range(N_STAGES):
-            while not receiving.poll(_POLL):
-                pass  # and hear of signals
-            yield receiving.recv()
+            while not receiver.poll(_POLL):
+                pass  # wake up regularly to handle signals
+            yield receiver.recv()
         process.join()
     except EOFError:
         process.join()
-        raise ImondrianError(f"The process of the stream ended with exit code {process.exitcode}.") from None
+        raise ImondrianError(f"The process that ran the stream ended with exit code {process.exitcode}.") from None
     finally:
         process.terminate()
 
 
-def _send_stages(sending: Connection, n_rows: int, seed: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process sees to that
+def _send_stages(sender: Connection, n_rows: int, seed: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles it
     for row in stages(n_rows, seed):
-        sending.send(row)
+        sender.send(row)
 
 
 def stages(n_rows: int, seed: int) -> Iterator[Row]:
-    """Stream rows through a detector, and tell time and memory after each of five stages."""
+    """Stream rows through a detector; yield time and memory after each of five stages."""
     detector = StreamDetector(N_FEATURES, preset="paper", seed=seed)
     for block in generated_rows(3 * _BLOCK, seed + 1):
-        detector.process_many(block)  # compiles what is not compiled yet
+        detector.process_many(block)  # to compile the kernels
     detector = StreamDetector(N_FEATURES, preset="paper", seed=seed)
     blocks = generated_rows(n_rows, seed)
     n_done = 0
@@ -92,7 +92,7 @@ def stages(n_rows: int, seed: int) -> Iterator[Row]:
 
 
 def generated_rows(n_rows: int, seed: int) -> Iterator[Array]:
-    """Make rows block by block, as heavy-tailed as counts and durations of network flows; some from elsewhere."""
+    """Generate rows in blocks, heavy-tailed like counts and durations of network flows, some of them shifted."""
     for start in range(0, n_rows, _BLOCK):
         rng = np.random.default_rng((seed, start))
         size = (min(_BLOCK, n_rows - start), N_FEATURES)
@@ -101,9 +101,9 @@ def generated_rows(n_rows: int, seed: int) -> Iterator[Array]:
 
 
 def _peak_bytes() -> int:
-    """Give the most memory that this process has had; getrusage would tell its parent's, if that was more."""
+    """Return the peak memory of this process; getrusage would return its parent's, if that was larger."""
     status = Path("/proc/self/status")
     if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # of macOS, in bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
     (peak,) = re.findall(r"^VmHWM:\s*(\d+) kB$", status.read_text("utf-8"), re.MULTILINE)
     return 1024 * int(peak)

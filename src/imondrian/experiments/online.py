@@ -1,4 +1,4 @@
-"""Table III of the paper: streams in five stages, after each of which all rows so far are scored again."""
+"""Table III of the paper: online detection in five stages; after each, all rows so far are scored again."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -25,11 +25,10 @@ def run(
     parallel_map: ParallelMap,
     progress: Progress,
 ) -> list[Row]:
-    """Show every set to every method in the stages of the paper, once for each seed if the method draws lots.
+    """Run every method on every set in the stages of the paper, once for each seed if the method is random.
 
-    The first stage is learned at once, the others are what the method is extended by. The seconds of a stage are those
-    of learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with
-    fewer seeds, at least with one.
+    The method is fitted on the first stage and extended by the others. The seconds of a stage include learning it and
+    scoring all rows so far. A method that would exceed the budget on a set is run with fewer seeds, at least one.
     """
     return run_grid("online", _cell, sets, methods, (seeds, budget), parallel_map, progress)
 
@@ -40,24 +39,24 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], budget: float) ->
     return [
         {"seed": seed} | row
         for seed in within_budget(seeds_of(method, seeds), budget)
-        for row in measured(data, stages, method, seed)
+        for row in measure_stages(data, stages, method, seed)
     ]
 
 
 def seeds_of(method: Method, seeds: Sequence[int]) -> Sequence[int]:
-    """Give the seeds that make a difference to a method."""
+    """Return all seeds for a random method, and only the first for a deterministic one."""
     return seeds if method.is_random else seeds[:1]
 
 
-def measured(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:
-    """Run one method through the stages."""
+def measure_stages(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:
+    """Run one method through the stages; return a row of measurements for each."""
     detector = method.make(seed)
     so_far = np.empty(0, dtype=np.int64)
     rows: list[Row] = []
-    for number, places in enumerate(stages, 1):
-        so_far = np.concatenate([so_far, places])
+    for number, stage in enumerate(stages, 1):
+        so_far = np.concatenate([so_far, stage])
         start = perf_counter()
-        (detector.fit if number == 1 else detector.extend)(data.X[places])
+        (detector.fit if number == 1 else detector.extend)(data.X[stage])
         scores = detector.learned_scores()
         seconds = perf_counter() - start
         figures = {"n_rows": len(so_far), "auc": auc(data.y[so_far], scores), "seconds": seconds}

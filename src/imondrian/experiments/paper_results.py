@@ -1,4 +1,4 @@
-"""The figures that the paper prints in its Tables I to III: to hold ours against, never a measurement."""
+"""The results printed in the paper's Tables I to III, for comparison with our measurements."""
 
 import csv
 from importlib.resources import files
@@ -8,7 +8,7 @@ STAGES = ("1", "2", "3", "4", "5")  # of Table III
 
 
 class PublishedResult(NamedTuple):
-    """Printed in one place: area under the curve in per cent, and seconds; deviations, where it has any."""
+    """One printed result: AUC in per cent and seconds, with standard deviations if printed."""
 
     auc: float
     auc_deviation: float | None
@@ -17,7 +17,7 @@ class PublishedResult(NamedTuple):
 
 
 class TableCell(NamedTuple):
-    """Where in the paper: "batch" (Table II) or "online" (III), a system, a set; and train, test or the stage."""
+    """A cell of the paper's tables: "batch" (Table II) or "online" (III), method, set, and train, test or stage."""
 
     table: str
     method: str
@@ -25,7 +25,7 @@ class TableCell(NamedTuple):
     part: str
 
 
-TITLES = {  # of sets, as in the paper
+TITLES = {  # of data sets, as in the paper
     "wbc": "WBC",
     "pima": "Pima",
     "thyroid": "Thyroid",
@@ -54,11 +54,11 @@ TABLE_1 = {
 
 
 def published_stage_aucs() -> dict[tuple[str, str], list[float | None]]:
-    """Give for a method and a set the five figures of Table III."""
-    places = {place[1:3] for place in PUBLISHED if place.table == "online"}
+    """Return the AUC of the five stages in Table III, by method and set."""
+    cells = {cell[1:3] for cell in PUBLISHED if cell.table == "online"}
     return {
         (method, name): [PUBLISHED[TableCell("online", method, name, stage)].auc for stage in STAGES]
-        for method, name in places
+        for method, name in cells
     }
 
 
@@ -75,8 +75,8 @@ def _read() -> dict[TableCell, PublishedResult]:
     }
 
 
-def _optional(cell: str) -> float | None:
-    return float(cell) if cell else None
+def _optional(text: str) -> float | None:
+    return float(text) if text else None
 
 
 PUBLISHED = _read()

@@ -1,4 +1,4 @@
-"""How well scores part anomalies from the others."""
+"""Metrics of how well scores rank anomalies above normal rows."""
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -7,7 +7,7 @@ from imondrian.engine.jit import Array
 
 
 def auc(is_anomaly: Array, scores: Array) -> float:
-    """Give the area under the curve in per cent.
+    """Return the area under the ROC curve in per cent.
 
     Examples
     --------
@@ -18,7 +18,7 @@ def auc(is_anomaly: Array, scores: Array) -> float:
 
 
 def average_precision(is_anomaly: Array, scores: Array) -> float:
-    """Give the average precision in per cent.
+    """Return the average precision in per cent.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from imondrian import datasets
 from imondrian.datasets import Dataset
 from imondrian.errors import InvalidInputError
 from imondrian.experiments import batch, difference_checks, long_stream, online, quality, synthetic_experiment
-from imondrian.experiments.comparison import compared
+from imondrian.experiments.comparison import compare
 from imondrian.experiments.figures import batch_figure, online_figure, quality_figure, stages_figure
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
 from imondrian.experiments.page.reproduction_page import FOLDER, write_page
@@ -193,7 +193,7 @@ def _has_long_stream(job: Job) -> bool:
 
 def _run_checks(table: str, rows: list[Row], job: Job, progress: Progress) -> None:
     start = perf_counter()
-    differing = [entry for entry in compared(table, rows).values() if entry.differs]
+    differing = [entry for entry in compare(table, rows).values() if entry.differs]
     found = difference_checks.run(table, differing, job.sets, job.plan.budget, job.parallel_map, progress)
     _keep(f"{table}_checks", found, difference_checks.COLUMNS, _effort(job.plan), perf_counter() - start, job.plan)
 

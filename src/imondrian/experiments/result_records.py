@@ -1,4 +1,4 @@
-"""Results on disk: a table of measurements as CSV, and beside it what they were measured with."""
+"""Results on disk: measurements as CSV, and their circumstances (settings, machine, versions) as JSON."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ _TEXTS = {"check", "claim", "figure", "measure", "method", "mode", "part", "rule
 
 
 class Record(NamedTuple):
-    """The measurements of one experiment, and their circumstances: settings, machine, versions, seconds."""
+    """The measurements of one experiment and their circumstances: settings, machine, versions, seconds."""
 
     name: str
     rows: list[Row]
@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
 
 def new_record(name: str, rows: list[Row], settings: dict[str, Any], seconds: float) -> Record:
-    """Put measurements together with what they were measured with."""
+    """Return a record of measurements made now on this machine."""
     return Record(
         name,
         rows,
@@ -53,26 +53,28 @@ def write_record(record: Record, columns: Sequence[str], folder: Path) -> None:
 
 
 def read_record(name: str, folder: Path) -> Record | None:
-    """Read what `write_record` wrote; None where there is nothing of that name."""
-    table, beside = folder / f"{name}.csv", folder / f"{name}.json"
-    if not (table.exists() and beside.exists()):
+    """Read a record written by `write_record`; return None if there is none of that name."""
+    table, circumstances_file = folder / f"{name}.csv", folder / f"{name}.json"
+    if not (table.exists() and circumstances_file.exists()):
         return None
     try:
         rows = [
             {key: cell if key in _TEXTS else _as_number(cell) for key, cell in row.items()}
             for row in csv.DictReader(table.read_text("utf-8").splitlines())
         ]
-        circumstances = json.loads(beside.read_text("utf-8"))
+        circumstances = json.loads(circumstances_file.read_text("utf-8"))
         missing = {"settings", "seconds", "date", "machine", "versions"} - set(circumstances)
         if missing:
-            raise ValueError(f"it does not have {', '.join(sorted(missing))}")  # noqa: TRY301
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}")  # noqa: TRY301
         return Record(name, rows, circumstances)
     except (ValueError, TypeError) as error:
-        raise DamagedFileError(f"{table} or {beside.name} is no record of results: {error}.") from None
+        raise DamagedFileError(
+            f"{table} or {circumstances_file.name} is not a valid record of results: {error}."
+        ) from None
 
 
 def machine() -> dict[str, Any]:
-    """Tell what the figures were measured on."""
+    """Return a description of this machine."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -83,7 +85,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Tell the versions of what takes part."""
+    """Return the versions of the packages involved."""
     found = {}
     for package in _PACKAGES:
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from imondrian.experiments.comparison import Comparison, compared
+from imondrian.experiments.comparison import Comparison, compare
 from imondrian.experiments.methods import Method
 from imondrian.experiments.page.markdown import table
 from imondrian.experiments.paper_results import TITLES, TableCell
@@ -14,7 +14,7 @@ class ComparisonTable:
     """The figures of one of the paper's tables, to be laid out."""
 
     def __init__(self, record: Record, methods: Mapping[str, Method]) -> None:
-        self.comparisons = compared(record.name, record.rows)
+        self.comparisons = compare(record.name, record.rows)
         self.sets = list(dict.fromkeys(row["set"] for row in record.rows))
         self.methods = [name for name in methods if any(place.method == name for place in self.comparisons)]
         self.titles = {name: method_title(methods[name]) for name in methods}

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from imondrian.experiments.comparison import DEVIATIONS, POINTS, Comparison, compared
+from imondrian.experiments.comparison import DEVIATIONS, POINTS, Comparison, compare
 from imondrian.experiments.difference_checks import CHECKS, checks_of
 from imondrian.experiments.methods import BATCH, ONLINE
 from imondrian.experiments.page.comparison_table import dataset_title
@@ -33,7 +33,7 @@ these comes nearest."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
-    entries = [entry for entry in compared(name, records[name].rows).values() if entry.differs]
+    entries = [entry for entry in compare(name, records[name].rows).values() if entry.differs]
     if not entries:
         return f"**{_TITLES[name]}**: none."
     found = _results(records.get(f"{name}_checks"))

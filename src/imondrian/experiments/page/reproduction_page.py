@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from imondrian.experiments.comparison import Comparison, compared
+from imondrian.experiments.comparison import Comparison, compare
 from imondrian.experiments.page.differences import differences_section
 from imondrian.experiments.page.paper_tables import batch_section, data_section, long_stream_section, online_section
 from imondrian.experiments.page.quality_table import leaders_line, quality_section
@@ -60,7 +60,7 @@ with. What the paper prints stands in brackets or in columns that say so, and no
 def _agreement(record: Record) -> list[str]:
     """Tell how many figures are as in the paper."""
     title = _TABLES[record.name]
-    comparisons = [entry for entry in compared(record.name, record.rows).values() if entry.published is not None]
+    comparisons = [entry for entry in compare(record.name, record.rows).values() if entry.published is not None]
     forest = [entry for entry in comparisons if entry.cell.method == "imforest"]
     facts = [
         f"{title}, {what}: {sum(not entry.differs for entry in entries)} of {len(entries)} figures as in the paper,"
