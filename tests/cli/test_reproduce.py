@@ -40,7 +40,7 @@ def test_results_are_left_as_csv_with_their_circumstances_and_as_figures(page):
         assert {"settings", "machine", "versions", "seconds", "date"} <= set(circumstances)
     for name in ("stages", "quality", "batch_plane", "online_plane"):
         assert (folder / f"{name}.png").read_bytes()[1:4] == b"PNG"
-    assert not (folder / "endless.csv").exists()  # cicids was not asked for
+    assert not (folder / "long_stream.csv").exists()  # cicids was not asked for
 
 
 def test_methods_sets_folds_and_stages_are_those_asked_for(page):

@@ -150,7 +150,7 @@ def test_more_than_was_announced_is_not_read_on_and_on(site, made_up, monkeypatc
     site.answers["/pour.npz"] = pour
     monkeypatch.setattr(download, "MAX_BYTES", 2**17)
     made_up(addresses=(site.address + "/pour.npz",))
-    with pytest.raises(MissingDatasetError, match=f"has more than {2**17} bytes"):
+    with pytest.raises(MissingDatasetError, match=f"at most {2**17} bytes, but has more"):
         load("made-up")
 
 

@@ -13,8 +13,15 @@ from imondrian.datasets.synthetic import SYNTHETIC
 from imondrian.errors import InvalidInputError
 from imondrian.experiments import figures, methods
 from imondrian.experiments.figures import batch_figure, online_figure, quality_figure, stages_figure
-from imondrian.experiments.figures.panels import MARKS
-from imondrian.experiments.synthetic_experiment import IN_THE_BATCH_FIGURE, K_MEANS, Scene, Verdict, View, run
+from imondrian.experiments.figures.panels import OUTCOMES
+from imondrian.experiments.synthetic_experiment import (
+    BATCH_FIGURE_RULES,
+    K_MEANS,
+    DatasetMaps,
+    Detection,
+    DetectionMap,
+    run,
+)
 from imondrian.plots import Surface, grid_over
 from tests.plots.figure_checks import boxes, written
 
@@ -28,14 +35,15 @@ def view_of(method, step, seed, thresholds):
     x, y, nodes = grid_over([[-6.0, -6.0], [6.0, 6.0]], n=12)
     scores = 1.0 - np.exp(-0.03 * np.square(points).sum(axis=1))
     surface = Surface(x, y, (1.0 - np.exp(-0.03 * np.square(nodes).sum(axis=1))).reshape(12, 12))
-    return View(Verdict(method, step, points, rng.random(40) < 0.4, scores, thresholds), surface)
+    return DetectionMap(Detection(method, step, points, rng.random(40) < 0.4, scores, thresholds), surface)
 
 
 RULES = {"half": 0.5, "third": 0.33}
 BATCH = [
-    Scene(name, tuple(view_of(method, None, i, RULES) for method in "ab")) for i, name in enumerate(["one", "two"])
+    DatasetMaps(name, tuple(view_of(method, None, i, RULES) for method in "ab"))
+    for i, name in enumerate(["one", "two"])
 ]
-ONLINE = [Scene(name, tuple(view_of("a", t, t, RULES) for t in (1, 2, 3))) for name in ("one", "two")]
+ONLINE = [DatasetMaps(name, tuple(view_of("a", t, t, RULES) for t in (1, 2, 3))) for name in ("one", "two")]
 SHOWN = {"b": ["third", "half"], "a": ["half"]}
 
 
@@ -111,7 +119,7 @@ def legend(figure):
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+@pytest.outcome.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_the_same_input_gives_the_same_bytes(picture):
     once = written(picture())
     assert once.startswith(b"\x89PNG")
@@ -119,7 +127,7 @@ def test_the_same_input_gives_the_same_bytes(picture):
     assert len(once) < SMALL
 
 
-@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+@pytest.outcome.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_texts_never_overlap_nor_leave_the_page(picture):
     assert not clashes(picture())
 
@@ -134,7 +142,7 @@ def test_those_of_the_paper_are_files_that_load_fast():
     result = run(list(SYNTHETIC), 0, [], lambda *_: None)
     titles = {name: method.title for name, method in methods.BATCH.items()} | {"unequal-blobs": "(d) unequal blobs"}
     for figure in (
-        batch_figure(result.batch, IN_THE_BATCH_FIGURE, titles),
+        batch_figure(result.batch, BATCH_FIGURE_RULES, titles),
         online_figure(result.online, K_MEANS, titles),
     ):
         assert len(written(figure)) < SMALL
@@ -153,29 +161,29 @@ def marks(axes):
     }
 
 
-def check_labels(axes, view, threshold):
-    verdict = view.verdict
-    flagged = verdict.scores > threshold
+def check_labels(axes, item, threshold):
+    detection = item.detection
+    flagged = detection.scores > threshold
     drawn = marks(axes)
-    for mark in MARKS:
-        rows = (flagged == mark.is_flagged) & (verdict.is_outlier == mark.is_outlier)
-        assert np.array_equal(drawn[mark.word], verdict.points[rows])
+    for outcome in OUTCOMES:
+        rows = (flagged == outcome.is_flagged) & (detection.is_outlier == outcome.is_outlier)
+        assert np.array_equal(drawn[outcome.label], detection.points[rows])
     region = axes.collections[0].get_array()
-    assert np.array_equal(~region.mask, view.surface.scores <= threshold)
-    missed, false = np.count_nonzero(verdict.is_outlier & ~flagged), np.count_nonzero(flagged & ~verdict.is_outlier)
+    assert np.array_equal(~region.mask, item.surface.scores <= threshold)
+    missed, false = np.count_nonzero(detection.is_outlier & ~flagged), np.count_nonzero(flagged & ~detection.is_outlier)
     assert axes.get_title() == f"{missed} FN, {false} FP"
 
 
-def check_scores(axes, view):
-    assert np.array_equal(axes.collections[0].get_array(), view.surface.scores)
-    assert axes.get_title() == f"{view.surface.scores.min():.2f} to {view.surface.scores.max():.2f}"
+def check_scores(axes, item):
+    assert np.array_equal(axes.collections[0].get_array(), item.surface.scores)
+    assert axes.get_title() == f"{item.surface.scores.min():.2f} to {item.surface.scores.max():.2f}"
 
 
 def test_a_batch_is_a_row_of_panels_for_each_set_in_the_order_asked_for():
     figure = batch_figure(BATCH, SHOWN, {"a": "A", "third": "s > 1/3", "two": "(b) two"})
     panels = np.array(figure.axes[:-1]).reshape(2, 5)
-    for scene, row in zip(BATCH, panels, strict=True):
-        a, b = scene.views
+    for dataset, row in zip(BATCH, panels, strict=True):
+        a, b = dataset.maps
         check_scores(row[0], b)
         check_labels(row[1], b, 0.33)
         check_labels(row[2], b, 0.5)
@@ -185,37 +193,39 @@ def test_a_batch_is_a_row_of_panels_for_each_set_in_the_order_asked_for():
     assert not [axes for axes in panels[1] if axes.texts]
     assert [text.get_text() for text in figure.texts] == ["b", "A", "one", "(b) two"]
     assert figure.axes[-1].get_xlabel() == "anomaly score"
-    assert legend(figure) == [*(mark.word for mark in MARKS), "region detected as normal"]
+    assert legend(figure) == [*(outcome.label for outcome in OUTCOMES), "region detected as normal"]
 
 
 def test_a_stream_is_two_rows_of_panels_for_each_set_and_a_column_for_each_step():
     figure = online_figure(ONLINE, "third", {"one": "(a) one"})
     panels = np.array(figure.axes[:-1]).reshape(4, 3)
-    for i, scene in enumerate(ONLINE):
-        for view, scores, labels in zip(scene.views, panels[2 * i], panels[2 * i + 1], strict=True):
-            check_scores(scores, view)
-            check_labels(labels, view, 0.33)
+    for i, dataset in enumerate(ONLINE):
+        for panel, scores, labels in zip(dataset.maps, panels[2 * i], panels[2 * i + 1], strict=True):
+            check_scores(scores, panel)
+            check_labels(labels, panel, 0.33)
     assert [axes.texts[0].get_text() for axes in panels[0]] == ["t = 1", "t = 2", "t = 3"]
     assert [text.get_text() for text in figure.texts] == ["(a) one", "two"]
 
 
 def test_what_scores_as_much_as_the_threshold_is_normal():
     points, truth = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([False, True])
-    verdict = Verdict("a", None, points, truth, np.array([0.5, 0.6]), {"half": 0.5})
+    detection = Detection("a", None, points, truth, np.array([0.5, 0.6]), {"half": 0.5})
     scores = np.array([[0.5, 0.6], [0.6, 0.5]])
-    figure = batch_figure([Scene("one", (View(verdict, Surface([0, 1], [0, 1], scores)),))], {"a": ["half"]})
+    figure = batch_figure(
+        [DatasetMaps("one", (DetectionMap(detection, Surface([0, 1], [0, 1], scores)),))], {"a": ["half"]}
+    )
     region = figure.axes[1].collections[0].get_array()
     assert np.array_equal(~region.mask, scores == 0.5)
     assert figure.axes[1].get_title() == "0 FN, 0 FP"
 
 
 def test_the_colours_and_marks_are_those_of_the_paper():
-    by_outcome = {(mark.is_flagged, mark.is_outlier): mark for mark in MARKS}
-    for (is_flagged, is_outlier), mark in by_outcome.items():
-        red, green, blue, _ = to_rgba(mark.colour)
-        assert mark.marker == ("^" if is_flagged else "o")
+    by_outcome = {(outcome.is_flagged, outcome.is_outlier): outcome for outcome in OUTCOMES}
+    for (is_flagged, is_outlier), outcome in by_outcome.items():
+        red, green, blue, _ = to_rgba(outcome.colour)
+        assert outcome.marker == ("^" if is_flagged else "o")
         assert (green > red) if is_flagged else (red > green > blue)
-        assert (mark.edge == "none") == (is_flagged == is_outlier)
+        assert (outcome.edge == "none") == (is_flagged == is_outlier)
     assert len(by_outcome) == 4
 
 
@@ -289,7 +299,7 @@ def test_a_method_may_lack_a_set():
     assert [values.size for _, values in next(iter(lines(figure.axes[1])))] == [5, 0]
 
 
-@pytest.mark.parametrize("n_sets", [1, 3, 5, 8])
+@pytest.outcome.parametrize("n_sets", [1, 3, 5, 8])
 def test_numbers_stand_below_every_column_and_left_of_every_row(n_sets):
     figure = stages_figure(stage_rows([f"set {i}" for i in range(n_sets)]), {})
     assert len(figure.axes) == n_sets
@@ -346,7 +356,7 @@ def test_the_other_measure_turns_the_order_here():
     assert by_precision.axes[-1].get_xlabel() == "average precision, %"
 
 
-@pytest.mark.parametrize("missing", [np.nan, None])
+@pytest.outcome.parametrize("missing", [np.nan, None])
 def test_missing_values_are_said(missing):
     rows = [dict(row) for row in QUALITY if row["mode"] == "batch"]
     for row in rows:

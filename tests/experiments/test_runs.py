@@ -312,7 +312,7 @@ def test_peers_see_standardised_features(blob, name):
     assert [row["auc"] for row in runs[0]] == pytest.approx([row["auc"] for row in runs[1]], abs=1e-9)
 
 
-# -- endless -----------------------------------------------------------------------------------------------------------
+# -- long stream -------------------------------------------------------------------------------------------------------
 
 
 def test_a_long_stream_is_measured_stage_by_stage_in_fixed_memory():

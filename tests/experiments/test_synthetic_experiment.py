@@ -19,10 +19,10 @@ from imondrian.experiments.synthetic_experiment import (
     HALF,
     K_MEANS,
     ONLINE_FIGURE,
-    Verdict,
-    batch_verdicts,
+    Detection,
+    batch_detections,
     claims,
-    online_verdicts,
+    online_detections,
     rows_of,
     run,
 )
@@ -44,7 +44,7 @@ def silent(_word, _share):
 
 @pytest.fixture(scope="module")
 def result():
-    return run(NAMES, SEED, [1, 2], silent, n_places=15)
+    return run(NAMES, SEED, [1, 2], silent, n_nodes=15)
 
 
 @pytest.fixture(scope="module")
@@ -60,64 +60,64 @@ def thresholds_of(scores):
 
 
 def test_in_batches_each_method_has_the_settings_of_the_paper(moons):
-    verdicts = [verdict for verdict, _ in batch_verdicts(moons, SEED)]
-    assert [verdict.method for verdict in verdicts] == list(REFERENCES)
-    for verdict in verdicts:
-        assert np.array_equal(verdict.scores, REFERENCES[verdict.method](moons.X))
-        assert verdict.thresholds == thresholds_of(verdict.scores)
-        assert verdict.step is None
+    detections = [detection for detection, _ in batch_detections(moons, SEED)]
+    assert [detection.method for detection in detections] == list(REFERENCES)
+    for detection in detections:
+        assert np.array_equal(detection.scores, REFERENCES[detection.method](moons.X))
+        assert detection.thresholds == thresholds_of(detection.scores)
+        assert detection.step is None
 
 
 def test_online_the_first_part_is_built_and_the_others_extend_the_forest(moons):
-    verdicts = [verdict for verdict, _ in online_verdicts(moons, SEED)]
-    ends = [0, *(len(verdict.points) for verdict in verdicts)]
+    detections = [detection for detection, _ in online_detections(moons, SEED)]
+    ends = [0, *(len(detection.points) for detection in detections)]
     forest = MondrianForest(100, seed=SEED)
-    for (start, end), verdict in zip(pairwise(ends), verdicts, strict=True):
-        part = verdict.points[start:end]
+    for (start, end), detection in zip(pairwise(ends), detections, strict=True):
+        part = detection.points[start:end]
         forest = forest.build(part) if start == 0 else forest.extend(part)
-        assert np.allclose(verdict.scores, forest.score(verdict.points))
-        assert verdict.thresholds == thresholds_of(verdict.scores)
+        assert np.allclose(detection.scores, forest.score(detection.points))
+        assert detection.thresholds == thresholds_of(detection.scores)
 
 
 def test_each_step_adds_a_fifth_of_the_outliers_and_of_the_rows(moons):
-    verdicts = [verdict for verdict, _ in online_verdicts(moons, SEED)]
-    assert [verdict.step for verdict in verdicts] == [1, 2, 3, 4, 5]
-    assert [np.count_nonzero(verdict.is_outlier) for verdict in verdicts] == [9, 18, 27, 36, 45]
-    assert [len(verdict.points) for verdict in verdicts] == [60, 120, 180, 240, 300]
-    for before, after in pairwise(verdicts):
+    detections = [detection for detection, _ in online_detections(moons, SEED)]
+    assert [detection.step for detection in detections] == [1, 2, 3, 4, 5]
+    assert [np.count_nonzero(detection.is_outlier) for detection in detections] == [9, 18, 27, 36, 45]
+    assert [len(detection.points) for detection in detections] == [60, 120, 180, 240, 300]
+    for before, after in pairwise(detections):
         assert np.array_equal(after.points[: len(before.points)], before.points)
-    order = np.lexsort(verdicts[-1].points.T)
-    assert np.array_equal(verdicts[-1].points[order], moons.X[np.lexsort(moons.X.T)])
-    assert np.array_equal(verdicts[-1].is_outlier[order], moons.y[np.lexsort(moons.X.T)] == 1)
+    order = np.lexsort(detections[-1].points.T)
+    assert np.array_equal(detections[-1].points[order], moons.X[np.lexsort(moons.X.T)])
+    assert np.array_equal(detections[-1].is_outlier[order], moons.y[np.lexsort(moons.X.T)] == 1)
 
 
 def test_a_surface_is_that_of_the_step_and_covers_all_sets(result):
-    for scene in (*result.batch, *result.online):
-        for view in scene.views:
-            assert view.surface.scores.shape == (15, 15)
-            assert (view.surface.x[0], view.surface.x[-1]) == (
-                result.batch[0].views[0].surface.x[0],
-                result.batch[0].views[0].surface.x[-1],
+    for dataset in (*result.batch, *result.online):
+        for item in dataset.maps:
+            assert item.surface.scores.shape == (15, 15)
+            assert (item.surface.x[0], item.surface.x[-1]) == (
+                result.batch[0].maps[0].surface.x[0],
+                result.batch[0].maps[0].surface.x[-1],
             )
-            assert (view.verdict.points >= [view.surface.x[0], view.surface.y[0]]).all()
-            assert (view.verdict.points <= [view.surface.x[-1], view.surface.y[-1]]).all()
-    first, second = (view for view in result.online[0].views[:2])
-    forest = MondrianForest(100, seed=SEED).build(first.verdict.points)
+            assert (item.detection.points >= [item.surface.x[0], item.surface.y[0]]).all()
+            assert (item.detection.points <= [item.surface.x[-1], item.surface.y[-1]]).all()
+    first, second = (panel for panel in result.online[0].maps[:2])
+    forest = MondrianForest(100, seed=SEED).build(first.detection.points)
     nodes = np.stack(np.meshgrid(first.surface.x, first.surface.y), axis=-1).reshape(-1, 2)
     assert np.array_equal(first.surface.scores.ravel(), forest.score(nodes))
     assert not np.array_equal(first.surface.scores, second.surface.scores)
 
 
 def test_the_same_seeds_give_the_same_result(result):
-    again = run(NAMES, SEED, [1, 2], silent, n_places=15)
+    again = run(NAMES, SEED, [1, 2], silent, n_nodes=15)
     assert again.rows == result.rows
     assert again.claims == result.claims
-    assert np.array_equal(again.online[1].views[4].surface.scores, result.online[1].views[4].surface.scores)
+    assert np.array_equal(again.online[1].panels[4].surface.scores, result.online[1].panels[4].surface.scores)
 
 
 def test_progress_goes_up_to_the_whole():
     shares = []
-    run(["blob"], SEED, [5, 6], lambda _, share: shares.append(share), n_places=5)
+    run(["blob"], SEED, [5, 6], lambda _, share: shares.append(share), n_nodes=5)
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0])
 
 
@@ -145,7 +145,7 @@ def test_there_is_a_row_for_every_set_method_step_and_rule(result):
 def test_counts_and_measures_are_those_of_scikit_learn(truth, threshold, data):
     scores = np.array(data.draw(st.lists(st.sampled_from(LEVELS), min_size=len(truth), max_size=len(truth))))
     is_outlier, points = np.array(truth), np.zeros((len(truth), 2))
-    (row,) = rows_of("1", "any", Verdict("m", None, points, is_outlier, scores, {"r": threshold}), seed=0)
+    (row,) = rows_of("1", "any", Detection("m", None, points, is_outlier, scores, {"r": threshold}), seed=0)
     flagged = scores > threshold
     assert row["n_rows"] == len(truth)
     assert row["flagged"] == flagged.sum() == row["true_positives"] + row["false_positives"]
@@ -163,7 +163,7 @@ def test_counts_and_measures_are_those_of_scikit_learn(truth, threshold, data):
 
 
 def test_claims_are_means_over_the_seeds_of_the_rows(result):
-    rows = [row for seed in (1, 2) for row in run(NAMES, seed, [], silent, n_places=2).rows]
+    rows = [row for seed in (1, 2) for row in run(NAMES, seed, [], silent, n_nodes=2).rows]
     for line in result.claims:
         (claim,) = [claim for claim in CLAIMS if claim.text == line["claim"]]
         for side, name in ((claim.this, "this_mean"), (claim.that, "that_mean")):

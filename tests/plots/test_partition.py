@@ -93,7 +93,7 @@ def test_small_trees_are_pictures(points):
 
 @pytest.mark.parametrize("n_features", [1, 3])
 def test_a_tree_over_other_than_two_features_is_refused(n_features):
-    with pytest.raises(InvalidInputError, match=f"over 2 features, but this one has {n_features}"):
+    with pytest.raises(InvalidInputError, match=f"over 2 features, but this tree has {n_features}"):
         plot_partition(tree_of(np.zeros((3, n_features))))
 
 

@@ -136,17 +136,17 @@ CHECKS = {
         "online",
         ("ospca1",),
         "The authors' published script is not osPCA as described: to every entry of the covariance it adds the squared"
-        " length of the row instead of the outer product of the row with itself; it does not update the mean; and it"
-        " scores a row only once, when it arrives.",
+        " length of the row instead of the outer product of the row with itself; it does not update the mean; and"
+        " it scores a row only once, when it arrives.",
         _script(lambda _seed: PublishedOsPCA1()),
         _SEEDS[:1],
     ),
     "script-ospca2": Check(
         "online",
         ("ospca2",),
-        "The authors' published script is not osPCA as described: it writes all scores of the first stage to one element,"
-        " so that all but one are 0; it learns later rows twice, once before scoring them; and it scores a row only"
-        " once, when it arrives.",
+        "The authors' published script is not osPCA as described: it writes all scores of the first stage to one"
+        " element, so that all but one are 0; it learns later rows twice, once before scoring them; and it scores a"
+        " row only once, when it arrives.",
         _script(lambda _seed: PublishedOsPCA2()),
         _SEEDS[:1],
     ),

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper: what forests make of four sets in the plane, at once and in five steps."""
+"""Figures 1 and 2 of the paper: forests on four sets in the plane, in a batch and online in five steps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -19,7 +19,11 @@ from imondrian.thresholds import fixed, two_means
 BATCH_FIGURE, ONLINE_FIGURE = "1", "2"
 HALF, K_MEANS = "0.5", "K-means"
 RULES = {HALF: fixed(0.5), K_MEANS: two_means}
-IN_THE_BATCH_FIGURE = {"imforest": (HALF, K_MEANS), "iforest": (HALF,), "size-std": (K_MEANS,)}  # the last is ours
+BATCH_FIGURE_RULES = {
+    "imforest": (HALF, K_MEANS),
+    "iforest": (HALF,),
+    "size-std": (K_MEANS,),
+}  # the last is not in the paper
 COLUMNS = (
     "figure", "set", "method", "rule", "step", "seed", "threshold", "n_rows", "flagged", "true_positives",
     "false_positives", "false_negatives", "recall", "precision", "f1", "auc",
@@ -36,23 +40,23 @@ CLAIM_COLUMNS = (
     "deviation",
     "seeds",
 )
-_MARGIN = 0.05  # of the plane around the points, as a share of their width
+_MARGIN = 0.05  # around the points, as a share of their range
 
 
-class Verdict(NamedTuple):
-    """What a method says of the rows it has learned.
+class Detection(NamedTuple):
+    """The result of a method for the rows it has learned.
 
     Attributes
     ----------
     method : str
     step : int or None
-        The t of Figure 2; None where all rows were learned at once.
+        The t of Figure 2; None if all rows were learned at once.
     points : array of shape (n_rows, 2)
     is_outlier : array of bool, shape (n_rows,)
-        The truth.
+        The true labels.
     scores : array of shape (n_rows,)
     thresholds : dict of float
-        For each rule the score above which a row is an anomaly.
+        For each rule, the score above which a row is an anomaly.
     """
 
     method: str
@@ -63,124 +67,130 @@ class Verdict(NamedTuple):
     thresholds: Mapping[str, float]
 
 
-class View(NamedTuple):
-    """A verdict, and the scores of the plane by which it came about."""
+class DetectionMap(NamedTuple):
+    """A detection, and the scores of the detector over the plane."""
 
-    verdict: Verdict
+    detection: Detection
     surface: Surface
 
 
-class Scene(NamedTuple):
-    """A set, and how it is seen: in Figure 1 by each method, in Figure 2 at each step."""
+class DatasetMaps(NamedTuple):
+    """A data set with its maps: one for each method in Figure 1, one for each step in Figure 2."""
 
     name: str
-    views: tuple[View, ...]
+    maps: tuple[DetectionMap, ...]
 
 
-class Synthetic(NamedTuple):
-    """All that the two figures show, a row for each verdict and rule, and for each claim what many seeds say."""
+class SyntheticResult(NamedTuple):
+    """The contents of both figures, a row for each detection and rule, and the test of each claim over many seeds."""
 
-    batch: list[Scene]
-    online: list[Scene]
+    batch: list[DatasetMaps]
+    online: list[DatasetMaps]
     rows: list[Row]
     claims: list[Row]
 
 
-def run(names: Sequence[str], seed: int, seeds: Sequence[int], progress: Progress, n_places: int = 120) -> Synthetic:
-    """Run both figures on sets of one seed, and hold what the paper claims of them against those of many.
+def run(
+    names: Sequence[str], seed: int, seeds: Sequence[int], progress: Progress, n_nodes: int = 120
+) -> SyntheticResult:
+    """Run both figures with one seed, and test the paper's claims about them with many seeds.
 
     Parameters
     ----------
     names : sequence of str
-        Of synthetic sets.
+        Names of synthetic sets.
     seed : int
-        Of the sets and forests that are drawn.
+        Seed of the sets and forests of the figures.
     seeds : sequence of int
-        Of those that the claims are held against.
-    tell : callable
-        Is told what has been done, and the share of all that is done.
-    n_places : int, default=120
-        Places along each axis of the plane at which scores are taken.
+        Seeds of the sets and forests for the claims.
+    progress : callable
+        Called with what has been done and the share of all work done.
+    n_nodes : int, default=120
+        Number of grid nodes along each axis of the plane.
 
     Examples
     --------
-    >>> result = run(["blob"], seed=0, seeds=[], progress=lambda *_: None, n_places=20)
-    >>> [view.verdict.method for view in result.batch[0].views], [view.verdict.step for view in result.online[0].views]
-    (['imforest', 'iforest', 'size-std'], [1, 2, 3, 4, 5])
+    >>> result = run(["blob"], seed=0, seeds=[], progress=lambda *_: None, n_nodes=20)
+    >>> [item.detection.method for item in result.batch[0].maps]
+    ['imforest', 'iforest', 'size-std']
+    >>> [item.detection.step for item in result.online[0].maps]
+    [1, 2, 3, 4, 5]
     """
     sets = [make_synthetic(name, seed) for name in names]
     n_cells = 2 * len(sets) + len(seeds)
-    plane = grid_over(np.concatenate([data.X for data in sets]), n_places, _MARGIN)
-    scenes: dict[str, list[Scene]] = {figure: [] for figure in FIGURES}
+    plane = grid_over(np.concatenate([data.X for data in sets]), n_nodes, _MARGIN)
+    figures: dict[str, list[DatasetMaps]] = {figure: [] for figure in FIGURES}
     rows: list[Row] = []
     for n_done, (figure, data) in enumerate(product(FIGURES, sets), 1):
-        views = [View(verdict, _surface(detector, plane)) for verdict, detector in FIGURES[figure](data, seed)]
-        scenes[figure].append(Scene(data.name, tuple(views)))
-        rows += [row for view in views for row in rows_of(figure, data.name, view.verdict, seed)]
+        maps = [
+            DetectionMap(detection, _surface(detector, plane)) for detection, detector in FIGURES[figure](data, seed)
+        ]
+        figures[figure].append(DatasetMaps(data.name, tuple(maps)))
+        rows += [row for item in maps for row in rows_of(figure, data.name, item.detection, seed)]
         progress(f"synthetic: figure {figure}, {data.name}", n_done / n_cells)
-    table = claims(names, seeds, lambda word, share: progress(word, 1.0 - (1.0 - share) * len(seeds) / n_cells))
-    return Synthetic(scenes[BATCH_FIGURE], scenes[ONLINE_FIGURE], rows, table)
+    table = claims(names, seeds, lambda text, share: progress(text, 1.0 - (1.0 - share) * len(seeds) / n_cells))
+    return SyntheticResult(figures[BATCH_FIGURE], figures[ONLINE_FIGURE], rows, table)
 
 
-def batch_verdicts(data: Dataset, seed: int) -> Iterator[tuple[Verdict, Detector]]:
-    """Give what each method of Figure 1 says of a set that it has learned at once, and the method as it is then.
+def batch_detections(data: Dataset, seed: int) -> Iterator[tuple[Detection, Detector]]:
+    """Yield the detection of each method of Figure 1 after learning a set at once, and the fitted method.
 
-    The paper's forest holds samples of 256 and scores by depth, unscaled; iForest has the defaults of scikit-learn.
-    Beside them, ours: the score "size", with features weighted by their deviations.
+    The paper's forest holds samples of 256 points and scores by depth, unscaled; iForest has scikit-learn's defaults.
+    The third is ours: the score "size", with features weighted by their standard deviations.
     """
-    for name in IN_THE_BATCH_FIGURE:
+    for name in BATCH_FIGURE_RULES:
         detector = BATCH[name].make(seed).fit(data.X)
-        yield _verdict(name, None, data, np.arange(len(data.X)), detector), detector
+        yield _detection(name, None, data, np.arange(len(data.X)), detector), detector
 
 
-def online_verdicts(data: Dataset, seed: int) -> Iterator[tuple[Verdict, Detector]]:
-    """Give what the paper's forest says after each of five steps of all rows so far, and the forest as it is then."""
+def online_detections(data: Dataset, seed: int) -> Iterator[tuple[Detection, Detector]]:
+    """Yield the detection of the paper's forest for all rows so far after each of five steps, and the forest."""
     detector = ONLINE["imforest"].make(seed)
     so_far = np.empty(0, dtype=np.int64)
-    for step, places in enumerate(stratified_stages(data, seed), 1):
-        so_far = np.concatenate([so_far, places])
-        (detector.fit if step == 1 else detector.extend)(data.X[places])
-        yield _verdict("imforest", step, data, so_far, detector), detector
+    for step, stage in enumerate(stratified_stages(data, seed), 1):
+        so_far = np.concatenate([so_far, stage])
+        (detector.fit if step == 1 else detector.extend)(data.X[stage])
+        yield _detection("imforest", step, data, so_far, detector), detector
 
 
-FIGURES: dict[str, Callable[[Dataset, int], Iterator[tuple[Verdict, Detector]]]] = {
-    BATCH_FIGURE: batch_verdicts,
-    ONLINE_FIGURE: online_verdicts,
+FIGURES: dict[str, Callable[[Dataset, int], Iterator[tuple[Detection, Detector]]]] = {
+    BATCH_FIGURE: batch_detections,
+    ONLINE_FIGURE: online_detections,
 }
 
 
-def _verdict(method: str, step: int | None, data: Dataset, places: Array, detector: Detector) -> Verdict:
+def _detection(method: str, step: int | None, data: Dataset, stage: Array, detector: Detector) -> Detection:
     scores = detector.learned_scores()
     thresholds = {name: rule(scores) for name, rule in RULES.items()}
-    return Verdict(method, step, data.X[places], data.y[places] == 1, scores, thresholds)
+    return Detection(method, step, data.X[stage], data.y[stage] == 1, scores, thresholds)
 
 
 def _surface(detector: Detector, plane: Grid) -> Surface:
     return Surface(plane.x, plane.y, detector.score(plane.nodes).reshape(plane.y.size, plane.x.size))
 
 
-def rows_of(figure: str, name: str, verdict: Verdict, seed: int) -> list[Row]:
-    """Count what each rule gets right and wrong; recall, precision, F1 and AUC are in per cent.
+def rows_of(figure: str, name: str, detection: Detection, seed: int) -> list[Row]:
+    """Count the correct and wrong labels of each rule; recall, precision, F1 and AUC are in per cent.
 
     Examples
     --------
     >>> points, scores = np.zeros((4, 2)), np.array([0.3, 0.6, 0.4, 0.7])
-    >>> verdict = Verdict("imforest", None, points, np.array([False, False, True, True]), scores, {"0.5": 0.5})
-    >>> (row,) = rows_of("1", "moons", verdict, seed=0)
+    >>> detection = Detection("imforest", None, points, np.array([False, False, True, True]), scores, {"0.5": 0.5})
+    >>> (row,) = rows_of("1", "moons", detection, seed=0)
     >>> [row[name] for name in ("flagged", "true_positives", "false_positives", "false_negatives", "f1", "auc")]
     [2, 1, 1, 1, 50.0, 75.0]
     """
-    common = {"figure": figure, "set": name, "method": verdict.method, "step": verdict.step, "seed": seed}
-    area = auc(verdict.is_outlier, verdict.scores)
+    common = {"figure": figure, "set": name, "method": detection.method, "step": detection.step, "seed": seed}
+    area = auc(detection.is_outlier, detection.scores)
     return [
-        common | {"rule": rule, "threshold": threshold} | _counts(verdict, threshold) | {"auc": area}
-        for rule, threshold in verdict.thresholds.items()
+        common | {"rule": rule, "threshold": threshold} | _counts(detection, threshold) | {"auc": area}
+        for rule, threshold in detection.thresholds.items()
     ]
 
 
-def _counts(verdict: Verdict, threshold: float) -> dict[str, Any]:
-    """Count rows; without any that is flagged there is no precision."""
-    is_flagged, is_outlier = verdict.scores > threshold, verdict.is_outlier
+def _counts(detection: Detection, threshold: float) -> dict[str, Any]:
+    """Return the counts and ratios for one threshold; the precision is None if no row is flagged."""
+    is_flagged, is_outlier = detection.scores > threshold, detection.is_outlier
     flagged, outliers = int(is_flagged.sum()), int(is_outlier.sum())
     found = int((is_flagged & is_outlier).sum())
     return {
@@ -196,7 +206,7 @@ def _counts(verdict: Verdict, threshold: float) -> dict[str, Any]:
 
 
 class Claim(NamedTuple):
-    """What the paper says of two kinds of rows, each given by figure, method and rule; and what to compare them by."""
+    """A statement of the paper that compares two results, each given by figure, method and rule."""
 
     text: str
     this: tuple[str, str, str]
@@ -227,19 +237,19 @@ CLAIMS = (
 
 
 def claims(names: Sequence[str], seeds: Sequence[int], progress: Progress) -> list[Row]:
-    """Hold what the paper reads off its figures against the sets of many seeds.
+    """Test the statements that the paper makes about its figures, with sets of many seeds.
 
-    For each claim and set there is the mean of both sides, of their difference, and its standard deviation, over the
-    seeds; what is online counts by its mean over the steps.
+    For each claim and set, a row has the means of both sides and of their difference, and the standard deviation of
+    the difference, over the seeds; online results are first averaged over the steps.
     """
     rows: list[Row] = []
     for n_done, seed in enumerate(seeds, 1):
         for figure, name in product(FIGURES, names):
-            verdicts = FIGURES[figure](make_synthetic(name, seed), seed)
-            rows += [row for verdict, _ in verdicts for row in rows_of(figure, name, verdict, seed)]
+            detections = FIGURES[figure](make_synthetic(name, seed), seed)
+            rows += [row for detection, _ in detections for row in rows_of(figure, name, detection, seed)]
         progress(f"synthetic: claims, seed {seed}", n_done / len(seeds))
-    drawn = dict.fromkeys(row["set"] for row in rows)
-    return [_compared(rows, claim, name, measure) for claim in CLAIMS for measure in claim.measures for name in drawn]
+    sets = dict.fromkeys(row["set"] for row in rows)
+    return [_compared(rows, claim, name, measure) for claim in CLAIMS for measure in claim.measures for name in sets]
 
 
 def _compared(rows: Sequence[Row], claim: Claim, name: str, measure: str) -> Row:
@@ -259,9 +269,9 @@ def _compared(rows: Sequence[Row], claim: Claim, name: str, measure: str) -> Row
 
 
 def _by_seed(rows: Sequence[Row], side: tuple[str, str, str], name: str, measure: str) -> Array:
-    """Give the measure for each seed, averaged over the steps."""
+    """Return the measure for each seed, averaged over the steps."""
     figure, method, rule = side
-    wanted = {"figure": figure, "method": method, "rule": rule, "set": name}
-    chosen = [row for row in rows if wanted.items() <= row.items()]
+    key = {"figure": figure, "method": method, "rule": rule, "set": name}
+    chosen = [row for row in rows if key.items() <= row.items()]
     seeds = dict.fromkeys(row["seed"] for row in chosen)
     return np.array([np.mean([row[measure] for row in chosen if row["seed"] == seed]) for seed in seeds])

@@ -1,4 +1,4 @@
-"""Pictures of the experiments: what a run has given goes in, a matplotlib figure comes out."""
+"""Figures of the experiments: results of a run in, a matplotlib figure out."""
 
 from imondrian.experiments.figures.plane_figures import batch_figure, online_figure
 from imondrian.experiments.figures.quality_figure import quality_figure

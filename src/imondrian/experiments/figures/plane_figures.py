@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper: the scores of every place of the plane, and the rows as they are labelled."""
+"""Figures 1 and 2 of the paper: the scores over the plane, and the rows with their labels."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -26,110 +26,112 @@ from imondrian.experiments.figures.layout import (
     width_of_panels,
 )
 from imondrian.experiments.figures.panels import SHADES, draw_labels, draw_scores, label_legend, scale_of
-from imondrian.experiments.synthetic_experiment import Scene, View
+from imondrian.experiments.synthetic_experiment import DatasetMaps, DetectionMap
 from imondrian.plots.style import GREY, INK
 
 _LEFT, _RIGHT, _BOTTOM = 0.58, 0.06, 0.85  # inches around the panels
-_CLOSE, _APART = 0.06, 0.22  # inches between panels that belong together, and between others
-_CAPTION, _TITLE, _HEAD = 0.19, 0.18, 0.24  # inches for what stands above a panel, a column and several columns
-_FLATNESS = 0.8  # height of a panel of Figure 2 over its width, so that a page holds all of them
+_CLOSE, _APART = 0.06, 0.22  # inches between panels of a group, and between groups
+_CAPTION, _TITLE, _HEAD = 0.19, 0.18, 0.24  # inches above a panel, a column and several columns
+_FLATNESS = 0.8  # height over width of a panel of Figure 2, so that all fit on a page
 _SCORES = "score"
-_MANY_TICKS = 0.7  # a range of scores over which the bar has no room for a number at each tenth
+_MANY_TICKS = 0.7  # range of scores for which the colour bar has no space for a number at each tenth
 
-Cell = tuple[View, str | None]  # what a panel shows: the labels by a rule, or else the scores
+Cell = tuple[DetectionMap, str | None]  # what a panel shows: the labels by a rule, or the scores if None
 
 
 def batch_figure(
-    scenes: Sequence[Scene], shown: Mapping[str, Sequence[str]], titles: Mapping[str, str] | None = None
+    datasets: Sequence[DatasetMaps], shown: Mapping[str, Sequence[str]], titles: Mapping[str, str] | None = None
 ) -> Figure:
-    """Draw Figure 1: a row for each set; for each method its scores, and the labels by each of its rules.
+    """Plot Figure 1: a row for each set; for each method its scores, and the labels by each of its rules.
 
-    As in the paper, what is detected normal is an orange circle, what is detected anomalous a green triangle, and the
-    region that is detected as normal lies in grey. Differs: rows that are labelled wrongly have a black edge and are
-    counted above the panel; all scores are shaded on one scale.
+    As in the paper, rows detected as normal are orange circles, rows detected as anomalous are green triangles, and the
+    region detected as normal is grey. Differs: wrongly labelled rows have a black edge and are counted above the
+    panel; all scores have one colour scale.
 
     Parameters
     ----------
-    scenes : sequence of Scene
-        Sets, each seen by the same methods.
+    datasets : sequence of DatasetMaps
+        Data sets with the maps of the same methods.
     shown : mapping
-        The methods to draw, and of each the rules, in this order.
+        The methods to draw, each with its rules, in this order.
     titles : mapping, optional
-        What to call methods, rules and sets, where that differs from their names.
+        Titles of methods, rules and sets, where they differ from the names.
 
     Examples
     --------
     >>> from imondrian.experiments.synthetic_experiment import run
-    >>> result = run(["blob"], seed=0, seeds=[], progress=lambda *_: None, n_places=20)
+    >>> result = run(["blob"], seed=0, seeds=[], progress=lambda *_: None, n_nodes=20)
     >>> figure = batch_figure(result.batch, {"imforest": ["0.5"]}, titles={"imforest": "iMForest"})
     >>> [text.get_text() for text in figure.texts]
     ['iMForest', 'blob']
     """
-    _check_any(scenes)
+    _check_any(datasets)
     columns = [(method, rule) for method, rules in shown.items() for rule in (None, *rules)]
-    cells = [[(_seen_by(scene, method), rule) for method, rule in columns] for scene in scenes]
+    cells = [[(_map_of(dataset, method), rule) for method, rule in columns] for dataset in datasets]
     column_gaps = [_CLOSE if one == two else _APART for (one, _), (two, _) in pairwise(columns)]
     margins = Margins(_LEFT, _RIGHT, _BOTTOM, _CAPTION + _TITLE + _HEAD)
     side = width_of_panels(margins, column_gaps)
-    sheet = new_sheet(margins, column_gaps, [_CAPTION + _CLOSE] * (len(scenes) - 1), side)
-    called = Titles(titles or {})
+    sheet = new_sheet(margins, column_gaps, [_CAPTION + _CLOSE] * (len(datasets) - 1), side)
+    title_of = Titles(titles or {})
     for axes, (_, rule) in zip(sheet.panels[0], columns, strict=True):
-        _write_title(axes, called[rule or _SCORES])
+        _write_title(axes, title_of[rule or _SCORES])
     for method in shown:
         group = [axes for axes, (name, _) in zip(sheet.panels[0], columns, strict=True) if name == method]
-        _write_head(sheet.figure, group, called[method])
-    for scene, panels in zip(scenes, sheet.panels, strict=True):
-        _write_side(sheet.figure, panels[:1], called[scene.name])
+        _write_head(sheet.figure, group, title_of[method])
+    for dataset, panels in zip(datasets, sheet.panels, strict=True):
+        _write_side(sheet.figure, panels[:1], title_of[dataset.name])
     return _finished(sheet, cells)
 
 
-def online_figure(scenes: Sequence[Scene], rule: str, titles: Mapping[str, str] | None = None) -> Figure:
-    """Draw Figure 2: a column for each step; for each set a row of scores, and one of labels.
+def online_figure(datasets: Sequence[DatasetMaps], rule: str, titles: Mapping[str, str] | None = None) -> Figure:
+    """Plot Figure 2: a column for each step; for each set a row of scores and a row of labels.
 
-    Colours and marks are those of `batch_figure`.
+    Colours and markers are those of `batch_figure`.
 
     Parameters
     ----------
-    scenes : sequence of Scene
-        Sets, each seen at the same steps.
+    datasets : sequence of DatasetMaps
+        Data sets with the maps of the same steps.
     rule : str
-        By which rows are labelled.
+        The rule that labels the rows.
     titles : mapping, optional
-        What to call sets, where that differs from their names.
+        Titles of sets, where they differ from the names.
 
     Examples
     --------
     >>> from imondrian.experiments.synthetic_experiment import run
-    >>> result = run(["blob"], seed=0, seeds=[], progress=lambda *_: None, n_places=20)
+    >>> result = run(["blob"], seed=0, seeds=[], progress=lambda *_: None, n_nodes=20)
     >>> figure = online_figure(result.online, rule="K-means")
     >>> [axes.texts[0].get_text() for axes in figure.axes[:5]]
     ['t = 1', 't = 2', 't = 3', 't = 4', 't = 5']
     """
-    _check_any(scenes)
-    cells: list[list[Cell]] = [[(view, shown) for view in scene.views] for scene in scenes for shown in (None, rule)]
+    _check_any(datasets)
+    cells: list[list[Cell]] = [
+        [(item, shown) for item in dataset.maps] for dataset in datasets for shown in (None, rule)
+    ]
     row_gaps = [_CAPTION + (_CLOSE if i % 2 == 0 else _APART) for i in range(len(cells) - 1)]
     margins = Margins(_LEFT, _RIGHT, _BOTTOM, _CAPTION + _TITLE)
     column_gaps = [_CLOSE] * (len(cells[0]) - 1)
     sheet = new_sheet(margins, column_gaps, row_gaps, _FLATNESS * width_of_panels(margins, column_gaps))
-    called = Titles(titles or {})
-    for axes, (view, _) in zip(sheet.panels[0], cells[0], strict=True):
-        _write_title(axes, f"t = {view.verdict.step}")
-    for i, scene in enumerate(scenes):
-        _write_side(sheet.figure, [panels[0] for panels in sheet.panels[2 * i : 2 * i + 2]], called[scene.name])
+    title_of = Titles(titles or {})
+    for axes, (item, _) in zip(sheet.panels[0], cells[0], strict=True):
+        _write_title(axes, f"t = {item.detection.step}")
+    for i, dataset in enumerate(datasets):
+        _write_side(sheet.figure, [panels[0] for panels in sheet.panels[2 * i : 2 * i + 2]], title_of[dataset.name])
     return _finished(sheet, cells)
 
 
-def _check_any(scenes: Sequence[Scene]) -> None:
-    if not scenes:
-        raise InvalidInputError("There must be sets to draw, but there are none.")
+def _check_any(datasets: Sequence[DatasetMaps]) -> None:
+    if not datasets:
+        raise InvalidInputError("datasets must not be empty.")
 
 
-def _seen_by(scene: Scene, method: str) -> View:
-    for view in scene.views:
-        if view.verdict.method == method:
-            return view
-    methods = ", ".join(view.verdict.method for view in scene.views)
-    raise InvalidInputError(f"The set {scene.name} is not seen by {method!r}, but by: {methods}.")
+def _map_of(dataset: DatasetMaps, method: str) -> DetectionMap:
+    for item in dataset.maps:
+        if item.detection.method == method:
+            return item
+    methods = ", ".join(item.detection.method for item in dataset.maps)
+    raise InvalidInputError(f"The set {dataset.name} must have a map of {method!r}, but has maps of: {methods}.")
 
 
 def _write_title(axes: Axes, text: str) -> None:
@@ -140,7 +142,7 @@ def _write_title(axes: Axes, text: str) -> None:
 
 
 def _write_head(figure: Figure, group: Sequence[Axes], text: str) -> None:
-    """Write a title above several columns, and draw a line that holds them together."""
+    """Write a title above several columns, with a line below it across them."""
     box, height = bounding_box(group), figure.get_size_inches()[1]
     line = box.y1 + (_CAPTION + _TITLE) / height
     figure.add_artist(Line2D([box.x0, box.x1], [line, line], color=GREY, linewidth=0.8))
@@ -148,7 +150,7 @@ def _write_head(figure: Figure, group: Sequence[Axes], text: str) -> None:
 
 
 def _write_side(figure: Figure, group: Sequence[Axes], text: str) -> None:
-    """Write a title left of several rows."""
+    """Write a vertical title to the left of several rows."""
     box = bounding_box(group)
     figure.text(
         0.14 / figure.get_size_inches()[0],
@@ -163,14 +165,14 @@ def _write_side(figure: Figure, group: Sequence[Axes], text: str) -> None:
 
 
 def _finished(sheet: Sheet, cells: Sequence[Sequence[Cell]]) -> Figure:
-    """Fill the panels, and write the key to them below."""
-    scale = scale_of(view.surface for row in cells for view, rule in row if rule is None)
+    """Fill the panels, and add the legend below them."""
+    scale = scale_of(item.surface for row in cells for item, rule in row if rule is None)
     for panels, row in zip(sheet.panels, cells, strict=True):
-        for axes, (view, rule) in zip(panels, row, strict=True):
+        for axes, (item, rule) in zip(panels, row, strict=True):
             if rule is None:
-                draw_scores(axes, view, scale)
+                draw_scores(axes, item, scale)
             else:
-                draw_labels(axes, view, rule)
+                draw_labels(axes, item, rule)
         panels[0].tick_params(labelleft=True)
     for axes in sheet.panels[-1]:
         axes.tick_params(labelbottom=True)

@@ -1,4 +1,4 @@
-"""Which system is best over many sets: the mean of each, in front of what it reaches on each set."""
+"""Plot of the quality of each method over many sets: its mean, and its result on each set."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -26,15 +26,15 @@ from imondrian.plots.style import INK
 
 MEASURES = {"auc": "AUC, %", "average_precision": "average precision, %"}
 _OURS, _OTHERS = "#0072B2", "#767676"
-_DOT, _MEAN = 3.0, 7.0  # size of marks in points
+_DOT, _MEAN = 3.0, 7.0  # size of markers in points
 _FAINT = 0.4  # opacity of dots
-_ROW = 0.21  # inches for a method
+_ROW = 0.21  # inches per method
 _ABOVE, _BETWEEN, _BELOW = 0.3, 0.5, 0.75  # inches above, between and below the panels
-_ROUND = 10.0  # the axis begins and ends at a multiple of this
+_ROUND = 10.0  # the axis starts and ends at a multiple of this
 
 
-class Standing(NamedTuple):
-    """What a method reaches in a mode on each set, as the mean over the seeds; and how many sets it lacks."""
+class MethodResult(NamedTuple):
+    """The results of a method in one mode: the mean over seeds on each set, and the number of sets without a result."""
 
     method: str
     values: Array
@@ -47,18 +47,18 @@ def quality_figure(
     measure: str = "auc",
     titles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Draw a panel for each mode: the methods from the best mean over the sets to the worst.
+    """Plot a panel for each mode, with the methods ordered from the best mean over the sets to the worst.
 
     Parameters
     ----------
     rows : sequence of dict
-        With the keys set, method, mode and the measure, in per cent; those that differ only in the seed are averaged
-        first. What is not a number counts as missing, which is said beside the mean.
+        With the keys set, method, mode and the measure, in per cent; rows that differ only in the seed are averaged
+        first. A value that is not a number counts as missing; the number of sets is then shown beside the mean.
     ours : collection of str
-        Methods to be seen at a glance.
+        Methods to highlight.
     measure : "auc" or "average_precision"
     titles : mapping, optional
-        What to call methods and modes, where that differs from their names.
+        Titles of methods and modes, where they differ from the names.
 
     Examples
     --------
@@ -69,27 +69,27 @@ def quality_figure(
     """
     if measure not in MEASURES:
         raise InvalidInputError(f"measure must be one of {list(MEASURES)}, but is {measure!r}.")
-    standings = _standings(rows, measure)
-    if not standings:
-        raise InvalidInputError(f"There must be rows with a number for {measure!r}, but there are none.")
-    called = Titles(titles or {})
-    all_places = [place for places in standings.values() for place in places]
-    left = inches([called[place.method] for place in all_places], TITLE_SIZE) + 0.2
-    right = inches([_words(place) for place in all_places], TITLE_SIZE) + 0.2
-    gaps, high = [_BETWEEN] * (len(standings) - 1), _ROW * max(map(len, standings.values()))
+    results = _results(rows, measure)
+    if not results:
+        raise InvalidInputError(f"rows must have at least one number for {measure!r}, but have none.")
+    title_of = Titles(titles or {})
+    all_results = [result for method_results in results.values() for result in method_results]
+    left = inches([title_of[result.method] for result in all_results], TITLE_SIZE) + 0.2
+    right = inches([_mean_text(result) for result in all_results], TITLE_SIZE) + 0.2
+    gaps, high = [_BETWEEN] * (len(results) - 1), _ROW * max(map(len, results.values()))
     sheet = new_sheet(Margins(left, right, _BELOW, _ABOVE), [], gaps, high)
-    for (axes,), (mode, places) in zip(sheet.panels, standings.items(), strict=True):
-        _draw(axes, places, ours)
-        _write(axes, places, ours, called)
-        axes.set_title(called[mode], fontsize=HEAD_SIZE, color=INK, loc="left", pad=4.0)
-        axes.set_xlim(_ends(all_places))
+    for (axes,), (mode, method_results) in zip(sheet.panels, results.items(), strict=True):
+        _draw(axes, method_results, ours)
+        _write(axes, method_results, ours, title_of)
+        axes.set_title(title_of[mode], fontsize=HEAD_SIZE, color=INK, loc="left", pad=4.0)
+        axes.set_xlim(_limits(all_results))
     axes.set_xlabel(MEASURES[measure], fontsize=TITLE_SIZE)
-    add_legend(sheet.figure, _key([place.method in ours for place in all_places]), 3, "lower center")
+    add_legend(sheet.figure, _legend_handles([result.method in ours for result in all_results]), 3, "lower center")
     return sheet.figure
 
 
-def _standings(rows: Sequence[Row], measure: str) -> dict[str, list[Standing]]:
-    """Average over the seeds, and order the methods of each mode by their means over the sets, the best first."""
+def _results(rows: Sequence[Row], measure: str) -> dict[str, list[MethodResult]]:
+    """Average over the seeds, and order the methods of each mode by their means over the sets, best first."""
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
     for row in rows:
         if row[measure] is not None and np.isfinite(row[measure]):
@@ -98,43 +98,43 @@ def _standings(rows: Sequence[Row], measure: str) -> dict[str, list[Standing]]:
     return {mode: _ordered(methods) for mode, methods in values.items()}
 
 
-def _ordered(methods: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Standing]:
+def _ordered(methods: Mapping[str, Mapping[str, Sequence[float]]]) -> list[MethodResult]:
     n_sets = len({name for sets in methods.values() for name in sets})
-    places = [
-        Standing(method, np.array([np.mean(seeds) for seeds in sets.values()]), n_sets - len(sets))
+    method_results = [
+        MethodResult(method, np.array([np.mean(seeds) for seeds in sets.values()]), n_sets - len(sets))
         for method, sets in methods.items()
     ]
-    return sorted(places, key=lambda place: -place.values.mean())
+    return sorted(method_results, key=lambda result: -result.values.mean())
 
 
-def _words(place: Standing) -> str:
-    """Write the mean, and where sets are missing of how many it is."""
-    n_sets = place.values.size + place.n_missing
-    return f"{place.values.mean():.1f}" + (f" ({place.values.size} of {n_sets} sets)" if place.n_missing else "")
+def _mean_text(result: MethodResult) -> str:
+    """Return the mean as text, with the number of sets if some are missing."""
+    n_sets = result.values.size + result.n_missing
+    return f"{result.values.mean():.1f}" + (f" ({result.values.size} of {n_sets} sets)" if result.n_missing else "")
 
 
-def _draw(axes: Axes, places: Sequence[Standing], ours: Collection[str]) -> None:
-    for i, place in enumerate(places):
-        colour = _OURS if place.method in ours else _OTHERS
-        heights = np.full(place.values.size, i)
-        axes.plot(place.values, heights, "o", color=colour, markersize=_DOT, alpha=_FAINT, mew=0.0, clip_on=False)
-        axes.plot([place.values.mean()], [i], "D", color=colour, markersize=_MEAN, markeredgecolor="white")
-    axes.set_ylim(len(places) - 0.5, -0.5)
+def _draw(axes: Axes, method_results: Sequence[MethodResult], ours: Collection[str]) -> None:
+    for i, result in enumerate(method_results):
+        colour = _OURS if result.method in ours else _OTHERS
+        heights = np.full(result.values.size, i)
+        axes.plot(result.values, heights, "o", color=colour, markersize=_DOT, alpha=_FAINT, mew=0.0, clip_on=False)
+        axes.plot([result.values.mean()], [i], "D", color=colour, markersize=_MEAN, markeredgecolor="white")
+    axes.set_ylim(len(method_results) - 0.5, -0.5)
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _write(axes: Axes, places: Sequence[Standing], ours: Collection[str], called: Titles) -> None:
-    """Write the names at the left and the means at the right."""
-    axes.set_yticks(range(len(places)), [called[place.method] for place in places])
+def _write(axes: Axes, method_results: Sequence[MethodResult], ours: Collection[str], title_of: Titles) -> None:
+    """Write the names on the left and the means on the right."""
+    axes.set_yticks(range(len(method_results)), [title_of[result.method] for result in method_results])
     axes.tick_params(axis="y", length=0.0, labelsize=TITLE_SIZE)
     axes.tick_params(axis="x", length=2.5, labelsize=TEXT_SIZE)
-    for i, (place, label) in enumerate(zip(places, axes.get_yticklabels(), strict=True)):
-        colour = _OURS if place.method in ours else INK
+    for i, (result, label) in enumerate(zip(method_results, axes.get_yticklabels(), strict=True)):
+        colour = _OURS if result.method in ours else INK
         label.set_color(colour)
         axes.annotate(
-            _words(place),
+            _mean_text(result),
             (1.0, i),
             (6.0, 0.0),
             axes.get_yaxis_transform(),
@@ -145,12 +145,12 @@ def _write(axes: Axes, places: Sequence[Standing], ours: Collection[str], called
         )
 
 
-def _ends(places: Sequence[Standing]) -> tuple[float, float]:
-    values = np.concatenate([place.values for place in places])
+def _limits(method_results: Sequence[MethodResult]) -> tuple[float, float]:
+    values = np.concatenate([result.values for result in method_results])
     return _ROUND * np.floor(values.min() / _ROUND), _ROUND * np.ceil(values.max() / _ROUND)
 
 
-def _key(is_ours: Sequence[bool]) -> list[Artist]:
+def _legend_handles(is_ours: Sequence[bool]) -> list[Artist]:
     handles: list[Artist] = [
         Line2D([], [], linestyle="", marker="D", color=_OTHERS, markersize=_MEAN, label="mean over the sets"),
         Line2D([], [], linestyle="", marker="o", color=_OTHERS, markersize=_DOT, alpha=_FAINT, label="a set"),

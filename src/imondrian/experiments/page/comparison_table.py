@@ -1,4 +1,4 @@
-"""Tables of figures: ours, and in brackets the paper's."""
+"""Tables of our results, with the paper's in brackets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,28 +11,28 @@ from imondrian.experiments.result_records import Record
 
 
 class ComparisonTable:
-    """The figures of one of the paper's tables, to be laid out."""
+    """The results for one of the paper's tables, to be formatted as Markdown."""
 
     def __init__(self, record: Record, methods: Mapping[str, Method]) -> None:
         self.comparisons = compare(record.name, record.rows)
         self.sets = list(dict.fromkeys(row["set"] for row in record.rows))
-        self.methods = [name for name in methods if any(place.method == name for place in self.comparisons)]
+        self.methods = [name for name in methods if any(cell.method == name for cell in self.comparisons)]
         self.titles = {name: method_title(methods[name]) for name in methods}
         self._table = record.name
         self._repeats: Mapping[str, Mapping[str, int]] = record.circumstances["settings"]["repeats"]
 
     def by_method(self, part: str, what: str) -> str:
-        """Lay out one part, a line for each method and a column for each set."""
+        """Return the table of one part, with a line for each method and a column for each set."""
         rows = [[self.titles[name], *self._line(name, part, what)] for name in self.methods]
         return table(["", *map(dataset_title, self.sets)], rows)
 
     def by_part(self, method: str, parts: Sequence[str], what: str) -> str:
-        """Lay out one method, a line for each part and a column for each set."""
+        """Return the table of one method, with a line for each part and a column for each set."""
         return table(["", *map(dataset_title, self.sets)], [[part, *self._line(method, part, what)] for part in parts])
 
     def _line(self, method: str, part: str, what: str) -> list[str]:
-        places = [TableCell(self._table, method, name, part) for name in self.sets]
-        return [self._cell(self.comparisons.get(place), what) for place in places]
+        cells = [TableCell(self._table, method, name, part) for name in self.sets]
+        return [self._cell(self.comparisons.get(cell), what) for cell in cells]
 
     def _cell(self, comparison: Comparison | None, what: str) -> str:
         if comparison is None:
@@ -43,12 +43,12 @@ class ComparisonTable:
 
 
 def method_title(method: Method) -> str:
-    """Write the name of a method; ours in italics."""
+    """Return the title of a method, in italics if it is ours."""
     return f"*{method.title}*" if method.is_ours else method.title
 
 
 def dataset_title(name: str) -> str:
-    """Give the name of a set as the paper writes it."""
+    """Return the title of a data set as in the paper."""
     return TITLES.get(name, name)
 
 

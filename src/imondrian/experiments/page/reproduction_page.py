@@ -1,4 +1,4 @@
-"""The page as a whole."""
+"""Write the page `reproduction.md` from the stored records."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,13 +13,14 @@ from imondrian.experiments.result_records import Record, read_record
 from imondrian.files import written_whole
 
 FOLDER = "reproduction"  # of records and figures, beside the page
-RECORDS = ("synthetic", "claims", "batch", "batch_checks", "online", "online_checks", "endless", "quality")
+RECORDS = ("synthetic", "claims", "batch", "batch_checks", "online", "online_checks", "long_stream", "quality")
+_EARLIER_NAMES = {"long_stream": "endless"}  # of records written by version 0.1
 _TABLES = {"batch": "Table II", "online": "Table III"}
 
 
 def write_page(folder: Path) -> Path:
-    """Write `reproduction.md` into the folder, from the records in the folder `reproduction` beside it."""
-    records = {name: record for name in RECORDS if (record := read_record(name, folder / FOLDER))}
+    """Write `reproduction.md` to the folder, from the records in its subfolder `reproduction`; return its path."""
+    records = {name: record for name in RECORDS if (record := _read(name, folder / FOLDER))}
     sets = {row["set"] for name in _TABLES if name in records for row in records[name].rows}
     sections = [section(records[name]) for name, section in _SECTIONS.items() if name in records]
     parts = [_head(records), data_section(sets), *sections, differences_section(records), _circumstances(records)]
@@ -29,10 +30,17 @@ def write_page(folder: Path) -> Path:
     return page
 
 
+def _read(name: str, folder: Path) -> Record | None:
+    record = read_record(name, folder)
+    if record is None and name in _EARLIER_NAMES:
+        record = read_record(_EARLIER_NAMES[name], folder)
+    return record
+
+
 _SECTIONS: dict[str, Callable[[Record], str]] = {
     "batch": batch_section,
     "online": online_section,
-    "endless": long_stream_section,
+    "long_stream": long_stream_section,
     "synthetic": synthetic_section,
     "claims": claims_section,
     "quality": quality_section,
@@ -44,21 +52,21 @@ def _head(records: Mapping[str, Record]) -> str:
     if "quality" in records:
         facts.append(leaders_line(records["quality"]))
     minutes = sum(record.circumstances["seconds"] for record in records.values()) / 60.0
-    facts.append(f"What stands here took {minutes:.0f} minutes.")
+    facts.append(f"All measurements took {minutes:.0f} minutes.")
     bullets = "\n".join(f"- {fact}" for fact in facts)
-    return f"""# The paper, reproduced
+    return f"""# Reproduction of the paper
 
 Tables and figures of Ma, Ghojogh, Samad, Zheng and Crowley, *Isolation Mondrian Forest for Batch and Online Anomaly
-Detection* (IEEE SMC 2020), run anew. This page is made by `imondrian reproduce` from the records in
-[reproduction](reproduction): each measurement is a line of a CSV file, and beside it stands what it was measured
-with. What the paper prints stands in brackets or in columns that say so, and nowhere among the measurements.
-[experiments.md](experiments.md) tells how to run it.
+Detection* (IEEE SMC 2020), measured again. `imondrian reproduce` generates this page from the records in
+[reproduction](reproduction): each measurement is a line of a CSV file; the JSON file of the same name has the settings,
+machine and versions. The paper's results are shown in brackets or in columns that say so, and never mixed with
+measurements. [experiments.md](experiments.md) explains how to run the experiments.
 
 {bullets}"""
 
 
 def _agreement(record: Record) -> list[str]:
-    """Tell how many figures are as in the paper."""
+    """Return facts about the agreement with the paper: figures within the tolerance, and order of methods."""
     title = _TABLES[record.name]
     comparisons = [entry for entry in compare(record.name, record.rows).values() if entry.published is not None]
     forest = [entry for entry in comparisons if entry.cell.method == "imforest"]
@@ -72,14 +80,14 @@ def _agreement(record: Record) -> list[str]:
     n_same = sum(_is_same_order(*pair) for pair in pairs)
     if pairs:
         facts.append(
-            f"{title}: iMForest is ahead of another method, or behind it, as in the paper in {n_same} of {len(pairs)}"
-            " places."
+            f"{title}: iMForest is better or worse than another method, as in the paper, in {n_same} of {len(pairs)}"
+            " comparisons."
         )
     return facts
 
 
 def _pairs(comparisons: list[Comparison]) -> list[tuple[Comparison, Comparison]]:
-    """Pair iMForest with every other method in every place."""
+    """Pair iMForest with every other method in every table cell."""
     forest = {entry.cell[2:]: entry for entry in comparisons if entry.cell.method == "imforest"}
     others = [entry for entry in comparisons if entry.cell.method != "imforest"]
     return [(forest[entry.cell[2:]], entry) for entry in others if entry.cell[2:] in forest]
@@ -90,19 +98,17 @@ def _is_same_order(one: Comparison, other: Comparison) -> bool:
 
 
 def _circumstances(records: Mapping[str, Record]) -> str:
-    """Tell what was measured where, with what, how and when."""
+    """Return the section on machine, versions, date, time and settings of each record."""
     if not records:
         return ""
-    places: dict[str, list[str]] = {}
+    environments: dict[str, list[str]] = {}
     for name, record in records.items():
-        places.setdefault(_place(record.circumstances), []).append(_how(name, record.circumstances))
-    parts = ["\n".join([f"{place}\n", *lines]) for place, lines in places.items()]
-    return "\n\n".join(
-        ["## Circumstances", "Seconds are of one thread, and good for comparison within one run.", *parts]
-    )
+        environments.setdefault(_environment(record.circumstances), []).append(_run_line(name, record.circumstances))
+    parts = ["\n".join([f"{environment}\n", *lines]) for environment, lines in environments.items()]
+    return "\n\n".join(["## Circumstances", "Seconds are for one thread, and comparable within one run only.", *parts])
 
 
-def _place(circumstances: Mapping[str, Any]) -> str:
+def _environment(circumstances: Mapping[str, Any]) -> str:
     machine, versions = circumstances["machine"], circumstances["versions"]
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gigabytes']} GB, {machine['system']},"
@@ -110,7 +116,7 @@ def _place(circumstances: Mapping[str, Any]) -> str:
     )
 
 
-def _how(name: str, circumstances: Mapping[str, Any]) -> str:
+def _run_line(name: str, circumstances: Mapping[str, Any]) -> str:
     seconds = circumstances["seconds"]
     settings = [f"{key} {value}" for key, value in circumstances["settings"].items() if key != "repeats"]
     return f"- {name}: {', '.join([circumstances['date'], f'{seconds:.0f} s', *settings])}"
