@@ -1,4 +1,4 @@
-"""Pictures of the experiments: what is drawn is what was given, in its order, and no text lies on another."""
+"""Figures of the experiments: they show the given results in the given order, and no texts overlap."""
 
 from itertools import combinations
 from pathlib import Path
@@ -29,7 +29,7 @@ SMALL = 400_000  # bytes
 
 
 def view_of(method, step, seed, thresholds):
-    """Rows and scores that rise with the distance from the origin."""
+    """Rows with scores that increase with the distance from the origin."""
     rng = np.random.default_rng(seed)
     points = rng.uniform(-5.0, 5.0, (40, 2))
     x, y, nodes = grid_over([[-6.0, -6.0], [6.0, 6.0]], n=12)
@@ -97,7 +97,7 @@ PICTURES = {
 
 
 def texts(figure):
-    """All texts with their boxes, those of the figure included."""
+    """All texts with their bounding boxes, including those of the figure."""
     seen = boxes(figure)
     renderer = FigureCanvasAgg(figure).get_renderer()
     others = [*figure.texts, *(axes.title for axes in figure.axes), *(axes._left_title for axes in figure.axes)]
@@ -153,7 +153,7 @@ def test_those_of_the_paper_are_files_that_load_fast():
 
 
 def marks(axes):
-    """Places of the marks in a panel, by what the key says of them."""
+    """Coordinates of the markers in a panel, by their legend label."""
     return {
         part.get_label(): np.asarray(part.get_offsets())
         for part in axes.collections

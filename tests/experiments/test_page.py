@@ -1,4 +1,4 @@
-"""The page says what the records say, and holds the paper's figures apart from the measured ones."""
+"""The page reports what the records contain, and keeps the paper's results apart from measurements."""
 
 import csv
 import re
@@ -194,7 +194,7 @@ def test_a_difference_is_explained_by_the_check_that_comes_near_it_or_by_nothing
 
 
 def test_one_check_explains_a_method_on_a_set(tmp_path):
-    """Of two checks, each of which has one figure of two, and another that has both, it is the other."""
+    """A check that explains both figures is preferred to checks that explain one of the two."""
     rows = [*rows_of("imforest", "wine", "1", 80.0), *rows_of("imforest", "wine", "2", 80.0)]  # paper: 95.65, 98.91
     write(tmp_path, "online", rows)
     found = [
@@ -243,7 +243,7 @@ def test_a_table_has_as_many_cells_in_each_line():
 
 
 def test_the_page_is_what_its_records_give(tmp_path):
-    """Nobody has edited the page by hand, and nothing on it has another source."""
+    """The page in the repository equals the page generated from the records."""
     committed = REPOSITORY / "docs" / "reproduction.md"
     for path in (committed.parent / "reproduction").iterdir():
         (tmp_path / "reproduction").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the authors' scripts compute is what the paper prints of incremental LOF and osPCA."""
+"""The authors' scripts compute what the paper prints for incremental LOF and osPCA."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ SCORED_ONCE = (PublishedOsPCA1, PublishedOsPCA2)
 @pytest.mark.parametrize("method", SCRIPTS)
 @pytest.mark.parametrize("name", ["pima", "thyroid", "ionosphere", "wine"])
 def test_the_paper_s_figures_come_out_to_the_second_digit(data_folder, name, method):
-    """The paper cuts digits off where we round."""
+    """The paper truncates where we round."""
     data = datasets.load(name, data_folder, download=False)
     rows = online.measured(data, published_stages(data), Method("", lambda _: SCRIPTS[method]()), 0)
     published = [PUBLISHED[TableCell("online", method, name, row["part"])].auc for row in rows]

@@ -1,4 +1,4 @@
-"""The experiments run as the paper describes them: folds, stages, budgets, and what is measured in them."""
+"""The experiments follow the paper: folds, stages, budgets, and measurements."""
 
 import multiprocessing
 import os
@@ -29,7 +29,7 @@ from imondrian.experiments.worker_pool import workers
 
 
 def silent(_text, _share):
-    """Say nothing."""
+    """Ignore progress."""
 
 
 def one_by_one(work, arguments, progress):
@@ -43,7 +43,7 @@ def blob():
 
 
 class Spy:
-    """A detector that keeps what it was shown, and scores a row by its first feature."""
+    """A detector that records its input and scores a row by its first feature."""
 
     def __init__(self):
         self.shown = []
@@ -73,7 +73,7 @@ def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
     now = [0.0]
     n_done = 0
     for _ in within_budget(range(5), budget, lambda: now[0]):
-        now[0] += 1.0  # each takes a second
+        now[0] += 1.0  # each takes one second
         n_done += 1
     assert n_done == n
 
@@ -82,7 +82,7 @@ def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
 
 
 def test_processes_do_not_change_results_nor_their_order(blob):
-    sets = [blob, make_synthetic("moons", seed=1)]  # the larger one comes second, and is measured first
+    sets = [blob, make_synthetic("moons", seed=1)]  # the larger one is second, but runs first
     methods = {name: BATCH[name] for name in ("imforest", "lof", "size-std")}
     with workers(2) as parallel_map:
         told = []
@@ -305,7 +305,7 @@ def test_every_method_of_the_quality_table_does_both_modes(blob, name):
 
 @pytest.mark.parametrize("name", ["lof", "knn", "svm", "ecod", "hbos", "inne"])
 def test_peers_see_standardised_features(blob, name):
-    stretched = blob._replace(X=blob.X * [1.0, 2.0**20])  # which rounds nothing
+    stretched = blob._replace(X=blob.X * [1.0, 2.0**20])  # exact, without rounding
     runs = [
         quality.run([data], {name: QUALITY[name]}, [0], 10_000, 1.0, one_by_one, silent) for data in (blob, stretched)
     ]
