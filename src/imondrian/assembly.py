@@ -1,18 +1,17 @@
-"""Forests whose samples are drawn and whose trees are built in several places, and put together in one.
+"""Forests on samples that are drawn from parts of the data, in several places.
 
-The outcome is the same wherever the rows lie and the trees are built: `Samples` of parts of the data make those of the
-whole, and a tree hangs on its number, its sample and the seed.
+The result does not depend on where the rows are: the `Samples` of parts of the data determine those of the whole, and a
+tree depends only on its number, its sample and the seed.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 
 from imondrian.defaults import SEED
 from imondrian.engine.bottom_k import offer_rows
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, Trees, empty_trees, joined
+from imondrian.engine.nodes import MAX_POINTS, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.reservoir import build_on_samples
 from imondrian.forest import MondrianForest
@@ -73,41 +72,18 @@ def smallest(keys: Array, points: Array, n: int) -> tuple[Array, Array]:
     return keys[order], points[order]
 
 
-class Plan(NamedTuple):
-    """What the builder of a tree needs to know of the whole."""
+def forest_on_samples(forest: MondrianForest, n_points: int, samples: Array) -> MondrianForest:
+    """Return a forest like `forest` whose tree t is built on samples[t], which were drawn from n_points points.
 
-    parameters: dict[str, Any]  # of the forest
-    n_points: int  # of which the samples were taken
-    moments: Array  # that the scale has seen
-
-    @classmethod
-    def of(cls, forest: MondrianForest, n_points: int, samples: Array) -> Self:
-        """Plan a forest like this one on samples[t]; a scale that moves takes them for all the points."""
-        scale = new_scale(forest.scale, samples.shape[2])
-        scale.restart(samples.reshape(-1, samples.shape[2]), n_points)
-        return cls(forest.parameters(), n_points, scale.moments)
-
-
-def build_some(plan: Plan, first: int, samples: Array) -> MondrianForest:
-    """Build the trees from number `first` on, each on one of the samples, as a forest of their own."""
+    An adaptive scale uses the samples in place of all points.
+    """
     n_trees, n_slots, n_features = samples.shape
-    trees = empty_trees(n_trees, n_slots, n_features)
-    forest = MondrianForest(**plan.parameters)
-    trees.heads[:] = _heads(forest)[first : first + n_trees]
     scale = new_scale(forest.scale, n_features)
-    scale.restore(plan.moments)
-    build_on_samples(trees, samples, plan.n_points, scale.weights(), forest.max_samples or 0)
-    return _forest(plan, trees)
-
-
-def put_together(plan: Plan, pieces: Iterable[MondrianForest]) -> MondrianForest:
-    """Make one forest of pieces, given in the order of their trees."""
-    return _forest(plan, joined([piece.state()[0] for piece in pieces]))
-
-
-def _forest(plan: Plan, trees: Trees) -> MondrianForest:
-    parameters = plan.parameters | {"n_trees": trees.heads.size}
-    return MondrianForest.from_state(parameters, trees, {"moments": plan.moments})
+    scale.restart(samples.reshape(-1, n_features), n_points)
+    trees = empty_trees(n_trees, n_slots, n_features)
+    trees.heads[:] = _heads(forest)
+    build_on_samples(trees, samples, n_points, scale.weights(), forest.max_samples or 0)
+    return MondrianForest.from_state(forest.parameters(), trees, {"moments": scale.moments})
 
 
 def _heads(forest: MondrianForest) -> Array:

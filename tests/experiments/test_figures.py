@@ -119,7 +119,7 @@ def legend(figure):
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-@pytest.outcome.parametrize("picture", PICTURES.values(), ids=PICTURES)
+@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_the_same_input_gives_the_same_bytes(picture):
     once = written(picture())
     assert once.startswith(b"\x89PNG")
@@ -127,7 +127,7 @@ def test_the_same_input_gives_the_same_bytes(picture):
     assert len(once) < SMALL
 
 
-@pytest.outcome.parametrize("picture", PICTURES.values(), ids=PICTURES)
+@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_texts_never_overlap_nor_leave_the_page(picture):
     assert not clashes(picture())
 
@@ -236,10 +236,10 @@ def test_all_scores_are_on_one_scale():
 
 
 def test_sets_and_methods_that_are_not_there_are_named():
-    with pytest.raises(InvalidInputError, match="The set one is not seen by 'c', but by: a, b"):
+    with pytest.raises(InvalidInputError, match="The set one must have a map of 'c', but has maps of: a, b"):
         batch_figure(BATCH, {"c": ["half"]})
     for draw in (lambda: batch_figure([], SHOWN), lambda: online_figure([], "half")):
-        with pytest.raises(InvalidInputError, match="There must be sets to draw"):
+        with pytest.raises(InvalidInputError, match="datasets must not be empty"):
             draw()
 
 
@@ -299,7 +299,7 @@ def test_a_method_may_lack_a_set():
     assert [values.size for _, values in next(iter(lines(figure.axes[1])))] == [5, 0]
 
 
-@pytest.outcome.parametrize("n_sets", [1, 3, 5, 8])
+@pytest.mark.parametrize("n_sets", [1, 3, 5, 8])
 def test_numbers_stand_below_every_column_and_left_of_every_row(n_sets):
     figure = stages_figure(stage_rows([f"set {i}" for i in range(n_sets)]), {})
     assert len(figure.axes) == n_sets
@@ -309,7 +309,7 @@ def test_numbers_stand_below_every_column_and_left_of_every_row(n_sets):
 
 
 def test_no_rows_are_no_picture():
-    with pytest.raises(InvalidInputError, match="There must be rows to draw"):
+    with pytest.raises(InvalidInputError, match="rows must not be empty"):
         stages_figure([], {})
 
 
@@ -356,7 +356,7 @@ def test_the_other_measure_turns_the_order_here():
     assert by_precision.axes[-1].get_xlabel() == "average precision, %"
 
 
-@pytest.outcome.parametrize("missing", [np.nan, None])
+@pytest.mark.parametrize("missing", [np.nan, None])
 def test_missing_values_are_said(missing):
     rows = [dict(row) for row in QUALITY if row["mode"] == "batch"]
     for row in rows:
@@ -370,5 +370,5 @@ def test_missing_values_are_said(missing):
 def test_what_cannot_be_drawn_is_named():
     with pytest.raises(InvalidInputError, match=r"measure must be one of .* but is 'f1'"):
         quality_figure(QUALITY, measure="f1")
-    with pytest.raises(InvalidInputError, match="There must be rows with a number for 'auc'"):
+    with pytest.raises(InvalidInputError, match="rows must have at least one number for 'auc'"):
         quality_figure([])

@@ -292,7 +292,7 @@ def test_the_tables_are_the_declared_ones():
 
 @pytest.mark.parametrize("ask", [IncrementalLOF.learned_scores, lambda lof: lof.score([[1.0]])])
 def test_before_the_first_row_there_is_a_clear_error(ask):
-    with pytest.raises(InvalidInputError, match="learned no rows yet"):
+    with pytest.raises(InvalidInputError, match="not learned any rows"):
         ask(IncrementalLOF())
 
 

@@ -278,14 +278,14 @@ def test_in_one_dimension_nothing_turns(detector, rows):
 @both
 @pytest.mark.parametrize("ratio", [0.0, -0.1, 1.1, np.nan, np.inf, True, "0.1", None])
 def test_a_ratio_that_cannot_be_used_is_named(detector, ratio):
-    with pytest.raises(InvalidInputError, match=r"ratio must be a share between 0 \(excluded\) and 1, but is"):
+    with pytest.raises(InvalidInputError, match=r"ratio must be a number in \(0, 1\], but is"):
         detector(ratio)
 
 
 @both
 def test_nothing_can_be_scored_before_rows_are_learned(detector):
     for call in (lambda: detector().score([[1.0]]), lambda: detector().learned_scores()):
-        with pytest.raises(InvalidInputError, match=rf"This {detector.__name__} has learned no rows yet"):
+        with pytest.raises(InvalidInputError, match=rf"This {detector.__name__} has not learned any rows"):
             call()
 
 

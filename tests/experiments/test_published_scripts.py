@@ -19,7 +19,7 @@ SCORED_ONCE = (PublishedOsPCA1, PublishedOsPCA2)
 def test_the_paper_s_figures_come_out_to_the_second_digit(data_folder, name, method):
     """The paper truncates where we round."""
     data = datasets.load(name, data_folder, download=False)
-    rows = online.measured(data, published_stages(data), Method("", lambda _: SCRIPTS[method]()), 0)
+    rows = online.measure_stages(data, published_stages(data), Method("", lambda _: SCRIPTS[method]()), 0)
     published = [PUBLISHED[TableCell("online", method, name, row["part"])].auc for row in rows]
     assert [row["auc"] for row in rows] == pytest.approx(published, abs=0.015)
 

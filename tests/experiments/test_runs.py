@@ -12,7 +12,7 @@ from imondrian import MondrianForest, datasets
 from imondrian.datasets import Dataset, make_synthetic
 from imondrian.errors import ImondrianError, InvalidInputError
 from imondrian.experiments import batch, long_stream, online, quality
-from imondrian.experiments.comparison import compared
+from imondrian.experiments.comparison import compare
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
 from imondrian.experiments.paper_results import PUBLISHED
 from imondrian.experiments.ranking_metrics import auc
@@ -25,7 +25,7 @@ from imondrian.experiments.splits import (
     stratified_folds,
     stratified_stages,
 )
-from imondrian.experiments.worker_pool import workers
+from imondrian.experiments.worker_pool import worker_pool
 
 
 def silent(_text, _share):
@@ -33,7 +33,7 @@ def silent(_text, _share):
 
 
 def one_by_one(work, arguments, progress):
-    with workers(1) as parallel_map:
+    with worker_pool(1) as parallel_map:
         return parallel_map(work, arguments, progress)
 
 
@@ -84,7 +84,7 @@ def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
 def test_processes_do_not_change_results_nor_their_order(blob):
     sets = [blob, make_synthetic("moons", seed=1)]  # the larger one is second, but runs first
     methods = {name: BATCH[name] for name in ("imforest", "lof", "size-std")}
-    with workers(2) as parallel_map:
+    with worker_pool(2) as parallel_map:
         told = []
         rows = batch.run(sets, methods, [0], 2, 60.0, parallel_map, lambda _, share: told.append(share))
     expected = batch.run(sets, methods, [0], 2, 60.0, one_by_one, silent)
@@ -98,7 +98,7 @@ def without_seconds(row):
 
 def test_an_error_in_a_process_is_raised_and_ends_the_others():
     start = time.monotonic()
-    with pytest.raises(ZeroDivisionError), workers(2) as parallel_map:
+    with pytest.raises(ZeroDivisionError), worker_pool(2) as parallel_map:
         parallel_map(sleep_or_fail, [(600.0,), (0.0,)], silent)
     assert time.monotonic() - start < 300.0  # a hang, not a matter of speed
     assert not multiprocessing.active_children()
@@ -108,7 +108,7 @@ def test_processes_of_others_are_left_alone():
     other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60.0,))
     other.start()
     try:
-        with pytest.raises(ZeroDivisionError), workers(2) as parallel_map:
+        with pytest.raises(ZeroDivisionError), worker_pool(2) as parallel_map:
             parallel_map(sleep_or_fail, [(0.0,)], silent)
         assert other.is_alive()
     finally:
@@ -122,7 +122,7 @@ def sleep_or_fail(seconds):
 
 
 def test_a_killed_process_is_an_error_that_says_so():
-    with pytest.raises(ImondrianError, match="killed"), workers(2) as parallel_map:
+    with pytest.raises(ImondrianError, match="killed"), worker_pool(2) as parallel_map:
         parallel_map(die, [(), ()], silent)
 
 
@@ -147,7 +147,7 @@ def test_every_row_is_tested_once_and_trained_on_otherwise(blob, division):
 def test_rare_anomalies_are_in_every_fold_or_the_folds_are_too_many(blob):
     rare = blob._replace(y=(np.arange(len(blob.y)) < 5).astype(np.uint8))
     assert [int(rare.y[test].sum()) for _, test in published_folds(rare, 5)] == [1] * 5
-    with pytest.raises(InvalidInputError, match="blob has 5 rows of its rarer kind, too few for 6 folds"):
+    with pytest.raises(InvalidInputError, match="blob has 5 rows in its smaller class, too few for 6 folds"):
         n_folds_of(rare, 6)
 
 
@@ -159,7 +159,7 @@ def test_wine_has_two_folds(blob):
 def test_in_the_published_folds_methods_that_draw_no_lots_have_the_paper_s_figures(data_folder, name, method):
     data = datasets.load(name, data_folder, download=False)
     rows = batch.run([data], {method: BATCH[method]}, [0], 10, 600.0, one_by_one, silent)
-    for place, entry in compared("batch", rows).items():
+    for place, entry in compare("batch", rows).items():
         assert entry.measured.auc == pytest.approx(PUBLISHED[place].auc, abs=0.03)
         assert entry.measured.auc_deviation == pytest.approx(PUBLISHED[place].auc_deviation, abs=0.03)
 
@@ -220,7 +220,7 @@ def test_stages_share_the_anomalies_evenly_and_leave_nothing_out(blob, division)
 
 def test_all_rows_so_far_are_scored_after_each_stage(blob):
     spy, stages = Spy(), stratified_stages(blob, 0)
-    rows = online.measured(blob, stages, Method("spy", lambda _: spy), 0)
+    rows = online.measure_stages(blob, stages, Method("spy", lambda _: spy), 0)
     for shown, stage in zip(spy.shown, stages, strict=True):
         np.testing.assert_array_equal(shown, blob.X[stage])
     for number, row in enumerate(rows, 1):

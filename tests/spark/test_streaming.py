@@ -278,9 +278,9 @@ def test_wrong_arguments_are_named(spark, tmp_path, arguments, message):
 def test_a_detector_is_remembered_by_its_bytes(points):
     detectors, detector = DetectorCache(), StreamDetector(3, **SMALL)
     detector.process_many(points[:100])
-    content = detectors.keep(detector)
-    assert detectors.take(content) is detector
-    again = detectors.take(content)  # it is out: the bytes are read
+    content = detectors.put(detector)
+    assert detectors.pop(content) is detector
+    again = detectors.pop(content)  # it is out: the bytes are read
     assert again is not detector
     assert to_bytes(again) == content
 
@@ -289,20 +289,20 @@ def test_detectors_that_are_the_same_are_counted_once(points):
     detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
     for _ in range(5):
         detector = StreamDetector(3, **SMALL)
-        content = detectors.keep(detector)
-    assert detectors.take(content) is detector
+        content = detectors.put(detector)
+    assert detectors.pop(content) is detector
 
 
 def test_of_many_detectors_the_last_are_remembered(points):
     detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
     made = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
-    contents = [detectors.keep(detector) for detector in made]
-    taken = [detectors.take(content) for content in contents]
+    contents = [detectors.put(detector) for detector in made]
+    taken = [detectors.pop(content) for content in contents]
     assert [ours is theirs for ours, theirs in zip(taken, made, strict=True)] == [False, False, True, True, True]
 
 
 def test_a_state_that_is_no_detector_is_refused(points):
     with pytest.raises(DamagedFileError, match="no detector"):
-        DetectorCache().take(to_bytes(MondrianForest(2).build(points[:10])))
+        DetectorCache().pop(to_bytes(MondrianForest(2).build(points[:10])))
     with pytest.raises(DamagedFileError, match="The state of a key"):
-        DetectorCache().take(b"nonsense")
+        DetectorCache().pop(b"nonsense")

@@ -1,8 +1,8 @@
-"""Columns on their way through Python: under plain names, and as text where pandas would alter what they hold.
+"""Transfer of columns through Python: under plain names, and as text where pandas would change the values.
 
-Spark's calls for groups do not take names with dots or backticks. In pandas a whole number beside a missing one becomes
-a float, which loses digits; NaN is the same as nothing; times end in the year 2262; there are no vectors and no months.
-What lies inside of arrays, maps and structs travels as it is: there, NaN comes back as null.
+Spark's functions for groups do not accept names with dots or backticks. In pandas, an integer beside a missing value
+becomes a float and loses digits; NaN equals null; times end in the year 2262; vectors and month intervals do not exist.
+Values inside arrays, maps and structs are not converted: there, NaN becomes null.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from imondrian.spark.feature_columns import column_named
 
-_PLACE = "imondrian_{}"
+_TRANSFER_NAME = "imondrian_{}"
 _AS_TEXT = (
     IntegralType,
     FractionalType,
@@ -39,69 +39,69 @@ _AS_TEXT = (
     DayTimeIntervalType,
     YearMonthIntervalType,
 )
-Carried = Callable[[Column, DataType], Column]
+Convert = Callable[[Column, DataType], Column]
 
 
 def transfer_name(schema: StructType, name: str) -> str:
-    """Give the name under which a column travels."""
-    return _PLACE.format(schema.names.index(name))
+    """Return the name of a column during the transfer."""
+    return _TRANSFER_NAME.format(schema.names.index(name))
 
 
 def arrow_columns(schema: StructType) -> list[Column]:
-    """Give the columns as they travel in Arrow."""
-    return _departing(schema, lambda column, _kind: column)
+    """Return the columns for the transfer in Arrow."""
+    return _to_transfer(schema, lambda column, _kind: column)
 
 
 def arrow_fields(schema: StructType) -> list[StructField]:
-    """Give the fields as they travel in Arrow."""
-    return [StructField(_PLACE.format(i), field.dataType) for i, field in enumerate(schema.fields)]
+    """Return the fields for the transfer in Arrow."""
+    return [StructField(_TRANSFER_NAME.format(i), field.dataType) for i, field in enumerate(schema.fields)]
 
 
 def from_arrow(schema: StructType) -> list[Column]:
-    """Give the columns that have travelled in Arrow as they were."""
-    return _arriving(schema, lambda column, _kind: column)
+    """Return the original columns after a transfer in Arrow."""
+    return _from_transfer(schema, lambda column, _kind: column)
 
 
 def in_utc(table: Any) -> Any:
-    """Give an Arrow table whose times are said to be of UTC, which they are: Spark takes no others back."""
+    """Return an Arrow table with its times labelled as UTC, which they are; Spark accepts no other time zone."""
     fields = [pa.field(field.name, _in_utc(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
 
 
 def pandas_columns(schema: StructType) -> list[Column]:
-    """Give the columns as they travel in pandas."""
-    return _departing(schema, _sent)
+    """Return the columns for the transfer in pandas."""
+    return _to_transfer(schema, _to_pandas)
 
 
 def pandas_fields(schema: StructType) -> list[StructField]:
-    """Give the fields as they travel in pandas."""
-    return [StructField(field.name, _sent_type(field.dataType)) for field in arrow_fields(schema)]
+    """Return the fields for the transfer in pandas."""
+    return [StructField(field.name, _pandas_type(field.dataType)) for field in arrow_fields(schema)]
 
 
 def from_pandas(schema: StructType) -> list[Column]:
-    """Give the columns that have travelled in pandas as they were; a vector is dense afterwards."""
-    return _arriving(schema, _received)
+    """Return the original columns after a transfer in pandas; vectors become dense."""
+    return _from_transfer(schema, _from_pandas)
 
 
-def _departing(schema: StructType, carried: Carried) -> list[Column]:
+def _to_transfer(schema: StructType, convert: Convert) -> list[Column]:
     fields = enumerate(schema.fields)
-    return [carried(column_named(field.name), field.dataType).alias(_PLACE.format(i)) for i, field in fields]
+    return [convert(column_named(field.name), field.dataType).alias(_TRANSFER_NAME.format(i)) for i, field in fields]
 
 
-def _arriving(schema: StructType, carried: Carried) -> list[Column]:
+def _from_transfer(schema: StructType, convert: Convert) -> list[Column]:
     return [
-        carried(column_named(_PLACE.format(i)), field.dataType).alias(field.name, metadata=field.metadata)
+        convert(column_named(_TRANSFER_NAME.format(i)), field.dataType).alias(field.name, metadata=field.metadata)
         for i, field in enumerate(schema.fields)
     ]
 
 
-def _sent_type(kind: DataType) -> DataType:
+def _pandas_type(kind: DataType) -> DataType:
     if isinstance(kind, VectorUDT):
         return ArrayType(DoubleType())
     return StringType() if isinstance(kind, _AS_TEXT) else kind
 
 
-def _sent(column: Column, kind: DataType) -> Column:
+def _to_pandas(column: Column, kind: DataType) -> Column:
     if isinstance(kind, VectorUDT):
         return F.when(column.isNotNull(), vector_to_array(column))
     if isinstance(kind, TimestampType):
@@ -109,7 +109,7 @@ def _sent(column: Column, kind: DataType) -> Column:
     return column.cast("string") if isinstance(kind, _AS_TEXT) else column
 
 
-def _received(column: Column, kind: DataType) -> Column:
+def _from_pandas(column: Column, kind: DataType) -> Column:
     if isinstance(kind, VectorUDT):
         return F.when(column.isNotNull(), array_to_vector(column))
     if isinstance(kind, TimestampType):
@@ -118,7 +118,7 @@ def _received(column: Column, kind: DataType) -> Column:
 
 
 def _in_utc(kind: Any) -> Any:
-    """Give an Arrow type with all times in UTC."""
+    """Return an Arrow type with all times in UTC."""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
     if pa.types.is_map(kind):

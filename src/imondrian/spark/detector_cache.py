@@ -1,4 +1,4 @@
-"""Detectors between two micro-batches: bytes in Spark's state store, and in the worker as they are."""
+"""Cache of detectors between micro-batches: bytes in Spark's state store, objects in the worker."""
 
 from collections import OrderedDict
 
@@ -7,38 +7,38 @@ from imondrian.model_files import from_bytes, to_bytes
 from imondrian.sealed_zip import digest_of
 from imondrian.stream import StreamDetector
 
-_MAX_BYTES = 2**29  # of detectors that a worker keeps
+_MAX_BYTES = 2**29  # of detectors in the cache of a worker
 
 
 class DetectorCache:
-    """The detectors that a worker has written last: who asks for one of them need not read it.
+    """The detectors that a worker has written last, so that they need not be read again.
 
-    The state store alone says which state holds. A detector is kept under the digest of its bytes, so that one of
-    another batch, or of an attempt that was given up, is never taken for it.
+    Only the state store decides which state is valid. A detector is cached under the digest of its bytes, so that a
+    detector of another batch, or of a failed attempt, is never mistaken for it.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[bytes, StreamDetector] = OrderedDict()
+        self._cached: OrderedDict[bytes, StreamDetector] = OrderedDict()
         self._n_bytes = 0
 
-    def take(self, content: bytes) -> StreamDetector:
-        """Give the detector with these bytes, to be changed."""
-        detector = self._kept.pop(digest_of(content), None)
+    def pop(self, content: bytes) -> StreamDetector:
+        """Remove and return the detector with these bytes; the caller may change it."""
+        detector = self._cached.pop(digest_of(content), None)
         if detector is not None:
             self._n_bytes -= detector.n_bytes
             return detector
-        read = from_bytes(content, "The state of a key")
-        if not isinstance(read, StreamDetector):
-            raise DamagedFileError("The state of a key is no detector.")
-        return read
+        loaded = from_bytes(content, "The state of a key")
+        if not isinstance(loaded, StreamDetector):
+            raise DamagedFileError(f"The state of a key must be a StreamDetector, but is {type(loaded).__name__}.")
+        return loaded
 
-    def keep(self, detector: StreamDetector) -> bytes:
-        """Give the bytes of a detector, which must not be changed any more."""
+    def put(self, detector: StreamDetector) -> bytes:
+        """Cache a detector, which must not change any more, and return its bytes."""
         content = to_bytes(detector)
-        same = self._kept.pop(digest_of(content), None)
-        self._kept[digest_of(content)] = detector
+        same = self._cached.pop(digest_of(content), None)
+        self._cached[digest_of(content)] = detector
         self._n_bytes += detector.n_bytes - (0 if same is None else same.n_bytes)
         while self._n_bytes > self._max_bytes:
-            self._n_bytes -= self._kept.popitem(last=False)[1].n_bytes
+            self._n_bytes -= self._cached.popitem(last=False)[1].n_bytes
         return content

@@ -1,4 +1,4 @@
-"""Columns of a frame as points: what crosses over to Python, and how it is read there."""
+"""Feature columns of a frame: select and check them, send them to Python, and read them as points."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,23 +16,23 @@ from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import are_usable
 
-POINT = "imondrian_point"  # the name of the column on its way
-SCORE, LABEL, EXPLANATION = "anomaly_score", "is_anomaly", "explanation"  # columns of results
+POINT = "imondrian_point"  # name of the array column sent to Python
+SCORE, LABEL, EXPLANATION = "anomaly_score", "is_anomaly", "explanation"  # result columns
 
 
 class Features(NamedTuple):
-    """The features of a frame: some columns of numbers, or the values in one column of arrays or vectors."""
+    """The features of a frame: columns of numbers, or the values of one column of arrays or vectors."""
 
-    names: list[str] | None  # None where one column holds them all
-    n_features: int | None  # None where only the rows can tell
+    names: list[str] | None  # None if one column holds them all
+    n_features: int | None  # None if known only from the rows
 
     def name(self, j: int) -> str:
-        """Name feature j."""
+        """Return the name of feature j, or its number if it has none."""
         return str(j) if self.names is None else self.names[j]
 
 
 def features_of(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
-    """Find the features of a frame, as a column of arrays, or raise an InvalidInputError that names what is wrong."""
+    """Return the features of a frame as an array column, with their description; raise InvalidInputError if invalid."""
     if isinstance(features, str):
         kind = df.schema[checked_names(df, [features])[0]].dataType
         if isinstance(kind, VectorUDT):
@@ -49,21 +49,21 @@ def features_of(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, F
 
 
 def with_feature_count(df: DataFrame, column: Column, features: Features) -> Features:
-    """Make sure that the number of features is known: where one column holds them, most rows have as many."""
+    """Return the features with their number; for one column, it is the most frequent length in its rows."""
     if features.n_features is not None:
         return features
     sizes = df.select(F.size(column).alias("size")).where("size > 0").groupBy("size").count()
     most = sizes.orderBy(F.desc("count"), F.desc("size")).first()
     if most is None:
-        raise InvalidInputError("The frame has no rows that can be used.")
+        raise InvalidInputError("The frame has no usable rows.")
     return features._replace(n_features=most["size"])
 
 
 def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
-    """Give the names of columns that there are, each once."""
+    """Return the names as a list, after checking that each is a unique column of the frame."""
     names = [names] if isinstance(names, str) else list(names)
     if not names:
-        raise InvalidInputError("There must be one column at least.")
+        raise InvalidInputError("At least one column must be named.")
     for name in names:
         if df.columns.count(name) != 1:
             many = "more than one" if name in df.columns else "no"
@@ -74,32 +74,32 @@ def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
 
 
 def check_free(df: DataFrame, names: Iterable[str]) -> None:
-    """Make sure that these names differ from those of the frame's columns and each other, as Spark compares them."""
+    """Check that these names are new in the frame and differ from each other, ignoring case like Spark."""
     present = {name.lower() for name in df.columns}
     for name in names:
         if name.lower() in present:
-            raise InvalidInputError(f"There is a column {name!r} already: name another for the result.")
+            raise InvalidInputError(f"There is already a column {name!r}: choose another name for the result.")
         present.add(name.lower())
 
 
 def column_named(name: str) -> Column:
-    """Give a column by its name, dots and all."""
+    """Return a column by its name, which may contain dots."""
     return F.col(quoted(name))
 
 
 def quoted(name: str) -> str:
-    """Write a name as Spark reads it, dots and all."""
+    """Return a name in backticks, so that Spark does not interpret its dots."""
     return f"`{name.replace('`', '``')}`"
 
 
 def check_choice(value: Any, name: str, choices: Sequence[Any]) -> None:
-    """Raise an InvalidInputError if the value is none of the choices."""
+    """Raise InvalidInputError if the value is not one of the choices."""
     if value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, but is {value!r}.")
 
 
 def points_of(column: Any, n_features: int) -> Array:
-    """Read a column of arrays as a table; a missing value is NaN, as is all of a row that is too long or too short."""
+    """Return an array column as a 2-d array; a missing value becomes NaN, a row of the wrong length all NaN."""
     lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
@@ -112,28 +112,28 @@ def points_of(column: Any, n_features: int) -> Array:
 
 
 def usable_rows(points: Array) -> Array:
-    """Tell which points can be used."""
+    """Return a mask of the usable points: all values finite and within MAX_SIZE."""
     if are_usable(points.ravel()):
         return np.ones(len(points), np.bool_)
     return np.logical_and.reduce(np.abs(points) <= MAX_SIZE, axis=1)
 
 
 def problem_with(point: Array, features: Features) -> str:
-    """Say what is wrong with a point that cannot be used."""
+    """Describe what is wrong with an unusable point."""
     if np.isnan(point).all():
-        return f"a row has no value at all, or not {point.size} of them"
+        return f"a row has no values, or not {point.size} of them"
     j = int(np.flatnonzero(~(np.abs(point) <= MAX_SIZE))[0])
     return f"the feature {features.name(j)!r} of a row is {point[j]}; values must be finite and below {MAX_SIZE:g}"
 
 
 def check_usable(points: Array, is_usable: Array, features: Features, on_error: str) -> None:
-    """Raise an InvalidInputError if that is what is to be done about rows that cannot be used."""
+    """Raise InvalidInputError if a point is unusable and on_error is "raise"."""
     if on_error == "raise" and not is_usable.all():
         raise InvalidInputError(f"Bad input: {problem_with(points[~is_usable][0], features)}.")
 
 
 def check_width(features: Features, n_features: int | None) -> None:
-    """Make sure that a model has as many features as are named."""
+    """Check that the model has the same number of features as named columns."""
     if features.n_features not in (None, n_features):
         raise InvalidInputError(f"The model has {n_features} features, but {features.n_features} are named.")
 

@@ -1,4 +1,4 @@
-"""The settings of a forest on Spark: those of the preset where none are given, checked before the work begins."""
+"""Settings of a forest on Spark, with the values of the preset filled in, checked before any work starts."""
 
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +11,7 @@ _MAX_RANDOM_STATE = 2**32 - 1  # of scikit-learn
 
 
 class FitSettings(NamedTuple):
-    """What a forest is fitted and used with."""
+    """Preset, kind, scale and threshold of a forest."""
 
     preset: Any
     kind: Any

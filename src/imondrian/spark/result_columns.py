@@ -1,4 +1,4 @@
-"""Scores of Arrow columns of points: what runs on the workers."""
+"""Result columns computed on the workers: score, label and explanation of Arrow columns of points."""
 
 from typing import Any, NamedTuple
 
@@ -22,43 +22,47 @@ from imondrian.spark.feature_columns import (
 
 
 class ResultColumns(NamedTuple):
-    """What is asked for: the names of the columns that come in addition, and what to do about bad rows."""
+    """The names of the result columns to add, and what to do about unusable rows."""
 
     score: str
     label: str | None = None
-    parts: str | None = None
+    explanation: str | None = None
     on_error: str = "raise"
 
     def kinds(self) -> dict[str, tuple[DataType, Any]]:
-        """Give the columns that come in addition, with their types for Spark and for Arrow."""
+        """Return the result columns with their types for Spark and for Arrow."""
         kinds = {
             self.score: (DoubleType(), pa.float64()),
             self.label: (BooleanType(), pa.bool_()),
-            self.parts: (MapType(StringType(), DoubleType()), pa.map_(pa.string(), pa.float64())),
+            self.explanation: (MapType(StringType(), DoubleType()), pa.map_(pa.string(), pa.float64())),
         }
         return {name: kind for name, kind in kinds.items() if name is not None}
 
     def names(self) -> list[str]:
-        """Give their names."""
+        """Return the names of the result columns."""
         return list(self.kinds())
 
     def schema(self) -> StructType:
-        """Give them as one."""
+        """Return the result columns as a Spark schema."""
         return StructType([StructField(name, kind) for name, (kind, _) in self.kinds().items()])
 
 
 def new_result_columns(
-    df: DataFrame, output: str, label: str | None, explain: bool | str, on_error: str
+    df: DataFrame,
+    output: str,
+    label: str | None,
+    explain: bool | str,
+    on_error: str,  # noqa: FBT001
 ) -> ResultColumns:
-    """Check what is asked for beside the columns of a frame."""
+    """Return the result columns to add to a frame, after checking their names."""
     check_choice(on_error, "on_error", ON_ERROR)
     outputs = ResultColumns(output, label, EXPLANATION if explain is True else explain or None, on_error)
-    check_free(df, [name for name in (outputs.score, outputs.label, outputs.parts) if name is not None])
+    check_free(df, [name for name in (outputs.score, outputs.label, outputs.explanation) if name is not None])
     return outputs
 
 
 def scored_columns(column: Any, scorer: Scorer, features: Features, outputs: ResultColumns) -> list[Any]:
-    """Score a column of points, and give the columns that are wanted; a row that cannot be used has nulls in all."""
+    """Score a column of points and return the result columns; an unusable row has null in all of them."""
     points = points_of(column, scorer.forest.n_features or 0)
     is_usable = usable_rows(points)
     check_usable(points, is_usable, features, outputs.on_error)
@@ -68,18 +72,18 @@ def scored_columns(column: Any, scorer: Scorer, features: Features, outputs: Res
     columns = [pa.array(scores, mask=~is_usable)]
     if outputs.label is not None:
         columns.append(pa.array(scores > scorer.threshold, mask=~is_usable))
-    if outputs.parts is not None:
-        columns.append(_maps(points, is_usable, scorer, features))
+    if outputs.explanation is not None:
+        columns.append(_explanations(points, is_usable, scorer, features))
     return columns
 
 
 def null_columns(n_rows: int, outputs: ResultColumns) -> list[Any]:
-    """Give nulls in all columns that are wanted."""
+    """Return the result columns filled with null."""
     return [pa.nulls(n_rows, kind) for _, kind in outputs.kinds().values()]
 
 
-def _maps(points: Array, is_usable: Array, scorer: Scorer, features: Features) -> Any:
-    """Divide scores among the features, as maps from their names."""
+def _explanations(points: Array, is_usable: Array, scorer: Scorer, features: Features) -> Any:
+    """Return the explanations as maps from feature names to parts of the score."""
     n_usable, n_features = int(is_usable.sum()), points.shape[1]
     names = [features.name(j) for j in range(n_features)]
     values = scorer.parts(points[is_usable]).ravel() if n_usable else np.empty(0)

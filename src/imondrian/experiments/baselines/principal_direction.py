@@ -144,7 +144,7 @@ class LearnedRows:
         return self._blocks[0]
 
     def _principal_axes(self) -> tuple[Array, Array]:
-        """Return the scatter along the principal axes, scaled to a maximum of 1, and the axes, as columns, in that unit."""
+        """Return the scatter along the principal axes, scaled to a maximum of 1, and the axes as columns."""
         scatter, axes = np.linalg.eigh(self.scatter)
         scatter, axes = np.maximum(scatter[::-1], 0.0), axes[:, ::-1]
         if scatter[0] < _LEAST_SCATTER:
