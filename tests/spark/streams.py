@@ -1,6 +1,6 @@
-"""A streaming query in a process of its own, to be killed: python -m tests.spark.streams FOLDER N_BATCHES.
+"""A streaming query in a separate process, to be killed: python -m tests.spark.streams FOLDER N_BATCHES.
 
-It ends by itself once N_BATCHES have been processed.
+It ends after N_BATCHES have been processed.
 """
 
 import sys
@@ -15,7 +15,7 @@ OPTIONS = {"window": 64, "max_samples": 16, "n_trees": 8, "warm_up": 10, "thresh
 
 
 def started(spark, folder):
-    """Start the query: files of a folder, one by one, scored into another folder."""
+    """Start the query, which scores the files of a folder one by one into another folder."""
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in/*.parquet")
     writer = watch(stream, "key", FEATURES, **OPTIONS).writeStream.format("parquet").outputMode("append")
     writer = writer.option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/checkpoint")

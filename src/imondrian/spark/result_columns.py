@@ -51,8 +51,8 @@ def new_result_columns(
     df: DataFrame,
     output: str,
     label: str | None,
-    explain: bool | str,
-    on_error: str,  # noqa: FBT001
+    explain: bool | str,  # noqa: FBT001
+    on_error: str,
 ) -> ResultColumns:
     """Return the result columns to add to a frame, after checking their names."""
     check_choice(on_error, "on_error", ON_ERROR)
