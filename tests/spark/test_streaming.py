@@ -109,14 +109,14 @@ def commits(folder):
     return len(list(Path(folder, "checkpoint", "commits").glob("[0-9]*")))
 
 
-def kill(process, folder, n_commits, patience):
+def kill(process, folder, n_commits, seconds):
     """Kill a query and its Java process some seconds after it has committed some batches."""
     try:
         deadline = time.monotonic() + 120
         while commits(folder) < n_commits and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.01)
-        time.sleep(patience)
+        time.sleep(seconds)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
