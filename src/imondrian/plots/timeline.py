@@ -104,7 +104,7 @@ def _as_days(when: Any) -> Array:
     wrong = ~((years >= _FIRST_YEAR) & (years <= _LAST_YEAR))  # also True for NaT
     if wrong.any():
         i = int(np.flatnonzero(wrong)[0])
-        raise InvalidInputError(f"when[{i}] is {times[i]}: years must lie between {_FIRST_YEAR} and {_LAST_YEAR}.")
+        raise InvalidInputError(f"when[{i}] is {times[i]}: years must be between {_FIRST_YEAR} and {_LAST_YEAR}.")
     return np.asarray(_dates.date2num(times.astype("datetime64[us]")))
 
 

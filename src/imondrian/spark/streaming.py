@@ -217,12 +217,12 @@ def _never(state: GroupState, times: Any) -> None:
 
 
 def _by_clock(milliseconds: int, state: GroupState, times: Any) -> None:  # noqa: ARG001
-    """Remove the detector after so many milliseconds without rows."""
+    """Remove the detector after `milliseconds` without rows."""
     state.setTimeoutDuration(milliseconds)
 
 
 def _by_watermark(milliseconds: int, state: GroupState, times: Any) -> None:
-    """Remove the detector when the watermark is so many milliseconds after its last row."""
+    """Remove the detector when the watermark is `milliseconds` after its last row."""
     latest = int(times.max()) // 1000
     state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + milliseconds)
 
