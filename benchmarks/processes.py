@@ -115,7 +115,7 @@ def made_parts() -> list[Any]:
 def smtp_parts() -> list[Any]:
     """Divide SMTP as the paper does."""
     from imondrian.datasets import load
-    from imondrian.experiments.divisions import published_stages
+    from imondrian.experiments.splits import published_stages
 
     data = load("smtp", download=False)
     return [data.X[places] for places in published_stages(data)]

@@ -1,11 +1,11 @@
-"""Forests put together from samples drawn and trees built in several places."""
+"""Forests on samples that are drawn from parts of the data."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from imondrian import InvalidInputError, MondrianForest
-from imondrian.distributed import BuildPlan, Samples, build_part, join_parts, new_sampled_forest, smallest
+from imondrian.distributed import Samples, forest_on_samples, new_sampled_forest, smallest
 from imondrian.model_files import from_bytes, to_bytes
 
 
@@ -15,17 +15,15 @@ def data():
     return np.vstack([rng.normal(size=(400, 3)), np.repeat(rng.normal(size=(5, 3)), 20, axis=0)])
 
 
-def assembled(forest, X, n_parts=1, piece=None):
-    """Fit a forest to X as if its different rows lay in several places, and its trees were built in others."""
+def assembled(forest, X, n_parts=1):
+    """Fit a forest to X as if its distinct rows were in several places."""
     rows, counts = np.unique(X + 0.0, axis=0, return_counts=True)  # -0.0 becomes 0.0
     parts = [Samples(forest, X.shape[1]) for _ in range(n_parts)]
     for i, part in enumerate(parts):
         if len(rows[i::n_parts]):
             part.offer(rows[i::n_parts], counts[i::n_parts])
     samples = np.stack([merged([part.of(t) for part in parts], forest.max_samples) for t in range(forest.n_trees)])
-    plan = BuildPlan.of(forest, sum(part.n_points for part in parts), samples)
-    piece = piece or forest.n_trees
-    return join_parts(plan, [build_part(plan, t, samples[t : t + piece]) for t in range(0, forest.n_trees, piece)])
+    return forest_on_samples(forest, sum(part.n_points for part in parts), samples)
 
 
 def merged(parts, size):
@@ -34,15 +32,15 @@ def merged(parts, size):
 
 
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 2.0, 3.0]])
-@pytest.mark.parametrize(("n_parts", "piece"), [(2, 3), (7, 1)])
-def test_places_do_not_matter(data, n_parts, piece, scale):
+@pytest.mark.parametrize("n_parts", [2, 7])
+def test_places_do_not_matter(data, n_parts, scale):
     forest = new_sampled_forest(10, 32, scale, seed=4)
-    whole, spread = assembled(forest, data), assembled(forest, data, n_parts, piece)
+    whole, spread = assembled(forest, data), assembled(forest, data, n_parts)
     assert to_bytes(spread) == to_bytes(whole)
 
 
 def test_it_is_an_ordinary_forest(data):
-    forest = assembled(new_sampled_forest(10, 32, "std", seed=4), data, 3, 4)
+    forest = assembled(new_sampled_forest(10, 32, "std", seed=4), data, 3)
     assert (forest.n_trees, forest.n_points, forest.max_samples, forest.seed) == (10, 500, 32, 4)
     again = from_bytes(to_bytes(forest))  # which checks every invariant
     np.testing.assert_array_equal(again.extend(data).score(data), forest.extend(data).score(data))
@@ -50,7 +48,7 @@ def test_it_is_an_ordinary_forest(data):
 
 
 def test_fewer_rows_than_a_sample_are_all_held(data):
-    forest = assembled(new_sampled_forest(4, 64), data[:20], 3, 2)
+    forest = assembled(new_sampled_forest(4, 64), data[:20], 3)
     assert (forest.holds(data[:20]) == 4).all()
     assert forest.n_points == 20
 

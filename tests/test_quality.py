@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from imondrian import MondrianForest, datasets
-from imondrian.experiments.published import PUBLISHED, Place
+from imondrian.experiments.paper_results import PUBLISHED, TableCell
 
 PLACES = [place for place in PUBLISHED if place[:2] == ("batch", "imforest") and place.part == "train"]
 
@@ -22,7 +22,7 @@ def test_breast_cancer():
 
 def test_the_paper_s_breast_cancer_set_is_the_whole_one(data_folder):
     """Not the 378 rows of ODDS."""
-    published = PUBLISHED[Place("batch", "imforest", "wbc", "train")].auc
+    published = PUBLISHED[TableCell("batch", "imforest", "wbc", "train")].auc
     assert mean_auc(datasets.load("odds-wbc", data_folder, download=False)) > published + 5.0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from contests import Contest, Effort
 from imondrian.datasets import load
 from imondrian.errors import ImondrianError
-from imondrian.experiments.published import PUBLISHED, STAGES, Place
+from imondrian.experiments.paper_results import PUBLISHED, STAGES, TableCell
 from processes import ONLINE_TREES, in_new_process
 from timing import Entrant, Measurement, measurements
 from workloads import ONLINE_ROWS, ONLINE_START, TREES
@@ -53,7 +53,7 @@ def measure_extend(effort: Effort) -> list[Measurement]:
 def measure_stages(effort: Effort, workload: str, points: str) -> list[Measurement]:
     """Run the paper's stages on synthetic points or on SMTP, beside the seconds published in the paper."""
     seconds = [in_new_process("stages", points, effort.divisor)["s"] for _ in range(effort.repeats(REPEATS))]
-    printed = sum(PUBLISHED[Place("online", "imforest", "smtp", stage)].seconds for stage in STAGES)
+    printed = sum(PUBLISHED[TableCell("online", "imforest", "smtp", stage)].seconds for stage in STAGES)
     return measurements(workload, {OURS: seconds, Entrant(PAPER): [printed]}, "s")
 
 

@@ -1,18 +1,17 @@
-"""Forests whose samples are drawn and whose trees are built in several places, then joined in one.
+"""Forests on samples that are drawn from parts of the data, in several places.
 
-The result does not depend on where the rows are and where the trees are built: the `Samples` of parts of the data
-determine those of the whole, and a tree depends only on its number, its sample and the seed.
+The result does not depend on where the rows are: the `Samples` of parts of the data determine those of the whole, and a
+tree depends only on its number, its sample and the seed.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 
 from imondrian.defaults import SEED
 from imondrian.engine.bottom_k import offer_rows
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, Trees, empty_trees, joined
+from imondrian.engine.nodes import MAX_POINTS, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.reservoir import build_on_samples
 from imondrian.forest import MondrianForest
@@ -73,41 +72,18 @@ def smallest(keys: Array, points: Array, n: int) -> tuple[Array, Array]:
     return keys[order], points[order]
 
 
-class BuildPlan(NamedTuple):
-    """What the builder of a tree needs to know about the whole forest."""
+def forest_on_samples(forest: MondrianForest, n_points: int, samples: Array) -> MondrianForest:
+    """Return a forest like `forest` whose tree t is built on samples[t], which were drawn from n_points points.
 
-    parameters: dict[str, Any]  # of the forest
-    n_points: int  # from which the samples were drawn
-    moments: Array  # of the scale
-
-    @classmethod
-    def of(cls, forest: MondrianForest, n_points: int, samples: Array) -> Self:
-        """Plan a forest like this one on samples[t]; an adaptive scale uses the samples in place of all points."""
-        scale = new_scale(forest.scale, samples.shape[2])
-        scale.restart(samples.reshape(-1, samples.shape[2]), n_points)
-        return cls(forest.parameters(), n_points, scale.moments)
-
-
-def build_part(plan: BuildPlan, first: int, samples: Array) -> MondrianForest:
-    """Build the trees from number `first` on, one for each sample, as a forest of their own."""
+    An adaptive scale uses the samples in place of all points.
+    """
     n_trees, n_slots, n_features = samples.shape
-    trees = empty_trees(n_trees, n_slots, n_features)
-    forest = MondrianForest(**plan.parameters)
-    trees.heads[:] = _heads(forest)[first : first + n_trees]
     scale = new_scale(forest.scale, n_features)
-    scale.restore(plan.moments)
-    build_on_samples(trees, samples, plan.n_points, scale.weights(), forest.max_samples or 0)
-    return _forest(plan, trees)
-
-
-def join_parts(plan: BuildPlan, parts: Iterable[MondrianForest]) -> MondrianForest:
-    """Join the parts of a forest, given in the order of their trees."""
-    return _forest(plan, joined([part.state()[0] for part in parts]))
-
-
-def _forest(plan: BuildPlan, trees: Trees) -> MondrianForest:
-    parameters = plan.parameters | {"n_trees": trees.heads.size}
-    return MondrianForest.from_state(parameters, trees, {"moments": plan.moments})
+    scale.restart(samples.reshape(-1, n_features), n_points)
+    trees = empty_trees(n_trees, n_slots, n_features)
+    trees.heads[:] = _heads(forest)
+    build_on_samples(trees, samples, n_points, scale.weights(), forest.max_samples or 0)
+    return MondrianForest.from_state(forest.parameters(), trees, {"moments": scale.moments})
 
 
 def _heads(forest: MondrianForest) -> Array:

@@ -40,7 +40,7 @@ def test_results_are_left_as_csv_with_their_circumstances_and_as_figures(page):
         assert {"settings", "machine", "versions", "seconds", "date"} <= set(circumstances)
     for name in ("stages", "quality", "batch_plane", "online_plane"):
         assert (folder / f"{name}.png").read_bytes()[1:4] == b"PNG"
-    assert not (folder / "endless.csv").exists()  # cicids was not chosen
+    assert not (folder / "long_stream.csv").exists()  # cicids was not asked for
 
 
 def test_methods_sets_folds_and_stages_are_those_asked_for(page):
@@ -73,7 +73,7 @@ def test_one_experiment_renews_its_part_of_the_page(page, data_folder):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("batch", "--datasets", "nowhere"), "There is no data set 'nowhere' here; there are"),
+        (("batch", "--datasets", "nowhere"), "There is no data set 'nowhere' here; the names are"),
         (("all", "--data", "missing"), "missing"),
     ],
 )
@@ -84,13 +84,13 @@ def test_wrong_input_is_one_line(shell, arguments, complaint):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("batch", "--methods", "ospca1"), "There is no method 'ospca1' here; there are"),
+        (("batch", "--methods", "ospca1"), "There is no method 'ospca1' here; the names are"),
         (("batch", "--datasets", "wine", "--data", "empty"), "empty"),
-        (("synthetic", "--methods", "lof"), "There is no method 'lof' here; there are none."),
+        (("synthetic", "--methods", "lof"), "There is no method 'lof' here; the names are none."),
         (("batch", "--jobs", "0"), "--jobs must not be 0"),
         (("batch", "--budget", "nan"), "--budget must be a finite number of seconds, but is nan"),
-        (("online", "--datasets", "cicids", "--methods", "ospca1"), "nothing to do"),
-        (("batch", "--datasets", "wbc", "--folds", "300"), "The data set wbc has 212 rows of its rarer kind"),
+        (("online", "--datasets", "cicids", "--methods", "ospca1"), "nothing to run"),
+        (("batch", "--datasets", "wbc", "--folds", "300"), "The data set wbc has 212 rows in its smaller class"),
         (("batch", "--datasets", "wbc", "-o", "file/out"), "Not a directory"),
     ],
 )

@@ -35,7 +35,7 @@ def test_entries_are_complete(entry):
     assert entry.citation == COLLECTIONS[entry.collection]
     assert urlsplit(entry.page).scheme in ("http", "https")
     assert 0 < entry.n_anomalies < entry.n_rows
-    assert entry.order_tells_labels == (entry.order != MIXED)
+    assert entry.order_reveals_labels == (entry.order != MIXED)
     assert set(entry.groups) <= set(GROUPS)
     assert (entry.original is None) == (entry.original_reader == "")
 
@@ -86,7 +86,7 @@ def test_groups_hold_what_they_say():
     assert set(names("open")) == {name for name, e in CATALOGUE.items() if e.same_as is None} - {"cicids"}
     assert set(names("open")) == {name for name, e in CATALOGUE.items() if e.checksum and e.same_as is None}
     assert len({CATALOGUE[name].checksum for name in names("open")}) == len(names("open"))
-    assert "whose content is known by its checksum (all but `cicids`)" in " ".join(names.__doc__.split())
+    assert "those with a checksum (all but `cicids`)" in " ".join(names.__doc__.split())
     assert len(names("adbench")) == 13
     assert {"satellite", "smtp"} - set(names("streams")) == {"satellite"}
     assert not set(names("synthetic")) & set(names())

@@ -77,23 +77,23 @@ def failing(site):
     page = b"<html>Log in</html>"
     return {
         site.answer("/wrong.npz", archive(other)): checksum(other, LABELS),
-        site.answer("/small.npz", archive(POINTS[:5], LABELS[:5])): "holds 5 rows of 3 features with 1 anomalies",
+        site.answer("/small.npz", archive(POINTS[:5], LABELS[:5])): "has 5 rows of 3 features with 1 anomalies",
         site.answer("/cut.npz", archive()[:-40], length=len(archive())): f"{len(archive())} bytes were expected, but",
-        site.answer("/short.npz", archive()[:-40]): "no NumPy archive",
-        site.answer("/gone.npz", b"gone", status=404): "answered 404 Not Found",
-        site.answer("/broken.npz", b"sorry", status=500): "answered 500",
-        site.answer("/page.npz", page): "no NumPy archive",
-        site.answer("/page.mat", page): "no sound MATLAB file",
+        site.answer("/short.npz", archive()[:-40]): "not a NumPy archive",
+        site.answer("/gone.npz", b"gone", status=404): "responded with 404 Not Found",
+        site.answer("/broken.npz", b"sorry", status=500): "responded with 500",
+        site.answer("/page.npz", page): "not a NumPy archive",
+        site.answer("/page.mat", page): "not a valid MATLAB file",
         site.answer("/page.csv", page): "has one column",
         site.answer("/page.html", page): "must end in .npz, .mat, .csv",
-        site.answer("/huge.npz", length=2**40): f"has {2**40} bytes, but",
-        site.answer("/file.npz", status=302, Location="file:///etc/hostname"): "answered 302",
+        site.answer("/huge.npz", length=2**40): f"bytes, but has {2**40}",
+        site.answer("/file.npz", status=302, Location="file:///etc/hostname"): "responded with 302",
         site.answer("/ftp.npz", status=302, Location="ftp://127.0.0.1/up.npz"): "unknown url type: ftp",
         site.answer("/round.npz", status=302, Location="/round.npz"): "redirect",
         f"http://127.0.0.1:{closed_port()}/up.npz": "refused",
-        "file:///etc/hostname.npz": "must begin with http:// or https://",
-        "ftp://127.0.0.1/up.npz": "must begin with http:// or https://",
-        "up.npz": "must begin with http:// or https://",
+        "file:///etc/hostname.npz": "must start with http:// or https://",
+        "ftp://127.0.0.1/up.npz": "must start with http:// or https://",
+        "up.npz": "must start with http:// or https://",
         "http:///up.npz": "no host",
         "http://127.0.0.1:port/up.npz": "cannot be read",
     }
@@ -148,16 +148,16 @@ def test_more_than_was_announced_is_not_read_on_and_on(site, made_up, monkeypatc
             handler.wfile.write(b"x" * 2**16)
 
     site.answers["/pour.npz"] = pour
-    monkeypatch.setattr(download, "MOST_BYTES", 2**17)
+    monkeypatch.setattr(download, "MAX_BYTES", 2**17)
     made_up(addresses=(site.address + "/pour.npz",))
-    with pytest.raises(MissingDatasetError, match=f"has more than {2**17} bytes"):
+    with pytest.raises(MissingDatasetError, match=f"at most {2**17} bytes, but has more"):
         load("made-up")
 
 
 def test_silence_comes_to_an_end(site, made_up, monkeypatch):
     done = threading.Event()
     site.answers["/silent.npz"] = lambda _handler: done.wait(20)
-    monkeypatch.setattr(download, "SECONDS_SILENT", 0.2)
+    monkeypatch.setattr(download, "READ_TIMEOUT", 0.2)
     made_up(addresses=(site.address + "/silent.npz",))
     try:
         with pytest.raises(MissingDatasetError, match="timed out"):
@@ -167,7 +167,7 @@ def test_silence_comes_to_an_end(site, made_up, monkeypatch):
 
 
 def test_a_trickle_comes_to_an_end(site, made_up, monkeypatch):
-    monkeypatch.setattr(download, "SECONDS_IN_ALL", -1.0)
+    monkeypatch.setattr(download, "TOTAL_TIMEOUT", -1.0)
     made_up(addresses=(site.answer("/up.npz", archive()),))
     with pytest.raises(MissingDatasetError, match="took more than -1 seconds"):
         load("made-up")
@@ -187,8 +187,8 @@ def test_drops_are_held_against_the_limit_as_they_come(site, made_up, monkeypatc
         done.wait(20)  # who waits for a full block ends in silence, and says so
 
     site.answers["/drip.npz"] = drip
-    monkeypatch.setattr(download, "SECONDS_IN_ALL", 0.1)
-    monkeypatch.setattr(download, "SECONDS_SILENT", 3.0)
+    monkeypatch.setattr(download, "TOTAL_TIMEOUT", 0.1)
+    monkeypatch.setattr(download, "READ_TIMEOUT", 3.0)
     made_up(addresses=(site.address + "/drip.npz",))
     try:
         with pytest.raises(MissingDatasetError, match=r"took more than 0\.1 seconds"):
@@ -201,7 +201,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning(site, made_up, monkeypat
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("IMONDRIAN_CACHE", str(tmp_path / "file" / "cache"))
     made_up(addresses=(site.answer("/up.npz", archive()),))
-    with pytest.warns(UserWarning, match="cannot be written, so that it has to be downloaded again"):
+    with pytest.warns(UserWarning, match="cannot be written, so it will be downloaded again"):
         data = load("made-up")
     assert (data.X == POINTS).all()
 

@@ -54,7 +54,7 @@ def test_the_folder_comes_before_scikit_learn(tmp_path):
     np.savez(tmp_path / "wdbc.npz", X=wbc.X, y=wbc.y)
     assert load("wbc", tmp_path).feature_names is None
     np.savez(tmp_path / "wdbc.npz", X=wbc.X[::-1], y=wbc.y[::-1])
-    with pytest.raises(DamagedFileError, match="is not wbc to the last digit"):
+    with pytest.raises(DamagedFileError, match="is not exactly wbc"):
         load("wbc", tmp_path)
 
 
@@ -81,7 +81,7 @@ def test_digits_that_were_lost_are_noticed_unless_told_otherwise(tmp_path, made_
 def test_another_size_is_never_taken(tmp_path, made_up, verify, X, y, found):
     made_up()
     write(tmp_path, ".npz", X, y)
-    with pytest.raises(DamagedFileError, match=f"must hold 20 rows of 3 features with 4 anomalies, but holds {found}"):
+    with pytest.raises(DamagedFileError, match=f"must have 20 rows of 3 features with 4 anomalies, but has {found}"):
         load("made-up", tmp_path, verify=verify)
 
 
@@ -96,8 +96,8 @@ def test_without_a_checksum_the_size_must_do(tmp_path, made_up):
     [
         ("satelite", "did you mean satellite"),
         ("CICIDS", "did you mean cicids or cicids-sample"),
-        ("xyzzy", "there are wbc, pima, thyroid"),
-        ("moons", r"is drawn, not loaded: call make_synthetic\('moons'\)"),
+        ("xyzzy", "the names are wbc, pima, thyroid"),
+        ("moons", r"is synthetic and cannot be loaded: call make_synthetic\('moons'\)"),
         (None, "There is no data set None"),
         (["wbc"], "There is no data set"),
     ],
@@ -108,10 +108,10 @@ def test_unknown_names_are_answered_with_near_ones(name, answer):
 
 
 def test_a_folder_must_be_there(tmp_path, monkeypatch):
-    with pytest.raises(InvalidInputError, match=f"{tmp_path}/none is no folder"):
+    with pytest.raises(InvalidInputError, match=f"{tmp_path}/none is not a folder"):
         load("wbc", tmp_path / "none")
     monkeypatch.setenv("IMONDRIAN_DATA", str(tmp_path / "nil"))
-    with pytest.raises(InvalidInputError, match=r"nil \(named by IMONDRIAN_DATA\) is no folder"):
+    with pytest.raises(InvalidInputError, match=r"nil \(named by IMONDRIAN_DATA\) is not a folder"):
         load("wbc")
 
 
@@ -126,7 +126,7 @@ def test_what_is_not_at_hand_tells_how_to_get_it(tmp_path):
     assert "https://www.unb.ca/cic/datasets/ids-2017.html" in str(caught.value)
     assert "Wednesday-workingHours.pcap_ISCX.csv" in str(caught.value)
     assert "IMONDRIAN_DATA" in str(caught.value)
-    with pytest.raises(MissingDatasetError, match="pima is not at hand: downloads are not allowed"):
+    with pytest.raises(MissingDatasetError, match="pima is not available: downloads are not allowed"):
         load("pima", tmp_path, download=False)
 
 
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, made_up):
 def test_csv_asks_for_polars(tmp_path, monkeypatch, made_up):
     made_up()
     write(tmp_path, ".csv")
-    monkeypatch.delitem(sys.modules, "imondrian.datasets.texts", raising=False)
+    monkeypatch.delitem(sys.modules, "imondrian.datasets.csv_files", raising=False)
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(InvalidInputError, match=r'polars is needed to read it: pip install "imondrian\[cli\]"'):
         load("made-up", tmp_path)
@@ -152,7 +152,7 @@ def test_csv_asks_for_polars(tmp_path, monkeypatch, made_up):
 
 def test_scikit_learn_is_checked_too(monkeypatch):
     monkeypatch.setitem(CATALOGUE, "wbc", replace(CATALOGUE["wbc"], checksum="0" * 64))
-    with pytest.raises(DamagedFileError, match="scikit-learn's copy is not wbc"):
+    with pytest.raises(DamagedFileError, match="scikit-learn's copy is not exactly wbc"):
         load("wbc")
 
 

@@ -93,5 +93,5 @@ def test_other_names_are_refused(name, hint):
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "7", None, True])
 def test_a_seed_must_be_a_count(seed):
-    with pytest.raises(InvalidInputError, match="The seed must be an int from 0 on"):
+    with pytest.raises(InvalidInputError, match="seed must be an int of at least 0"):
         make_synthetic("blob", seed)

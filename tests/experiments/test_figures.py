@@ -1,4 +1,4 @@
-"""Pictures of the experiments: what is drawn is what was given, in its order, and no text lies on another."""
+"""Figures of the experiments: they show the given results in the given order, and no texts overlap."""
 
 from itertools import combinations
 from pathlib import Path
@@ -13,29 +13,37 @@ from imondrian.datasets.synthetic import SYNTHETIC
 from imondrian.errors import InvalidInputError
 from imondrian.experiments import figures, methods
 from imondrian.experiments.figures import batch_figure, online_figure, quality_figure, stages_figure
-from imondrian.experiments.figures.panels import MARKS
-from imondrian.experiments.synthetic import IN_THE_BATCH_FIGURE, K_MEANS, Scene, Verdict, View, run
+from imondrian.experiments.figures.panels import OUTCOMES
+from imondrian.experiments.synthetic_experiment import (
+    BATCH_FIGURE_RULES,
+    K_MEANS,
+    DatasetMaps,
+    Detection,
+    DetectionMap,
+    run,
+)
 from imondrian.plots import Surface, grid_over
-from tests.plots.looking import boxes, written
+from tests.plots.figure_checks import boxes, written
 
 SMALL = 400_000  # bytes
 
 
 def view_of(method, step, seed, thresholds):
-    """Rows and scores that rise with the distance from the origin."""
+    """Rows with scores that increase with the distance from the origin."""
     rng = np.random.default_rng(seed)
     points = rng.uniform(-5.0, 5.0, (40, 2))
     x, y, nodes = grid_over([[-6.0, -6.0], [6.0, 6.0]], n=12)
     scores = 1.0 - np.exp(-0.03 * np.square(points).sum(axis=1))
     surface = Surface(x, y, (1.0 - np.exp(-0.03 * np.square(nodes).sum(axis=1))).reshape(12, 12))
-    return View(Verdict(method, step, points, rng.random(40) < 0.4, scores, thresholds), surface)
+    return DetectionMap(Detection(method, step, points, rng.random(40) < 0.4, scores, thresholds), surface)
 
 
 RULES = {"half": 0.5, "third": 0.33}
 BATCH = [
-    Scene(name, tuple(view_of(method, None, i, RULES) for method in "ab")) for i, name in enumerate(["one", "two"])
+    DatasetMaps(name, tuple(view_of(method, None, i, RULES) for method in "ab"))
+    for i, name in enumerate(["one", "two"])
 ]
-ONLINE = [Scene(name, tuple(view_of("a", t, t, RULES) for t in (1, 2, 3))) for name in ("one", "two")]
+ONLINE = [DatasetMaps(name, tuple(view_of("a", t, t, RULES) for t in (1, 2, 3))) for name in ("one", "two")]
 SHOWN = {"b": ["third", "half"], "a": ["half"]}
 
 
@@ -89,7 +97,7 @@ PICTURES = {
 
 
 def texts(figure):
-    """All texts with their boxes, those of the figure included."""
+    """All texts with their bounding boxes, including those of the figure."""
     seen = boxes(figure)
     renderer = FigureCanvasAgg(figure).get_renderer()
     others = [*figure.texts, *(axes.title for axes in figure.axes), *(axes._left_title for axes in figure.axes)]
@@ -134,7 +142,7 @@ def test_those_of_the_paper_are_files_that_load_fast():
     result = run(list(SYNTHETIC), 0, [], lambda *_: None)
     titles = {name: method.title for name, method in methods.BATCH.items()} | {"unequal-blobs": "(d) unequal blobs"}
     for figure in (
-        batch_figure(result.batch, IN_THE_BATCH_FIGURE, titles),
+        batch_figure(result.batch, BATCH_FIGURE_RULES, titles),
         online_figure(result.online, K_MEANS, titles),
     ):
         assert len(written(figure)) < SMALL
@@ -145,7 +153,7 @@ def test_those_of_the_paper_are_files_that_load_fast():
 
 
 def marks(axes):
-    """Places of the marks in a panel, by what the key says of them."""
+    """Coordinates of the markers in a panel, by their legend label."""
     return {
         part.get_label(): np.asarray(part.get_offsets())
         for part in axes.collections
@@ -153,29 +161,29 @@ def marks(axes):
     }
 
 
-def check_labels(axes, view, threshold):
-    verdict = view.verdict
-    flagged = verdict.scores > threshold
+def check_labels(axes, item, threshold):
+    detection = item.detection
+    flagged = detection.scores > threshold
     drawn = marks(axes)
-    for mark in MARKS:
-        rows = (flagged == mark.is_flagged) & (verdict.is_outlier == mark.is_outlier)
-        assert np.array_equal(drawn[mark.word], verdict.points[rows])
+    for outcome in OUTCOMES:
+        rows = (flagged == outcome.is_flagged) & (detection.is_outlier == outcome.is_outlier)
+        assert np.array_equal(drawn[outcome.label], detection.points[rows])
     region = axes.collections[0].get_array()
-    assert np.array_equal(~region.mask, view.surface.scores <= threshold)
-    missed, false = np.count_nonzero(verdict.is_outlier & ~flagged), np.count_nonzero(flagged & ~verdict.is_outlier)
+    assert np.array_equal(~region.mask, item.surface.scores <= threshold)
+    missed, false = np.count_nonzero(detection.is_outlier & ~flagged), np.count_nonzero(flagged & ~detection.is_outlier)
     assert axes.get_title() == f"{missed} FN, {false} FP"
 
 
-def check_scores(axes, view):
-    assert np.array_equal(axes.collections[0].get_array(), view.surface.scores)
-    assert axes.get_title() == f"{view.surface.scores.min():.2f} to {view.surface.scores.max():.2f}"
+def check_scores(axes, item):
+    assert np.array_equal(axes.collections[0].get_array(), item.surface.scores)
+    assert axes.get_title() == f"{item.surface.scores.min():.2f} to {item.surface.scores.max():.2f}"
 
 
 def test_a_batch_is_a_row_of_panels_for_each_set_in_the_order_asked_for():
     figure = batch_figure(BATCH, SHOWN, {"a": "A", "third": "s > 1/3", "two": "(b) two"})
     panels = np.array(figure.axes[:-1]).reshape(2, 5)
-    for scene, row in zip(BATCH, panels, strict=True):
-        a, b = scene.views
+    for dataset, row in zip(BATCH, panels, strict=True):
+        a, b = dataset.maps
         check_scores(row[0], b)
         check_labels(row[1], b, 0.33)
         check_labels(row[2], b, 0.5)
@@ -185,37 +193,39 @@ def test_a_batch_is_a_row_of_panels_for_each_set_in_the_order_asked_for():
     assert not [axes for axes in panels[1] if axes.texts]
     assert [text.get_text() for text in figure.texts] == ["b", "A", "one", "(b) two"]
     assert figure.axes[-1].get_xlabel() == "anomaly score"
-    assert legend(figure) == [*(mark.word for mark in MARKS), "region detected as normal"]
+    assert legend(figure) == [*(outcome.label for outcome in OUTCOMES), "region detected as normal"]
 
 
 def test_a_stream_is_two_rows_of_panels_for_each_set_and_a_column_for_each_step():
     figure = online_figure(ONLINE, "third", {"one": "(a) one"})
     panels = np.array(figure.axes[:-1]).reshape(4, 3)
-    for i, scene in enumerate(ONLINE):
-        for view, scores, labels in zip(scene.views, panels[2 * i], panels[2 * i + 1], strict=True):
-            check_scores(scores, view)
-            check_labels(labels, view, 0.33)
+    for i, dataset in enumerate(ONLINE):
+        for panel, scores, labels in zip(dataset.maps, panels[2 * i], panels[2 * i + 1], strict=True):
+            check_scores(scores, panel)
+            check_labels(labels, panel, 0.33)
     assert [axes.texts[0].get_text() for axes in panels[0]] == ["t = 1", "t = 2", "t = 3"]
     assert [text.get_text() for text in figure.texts] == ["(a) one", "two"]
 
 
 def test_what_scores_as_much_as_the_threshold_is_normal():
     points, truth = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([False, True])
-    verdict = Verdict("a", None, points, truth, np.array([0.5, 0.6]), {"half": 0.5})
+    detection = Detection("a", None, points, truth, np.array([0.5, 0.6]), {"half": 0.5})
     scores = np.array([[0.5, 0.6], [0.6, 0.5]])
-    figure = batch_figure([Scene("one", (View(verdict, Surface([0, 1], [0, 1], scores)),))], {"a": ["half"]})
+    figure = batch_figure(
+        [DatasetMaps("one", (DetectionMap(detection, Surface([0, 1], [0, 1], scores)),))], {"a": ["half"]}
+    )
     region = figure.axes[1].collections[0].get_array()
     assert np.array_equal(~region.mask, scores == 0.5)
     assert figure.axes[1].get_title() == "0 FN, 0 FP"
 
 
 def test_the_colours_and_marks_are_those_of_the_paper():
-    by_outcome = {(mark.is_flagged, mark.is_outlier): mark for mark in MARKS}
-    for (is_flagged, is_outlier), mark in by_outcome.items():
-        red, green, blue, _ = to_rgba(mark.colour)
-        assert mark.marker == ("^" if is_flagged else "o")
+    by_outcome = {(outcome.is_flagged, outcome.is_outlier): outcome for outcome in OUTCOMES}
+    for (is_flagged, is_outlier), outcome in by_outcome.items():
+        red, green, blue, _ = to_rgba(outcome.colour)
+        assert outcome.marker == ("^" if is_flagged else "o")
         assert (green > red) if is_flagged else (red > green > blue)
-        assert (mark.edge == "none") == (is_flagged == is_outlier)
+        assert (outcome.edge == "none") == (is_flagged == is_outlier)
     assert len(by_outcome) == 4
 
 
@@ -226,10 +236,10 @@ def test_all_scores_are_on_one_scale():
 
 
 def test_sets_and_methods_that_are_not_there_are_named():
-    with pytest.raises(InvalidInputError, match="The set one is not seen by 'c', but by: a, b"):
+    with pytest.raises(InvalidInputError, match="The set one must have a map of 'c', but has maps of: a, b"):
         batch_figure(BATCH, {"c": ["half"]})
     for draw in (lambda: batch_figure([], SHOWN), lambda: online_figure([], "half")):
-        with pytest.raises(InvalidInputError, match="There must be sets to draw"):
+        with pytest.raises(InvalidInputError, match="datasets must not be empty"):
             draw()
 
 
@@ -299,7 +309,7 @@ def test_numbers_stand_below_every_column_and_left_of_every_row(n_sets):
 
 
 def test_no_rows_are_no_picture():
-    with pytest.raises(InvalidInputError, match="There must be rows to draw"):
+    with pytest.raises(InvalidInputError, match="rows must not be empty"):
         stages_figure([], {})
 
 
@@ -360,5 +370,5 @@ def test_missing_values_are_said(missing):
 def test_what_cannot_be_drawn_is_named():
     with pytest.raises(InvalidInputError, match=r"measure must be one of .* but is 'f1'"):
         quality_figure(QUALITY, measure="f1")
-    with pytest.raises(InvalidInputError, match="There must be rows with a number for 'auc'"):
+    with pytest.raises(InvalidInputError, match="rows must have at least one number for 'auc'"):
         quality_figure([])

@@ -1,4 +1,4 @@
-"""After every row: the factors of a computation from scratch, and no work on rows that the new one does not concern."""
+"""After every row, the factors equal a computation from scratch, and only rows affected by the new row are updated."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -32,7 +32,7 @@ HOSTILE = {
 
 
 class Oracle(NamedTuple):
-    """All there is to know of the rows, computed from scratch."""
+    """Neighbours, densities and factors of the rows, computed from scratch."""
 
     neighbours: np.ndarray
     squares: np.ndarray
@@ -43,13 +43,13 @@ class Oracle(NamedTuple):
 
 def squares_between(X, Y):
     squares = np.zeros((len(X), len(Y)))
-    for j in range(X.shape[1]):  # one feature after the other: ties are decided by the last bit
+    for j in range(X.shape[1]):  # feature by feature, because the last bit decides ties
         squares += (X[:, None, j] - Y[None, :, j]) ** 2
     return squares
 
 
 def nearest(squares, n_neighbours):
-    rows = np.argsort(squares, axis=1, kind="stable")[:, :n_neighbours]  # of ties, the earlier row first
+    rows = np.argsort(squares, axis=1, kind="stable")[:, :n_neighbours]  # for ties, the earlier row first
     return rows, np.take_along_axis(squares, rows, axis=1)
 
 
@@ -78,11 +78,13 @@ def oracle_scores(X, k, Y):
 
 
 def scikit(X, k, *, novelty=False):
-    return LocalOutlierFactor(n_neighbors=min(k, len(X)), novelty=novelty).fit(X)  # else it warns that k is too large
+    return LocalOutlierFactor(n_neighbors=min(k, len(X)), novelty=novelty).fit(
+        X
+    )  # otherwise it warns that k is too large
 
 
 def one_by_one(X, k):
-    """The detector after each row, always the same one."""
+    """Yield the same detector after each row."""
     lof = IncrementalLOF(k)
     for i in range(len(X)):
         yield X[: i + 1], lof.extend(X[i : i + 1])
@@ -106,7 +108,7 @@ def assert_like_oracle(lof, X, k):
 
 
 def rows_that_have(tables, row):
-    """Walk the list of the rows that have this one for a neighbour, and see that it reads the same backwards."""
+    """Walk the list of the rows that have this row as a neighbour, and check that it is the same backwards."""
     entry, before, rows = tables.first[row], -1, []
     while entry != -1:
         assert tables.preceding[entry] == before
@@ -199,7 +201,7 @@ def reaches(known):
 
 
 def changed(before, after):
-    """Rows of which the entry is another one than before, the new row included."""
+    """Rows whose entry has changed, including the new row."""
     return {i for i in range(len(after)) if i >= len(before) or before[i] != after[i]}
 
 
@@ -291,7 +293,7 @@ def test_the_tables_are_the_declared_ones():
 
 @pytest.mark.parametrize("ask", [IncrementalLOF.learned_scores, lambda lof: lof.score([[1.0]])])
 def test_before_the_first_row_there_is_a_clear_error(ask):
-    with pytest.raises(InvalidInputError, match="learned no rows yet"):
+    with pytest.raises(InvalidInputError, match="not learned any rows"):
         ask(IncrementalLOF())
 
 

@@ -1,4 +1,4 @@
-"""Detectors by over-sampling: the shortcuts give what really leaving rows out and really copying them gives."""
+"""Over-sampling detectors: the shortcuts give the same results as actually removing and copying rows."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ both = pytest.mark.parametrize("detector", DETECTORS)
 
 
 def long_cloud(seed, n=40, d=4, shift=0.0):
-    """Rows with one long axis, askew, so that there is a gap between the first two principal axes."""
+    """Rows with one long, oblique axis, so that there is a gap between the first two principal axes."""
     rng = np.random.default_rng(seed)
     turn, _ = np.linalg.qr(rng.normal(size=(d, d)))
     return (rng.normal(size=(n, d)) * np.geomspace(3.0, 0.5, d)) @ turn + shift
@@ -36,12 +36,12 @@ def with_copies(rows, target):
 
 
 def copied_score(rows, target):
-    """The definition of osPCA1, to the letter; the ratio must give a whole number of copies."""
+    """The literal definition of osPCA1; the ratio must give an integer number of copies."""
     return angle_score(first_direction(rows), first_direction(with_copies(rows, target)))
 
 
 def least_squares_score(rows, target):
-    """The definition of osPCA2, to the letter: regress the deviations, copies included, on the fixed projections."""
+    """The literal definition of osPCA2: regress the deviations, copies included, on the fixed projections."""
     u, deviations = first_direction(rows), with_copies(rows, target) - rows.mean(axis=0)
     v = np.linalg.lstsq((deviations @ u)[:, None], deviations, rcond=None)[0][0]
     return angle_score(u, v)
@@ -62,7 +62,7 @@ def test_a_new_row_has_the_score_of_rows_really_copied(detector, score_of, seed,
 
 @defined
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("n", [21, 61])  # 20 or 60 others: whole numbers of copies
+@pytest.mark.parametrize("n", [21, 61])  # 20 or 60 others, for integer numbers of copies
 def test_a_learned_row_has_the_score_of_really_leaving_it_out_and_copying_it(detector, score_of, seed, n):
     rows = long_cloud(seed, n)
     rows[0] *= 8.0
@@ -73,7 +73,7 @@ def test_a_learned_row_has_the_score_of_really_leaving_it_out_and_copying_it(det
 @both
 @pytest.mark.parametrize("n", [2, 3, 5, 30])
 def test_a_learned_row_has_the_score_that_it_had_as_a_new_row(detector, n):
-    """For any number of rows: also where copies make up less than one of them."""
+    """For any number of rows, even if the copies amount to less than one row."""
     rows = long_cloud(3, n, d=3)
     alone = [detector(RATIO).fit(np.delete(rows, i, axis=0)).score(rows[i : i + 1])[0] for i in range(n)]
     np.testing.assert_allclose(detector(RATIO).fit(rows).learned_scores(), alone, rtol=1e-7, atol=1e-12)
@@ -81,7 +81,7 @@ def test_a_learned_row_has_the_score_that_it_had_as_a_new_row(detector, n):
 
 @pytest.mark.parametrize("copies", [-1, 0, 1, 4, 60])
 def test_mean_and_scatter_change_by_one_outer_product_when_a_row_is_left_out_or_copied(copies):
-    """The sentence on which all rests, against a full computation; and against the formula of the source."""
+    """The central identity, compared with a full computation and with the formula of the source."""
     rows = long_cloud(1, 40, 5, shift=7.0)
     target = rows[0]
     changed = np.vstack([rows, np.tile(target, (copies, 1))]) if copies >= 0 else rows[1:]
@@ -104,8 +104,8 @@ def test_directions_square_to_each_other_are_1_apart_and_never_more():
 
 @given(rows=POINT_SETS, weight=st.floats(-1.0, 100.0))
 def test_the_power_method_finds_the_greatest_scatter(rows, weight):
-    """As great as that of eigh; along the same direction wherever there is a gap to the next one."""
-    targets = LearnedRows(rows).each_held_against_others()
+    """The scatter equals that of eigh, and so does the direction if there is a gap to the next eigenvalue."""
+    targets = LearnedRows(rows).learned_targets()
     weight = max(weight, targets.left_out)
     directions, scatter = principal_directions(targets, weight)
     for i, row in enumerate(targets.coordinates):
@@ -127,7 +127,7 @@ def test_an_outlying_row_scores_above_those_along_the_principal_direction(detect
 
 
 def test_a_row_square_to_the_direction_can_become_the_direction():
-    """The start of the power method, if it were the old direction itself, would never leave it."""
+    """The power method would never leave the old direction if it started exactly there."""
     rows = [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.5], [0.0, -0.5]]
     assert OversamplingPCA().fit(rows).score([[0.0, 20.0]]) == pytest.approx(1.0)
     assert OversamplingPCA().fit(rows).score([[0.0, 1.0]]) == pytest.approx(0.0, abs=1e-11)
@@ -143,7 +143,7 @@ def test_least_squares_does_not_see_a_row_square_to_the_direction():
 @both
 @given(rows=POINT_SETS, data=st.data())
 def test_one_by_one_equals_all_at_once(detector, rows, data):
-    """Mean and scatter up to rounding, relative to the greatest value."""
+    """Mean and scatter up to rounding, relative to the largest value."""
     n = data.draw(st.integers(1, len(rows)))
     at_once, parted, one_by_one = detector().fit(rows), detector().fit(rows[:n]), detector()
     if n < len(rows):
@@ -253,7 +253,7 @@ def test_equal_rows_score_0_and_what_differs_from_them_1(detector, value, n, d):
 
 @both
 def test_the_only_row_that_differs_scores_1(detector):
-    """Without it the others do not vary; with it they do, and their copies change nothing."""
+    """Without this row the others are all equal; with it they vary, and their copies change nothing."""
     for far in (1.0, 1e-3, 1e6, 1e100):
         scores = detector().fit([[0.1, 0.7]] * 9 + [[0.1 + far, 0.7 - 2.0 * far]]).learned_scores()
         np.testing.assert_allclose(scores, [0.0] * 9 + [1.0], atol=1e-9)
@@ -278,14 +278,14 @@ def test_in_one_dimension_nothing_turns(detector, rows):
 @both
 @pytest.mark.parametrize("ratio", [0.0, -0.1, 1.1, np.nan, np.inf, True, "0.1", None])
 def test_a_ratio_that_cannot_be_used_is_named(detector, ratio):
-    with pytest.raises(InvalidInputError, match=r"ratio must be a share between 0 \(excluded\) and 1, but is"):
+    with pytest.raises(InvalidInputError, match=r"ratio must be a number in \(0, 1\], but is"):
         detector(ratio)
 
 
 @both
 def test_nothing_can_be_scored_before_rows_are_learned(detector):
     for call in (lambda: detector().score([[1.0]]), lambda: detector().learned_scores()):
-        with pytest.raises(InvalidInputError, match=rf"This {detector.__name__} has learned no rows yet"):
+        with pytest.raises(InvalidInputError, match=rf"This {detector.__name__} has not learned any rows"):
             call()
 
 

@@ -1,4 +1,4 @@
-"""The page says what the records say, and holds the paper's figures apart from the measured ones."""
+"""The page reports what the records contain, and keeps the paper's results apart from measurements."""
 
 import csv
 import re
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from imondrian.errors import DamagedFileError
-from imondrian.experiments import checks
-from imondrian.experiments.comparison import compared
+from imondrian.experiments import difference_checks
+from imondrian.experiments.comparison import compare
 from imondrian.experiments.methods import BATCH, ONLINE
 from imondrian.experiments.page.differences import explains
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.page.writing import write_page
-from imondrian.experiments.published import PUBLISHED, TABLE_1, Place
-from imondrian.experiments.records import read_record, record_of, write_record
+from imondrian.experiments.page.reproduction_page import write_page
+from imondrian.experiments.paper_results import PUBLISHED, TABLE_1, TableCell
+from imondrian.experiments.result_records import new_record, read_record, write_record
 
 COLUMNS = ("set", "method", "seed", "part", "auc", "seconds")
 SETTINGS = {"seeds": 2, "folds": 2, "budget": 1.0, "repeats": {"wine": dict.fromkeys([*BATCH, *ONLINE], 2)}}
@@ -30,7 +30,7 @@ def rows_of(method, name, part, *aucs):
 
 def write(folder, name, rows, columns=COLUMNS, settings=SETTINGS):
     (folder / "reproduction").mkdir(exist_ok=True)
-    write_record(record_of(name, rows, settings, 1.0), columns, folder / "reproduction")
+    write_record(new_record(name, rows, settings, 1.0), columns, folder / "reproduction")
 
 
 # -- published ---------------------------------------------------------------------------------------------------------
@@ -49,12 +49,12 @@ def test_the_published_tables_are_whole():
 @pytest.mark.parametrize(
     ("place", "figures"),
     [
-        (Place("batch", "imforest", "smtp", "test"), (85.12, 14.25, 7.42, 0.11)),
-        (Place("batch", "svm", "wbc", "train"), (49.40, 3.16, 0.03, 0.00)),
-        (Place("online", "imforest", "cicids", "2"), (70.95, None, 1e4, None)),
-        (Place("online", "incremental-lof", "smtp", "3"), (58.59, None, 3.93, None)),
-        (Place("online", "ospca1", "pima", "1"), (80.37, None, 1.50, None)),
-        (Place("online", "ospca2", "smtp", "5"), (68.82, None, 18678.0, None)),
+        (TableCell("batch", "imforest", "smtp", "test"), (85.12, 14.25, 7.42, 0.11)),
+        (TableCell("batch", "svm", "wbc", "train"), (49.40, 3.16, 0.03, 0.00)),
+        (TableCell("online", "imforest", "cicids", "2"), (70.95, None, 1e4, None)),
+        (TableCell("online", "incremental-lof", "smtp", "3"), (58.59, None, 3.93, None)),
+        (TableCell("online", "ospca1", "pima", "1"), (80.37, None, 1.50, None)),
+        (TableCell("online", "ospca2", "smtp", "5"), (68.82, None, 18678.0, None)),
     ],
 )
 def test_figures_stand_where_the_paper_has_them(place, figures):
@@ -69,17 +69,17 @@ def test_figures_stand_where_the_paper_has_them(place, figures):
     [(63.63, False), (66.13, False), (66.14, True), (61.13, False), (61.12, True)],  # 63.63 +- 1.02: 2.5 points
 )
 def test_a_difference_is_more_than_the_tolerance(auc, differs):
-    (entry,) = compared("batch", rows_of("imforest", "pima", "train", auc)).values()
+    (entry,) = compare("batch", rows_of("imforest", "pima", "train", auc)).values()
     assert entry.differs == differs
 
 
 def test_two_of_the_paper_s_deviations_are_tolerated():
-    (entry,) = compared("batch", rows_of("iforest", "wine", "train", 79.56 + 21.0)).values()  # +- 10.59
+    (entry,) = compare("batch", rows_of("iforest", "wine", "train", 79.56 + 21.0)).values()  # +- 10.59
     assert not entry.differs
 
 
 def test_what_the_paper_does_not_have_never_differs():
-    (entry,) = compared("batch", rows_of("size-std", "pima", "train", 1.0)).values()
+    (entry,) = compare("batch", rows_of("size-std", "pima", "train", 1.0)).values()
     assert (entry.published, entry.differs, entry.difference) == (None, False, 0.0)
 
 
@@ -88,7 +88,7 @@ def test_what_the_paper_does_not_have_never_differs():
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
     rows = rows_of("imforest", "wine", "1", 99.5, 98.25)
-    record = record_of("online", rows, SETTINGS, 12.34)
+    record = new_record("online", rows, SETTINGS, 12.34)
     write_record(record, COLUMNS, tmp_path)
     assert read_record("online", tmp_path) == record
     assert record.circumstances["versions"]["numpy"]
@@ -97,7 +97,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 
 def test_no_record_is_none_and_a_damaged_one_an_error(tmp_path):
     assert read_record("online", tmp_path) is None
-    write_record(record_of("online", [], SETTINGS, 0.0), COLUMNS, tmp_path)
+    write_record(new_record("online", [], SETTINGS, 0.0), COLUMNS, tmp_path)
     for text in ("{", "{}", "[]"):
         (tmp_path / "online.json").write_text(text)
         with pytest.raises(DamagedFileError, match=r"online\.json"):
@@ -167,7 +167,7 @@ def test_of_two_checks_that_explain_the_one_that_comes_nearer_is_named(tmp_path)
         {"check": check, "set": "wine", "method": "imforest", "seed": 0, "part": "1", "auc": auc}
         for check, auc in (("seeds", 94.0), ("script-forest", 95.0))
     ]
-    write(tmp_path, "online_checks", found, checks.COLUMNS)
+    write(tmp_path, "online_checks", found, difference_checks.COLUMNS)
     assert (
         "| iMForest | Wine | 1 | script-forest | 95.65 | 80.00 | -15.65 | 95.00 |" in write_page(tmp_path).read_text()
     )
@@ -187,14 +187,14 @@ def test_a_difference_is_explained_by_the_check_that_comes_near_it_or_by_nothing
         {"check": "script-ospca1", "set": "wine", "method": "ospca1", "seed": 0, "part": "1", "auc": 87.5},
         {"check": "script-ospca2", "set": "wine", "method": "ospca2", "seed": 0, "part": "1", "auc": 80.0},
     ]
-    write(tmp_path, "online_checks", found, checks.COLUMNS)
+    write(tmp_path, "online_checks", found, difference_checks.COLUMNS)
     text = write_page(tmp_path).read_text()
     assert "| osPCA1 | Wine | 1 | script-ospca1 | 86.95 | 60.00 | -26.95 | 87.50 |" in text
     assert "| osPCA2 | Wine | 1 | nothing yet | 47.82 | 90.00 | +42.18 | 80.00 |" in text
 
 
 def test_one_check_explains_a_method_on_a_set(tmp_path):
-    """Of two checks, each of which has one figure of two, and another that has both, it is the other."""
+    """A check that explains both figures is preferred to checks that explain one of the two."""
     rows = [*rows_of("imforest", "wine", "1", 80.0), *rows_of("imforest", "wine", "2", 80.0)]  # paper: 95.65, 98.91
     write(tmp_path, "online", rows)
     found = [
@@ -207,7 +207,7 @@ def test_one_check_explains_a_method_on_a_set(tmp_path):
         ]
         for seed, auc in enumerate([low, high])
     ]
-    write(tmp_path, "online_checks", found, checks.COLUMNS)
+    write(tmp_path, "online_checks", found, difference_checks.COLUMNS)
     text = write_page(tmp_path).read_text()
     assert text.count("| seeds |") == 2
     assert "| script-forest |" not in text
@@ -230,7 +230,7 @@ def test_a_check_explains_what_lies_between_its_results_or_if_they_are_few_near_
 
 def test_every_method_of_the_paper_that_may_differ_has_a_check():
     for place in PUBLISHED:
-        assert checks.checks_for(place.table, place.method), place
+        assert difference_checks.checks_of(place.table, place.method), place
 
 
 def test_a_table_has_as_many_cells_in_each_line():
@@ -243,7 +243,7 @@ def test_a_table_has_as_many_cells_in_each_line():
 
 
 def test_the_page_is_what_its_records_give(tmp_path):
-    """Nobody has edited the page by hand, and nothing on it has another source."""
+    """The page in the repository equals the page generated from the records."""
     committed = REPOSITORY / "docs" / "reproduction.md"
     for path in (committed.parent / "reproduction").iterdir():
         (tmp_path / "reproduction").mkdir(exist_ok=True)

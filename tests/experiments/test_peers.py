@@ -1,4 +1,4 @@
-"""Peers as detectors: the same protocol for all, and the scores of the library behind each."""
+"""Detectors of other libraries: the same protocol for all, with the scores of each library."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sklearn.neighbors import LocalOutlierFactor
 from imondrian import MondrianForest
 from imondrian.errors import InvalidInputError
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
-from imondrian.experiments.forests import ForestDetector
+from imondrian.experiments.forest_detector import ForestDetector
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY
 
 ALL = {
@@ -32,7 +32,7 @@ def test_all_keep_the_protocol(rows, key):
     assert detector.learned_scores().shape == (120,)
     assert detector.score(rows[:7]).shape == (7,)
     assert np.isfinite(detector.learned_scores()).all()
-    fewer = detector.fit(rows[:50]).learned_scores()  # forgets what was before
+    fewer = detector.fit(rows[:50]).learned_scores()  # forgets all earlier rows
     np.testing.assert_array_equal(fewer, ALL[key].make(3).fit(rows[:50]).learned_scores())
 
 

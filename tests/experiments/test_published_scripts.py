@@ -1,14 +1,14 @@
-"""What the authors' scripts compute is what the paper prints of incremental LOF and osPCA."""
+"""The authors' scripts compute what the paper prints for incremental LOF and osPCA."""
 
 import numpy as np
 import pytest
 
 from imondrian import MondrianForest, datasets
 from imondrian.experiments import online
-from imondrian.experiments.divisions import published_stages
 from imondrian.experiments.methods import Method
-from imondrian.experiments.published import PUBLISHED, Place
+from imondrian.experiments.paper_results import PUBLISHED, TableCell
 from imondrian.experiments.published_scripts import PublishedForest, PublishedLOF, PublishedOsPCA1, PublishedOsPCA2
+from imondrian.experiments.splits import published_stages
 
 SCRIPTS = {"ospca1": PublishedOsPCA1, "ospca2": PublishedOsPCA2, "incremental-lof": PublishedLOF}
 SCORED_ONCE = (PublishedOsPCA1, PublishedOsPCA2)
@@ -17,10 +17,10 @@ SCORED_ONCE = (PublishedOsPCA1, PublishedOsPCA2)
 @pytest.mark.parametrize("method", SCRIPTS)
 @pytest.mark.parametrize("name", ["pima", "thyroid", "ionosphere", "wine"])
 def test_the_paper_s_figures_come_out_to_the_second_digit(data_folder, name, method):
-    """The paper cuts digits off where we round."""
+    """The paper truncates where we round."""
     data = datasets.load(name, data_folder, download=False)
-    rows = online.measured(data, published_stages(data), Method("", lambda _: SCRIPTS[method]()), 0)
-    published = [PUBLISHED[Place("online", method, name, row["part"])].auc for row in rows]
+    rows = online.measure_stages(data, published_stages(data), Method("", lambda _: SCRIPTS[method]()), 0)
+    published = [PUBLISHED[TableCell("online", method, name, row["part"])].auc for row in rows]
     assert [row["auc"] for row in rows] == pytest.approx(published, abs=0.015)
 
 

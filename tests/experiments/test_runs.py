@@ -1,4 +1,4 @@
-"""The experiments run as the paper describes them: folds, stages, budgets, and what is measured in them."""
+"""The experiments follow the paper: folds, stages, budgets, and measurements."""
 
 import multiprocessing
 import os
@@ -11,30 +11,30 @@ import pytest
 from imondrian import MondrianForest, datasets
 from imondrian.datasets import Dataset, make_synthetic
 from imondrian.errors import ImondrianError, InvalidInputError
-from imondrian.experiments import batch, endless, online, quality
-from imondrian.experiments.comparison import compared
-from imondrian.experiments.divisions import (
+from imondrian.experiments import batch, long_stream, online, quality
+from imondrian.experiments.comparison import compare
+from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
+from imondrian.experiments.paper_results import PUBLISHED
+from imondrian.experiments.ranking_metrics import auc
+from imondrian.experiments.repeats import within_budget
+from imondrian.experiments.splits import (
     N_STAGES,
-    drawn_folds,
-    drawn_stages,
     n_folds_of,
     published_folds,
     published_stages,
+    stratified_folds,
+    stratified_stages,
 )
-from imondrian.experiments.measures import auc
-from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
-from imondrian.experiments.published import PUBLISHED
-from imondrian.experiments.repeats import affordable
-from imondrian.experiments.workers import workers
+from imondrian.experiments.worker_pool import worker_pool
 
 
 def silent(_text, _share):
-    """Say nothing."""
+    """Ignore progress."""
 
 
-def one_by_one(work, arguments, tell):
-    with workers(1) as each:
-        return each(work, arguments, tell)
+def one_by_one(work, arguments, progress):
+    with worker_pool(1) as parallel_map:
+        return parallel_map(work, arguments, progress)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def blob():
 
 
 class Spy:
-    """A detector that keeps what it was shown, and scores a row by its first feature."""
+    """A detector that records its input and scores a row by its first feature."""
 
     def __init__(self):
         self.shown = []
@@ -72,8 +72,8 @@ class Spy:
 def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
     now = [0.0]
     n_done = 0
-    for _ in affordable(range(5), budget, lambda: now[0]):
-        now[0] += 1.0  # each takes a second
+    for _ in within_budget(range(5), budget, lambda: now[0]):
+        now[0] += 1.0  # each takes one second
         n_done += 1
     assert n_done == n
 
@@ -82,11 +82,11 @@ def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
 
 
 def test_processes_do_not_change_results_nor_their_order(blob):
-    sets = [blob, make_synthetic("moons", seed=1)]  # the larger one comes second, and is measured first
+    sets = [blob, make_synthetic("moons", seed=1)]  # the larger one is second, but runs first
     methods = {name: BATCH[name] for name in ("imforest", "lof", "size-std")}
-    with workers(2) as each:
+    with worker_pool(2) as parallel_map:
         told = []
-        rows = batch.run(sets, methods, [0], 2, 60.0, each, lambda _, share: told.append(share))
+        rows = batch.run(sets, methods, [0], 2, 60.0, parallel_map, lambda _, share: told.append(share))
     expected = batch.run(sets, methods, [0], 2, 60.0, one_by_one, silent)
     assert told == pytest.approx([i / 6 for i in range(1, 7)])
     assert [without_seconds(row) for row in rows] == [without_seconds(row) for row in expected]
@@ -98,8 +98,8 @@ def without_seconds(row):
 
 def test_an_error_in_a_process_is_raised_and_ends_the_others():
     start = time.monotonic()
-    with pytest.raises(ZeroDivisionError), workers(2) as each:
-        each(sleep_or_fail, [(600.0,), (0.0,)], silent)
+    with pytest.raises(ZeroDivisionError), worker_pool(2) as parallel_map:
+        parallel_map(sleep_or_fail, [(600.0,), (0.0,)], silent)
     assert time.monotonic() - start < 300.0  # a hang, not a matter of speed
     assert not multiprocessing.active_children()
 
@@ -108,8 +108,8 @@ def test_processes_of_others_are_left_alone():
     other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60.0,))
     other.start()
     try:
-        with pytest.raises(ZeroDivisionError), workers(2) as each:
-            each(sleep_or_fail, [(0.0,)], silent)
+        with pytest.raises(ZeroDivisionError), worker_pool(2) as parallel_map:
+            parallel_map(sleep_or_fail, [(0.0,)], silent)
         assert other.is_alive()
     finally:
         other.terminate()
@@ -122,8 +122,8 @@ def sleep_or_fail(seconds):
 
 
 def test_a_killed_process_is_an_error_that_says_so():
-    with pytest.raises(ImondrianError, match="killed"), workers(2) as each:
-        each(die, [(), ()], silent)
+    with pytest.raises(ImondrianError, match="killed"), worker_pool(2) as parallel_map:
+        parallel_map(die, [(), ()], silent)
 
 
 def die():
@@ -133,7 +133,7 @@ def die():
 # -- batch -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("division", [lambda data: published_folds(data, 5), lambda data: drawn_folds(data, 5, 3)])
+@pytest.mark.parametrize("division", [lambda data: published_folds(data, 5), lambda data: stratified_folds(data, 5, 3)])
 def test_every_row_is_tested_once_and_trained_on_otherwise(blob, division):
     folds = division(blob)
     assert len(folds) == 5
@@ -147,7 +147,7 @@ def test_every_row_is_tested_once_and_trained_on_otherwise(blob, division):
 def test_rare_anomalies_are_in_every_fold_or_the_folds_are_too_many(blob):
     rare = blob._replace(y=(np.arange(len(blob.y)) < 5).astype(np.uint8))
     assert [int(rare.y[test].sum()) for _, test in published_folds(rare, 5)] == [1] * 5
-    with pytest.raises(InvalidInputError, match="blob has 5 rows of its rarer kind, too few for 6 folds"):
+    with pytest.raises(InvalidInputError, match="blob has 5 rows in its smaller class, too few for 6 folds"):
         n_folds_of(rare, 6)
 
 
@@ -159,7 +159,7 @@ def test_wine_has_two_folds(blob):
 def test_in_the_published_folds_methods_that_draw_no_lots_have_the_paper_s_figures(data_folder, name, method):
     data = datasets.load(name, data_folder, download=False)
     rows = batch.run([data], {method: BATCH[method]}, [0], 10, 600.0, one_by_one, silent)
-    for place, entry in compared("batch", rows).items():
+    for place, entry in compare("batch", rows).items():
         assert entry.measured.auc == pytest.approx(PUBLISHED[place].auc, abs=0.03)
         assert entry.measured.auc_deviation == pytest.approx(PUBLISHED[place].auc_deviation, abs=0.03)
 
@@ -210,7 +210,7 @@ def test_every_method_of_table_2_finds_far_points(name):
 # -- online ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("division", [published_stages, lambda data: drawn_stages(data, 5)])
+@pytest.mark.parametrize("division", [published_stages, lambda data: stratified_stages(data, 5)])
 def test_stages_share_the_anomalies_evenly_and_leave_nothing_out(blob, division):
     stages = division(blob)
     assert len(stages) == N_STAGES
@@ -219,8 +219,8 @@ def test_stages_share_the_anomalies_evenly_and_leave_nothing_out(blob, division)
 
 
 def test_all_rows_so_far_are_scored_after_each_stage(blob):
-    spy, stages = Spy(), drawn_stages(blob, 0)
-    rows = online.measured(blob, stages, Method("spy", lambda _: spy), 0)
+    spy, stages = Spy(), stratified_stages(blob, 0)
+    rows = online.measure_stages(blob, stages, Method("spy", lambda _: spy), 0)
     for shown, stage in zip(spy.shown, stages, strict=True):
         np.testing.assert_array_equal(shown, blob.X[stage])
     for number, row in enumerate(rows, 1):
@@ -243,10 +243,10 @@ def test_methods_that_draw_no_lots_are_run_once(blob):
     rows = online.run([blob], ONLINE, [0, 1], 60.0, one_by_one, silent)
     for name, method in ONLINE.items():
         seeds = [row["seed"] for row in rows if row["method"] == name]
-        assert seeds == ([0] * 5 + [1] * 5 if method.draws_lots else [0] * 5)
+        assert seeds == ([0] * 5 + [1] * 5 if method.is_random else [0] * 5)
 
 
-@pytest.mark.parametrize("name", [name for name, method in ONLINE.items() if not method.draws_lots])
+@pytest.mark.parametrize("name", [name for name, method in ONLINE.items() if not method.is_random])
 def test_methods_that_draw_no_lots_do_not_depend_on_the_seed(blob, name):
     one, other = (ONLINE[name].make(seed).fit(blob.X).learned_scores() for seed in (0, 1))
     np.testing.assert_array_equal(one, other)
@@ -305,18 +305,18 @@ def test_every_method_of_the_quality_table_does_both_modes(blob, name):
 
 @pytest.mark.parametrize("name", ["lof", "knn", "svm", "ecod", "hbos", "inne"])
 def test_peers_see_standardised_features(blob, name):
-    stretched = blob._replace(X=blob.X * [1.0, 2.0**20])  # which rounds nothing
+    stretched = blob._replace(X=blob.X * [1.0, 2.0**20])  # exact, without rounding
     runs = [
         quality.run([data], {name: QUALITY[name]}, [0], 10_000, 1.0, one_by_one, silent) for data in (blob, stretched)
     ]
     assert [row["auc"] for row in runs[0]] == pytest.approx([row["auc"] for row in runs[1]], abs=1e-9)
 
 
-# -- endless -----------------------------------------------------------------------------------------------------------
+# -- long stream -------------------------------------------------------------------------------------------------------
 
 
 def test_a_long_stream_is_measured_stage_by_stage_in_fixed_memory():
-    rows = endless.run(12_000, 0, silent)
+    rows = long_stream.run(12_000, 0, silent)
     assert [row["part"] for row in rows] == ["1", "2", "3", "4", "5"]
     assert rows[-1]["n_rows"] == 12_000
     assert len({row["detector_megabytes"] for row in rows}) == 1
@@ -324,6 +324,6 @@ def test_a_long_stream_is_measured_stage_by_stage_in_fixed_memory():
 
 
 def test_made_rows_are_the_same_for_a_seed_and_as_many_as_asked_for():
-    one, other = (np.vstack(list(endless.made_rows(5_000, 3))) for _ in range(2))
+    one, other = (np.vstack(list(long_stream.generated_rows(5_000, 3))) for _ in range(2))
     np.testing.assert_array_equal(one, other)
     assert one.shape == (5_000, 77)

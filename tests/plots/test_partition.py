@@ -1,4 +1,4 @@
-"""The partition: each cut within the box of its node, the early ones thick."""
+"""The partition plot: each cut is within the box of its node, and early cuts are thicker."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from imondrian import MondrianForest
 from imondrian.engine.view import view
 from imondrian.errors import InvalidInputError
 from imondrian.plots import plot_partition
-from tests.plots.looking import HOSTILE_PAIRS, clashes, legend, names, normals
+from tests.plots.figure_checks import HOSTILE_PAIRS, clashes, legend, names, normals
 from tests.strategies import SEEDS, built, empty, point_sets
 
 POINTS = np.random.default_rng(0).normal(size=(60, 2))
@@ -40,7 +40,7 @@ def test_every_cut_crosses_the_box_of_its_node_at_the_split_value(points, seed):
 
 
 def test_the_earlier_a_cut_the_thicker_and_darker():
-    lines = cuts(plot_partition(tree_of(POINTS)))  # the latest first
+    lines = cuts(plot_partition(tree_of(POINTS)))  # latest first
     assert (np.diff(lines.get_linewidths()) > 0).all()
     assert (np.diff(lines.get_colors()[:, :3].sum(axis=1)) < 0).all()
 
@@ -93,7 +93,7 @@ def test_small_trees_are_pictures(points):
 
 @pytest.mark.parametrize("n_features", [1, 3])
 def test_a_tree_over_other_than_two_features_is_refused(n_features):
-    with pytest.raises(InvalidInputError, match=f"over 2 features, but this one has {n_features}"):
+    with pytest.raises(InvalidInputError, match=f"over 2 features, but this tree has {n_features}"):
         plot_partition(tree_of(np.zeros((3, n_features))))
 
 

@@ -1,4 +1,4 @@
-"""The regions: the grid covers the points, and the line parts normal places from odd ones."""
+"""The region plot: the grid covers the points, and the line separates normal from anomalous regions."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from imondrian.errors import InvalidInputError
 from imondrian.plots import Surface, grid_over, plot_regions
-from tests.plots.looking import HOSTILE_PAIRS, anomalies, clashes, legend, names, normals
+from tests.plots.figure_checks import HOSTILE_PAIRS, anomalies, clashes, legend, names, normals
 from tests.strategies import point_sets
 
 POINTS = np.random.default_rng(0).normal(size=(40, 2))
@@ -55,7 +55,7 @@ def test_it_says_what_is_seen():
     assert legend(figure) == [
         f"normal: {40 - n_odd} rows",
         f"anomalies: {n_odd} rows",
-        "end of the normal region (score 0.6)",
+        "boundary of the normal region (score 0.6)",
     ]
     assert names(figure) == ("length", "width")
     assert figure.axes[1].get_ylabel() == "anomaly score"
@@ -64,9 +64,11 @@ def test_it_says_what_is_seen():
     assert np.array_equal(normals(figure), POINTS[~IS_ODD])
 
 
-@pytest.mark.parametrize(("threshold", "said"), [(1.0, "all"), (2.0, "all"), (np.inf, "all"), (-1.0, "nothing")])
-def test_a_threshold_out_of_sight_is_said(threshold, said):
-    assert legend(plot_regions(POINTS, IS_ODD, bowl(), threshold))[2] == f"{said} in sight is normal"
+@pytest.mark.parametrize(
+    ("threshold", "expected"), [(1.0, "everything"), (2.0, "everything"), (np.inf, "everything"), (-1.0, "nothing")]
+)
+def test_a_threshold_beyond_the_scores_is_stated_in_the_legend(threshold, expected):
+    assert legend(plot_regions(POINTS, IS_ODD, bowl(), threshold))[2] == f"{expected} shown is normal"
 
 
 @pytest.mark.parametrize("pair", HOSTILE_PAIRS)

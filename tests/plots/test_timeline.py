@@ -1,4 +1,4 @@
-"""The timeline: every score at its place, those above the threshold of their time in front."""
+"""The timeline: every score at its coordinates, with those above the threshold on top."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from matplotlib.dates import date2num
 
 from imondrian.errors import InvalidInputError
 from imondrian.plots import plot_timeline
-from tests.plots.looking import anomalies, boxes, clashes, legend, names, normals
+from tests.plots.figure_checks import anomalies, boxes, clashes, legend, names, normals
 
 ROWS = st.lists(st.tuples(st.floats(0, 1) | st.just(np.nan), st.floats(-1, 2)), min_size=1, max_size=40)
 DAY = np.datetime64("2024-02-27T12:30")

@@ -1,4 +1,4 @@
-"""The dendrogram: every node at its split time, every point counted once, no label on another or on a line."""
+"""The dendrogram: every node at its split time, every point counted once, no label on another label or a line."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from imondrian import MondrianForest
 from imondrian.engine.view import view
 from imondrian.errors import InvalidInputError
 from imondrian.plots import plot_tree
-from tests.plots.looking import HOSTILE_NAMES, boxes, clashes, legend, names
+from tests.plots.figure_checks import HOSTILE_NAMES, boxes, clashes, legend, names
 from tests.strategies import POINT_SETS, SEEDS, built, empty
 
 N_FEATURES = len(HOSTILE_NAMES)
@@ -96,7 +96,7 @@ def test_nor_on_the_axes_of_another_figure(size):
 
 
 def _crossings(figure):
-    """Labels that a line runs through, in a figure that has been drawn."""
+    """Labels that a line crosses, in a figure that has been drawn."""
     (axes,) = figure.axes
     ends = axes.transData.transform(segments(figure).reshape(-1, 2)).reshape(-1, 2, 2)
     low, high = ends.min(axis=1), ends.max(axis=1)

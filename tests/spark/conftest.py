@@ -1,4 +1,4 @@
-"""One session of Spark for all tests, with real worker processes; a failed task is tried again, as on a cluster."""
+"""One Spark session for all tests, with real worker processes; failed tasks are retried, as on a cluster."""
 
 import os
 import shutil
@@ -26,13 +26,13 @@ def pytest_collection_modifyitems(items):
         raise pytest.UsageError(f"Spark is required, but {reason}")
     for item in items:
         if "tests/spark" in item.path.as_posix():
-            item.add_marker(pytest.mark.filterwarnings("default"))  # what Spark itself warns of is not ours to mend
+            item.add_marker(pytest.mark.filterwarnings("default"))  # Spark's own warnings are not errors
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def new_session(folder, master="local[2,4]"):
-    """Start a session; four attempts at a task."""
+    """Start a session with up to four attempts per task."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -45,7 +45,7 @@ def new_session(folder, master="local[2,4]"):
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # tests are many small queries
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "3",
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",  # so that there is something to merge
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",  # keeps several partitions to merge
         "spark.sql.session.timeZone": "Europe/Berlin",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
@@ -66,7 +66,7 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def points():
-    """Points with copies: a tenth of the rows are the same."""
+    """Points with copies: a tenth of the rows are equal."""
     X = np.round(np.random.default_rng(0).normal(size=(3000, 3)), 2)
     X[::10] = [0.25, -1.5, 0.0]
     return X
@@ -74,11 +74,11 @@ def points():
 
 @pytest.fixture(scope="session")
 def frame(spark, points):
-    """Give the points with a number, a key and a text beside them."""
+    """The points with an id, a key and a text column."""
     rows = [(i, i % 7, f"row {i}", *map(float, x)) for i, x in enumerate(points)]
     return spark.createDataFrame(rows, "id long, key int, name string, a double, b double, c double").cache()
 
 
 def scores_of(frame, column="anomaly_score", by="id"):
-    """Collect a column, ordered by another."""
+    """Collect a column in the order of another."""
     return np.array([row[0] for row in frame.orderBy(by).select(column).collect()], dtype=object)

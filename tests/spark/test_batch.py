@@ -1,4 +1,4 @@
-"""One forest over a frame: the same however the rows are spread, and the same scores as on one machine."""
+"""One forest for a frame: it does not depend on partitions, and scores are the same as on one machine."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_the_preset_sets_what_is_not_given(frame, points, given, kind, scale, co
     assert threshold == (
         0.5 if contamination == "auto" else threshold_rule(contamination)(ours.forest_.rescore(kind)[1])
     )
-    scored = score(frame, ours, label="is_anomaly").cache()  # the model knows the names of its features
+    scored = score(frame, ours, label="is_anomaly").cache()  # with the feature names of the model
     np.testing.assert_array_equal(scores_of(scored).astype(float), scores)
     np.testing.assert_array_equal(scores_of(scored, "is_anomaly").astype(bool), scores > threshold)
 
@@ -80,7 +80,7 @@ def test_it_is_an_ordinary_forest(forest, points, tmp_path):
 
 
 def test_copies_do_not_distort_the_samples(forest):
-    """A tenth of the rows are the same; of 20 x 64 rows drawn that makes 128 on the average, deviation 10.6."""
+    """A tenth of the rows are equal: of 20 x 64 rows drawn, 128 on average, with standard deviation 10.6."""
     held = 0
     for tree in forest.trees():
         is_copy = (tree.split_feature == -1) & (tree.lower == [0.25, -1.5, 0.0]).all(axis=1)
@@ -125,14 +125,14 @@ def test_bad_rows_are_named(bad_frame):
 
 
 def test_bad_rows_are_left_out_if_so_told(bad_frame, points):
-    with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are left out"):
+    with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are skipped"):
         forest = fit(bad_frame, FEATURES, 5, 16, scale=None, on_error="skip").forest_
     assert to_bytes(forest) == to_bytes(assembled(new_sampled_forest(5, 16), points))
 
 
 def test_arrays_of_another_length_are_bad_rows(spark):
     rows = spark.createDataFrame([([1.0, 2.0],), ([3.0, 4.0],), ([1.0],), (None,)], "p array<double>")
-    with pytest.raises(InvalidInputError, match="2 of 4 rows cannot be used: a row has no value at all, or not 2"):
+    with pytest.raises(InvalidInputError, match="2 of 4 rows cannot be used: a row has no values, or not 2"):
         fit(rows, "p", 5, 16)
 
 
@@ -142,8 +142,8 @@ def test_arrays_of_another_length_are_bad_rows(spark):
         ({"features": ["a", "x"]}, r"no column 'x': its columns are \['id'"),
         ({"features": ["a", "a"]}, "'a' is named twice"),
         ({"features": ["a", "name"]}, "'name' must be a column of numbers, but its type is string"),
-        ({"features": []}, "one column at least"),
-        ({"max_samples": None}, "max_samples must be an integer, but is None"),
+        ({"features": []}, "At least one column"),
+        ({"max_samples": None}, "max_samples must be a whole number, but is None"),
         ({"max_samples": 0}, "max_samples must be between 1"),
         ({"n_trees": -1}, "n_trees must be between 1"),
         ({"scale": "max"}, "scale must be None, 'std'"),
@@ -160,9 +160,9 @@ def test_wrong_arguments_are_named(frame, arguments, message):
 
 
 def test_no_rows_are_an_error(frame):
-    with pytest.raises(InvalidInputError, match="no rows that can be used"):
+    with pytest.raises(InvalidInputError, match="no usable rows"):
         fit(frame.where("id < 0"), FEATURES)
-    with pytest.raises(InvalidInputError, match="no rows that can be used"):
+    with pytest.raises(InvalidInputError, match="no usable rows"):
         fit(frame.where("id < 0").select(F.array(*FEATURES).alias("p")), "p")
 
 
@@ -170,7 +170,7 @@ def test_only_bad_rows_are_an_error(frame):
     bad = frame.withColumn("b", F.lit(float("nan")))
     with pytest.raises(InvalidInputError, match="3000 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
         fit(bad, FEATURES)
-    with pytest.warns(UserWarning, match="3000 of 3000"), pytest.raises(InvalidInputError, match="no rows that can"):
+    with pytest.warns(UserWarning, match="3000 of 3000"), pytest.raises(InvalidInputError, match="no usable rows"):
         fit(bad, FEATURES, on_error="skip")
 
 
@@ -204,7 +204,7 @@ def test_other_columns_are_kept(spark, frame, forest):
     scored = score(wide, forest, FEATURES, output="how odd")
     assert scored.columns == [*wide.columns, "how odd"]
     assert scored.drop("how odd").schema == wide.schema
-    kept = [f"`{name.replace('`', '``')}`" for name in wide.columns if name != "months"]  # which Python has no type for
+    kept = [f"`{name.replace('`', '``')}`" for name in wide.columns if name != "months"]  # Python has no type for it
     assert scored.orderBy("id").select(*kept).collect() == wide.orderBy("id").select(*kept).collect()
 
 
@@ -243,7 +243,7 @@ def test_a_detector_scores_too(frame, points):
 
 
 def test_a_model_without_points_is_refused(frame):
-    with pytest.raises(EmptyForestError, match="has not been shown any points"):
+    with pytest.raises(EmptyForestError, match="has not learned any points"):
         score(frame, StreamDetector(3), FEATURES)
 
 
@@ -273,10 +273,10 @@ def test_a_bad_row_has_no_score_if_so_told(bad_frame, forest):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"features": None}, "features must be given: the model knows no names"),
+        ({"features": None}, "features must be given, because the model has no feature names"),
         ({"features": ["a"]}, "The model has 3 features, but 1 are named"),
-        ({"output": "NAME"}, "There is a column 'NAME' already"),
-        ({"label": "ANOMALY_SCORE"}, "There is a column 'ANOMALY_SCORE' already"),
+        ({"output": "NAME"}, "There is already a column 'NAME'"),
+        ({"label": "ANOMALY_SCORE"}, "There is already a column 'ANOMALY_SCORE'"),
         ({"kind": "best"}, "best"),
         ({"on_error": 3}, "on_error must be one of"),
         ({"model": "forest"}, "can be saved, but not 'forest'"),
@@ -295,7 +295,7 @@ def parent_of(process):
 
 
 def python_workers():
-    """List the processes that work for the tasks of this session: children of its daemon, a child of its Java."""
+    """List the Python workers of this session: children of its daemon, which is a child of its Java process."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -309,13 +309,13 @@ def python_workers():
 
 
 def kill_workers_of(asking, tracker):
-    """Kill every worker once while a task is at work; give the stage."""
+    """Kill every worker once while a task is running; return the stage."""
     deadline = time.monotonic() + 60
     while asking.is_alive() and time.monotonic() < deadline:
         for stage in tracker.getActiveStageIds():
             info = tracker.getStageInfo(stage)
             if info is not None and info.numActiveTasks > 0:
-                time.sleep(0.3)  # they have begun
+                time.sleep(0.3)  # wait until they have started
                 for process in python_workers():
                     os.kill(process, signal.SIGKILL)
                 return stage

@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md run as they stand; only Kafka is replaced, by files."""
+"""The examples of docs/spark.md run unchanged; only Kafka is replaced by files."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def rows(spark, tmp_path):
 
 
 class WithoutKafka:
-    """A session whose streams of Kafka come from files of JSON lines."""
+    """A session that reads Kafka streams from files of JSON lines."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder, self.readStream = spark, folder, self

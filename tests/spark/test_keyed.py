@@ -1,4 +1,4 @@
-"""A model per key."""
+"""One model per key."""
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,7 @@ def test_a_key_may_be_several_columns_and_may_be_missing(frame):
 
 
 def test_times_are_kept_in_any_zone(spark, frame):
-    """The clocks of the session's zone, Berlin, go back within these rows."""
+    """These rows cross the end of daylight saving time in the session's zone, Berlin."""
     second = F.timestamp_seconds(F.col("id") + 1_729_989_000)
     timed = frame.withColumns(
         {
@@ -151,15 +151,15 @@ def test_wrong_arguments_are_named(frame, arguments, message):
 def test_wrong_frames_are_named(frame, models):
     with pytest.raises(InvalidInputError, match="no column 'model'"):
         score_by_key(frame, models.drop("model"), "key", FEATURES)
-    with pytest.raises(InvalidInputError, match="There is a column 'name' already"):
+    with pytest.raises(InvalidInputError, match="There is already a column 'name'"):
         score_by_key(frame, models, "key", FEATURES, output="name")
-    with pytest.raises(InvalidInputError, match="There is a column 'model' already"):
+    with pytest.raises(InvalidInputError, match="There is already a column 'model'"):
         fit_by_key(frame.withColumnRenamed("key", "Model"), "Model", FEATURES)
     with pytest.raises(
-        InvalidInputError, match="The key 'key' must be of the same type in both, but is int in the fra"
+        InvalidInputError, match="The key 'key' must have the same type in both frames, but is int in the fra"
     ):
         score_by_key(frame, models.withColumn("key", F.col("key").cast("long")), "key", FEATURES)
     with pytest.raises(PythonException, match="The model has 3 features, but 2 are named"):
         score_by_key(frame, models, "key", FEATURES[:2]).collect()
-    with pytest.raises(PythonException, match="There are 2 models for a key"):
+    with pytest.raises(PythonException, match="A key must have at most one model, but has 2"):
         score_by_key(frame, models.union(models), "key", FEATURES).collect()

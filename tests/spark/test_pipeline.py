@@ -1,4 +1,4 @@
-"""The forest as a stage of a pipeline, saved and loaded by Spark's own calls."""
+"""The forest as a stage of a pipeline, saved and loaded by Spark."""
 
 import numpy as np
 import pytest
@@ -138,11 +138,11 @@ def test_wrong_parameters_are_named(frame, parameters, message):
 
 def test_a_column_that_is_there_is_not_overwritten(frame):
     model = IsolationMondrianForest(inputCols=FEATURES, nTrees=3, predictionCol="name").fit(frame)
-    with pytest.raises(InvalidInputError, match="There is a column 'name' already"):
+    with pytest.raises(InvalidInputError, match="There is already a column 'name'"):
         model.transform(frame)
-    with pytest.raises(InvalidInputError, match="There is a column 'KEY' already"):
+    with pytest.raises(InvalidInputError, match="There is already a column 'KEY'"):
         model.setParams(predictionCol="KEY").transform(frame)
-    with pytest.raises(InvalidInputError, match="There is a column 'anomaly_score' already"):
+    with pytest.raises(InvalidInputError, match="There is already a column 'anomaly_score'"):
         model.setParams(predictionCol="anomaly_score").transform(frame)
 
 

@@ -1,4 +1,4 @@
-"""A detector per key on a stream: the scores of one machine, whatever happens on the way."""
+"""One detector per key on a stream: the same scores as on one machine, even after crashes."""
 
 import os
 import signal
@@ -19,24 +19,24 @@ from imondrian import InvalidInputError, MondrianForest, StreamDetector
 from imondrian.errors import DamagedFileError
 from imondrian.model_files import to_bytes
 from imondrian.spark import watch
-from imondrian.spark.detectors import Detectors
-from tests.spark import watching
+from imondrian.spark.detector_cache import DetectorCache
+from tests.spark import streams
 from tests.spark.conftest import FEATURES
 
 pytestmark = pytest.mark.spark
 
-START = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)  # the clocks of Berlin go back half an hour later
+START = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)  # half an hour before the end of daylight saving time in Berlin
 N_KEYS, N_BATCHES = 3, 6
 SMALL = {"window": 64, "max_samples": 16, "n_trees": 8, "warm_up": 10, "threshold": "kmeans"}
 
 
 def rows_of(points, ids):
-    """Give rows a second apart."""
+    """Rows one second apart."""
     return [(int(i), int(i) % N_KEYS, START + timedelta(seconds=int(i)), *map(float, points[i])) for i in ids]
 
 
 def add_file(folder, rows, schema, number):
-    """Put rows into a file that appears whole."""
+    """Write rows to a file that appears atomically."""
     names = [part.split()[0] for part in schema.split(", ")]
     kinds = {"long": pa.int64(), "int": pa.int32(), "timestamp": pa.timestamp("us", "UTC"), "double": pa.float64()}
     columns = [
@@ -44,13 +44,13 @@ def add_file(folder, rows, schema, number):
         for part, column in zip(schema.split(", "), zip(*rows, strict=True), strict=True)
     ]
     Path(folder).mkdir(parents=True, exist_ok=True)
-    time.sleep(0.02)  # files are taken by age
+    time.sleep(0.02)  # files are processed in order of age
     pq.write_table(pa.table(columns, names=names), f"{folder}/.part-{number}")
     Path(f"{folder}/.part-{number}").rename(f"{folder}/part-{number:03}.parquet")
 
 
-def run(spark, folder, schema=watching.SCHEMA, key="key", features=FEATURES, **options):
-    """Watch the files of a folder to the end, one after the other; give the result and the query."""
+def run(spark, folder, schema=streams.SCHEMA, key="key", features=FEATURES, **options):
+    """Watch all files of a folder, one by one; return the result and the query."""
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in/*.parquet")
     writer = watch(stream, key, features, **{**SMALL, **options}).writeStream.format("parquet")
     writer = writer.option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/checkpoint")
@@ -62,7 +62,7 @@ def run(spark, folder, schema=watching.SCHEMA, key="key", features=FEATURES, **o
 
 @pytest.fixture(scope="module")
 def expected(points):
-    """The scores of detectors on one machine, key by key, and thresholds and labels."""
+    """Scores, thresholds and labels of detectors on one machine, key by key."""
     table = np.empty((600, 3))
     for key in range(N_KEYS):
         results = StreamDetector(3, **SMALL).process_many(points[:600][key::N_KEYS])
@@ -78,10 +78,10 @@ def table_of(result):
 
 @pytest.fixture
 def fed(points, tmp_path):
-    """A folder with six files, the rows of each in no order."""
+    """A folder with six files, each with its rows in random order."""
     for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
         add_file(
-            tmp_path / "in", rows_of(points, np.random.default_rng(number).permutation(ids)), watching.SCHEMA, number
+            tmp_path / "in", rows_of(points, np.random.default_rng(number).permutation(ids)), streams.SCHEMA, number
         )
     return tmp_path
 
@@ -96,12 +96,12 @@ def test_scores_are_those_of_detectors_on_one_machine(spark, fed, expected):
 def test_without_a_time_the_order_hangs_on_the_rows_alone(spark, fed, points, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
-        add_file(other / "in", rows_of(points, ids), watching.SCHEMA, number)
+        add_file(other / "in", rows_of(points, ids), streams.SCHEMA, number)
     np.testing.assert_array_equal(table_of(run(spark, fed)[0]), table_of(run(spark, other)[0]))
 
 
-def watching_process(folder, n_batches):
-    command = [sys.executable, "-m", "tests.spark.watching", str(folder), str(n_batches)]
+def start_stream(folder, n_batches):
+    command = [sys.executable, "-m", "tests.spark.streams", str(folder), str(n_batches)]
     return subprocess.Popen(command, start_new_session=True, cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
 
 
@@ -109,14 +109,14 @@ def commits(folder):
     return len(list(Path(folder, "checkpoint", "commits").glob("[0-9]*")))
 
 
-def kill(process, folder, n_commits, patience):
-    """Kill a query and its Java so many seconds after it has committed so many batches."""
+def kill(process, folder, n_commits, seconds):
+    """Kill a query and its Java process some seconds after it has committed some batches."""
     try:
         deadline = time.monotonic() + 400
         while commits(folder) < n_commits and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.01)
-        time.sleep(patience)
+        time.sleep(seconds)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
@@ -124,15 +124,15 @@ def kill(process, folder, n_commits, patience):
 
 
 def test_a_killed_query_goes_on_from_its_checkpoint(spark, points, expected, tmp_path):
-    """Killed twice: when it has nothing to do, between two batches, and in the middle of one."""
+    """Killed twice: while idle between two batches, and within a batch."""
     batches = np.split(np.arange(600), N_BATCHES)
     for number in range(2):
-        add_file(tmp_path / "in", rows_of(points, batches[number]), watching.SCHEMA, number)
-    kill(watching_process(tmp_path, N_BATCHES + 1), tmp_path, n_commits=2, patience=1.0)
+        add_file(tmp_path / "in", rows_of(points, batches[number]), streams.SCHEMA, number)
+    kill(start_stream(tmp_path, N_BATCHES + 1), tmp_path, n_commits=2, seconds=1.0)
     for number in range(2, N_BATCHES):
-        add_file(tmp_path / "in", rows_of(points, batches[number]), watching.SCHEMA, number)
-    kill(watching_process(tmp_path, N_BATCHES + 1), tmp_path, n_commits=3, patience=0.3)
-    assert watching_process(tmp_path, N_BATCHES).wait(400) == 0
+        add_file(tmp_path / "in", rows_of(points, batches[number]), streams.SCHEMA, number)
+    kill(start_stream(tmp_path, N_BATCHES + 1), tmp_path, n_commits=3, seconds=0.3)
+    assert start_stream(tmp_path, N_BATCHES).wait(400) == 0
     np.testing.assert_array_equal(table_of(spark.read.parquet(f"{tmp_path}/out")), expected)
 
 
@@ -151,12 +151,12 @@ def test_a_thousand_keys_at_once(spark, tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"identity": "id"}], ids=["late", "late and repeated"])
 def test_late_and_repeated_rows_are_dropped(spark, points, tmp_path, options):
-    """Spark holds rows against the watermark of two batches before."""
+    """Spark compares rows with the watermark of two batches before."""
     first, late = rows_of(points, range(100)), rows_of(points, range(200, 210))
     later = [(1000 + i, key, START + timedelta(hours=2, seconds=i), *x) for i, (_, key, _, *x) in enumerate(first)]
     last = [(number, 0, START + timedelta(hours=3, seconds=number), 0.0, 0.0, 0.0) for number in (2000, 2001)]
     for number, rows in enumerate([first, [*first[:7], *later], last[:1], [*late, *last]]):
-        add_file(tmp_path / "in", rows, watching.SCHEMA, number)
+        add_file(tmp_path / "in", rows, streams.SCHEMA, number)
     result, _ = run(spark, tmp_path, time="time", lateness="10 minutes", **options)
     ids = [*range(100), *([] if options else range(7)), *range(1000, 1100), *([] if options else [2000]), 2000, 2001]
     assert sorted(row.id for row in result.collect()) == sorted(ids)
@@ -165,18 +165,18 @@ def test_late_and_repeated_rows_are_dropped(spark, points, tmp_path, options):
 def test_a_detector_that_sees_no_rows_is_let_go(spark, points, tmp_path):
     rows = rows_of(points, range(90))
     later = [(200 + i, 0, START + timedelta(hours=5 + i), 0.0, 1.0, 2.0) for i in range(4)]
-    add_file(tmp_path / "in", rows, watching.SCHEMA, 0)
+    add_file(tmp_path / "in", rows, streams.SCHEMA, 0)
     for number, row in enumerate(later, 1):
-        add_file(tmp_path / "in", [row], watching.SCHEMA, number)
+        add_file(tmp_path / "in", [row], streams.SCHEMA, number)
     result, query = run(spark, tmp_path, time="time", lateness="1 minute", idle=timedelta(hours=2))
     assert query.lastProgress["stateOperators"][0]["numRowsTotal"] == 1
     assert result.count() == 94
 
 
 def test_a_detector_is_let_go_by_the_clock_as_well(spark, points, tmp_path):
-    """By the clock a query with rows that are all read goes on, to see keys grow old."""
-    add_file(tmp_path / "in", rows_of(points, range(60)), watching.SCHEMA, 0)
-    stream = spark.readStream.schema(watching.SCHEMA).parquet(f"{tmp_path}/in/*.parquet")
+    """With a clock timeout, a query continues after all rows are read, to remove idle keys."""
+    add_file(tmp_path / "in", rows_of(points, range(60)), streams.SCHEMA, 0)
+    stream = spark.readStream.schema(streams.SCHEMA).parquet(f"{tmp_path}/in/*.parquet")
     watched = watch(stream, "key", FEATURES, idle=timedelta(milliseconds=1), **SMALL)
     query = watched.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint").start()
     try:
@@ -196,10 +196,10 @@ def test_bad_rows_follow_on_error(spark, points, tmp_path):
     rows = rows_of(points, range(60))
     for place, value in {10: float("nan"), 20: None, 30: float("inf")}.items():
         rows[place] = (*rows[place][:4], value, 0.0)
-    add_file(tmp_path / "in", rows, watching.SCHEMA, 0)
+    add_file(tmp_path / "in", rows, streams.SCHEMA, 0)
     with pytest.raises(Exception, match=r"Bad input: the feature 'b' of a row is"):
         run(spark, tmp_path, time="time")
-    result, _ = run(spark, tmp_path, time="time", on_error="skip")  # goes on from the checkpoint
+    result, _ = run(spark, tmp_path, time="time", on_error="skip")  # continues from the checkpoint
     missing = result.where("anomaly_score IS NULL").orderBy("id").collect()
     assert [(row.id, row.is_anomaly) for row in missing] == [(10, None), (20, None), (30, None)]
     assert all(row.threshold is not None for row in missing)
@@ -214,7 +214,7 @@ def test_bad_rows_follow_on_error(spark, points, tmp_path):
 
 
 def test_nothing_that_is_kept_is_altered(spark, tmp_path):
-    """Whole numbers beside missing ones, times beyond those of pandas, and what else there is."""
+    """Integers beside nulls, times beyond the range of pandas, and other types."""
     frame = spark.range(20).select(
         "id",
         F.when(F.col("id") % 2 == 0, F.lit(2**62 + 1)).alias("big"),
@@ -246,7 +246,7 @@ def test_nothing_that_is_kept_is_altered(spark, tmp_path):
     ours, theirs = (
         some.drop("months", "anomaly_score", "threshold", "is_anomaly").orderBy("id") for some in (result, frame)
     )
-    assert repr(ours.collect()) == repr(theirs.collect())  # as text, in which NaN is NaN
+    assert repr(ours.collect()) == repr(theirs.collect())  # as text, in which NaN equals NaN
     assert result.where("months = interval '3-1' year to month").count() == 20
     assert result.where("anomaly_score IS NOT NULL").count() == 20
 
@@ -257,17 +257,17 @@ def test_nothing_that_is_kept_is_altered(spark, tmp_path):
         ({"key": "nowhere"}, "no column 'nowhere'"),
         ({"features": ["a", "time"]}, "'time' must be a column of numbers, but its type is timestamp"),
         ({"time": "a"}, "'a' must hold timestamps, but its type is double"),
-        ({"lateness": "1 hour"}, "no column of times is given"),
+        ({"lateness": "1 hour"}, "lateness requires time"),
         ({"idle": 5}, "idle must be a timedelta above 0, but is 5"),
         ({"window": 0}, "window must be between 1"),
-        ({"features": "list"}, "n_features must be given where one column holds the features"),
+        ({"features": "list"}, "n_features must be given if one column holds the features"),
         ({"n_features": 2}, "n_features is 2, but 3 features are named"),
         ({"on_error": "ignore"}, "on_error must be"),
         ({"preset": "best"}, "best"),
     ],
 )
 def test_wrong_arguments_are_named(spark, tmp_path, arguments, message):
-    stream = spark.readStream.schema(f"{watching.SCHEMA}, list array<double>").parquet(str(tmp_path))
+    stream = spark.readStream.schema(f"{streams.SCHEMA}, list array<double>").parquet(str(tmp_path))
     with pytest.raises(InvalidInputError, match=message):
         watch(stream, **{"key": "key", "features": FEATURES, **arguments})
 
@@ -276,33 +276,33 @@ def test_wrong_arguments_are_named(spark, tmp_path, arguments, message):
 
 
 def test_a_detector_is_remembered_by_its_bytes(points):
-    detectors, detector = Detectors(), StreamDetector(3, **SMALL)
+    detectors, detector = DetectorCache(), StreamDetector(3, **SMALL)
     detector.process_many(points[:100])
-    content = detectors.keep(detector)
-    assert detectors.take(content) is detector
-    again = detectors.take(content)  # it is out: the bytes are read
+    content = detectors.put(detector)
+    assert detectors.pop(content) is detector
+    again = detectors.pop(content)  # no longer cached, so the bytes are read
     assert again is not detector
     assert to_bytes(again) == content
 
 
 def test_detectors_that_are_the_same_are_counted_once(points):
-    detectors = Detectors(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
+    detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
     for _ in range(5):
         detector = StreamDetector(3, **SMALL)
-        content = detectors.keep(detector)
-    assert detectors.take(content) is detector
+        content = detectors.put(detector)
+    assert detectors.pop(content) is detector
 
 
 def test_of_many_detectors_the_last_are_remembered(points):
-    detectors = Detectors(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
+    detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
     made = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
-    contents = [detectors.keep(detector) for detector in made]
-    taken = [detectors.take(content) for content in contents]
+    contents = [detectors.put(detector) for detector in made]
+    taken = [detectors.pop(content) for content in contents]
     assert [ours is theirs for ours, theirs in zip(taken, made, strict=True)] == [False, False, True, True, True]
 
 
 def test_a_state_that_is_no_detector_is_refused(points):
-    with pytest.raises(DamagedFileError, match="no detector"):
-        Detectors().take(to_bytes(MondrianForest(2).build(points[:10])))
+    with pytest.raises(DamagedFileError, match="must be a StreamDetector, but is MondrianForest"):
+        DetectorCache().pop(to_bytes(MondrianForest(2).build(points[:10])))
     with pytest.raises(DamagedFileError, match="The state of a key"):
-        Detectors().take(b"nonsense")
+        DetectorCache().pop(b"nonsense")

@@ -11,7 +11,15 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.files import atomic_write
 from imondrian.fitted_model import FittedModel
-from imondrian.plots import Surface, grid_over, plot_pair, plot_reasons, plot_regions, plot_scores, plot_timeline
+from imondrian.plots import (
+    Surface,
+    grid_over,
+    plot_explanations,
+    plot_regions,
+    plot_scatter,
+    plot_scores,
+    plot_timeline,
+)
 from imondrian.report import Picture, Report, write_report
 from imondrian.tables.feature_columns import time_values
 from imondrian.thresholds import two_means
@@ -124,7 +132,7 @@ def _timeline(scored: ScoredRows, time: str | None) -> Picture:
 def _mean_explanation(scored: ScoredRows, parts: Array, summary: Summary) -> Picture:
     which = "anomalies" if summary.n_anomalies else "rows with the highest scores"
     text = f"The mean share of each feature in the scores of the {which}, and whether values are high or low."
-    return Picture(f"Features of the {which}", text, plot_reasons(parts, scored.rows.features))
+    return Picture(f"Features of the {which}", text, plot_explanations(parts, scored.rows.features))
 
 
 def _two_features(scored: ScoredRows, parts: Array) -> Picture:
@@ -137,4 +145,4 @@ def _two_features(scored: ScoredRows, parts: Array) -> Picture:
     names = [rows.features[j] for j in leading]
     points, is_anomaly = rows.points[rows.usable][:, leading], scored.is_anomaly[rows.usable]
     text = f"The two features with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in others."
-    return Picture("The leading features", text, plot_pair(points, is_anomaly, names))
+    return Picture("The leading features", text, plot_scatter(points, is_anomaly, names))

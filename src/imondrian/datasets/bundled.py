@@ -1,4 +1,4 @@
-"""Data sets that come with scikit-learn."""
+"""Data sets that are part of scikit-learn."""
 
 from sklearn.datasets import load_breast_cancer
 
@@ -8,7 +8,7 @@ WHERE = "scikit-learn's copy"
 
 
 def wbc() -> Content:
-    """Give the breast cancer data (WDBC), malignant tumours being the anomalies."""
+    """Return the breast cancer data (WDBC), with malignant tumours as the anomalies."""
     bunch = load_breast_cancer()
     return as_content(bunch.data, bunch.target == 0, WHERE, tuple(map(str, bunch.feature_names)))
 

@@ -1,4 +1,4 @@
-"""The data sets of the paper and of our tables: each once, with its size, source, labels and checksum."""
+"""The catalogue of data sets, those of the paper and of our tables: size, source, labels and checksum of each."""
 
 from dataclasses import dataclass
 
@@ -32,43 +32,43 @@ COLLECTIONS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """What is known of a data set.
+    """The description of a data set.
 
     Attributes
     ----------
     name, title : str
-        The name to ask for it by, and a title for people.
+        The name to load it by, and a readable title.
     n_rows, n_features, n_anomalies : int
-        Its size.
+        Number of rows, features and anomalies.
     anomalies : str
         Which rows are the anomalies.
     order : str
-        How rows stand in the file: "mixed", "clustered" (anomalies stand together much more than by chance),
+        Order of the rows in the file: "mixed", "clustered" (anomalies are adjacent much more often than by chance),
         "anomalies first" or "anomalies last".
     file : str
-        Its file in a folder of data, without the ending .npz, .mat or .csv.
+        Its file in a data folder, without the extension .npz, .mat or .csv.
     label : str, default="y"
         The array or column that holds the labels.
     original : str or None
-        The file as first published, in a folder of data, where it takes a reader of its own.
+        The file as first published, in a data folder, if it needs its own reader.
     original_reader : str
-        The module that reads the original.
+        The module that reads the original file.
     is_bundled : bool
-        Whether scikit-learn brings it along.
+        Whether it is part of scikit-learn.
     collection : str
         Who publishes it; a key of `COLLECTIONS`.
     page : str
-        Where to read about it, and to fetch it by hand.
+        The web page that describes it, to download it by hand.
     addresses : tuple of str
-        Where it can be downloaded, in the order in which to try.
+        URLs to download it from, in the order in which to try them.
     checksum : str or None
         SHA-256 of the content (see `imondrian.datasets.checksum`); None if it is not known.
     groups : tuple of str
-        "paper", "streams", "adbench" or none.
+        "paper", "streams", "adbench", or empty.
     same_as : str or None
         The name of another entry with the same rows and labels: count only one of the two in a mean.
     shares_rows_with : tuple of str
-        Other entries that were made from the same rows, with other labels, a selection or another scale.
+        Other entries made from the same rows, with other labels, a selection of rows or another scale.
     """
 
     name: str
@@ -98,12 +98,12 @@ class Entry:
 
     @property
     def share(self) -> float:
-        """The share of anomalies among the rows."""
+        """The proportion of anomalies among the rows."""
         return self.n_anomalies / self.n_rows
 
     @property
-    def order_tells_labels(self) -> bool:
-        """Whether the rows before tell the label of the next one: shuffle before streaming, unless order is time."""
+    def order_reveals_labels(self) -> bool:
+        """Whether earlier rows predict the next label: shuffle before streaming, unless the order is time."""
         return self.order != MIXED
 
     @property
@@ -113,7 +113,7 @@ class Entry:
 
 
 _ODDS_PAGE = "http://odds.cs.stonybrook.edu/"
-_ODDS = "https://www.dropbox.com/s/"  # where the ODDS pages link to
+_ODDS = "https://www.dropbox.com/s/"  # where the ODDS pages link
 _ADBENCH_PAGE = "https://github.com/Minqi824/ADBench"
 _ADBENCH = "https://raw.githubusercontent.com/Minqi824/ADBench/main/adbench/datasets/Classical/"
 _CIC_PAGE = "https://www.unb.ca/cic/datasets/ids-2017.html"

@@ -1,4 +1,4 @@
-"""CICIDS 2017 as published (MachineLearningCSV): flows of a day, read in blocks, freed of its quirks."""
+"""Read CICIDS 2017 as published (MachineLearningCSV): the flows of one day, in blocks, cleaned."""
 
 from collections.abc import Iterator
 from typing import IO
@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from imondrian.datasets.content import Content
-from imondrian.datasets.sources import Source, opened
-from imondrian.datasets.texts import frame_of
+from imondrian.datasets.csv_files import read_frame
+from imondrian.datasets.sources import Source, open_source
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
 
@@ -36,12 +36,11 @@ BLOCK_BYTES = 2**24
 def read(source: Source, where: str, _label: str) -> Content:
     """Read the 77 features and the labels of a day's flows.
 
-    As published pipelines do: names are bare of blanks, and the second of two equal ones gets `.1`; the port, a
-    category written as a number, is left out; rows in which a value is missing or infinite are dropped, and counted.
-    What is not BENIGN is an anomaly. Lines without values, and the header where it stands again among the rows, are
-    no rows.
+    Like published pipelines: blanks are stripped from names, and the second of two equal names gets the suffix `.1`;
+    the port, a category written as a number, is dropped; rows with a missing or infinite value are dropped and
+    counted. Every label other than BENIGN is an anomaly. Empty lines and repeated header lines are ignored.
     """
-    with opened(source) as file:
+    with open_source(source) as file:
         names = _names_in(file.readline(), where)
         start = file.tell()
         n_lines = sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK_BYTES), b"")) + 1
@@ -50,7 +49,7 @@ def read(source: Source, where: str, _label: str) -> Content:
 
 
 def _names_in(header: bytes, where: str) -> list[str]:
-    """Give the names of the columns; the file is refused if they are not those of MachineLearningCSV."""
+    """Return the names of the columns, which must be those of MachineLearningCSV."""
     text = header.decode("utf-8-sig", errors="replace")
     names: list[str] = []
     for cell in text.rstrip("\r\n").split(","):
@@ -58,20 +57,20 @@ def _names_in(header: bytes, where: str) -> list[str]:
         n_before = sum(earlier == name for earlier in names)
         names.append(f"{name}.{n_before}" if n_before else name)
     missing = [name for name in (*FEATURES, LABEL) if name not in names]
-    strange = [name for name in names if name not in (*FEATURES, LABEL, PORT)]
-    if missing or strange:
+    unknown = [name for name in names if name not in (*FEATURES, LABEL, PORT)]
+    if missing or unknown:
         raise DamagedFileError(
-            f"{where} must have the columns of CICIDS 2017's MachineLearningCSV, but {_some(missing)} missing, and "
-            f"{_some(strange)} not among them."
+            f"{where} must have the columns of CICIDS 2017's MachineLearningCSV, but {_listed(missing)} missing, and "
+            f"{_listed(unknown)} unknown."
         )
     return names
 
 
 def _blocks(file: IO[bytes], names: list[str], where: str) -> Iterator[Content]:
-    """Give the rows of some lines at a time, as many as keep memory low."""
+    """Yield the rows of BLOCK_BYTES of lines at a time, to limit memory."""
     line = 2
     while block := file.read(BLOCK_BYTES) + file.readline():
-        frame = frame_of(block, where, names)
+        frame = read_frame(block, where, names)
         yield _rows_of(frame, where, line)
         line += frame.height
 
@@ -89,7 +88,7 @@ def _rows_of(frame: pl.DataFrame, where: str, line: int) -> Content:
 
 
 def _numbers(column: pl.Series, is_row: pl.Series, where: str, line: int) -> Array:
-    """Give the numbers of a column, NaN where there is none; text in a row is refused."""
+    """Return the numbers of a column, NaN where missing; raise DamagedFileError for text."""
     numbers = column.cast(pl.Float64, strict=False)
     if numbers.null_count() > column.null_count():
         bare = column.str.strip_chars()
@@ -102,7 +101,7 @@ def _numbers(column: pl.Series, is_row: pl.Series, where: str, line: int) -> Arr
 
 
 def _collected(blocks: Iterator[Content], n_lines: int, where: str) -> Content:
-    """Put blocks one after the other into arrays that have room for all lines."""
+    """Copy the blocks into arrays that were allocated for all lines."""
     points, labels = np.empty((n_lines, len(FEATURES))), np.empty(n_lines, dtype=np.uint8)
     n_rows = n_dropped = 0
     for block in blocks:
@@ -110,10 +109,10 @@ def _collected(blocks: Iterator[Content], n_lines: int, where: str) -> Content:
         points[n_rows:n_after], labels[n_rows:n_after] = block.X, block.y
         n_rows, n_dropped = n_after, n_dropped + block.n_dropped
     if n_rows == 0:
-        raise DamagedFileError(f"{where} has no row in which all values are there ({n_dropped} were left out).")
+        raise DamagedFileError(f"{where} has no complete row ({n_dropped} rows have a missing or infinite value).")
     return Content(points[:n_rows], labels[:n_rows], FEATURES, n_dropped)
 
 
-def _some(names: list[str]) -> str:
+def _listed(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"{shown} {'is' if len(names) == 1 else 'are'}" if names else "none is"

@@ -1,4 +1,4 @@
-"""The content of a data set, whatever file it came in: checked, and known again by its checksum."""
+"""The content of a data set, independent of its file format: validation and checksum."""
 
 import hashlib
 import os
@@ -11,22 +11,24 @@ from imondrian.datasets.catalogue import Entry
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
 
-MOST_BYTES = 2**29  # that a file may expand to; the largest set, 691,406 x 77 numbers of CICIDS 2017, takes 426 million
+MAX_BYTES = (
+    2**29
+)  # limit for a decompressed file; the largest set, 691,406 x 77 numbers of CICIDS 2017, needs 426 million
 
 
 class Content(NamedTuple):
-    """What a file holds: points, labels, and names of the features if it has any."""
+    """The content of a file: points, labels, and the names of the features if it has any."""
 
     X: Array
     y: Array
     feature_names: tuple[str, ...] | None = None
-    n_dropped: int = 0  # rows that were left out, since a value was missing or infinite
+    n_dropped: int = 0  # rows dropped because of a missing or infinite value
 
 
 def as_content(
     X: Any, y: Any, where: str | os.PathLike[str], feature_names: Sequence[str] | Array | None = None
 ) -> Content:
-    """Bring arrays read from somewhere into the one form: finite float64 points, labels 0 and 1."""
+    """Convert arrays to finite float64 points and labels 0 and 1."""
     points, labels = _as_points(np.asarray(X), where), _as_labels(np.asarray(y), where)
     if len(points) != len(labels):
         raise DamagedFileError(f"{where} has {len(points)} rows, but {len(labels)} labels.")
@@ -36,10 +38,10 @@ def as_content(
 
 
 def checksum(X: Array, y: Array) -> str:
-    """Give the SHA-256 of a data set's content, the same for the same data in any kind of file.
+    """Return the SHA-256 of a data set's content, which does not depend on the file format.
 
-    It is taken over the shape (two little-endian 64-bit integers), the points (little-endian float64, row by row) and
-    the labels (a byte each, 1 for an anomaly).
+    It covers the shape (two little-endian 64-bit integers), the points (little-endian float64, row by row) and
+    the labels (one byte each, 1 for an anomaly).
 
     Examples
     --------
@@ -54,26 +56,26 @@ def checksum(X: Array, y: Array) -> str:
 
 
 def check_size(content: Content, entry: Entry, where: str | os.PathLike[str]) -> None:
-    """Make sure that there are as many rows, features and anomalies as the catalogue says."""
+    """Check that the numbers of rows, features and anomalies are those of the catalogue."""
     found = (*content.X.shape, int(content.y.sum()))
     if found != (*entry.shape, entry.n_anomalies):
         raise DamagedFileError(
-            f"{where} is not {entry.name}: it must hold {_size(*entry.shape, entry.n_anomalies)}, "
-            f"but holds {_size(*found)}."
+            f"{where} is not {entry.name}: it must have {_size(*entry.shape, entry.n_anomalies)}, "
+            f"but has {_size(*found)}."
         )
 
 
 def check_exact(content: Content, entry: Entry, where: str | os.PathLike[str]) -> None:
-    """Make sure that the content is that of the catalogue, to the last bit where its checksum is known."""
+    """Check that the content is that of the catalogue, bit for bit if its checksum is known."""
     check_size(content, entry, where)
     if entry.checksum is None:
         return
     found = checksum(content.X, content.y)
     if found != entry.checksum:
         raise DamagedFileError(
-            f"{where} is not {entry.name} to the last digit: the SHA-256 of its content must be {entry.checksum}, but "
-            f"is {found}. The size is right: text may have lost digits, or rows may stand in another order. "
-            "load(..., verify=False) takes such a file from a folder of data."
+            f"{where} is not exactly {entry.name}: the SHA-256 of its content must be {entry.checksum}, but "
+            f"is {found}. The size is right: text may have lost digits, or the rows may be in another order. "
+            "load(..., verify=False) accepts such a file from a data folder."
         )
 
 
@@ -92,7 +94,7 @@ def _as_points(X: Array, where: str | os.PathLike[str]) -> Array:
 def _as_labels(y: Array, where: str | os.PathLike[str]) -> Array:
     if y.dtype.kind not in "biuf":
         raise DamagedFileError(f"{where}: labels must be numbers, but their type is {y.dtype}.")
-    if y.size != max(y.shape, default=0):  # a column or a row is as good as a list
+    if y.size != max(y.shape, default=0):  # a single column or row is accepted, too
         raise DamagedFileError(f"{where}: labels must be a list, but their shape is {y.shape}.")
     labels = y.ravel()
     wrong = labels[(labels != 0) & (labels != 1)]

@@ -1,4 +1,4 @@
-"""A data set as it is handed out, and the error that there is none."""
+"""The class Dataset, and the error for a missing data set."""
 
 from typing import NamedTuple
 
@@ -13,17 +13,17 @@ class Dataset(NamedTuple):
     Attributes
     ----------
     name : str
-        As in the catalogue, or that of a synthetic set.
+        The name in the catalogue, or of a synthetic set.
     X : array of float64, shape (n_rows, n_features)
         The points, unscaled.
     y : array of uint8, shape (n_rows,)
         1 for an anomaly, 0 for a normal point.
     feature_names : tuple of str, or None
-        The names of the columns, where they are known.
+        The names of the columns, if known.
     entry : Entry or None
-        What the catalogue says of it; None for a synthetic set.
+        Its entry in the catalogue; None for a synthetic set.
     n_dropped : int
-        Rows of the published file that were left out, since a value was missing or infinite.
+        Rows of the published file that were dropped because of a missing or infinite value.
     """
 
     name: str
@@ -35,4 +35,4 @@ class Dataset(NamedTuple):
 
 
 class MissingDatasetError(ImondrianError, OSError):
-    """A data set is neither at hand nor could it be fetched."""
+    """A data set was neither found locally nor downloaded."""

@@ -1,4 +1,4 @@
-"""Bytes from the net: http and https only, of bounded size and time, whole or not at all."""
+"""Download files over http and https, with limits on size and time; complete or not at all."""
 
 import http.client
 import io
@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from imondrian.datasets.dataset import MissingDatasetError
 
 Progress = Callable[[int, int | None], None]
-MOST_BYTES = 2**27
-SECONDS_SILENT = 30.0  # without a byte
-SECONDS_IN_ALL = 900.0
+MAX_BYTES = 2**27
+READ_TIMEOUT = 30.0  # seconds without receiving a byte
+TOTAL_TIMEOUT = 900.0  # seconds
 _BLOCK_BYTES = 2**16
-_HANDLERS = (  # those for files and FTP are not among them, so that no redirection can lead there
+_HANDLERS = (  # without those for files and FTP, so that no redirect can lead there
     urllib.request.ProxyHandler,
     urllib.request.UnknownHandler,
     urllib.request.HTTPHandler,
@@ -28,15 +28,15 @@ _HANDLERS = (  # those for files and FTP are not among them, so that no redirect
 
 
 def fetch(address: str, progress: Progress | None = None) -> bytes:
-    """Fetch what is at an address; `progress` is told the bytes that have come, and how many there are if known."""
+    """Download a URL; `progress` is called with the number of bytes received and the total, if known."""
     if urlsplit(address).scheme not in ("http", "https"):
-        raise MissingDatasetError(f"{address}: the address must begin with http:// or https://.")
+        raise MissingDatasetError(f"{address}: the URL must start with http:// or https://.")
     try:
-        with _opener().open(address, timeout=SECONDS_SILENT) as response:
+        with _opener().open(address, timeout=READ_TIMEOUT) as response:
             return _body(response, address, progress)
     except urllib.error.HTTPError as error:
         error.close()
-        raise MissingDatasetError(f"{address} answered {error.code} {error.reason}.") from None
+        raise MissingDatasetError(f"{address} responded with {error.code} {error.reason}.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, MissingDatasetError):
             raise
@@ -54,19 +54,21 @@ def _opener() -> urllib.request.OpenerDirector:
 def _body(response: Any, address: str, progress: Progress | None) -> bytes:
     length = response.headers.get("Content-Length", "")
     n_expected = int(length) if length.isdecimal() else None
-    if n_expected is not None and n_expected > MOST_BYTES:
-        raise MissingDatasetError(f"{address} has {n_expected} bytes, but {MOST_BYTES} are the most that are taken.")
-    body, n_read, end = io.BytesIO(), 0, time.monotonic() + SECONDS_IN_ALL
-    while block := response.read1(_BLOCK_BYTES):  # what has come, be it one byte: read would wait for all of them
+    if n_expected is not None and n_expected > MAX_BYTES:
+        raise MissingDatasetError(f"{address} must have at most {MAX_BYTES} bytes, but has {n_expected}.")
+    body, n_read, end = io.BytesIO(), 0, time.monotonic() + TOTAL_TIMEOUT
+    while block := response.read1(_BLOCK_BYTES):  # returns the bytes available; read() would wait for a full block
         n_read += body.write(block)
         if progress is not None:
             progress(n_read, n_expected)
-        if n_read > MOST_BYTES:
-            raise MissingDatasetError(f"{address} has more than {MOST_BYTES} bytes, the most that are taken.")
+        if n_read > MAX_BYTES:
+            raise MissingDatasetError(f"{address} must have at most {MAX_BYTES} bytes, but has more.")
         if time.monotonic() > end:
-            raise MissingDatasetError(f"{address} took more than {SECONDS_IN_ALL:g} seconds.")
+            raise MissingDatasetError(f"{address} took more than {TOTAL_TIMEOUT:g} seconds.")
     if n_expected is not None and n_read != n_expected:
-        raise MissingDatasetError(f"{address} was cut off: {n_expected} bytes were expected, but {n_read} came.")
+        raise MissingDatasetError(
+            f"{address} was truncated: {n_expected} bytes were expected, but {n_read} were received."
+        )
     return body.getvalue()
 
 

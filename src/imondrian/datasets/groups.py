@@ -1,4 +1,4 @@
-"""The names of the data sets, by group, and the entry that a name stands for."""
+"""Names of the data sets by group, and the lookup of an entry by name."""
 
 from difflib import get_close_matches
 from typing import Any
@@ -11,14 +11,13 @@ GROUPS = ("paper", "open", "streams", "adbench", "synthetic", "all")
 
 
 def names(group: str = "all") -> tuple[str, ...]:
-    """Give the names of the data sets of a group.
+    """Return the names of the data sets of a group.
 
     Parameters
     ----------
     group : {"all", "paper", "open", "streams", "adbench", "synthetic"}
-        Those of the catalogue; the nine of the paper's tables; those whose content is known by its
-        checksum (all but `cicids`), each once although some were published twice; those of streams; those of ADBench;
-        those that `make_synthetic` draws.
+        All sets of the catalogue; the nine of the paper's tables; those with a checksum (all but `cicids`), each once
+        although some were published twice; the streams; those of ADBench; those that `make_synthetic` draws.
 
     Returns
     -------
@@ -38,14 +37,14 @@ def names(group: str = "all") -> tuple[str, ...]:
     return tuple(name for name, entry in CATALOGUE.items() if _belongs(entry, group))
 
 
-def entry_of(name: Any) -> Entry:
-    """Give the entry of a name; an unknown one is answered with names near it."""
+def find_entry(name: Any) -> Entry:
+    """Return the entry of a name; for an unknown name, raise InvalidInputError with similar names."""
     if isinstance(name, str) and name in CATALOGUE:
         return CATALOGUE[name]
     if isinstance(name, str) and name in SYNTHETIC:
-        raise InvalidInputError(f"{name} is drawn, not loaded: call make_synthetic({name!r}).")
+        raise InvalidInputError(f"{name} is synthetic and cannot be loaded: call make_synthetic({name!r}).")
     near = get_close_matches(str(name).lower(), CATALOGUE, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOGUE)}."
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the names are {', '.join(CATALOGUE)}."
     raise InvalidInputError(f"There is no data set {name!r}; {hint}")
 
 

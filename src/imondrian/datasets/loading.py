@@ -1,4 +1,4 @@
-"""Loading a data set by name: from a folder, from scikit-learn, from the cache, or from the net."""
+"""Load a data set by name: from a folder, from scikit-learn, from the cache, or from the network."""
 
 import io
 import os
@@ -8,18 +8,18 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from imondrian.datasets import archives
+from imondrian.datasets import npz_files
 from imondrian.datasets.catalogue import Entry
 from imondrian.datasets.content import Content, check_exact, check_size
 from imondrian.datasets.dataset import Dataset, MissingDatasetError
 from imondrian.datasets.download import Progress, fetch
 from imondrian.datasets.folders import DATA, cache_folder, data_folder
-from imondrian.datasets.groups import entry_of
+from imondrian.datasets.groups import find_entry
 from imondrian.datasets.sources import Source
 from imondrian.errors import DamagedFileError, InvalidInputError
 
 Check = Callable[[Content, Entry, str], None]
-READERS = {".npz": "archives", ".mat": "matlab", ".csv": "texts"}  # modules, imported when a file asks for them
+READERS = {".npz": "npz_files", ".mat": "mat_files", ".csv": "csv_files"}  # modules, imported when needed
 
 
 def load(
@@ -32,22 +32,23 @@ def load(
 ) -> Dataset:
     """Load a data set of the catalogue.
 
-    It is looked for in the folder of data (as .npz, .mat or .csv, or as first published), then in scikit-learn if that
-    brings it along, then among earlier downloads, and at last on the net.
+    It is searched for in the data folder (as .npz, .mat or .csv, or as first published), then in scikit-learn if it is
+    part of it, then among earlier downloads, and finally on the network.
 
     Parameters
     ----------
     name : str
         One of `names()`.
     folder : path, optional
-        The folder of data; otherwise the one that the environment variable IMONDRIAN_DATA names.
+        The data folder; by default the one named by the environment variable IMONDRIAN_DATA.
     download : bool, default=True
-        Whether the net may be asked. What comes is kept in the folder IMONDRIAN_CACHE (otherwise ~/.cache/imondrian).
+        Whether to download a missing set. Downloads are stored in the folder IMONDRIAN_CACHE (by default
+        ~/.cache/imondrian).
     verify : bool, default=True
-        Whether a file in the folder of data must have the very content of the catalogue. Otherwise the numbers of
-        rows, features and anomalies must be right.
+        Whether a file in the data folder must have exactly the content of the catalogue. If False, only the numbers
+        of rows, features and anomalies must agree.
     progress : callable, optional
-        Called with the bytes that have been downloaded and their number, or None where that is not known.
+        Called with the number of bytes downloaded and the total, which is None if unknown.
 
     Returns
     -------
@@ -59,19 +60,19 @@ def load(
     >>> wbc.X.shape, int(wbc.y.sum()), wbc.feature_names[0]
     ((569, 30), 212, 'mean radius')
     """
-    entry = entry_of(name)
-    content = _in_folder(entry, data_folder(folder), check_exact if verify else check_size)
+    entry = find_entry(name)
+    content = _from_folder(entry, data_folder(folder), check_exact if verify else check_size)
     if content is None:
-        content = _in_scikit_learn(entry)
+        content = _from_scikit_learn(entry)
     if content is None:
-        content = _in_cache(entry)
+        content = _from_cache(entry)
     if content is None:
-        content = _on_the_net(entry, progress) if download else _missing(entry, ["downloads are not allowed"])
+        content = _from_network(entry, progress) if download else _missing(entry, ["downloads are not allowed"])
     return Dataset(entry.name, content.X, content.y, content.feature_names, entry, content.n_dropped)
 
 
-def _in_folder(entry: Entry, folder: Path | None, check: Check) -> Content | None:
-    for path in () if folder is None else _places(entry, folder):
+def _from_folder(entry: Entry, folder: Path | None, check: Check) -> Content | None:
+    for path in () if folder is None else _paths(entry, folder):
         if path.is_file():
             content = _read(path, str(path), path.name, entry)
             check(content, entry, str(path))
@@ -79,13 +80,13 @@ def _in_folder(entry: Entry, folder: Path | None, check: Check) -> Content | Non
     return None
 
 
-def _places(entry: Entry, folder: Path) -> Iterator[Path]:
-    yield from (folder / (entry.file + ending) for ending in READERS)
+def _paths(entry: Entry, folder: Path) -> Iterator[Path]:
+    yield from (folder / (entry.file + extension) for extension in READERS)
     if entry.original is not None:
         yield folder / entry.original
 
 
-def _in_scikit_learn(entry: Entry) -> Content | None:
+def _from_scikit_learn(entry: Entry) -> Content | None:
     if not entry.is_bundled:
         return None
     bundled = import_module("imondrian.datasets.bundled")
@@ -94,18 +95,18 @@ def _in_scikit_learn(entry: Entry) -> Content | None:
     return content
 
 
-def _in_cache(entry: Entry) -> Content | None:
-    """Give what was downloaded earlier; a file that has been damaged since is as good as none."""
-    path = _cached(entry)
+def _from_cache(entry: Entry) -> Content | None:
+    """Return an earlier download; a damaged file is ignored."""
+    path = _cache_path(entry)
     try:
-        content = archives.read(path, str(path), "y")
+        content = npz_files.read(path, str(path), "y")
         check_exact(content, entry, str(path))
     except DamagedFileError:
         return None
     return content
 
 
-def _on_the_net(entry: Entry, progress: Progress | None) -> Content:
+def _from_network(entry: Entry, progress: Progress | None) -> Content:
     failures = []
     for address in entry.addresses:
         try:
@@ -115,27 +116,27 @@ def _on_the_net(entry: Entry, progress: Progress | None) -> Content:
         except (MissingDatasetError, DamagedFileError) as error:
             failures.append(str(error))
         else:
-            _keep(content, _cached(entry))
+            _save(content, _cache_path(entry))
             return content
-    return _missing(entry, failures or ["no address to download it from is known"])
+    return _missing(entry, failures or ["no URL to download it from is known"])
 
 
 def _missing(entry: Entry, failures: list[str]) -> Content:
     reasons = "; ".join(failure.rstrip(".") for failure in failures)
-    endings = ", ".join(READERS)
+    extensions = ", ".join(READERS)
     original = "" if entry.original is None else f", or as published as {entry.original}"
     raise MissingDatasetError(
-        f"The data set {entry.name} is not at hand: {reasons}. Fetch it from {entry.page} and save it as {entry.file} "
-        f"({endings}){original} in a folder that is given to load or named by {DATA}."
+        f"The data set {entry.name} is not available: {reasons}. Download it from {entry.page} and save it as "
+        f"{entry.file} ({extensions}){original} in a folder passed to load or named by {DATA}."
     )
 
 
 def _read(source: Source, where: str, name: str, entry: Entry) -> Content:
-    """Read a file by the module for the ending of its name, or by the one for the original of the entry."""
+    """Read a file with the reader for its extension, or with the entry's own reader if it is the original file."""
     is_original = entry.original is not None and name == PurePosixPath(entry.original).name
     module = entry.original_reader if is_original else READERS.get(PurePosixPath(name).suffix.lower())
     if not module:
-        raise DamagedFileError(f"{where} must end in {', '.join(READERS)}.")
+        raise DamagedFileError(f"The name of {where} must end in {', '.join(READERS)}.")
     try:
         read = import_module(f"imondrian.datasets.{module}").read
     except ModuleNotFoundError as error:
@@ -147,12 +148,12 @@ def _read(source: Source, where: str, name: str, entry: Entry) -> Content:
     return content
 
 
-def _cached(entry: Entry) -> Path:
+def _cache_path(entry: Entry) -> Path:
     return cache_folder() / f"{entry.name}.npz"
 
 
-def _keep(content: Content, path: Path) -> None:
+def _save(content: Content, path: Path) -> None:
     try:
-        archives.write(path, content)
+        npz_files.write(path, content)
     except OSError as error:
-        warnings.warn(f"{path} cannot be written, so that it has to be downloaded again: {error}.", stacklevel=4)
+        warnings.warn(f"{path} cannot be written, so it will be downloaded again next time: {error}.", stacklevel=4)

@@ -1,4 +1,4 @@
-"""What content is read from: a file on this machine, or bytes that have come from elsewhere."""
+"""Sources to read content from: a local file, or bytes that were downloaded."""
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -7,6 +7,6 @@ from typing import IO
 Source = Path | IO[bytes]
 
 
-def opened(source: Source) -> AbstractContextManager[IO[bytes]]:
-    """Open a file for as long as it is read; NumPy and SciPy do not close every damaged one that they open."""
+def open_source(source: Source) -> AbstractContextManager[IO[bytes]]:
+    """Open a source in a context that closes it; NumPy does not close every damaged file that it opens."""
     return source.open("rb") if isinstance(source, Path) else nullcontext(source)

@@ -1,9 +1,9 @@
-"""The paper's four sets in the plane: inliers of a shape, among outliers spread evenly over a square.
+"""The paper's four synthetic sets in the plane: inliers of some shape, and outliers uniform over a square.
 
 [Ma2020] gives their pictures and sizes ("Dataset (a) has 255 and the rest of datasets have 100 inliers while the
 number of outliers are 45"), but not how they were drawn. They look like those of scikit-learn's example "Comparing
-anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are taken here.
-Where there are two blobs, they share the 100 inliers evenly: so the sentence reads, and so that example does it.
+anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are used here.
+Two blobs have 50 inliers each: the sentence reads so, and that example does so.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 
 N_OUTLIERS = 45
-SQUARE = 6.0  # outliers lie between -6 and 6
+SQUARE = 6.0  # outliers are between -6 and 6
 _N_MOONS, _N_BLOBS = 255, 100
 _CENTRES = ((2.0, 2.0), (-2.0, -2.0))
 
@@ -47,8 +47,12 @@ def make_synthetic(name: str, seed: int = 0) -> Dataset:
     if name not in SYNTHETIC:
         near = get_close_matches(str(name), SYNTHETIC, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise InvalidInputError(f"A synthetic set must be one of {', '.join(SYNTHETIC)}, but is {name!r}.{hint}")
-    draws = np.random.default_rng((_checked_seed(seed), list(SYNTHETIC).index(name)))  # sets share no draws
+        raise InvalidInputError(
+            f"The name of a synthetic set must be one of {', '.join(SYNTHETIC)}, but is {name!r}.{hint}"
+        )
+    draws = np.random.default_rng(
+        (_checked_seed(seed), list(SYNTHETIC).index(name))
+    )  # different random numbers for each set
     inliers = SYNTHETIC[name](draws)
     outliers = draws.uniform(-SQUARE, SQUARE, (N_OUTLIERS, 2))
     order = draws.permutation(len(inliers) + N_OUTLIERS)
@@ -57,7 +61,7 @@ def make_synthetic(name: str, seed: int = 0) -> Dataset:
 
 
 def moons(draws: np.random.Generator) -> Array:
-    """Draw two half circles of radius 4 that reach into each other, with a noise of 0.2."""
+    """Draw two interleaving half circles of radius 4, with noise of standard deviation 0.2."""
     n_upper = _N_MOONS // 2
     upper, lower = np.linspace(0.0, np.pi, n_upper), np.linspace(0.0, np.pi, _N_MOONS - n_upper)
     circles = np.concatenate(
@@ -101,5 +105,5 @@ def _blobs(draws: np.random.Generator, deviations: tuple[float, float]) -> Array
 
 def _checked_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidInputError(f"The seed must be an int from 0 on, but is {seed!r}.")
+        raise InvalidInputError(f"seed must be an int of at least 0, but is {seed!r}.")
     return int(seed)

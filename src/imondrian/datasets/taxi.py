@@ -1,4 +1,4 @@
-"""New York taxi rides per half hour (NAB): the series made points, 48 values (a day) each."""
+"""Read NAB's series of New York taxi rides per half hour as points of 48 values (one day) each."""
 
 import csv
 import io
@@ -6,10 +6,10 @@ import io
 import numpy as np
 
 from imondrian.datasets.content import Content, as_content
-from imondrian.datasets.sources import Source, opened
+from imondrian.datasets.sources import Source, open_source
 from imondrian.errors import DamagedFileError
 
-WINDOWS = (  # of NAB's labels/combined_windows.json: a marathon, Thanksgiving, Christmas, New Year, a blizzard
+WINDOWS = (  # from NAB's labels/combined_windows.json: a marathon, Thanksgiving, Christmas, New Year, a blizzard
     ("2014-10-30 15:30:00", "2014-11-03 22:30:00"),
     ("2014-11-25 12:00:00", "2014-11-29 19:00:00"),
     ("2014-12-23 11:30:00", "2014-12-27 18:30:00"),
@@ -20,8 +20,8 @@ _LENGTH = 48
 
 
 def read(source: Source, where: str, _label: str) -> Content:
-    """Read NAB's nyc_taxi.csv; a point is odd if its last value lies in a window of NAB."""
-    with opened(source) as file:
+    """Read NAB's nyc_taxi.csv; a point is an anomaly if its last value is in one of NAB's windows."""
+    with open_source(source) as file:
         data = file.read()
     try:
         rows = list(csv.DictReader(io.StringIO(data.decode())))

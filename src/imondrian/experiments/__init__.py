@@ -1,1 +1,1 @@
-"""The experiments of the paper: detectors side by side on its data sets."""
+"""The experiments of the paper: compare detectors on its data sets."""

@@ -1,15 +1,15 @@
-"""Table II of the paper: batches, by cross validation."""
+"""Table II of the paper: batch detection, by cross-validation."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from imondrian.datasets import Dataset
-from imondrian.experiments.cells import measured_cells
-from imondrian.experiments.divisions import Division, n_folds_of, published_folds
-from imondrian.experiments.measures import auc
+from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
-from imondrian.experiments.repeats import Row, Tell, affordable
-from imondrian.experiments.workers import Each
+from imondrian.experiments.ranking_metrics import auc
+from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.splits import Split, n_folds_of, published_folds
+from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "seed", "fold", "part", "n_rows", "auc", "seconds")
 
@@ -20,15 +20,14 @@ def run(
     seeds: Sequence[int],
     n_folds: int,
     budget: float,
-    each: Each,
-    tell: Tell,
+    parallel_map: ParallelMap,
+    progress: Progress,
 ) -> list[Row]:
-    """Fit every method on the training part of every fold, and score both parts; once for each seed of the method.
+    """Fit every method on the training part of every fold and score both parts, once for each seed.
 
-    Features are not scaled. A method that would take longer than the budget on a set is run on fewer folds, at least
-    on one.
+    Features are not scaled. A method that would exceed the budget on a set is run on fewer folds, at least one.
     """
-    return measured_cells("batch", _cell, sets, methods, (seeds, n_folds, budget), each, tell)
+    return run_grid("batch", _cell, sets, methods, (seeds, n_folds, budget), parallel_map, progress)
 
 
 def _cell(data: Dataset, method: Method, seeds: Sequence[int], n_folds: int, budget: float) -> list[Row]:
@@ -37,14 +36,14 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], n_folds: int, bud
     repeats = [(seed, number, fold) for seed in seeds for number, fold in folds]
     return [
         {"seed": seed, "fold": number} | row
-        for seed, number, fold in affordable(repeats, budget)
-        for row in measured(data, method, fold, 1000 * seed + number)
+        for seed, number, fold in within_budget(repeats, budget)
+        for row in measure_fold(data, method, fold, 1000 * seed + number)
     ]
 
 
-def measured(data: Dataset, method: Method, fold: Division, seed: int) -> list[Row]:
-    """Measure training (fitting, and scoring what was fitted) and test (scoring what is new)."""
-    train, test = fold
+def measure_fold(data: Dataset, method: Method, split: Split, seed: int) -> list[Row]:
+    """Measure training (fitting, and scoring the training rows) and test (scoring the test rows)."""
+    train, test = split
     detector = method.make(seed)
     start = perf_counter()
     train_scores = detector.fit(data.X[train]).learned_scores()

@@ -1,18 +1,21 @@
-"""Ours beside the paper's: means over repeats, and where the two lie further apart than chance explains."""
+"""Comparison of our results with the paper's: means over repeats, and differences larger than chance explains."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from statistics import mean, pstdev
 from typing import NamedTuple
 
-from imondrian.experiments.published import PUBLISHED, Place, Published
+from imondrian.experiments.paper_results import PUBLISHED, PublishedResult, TableCell
 from imondrian.experiments.repeats import Row
 
-POINTS, DEVIATIONS = 2.5, 2.0  # what is no difference: the larger of these points and deviations of the paper's
+POINTS, DEVIATIONS = (
+    2.5,
+    2.0,
+)  # tolerance: the larger of this many points and this many of the paper's standard deviations
 
 
-class Measured(NamedTuple):
-    """What was measured in one place: mean and deviation over repeats (dividing by their number, as the paper does)."""
+class MeanResult(NamedTuple):
+    """Our result for one table cell: mean and standard deviation over repeats (divided by n, as in the paper)."""
 
     auc: float
     auc_deviation: float
@@ -21,43 +24,43 @@ class Measured(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A place of the paper's tables, what was measured there, and what the paper prints."""
+    """A cell of the paper's tables with our result and the published one."""
 
-    place: Place
-    measured: Measured
-    published: Published | None  # None: not in the paper
+    cell: TableCell
+    measured: MeanResult
+    published: PublishedResult | None  # None: not in the paper
 
     @property
     def tolerance(self) -> float:
-        """By how many points the two may differ."""
+        """The largest difference, in points, that does not count."""
         deviation = None if self.published is None else self.published.auc_deviation
         return max(POINTS, DEVIATIONS * (deviation or 0.0))
 
     @property
     def published_auc(self) -> float:
-        """The paper's figure; that of ours where it has none."""
+        """The paper's AUC; ours if the paper has none."""
         return self.measured.auc if self.published is None else self.published.auc
 
     @property
     def difference(self) -> float:
-        """Ours less the paper's, in points; 0 where the paper has none."""
+        """Our AUC minus the paper's, in points; 0 if the paper has none."""
         return self.measured.auc - self.published_auc
 
     @property
     def differs(self) -> bool:
-        """Whether the two differ by more than the tolerance."""
+        """Whether the results differ by more than the tolerance."""
         return abs(self.difference) > self.tolerance
 
 
-def compared(table: str, rows: Iterable[Row]) -> dict[Place, Comparison]:
-    """Take the means over seeds and folds, and put the paper's figures beside them."""
-    groups: dict[Place, list[Row]] = defaultdict(list)
+def compare(table: str, rows: Iterable[Row]) -> dict[TableCell, Comparison]:
+    """Return the means over seeds and folds with the paper's results, by table cell."""
+    groups: dict[TableCell, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[Place(table, row["method"], row["set"], row["part"])].append(row)
-    return {place: Comparison(place, measured_in(group), PUBLISHED.get(place)) for place, group in groups.items()}
+        groups[TableCell(table, row["method"], row["set"], row["part"])].append(row)
+    return {cell: Comparison(cell, mean_result(group), PUBLISHED.get(cell)) for cell, group in groups.items()}
 
 
-def measured_in(rows: list[Row]) -> Measured:
-    """Give mean and deviation of the rows of one place."""
+def mean_result(rows: list[Row]) -> MeanResult:
+    """Return the mean and standard deviation of the rows of one cell."""
     aucs = [row["auc"] for row in rows]
-    return Measured(mean(aucs), pstdev(aucs), mean(row["seconds"] for row in rows), len(rows))
+    return MeanResult(mean(aucs), pstdev(aucs), mean(row["seconds"] for row in rows), len(rows))

@@ -1,4 +1,4 @@
-"""The compared systems by name: those of the paper's two tables with its settings, and ours beside them."""
+"""The compared systems by name: those of Tables II and III with the paper's settings, and our variants."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,27 +17,27 @@ from imondrian.experiments.baselines.incremental_lof import IncrementalLOF
 from imondrian.experiments.baselines.online_oversampling_pca import OnlineOversamplingPCA
 from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
-from imondrian.experiments.forests import ForestDetector
+from imondrian.experiments.forest_detector import ForestDetector
 from imondrian.option_types import Kind
 
-_SOME_ROWS = 2_100  # enough for the kernels for many rows, too
+_WARM_UP_ROWS = 2_100  # enough to compile the kernels for many rows, too
 _PSI = 256  # of the paper's batches
-_NEIGHBOURS = 10  # of LOF, in the paper
-_OVERSAMPLING = 0.1  # of osPCA, in the paper
+_NEIGHBOURS = 10  # of LOF in the paper
+_OVERSAMPLING = 0.1  # of osPCA in the paper
 
 
 class Method(NamedTuple):
     """A system that is compared."""
 
     title: str
-    make: Callable[[int], Any]  # a seed in, a `Detector` or `OnlineDetector` out; no lambda: it goes to other processes
-    is_ours: bool = False  # and not in the paper
-    draws_lots: bool = True  # so that another seed gives another result
+    make: Callable[[int], Any]  # from a seed to a `Detector` or `OnlineDetector`; must be picklable, so not a lambda
+    is_ours: bool = False  # not in the paper
+    is_random: bool = True  # the result depends on the seed
 
 
 def warm_up(method: Method, X: Array) -> None:
-    """Do once what will be measured, on some rows, so that no compiler is measured with it."""
-    rows = X[:_SOME_ROWS]
+    """Run a method once on a few rows, so that compilation is not measured."""
+    rows = X[:_WARM_UP_ROWS]
     detector = method.make(0).fit(rows)
     if hasattr(detector, "extend"):
         detector.extend(rows[:2])
@@ -50,7 +50,7 @@ def _forest(max_samples: int | None, kind: Kind, scale: Literal["std"] | None, s
 
 
 def _ours(max_samples: int | None, *variants: tuple[Kind, Literal["std"] | None]) -> dict[str, Method]:
-    """Make what we add to the paper: other scores, and weights by standard deviation."""
+    """Return our additions to the paper: other scores, and weights by standard deviation."""
     return {
         f"{kind}{'-std' if scale else ''}": Method(
             f"ours: {kind}{', std' if scale else ''}", partial(_forest, max_samples, kind, scale), is_ours=True
@@ -74,8 +74,8 @@ def _one_class_svm(_seed: int) -> ScikitDetector:
 BATCH = {
     "imforest": Method("iMForest", partial(_forest, _PSI, "depth", None)),
     "iforest": Method("iForest", _isolation_forest),
-    "lof": Method("LOF", _local_outlier_factor, draws_lots=False),
-    "svm": Method("one-class SVM", _one_class_svm, draws_lots=False),
+    "lof": Method("LOF", _local_outlier_factor, is_random=False),
+    "svm": Method("one-class SVM", _one_class_svm, is_random=False),
     **_ours(_PSI, ("expected", None), ("size", None), ("depth", "std"), ("expected", "std"), ("size", "std")),
 }
 
@@ -94,10 +94,10 @@ def _ospca2(_seed: int) -> OnlineOversamplingPCA:
 
 ONLINE = {
     "imforest": Method("iMForest", partial(_forest, None, "depth", None)),
-    "incremental-lof": Method("incremental LOF", _incremental_lof, draws_lots=False),
-    "ospca1": Method("osPCA1", _ospca1, draws_lots=False),
-    "ospca2": Method("osPCA2", _ospca2, draws_lots=False),
-    # "expected" is "depth" for rows that all trees hold: none of them would be cut off
+    "incremental-lof": Method("incremental LOF", _incremental_lof, is_random=False),
+    "ospca1": Method("osPCA1", _ospca1, is_random=False),
+    "ospca2": Method("osPCA2", _ospca2, is_random=False),
+    # without "expected", which equals "depth" for rows that all trees hold
     **_ours(None, ("size", None), ("depth", "std"), ("size", "std")),
 }
 

@@ -1,4 +1,4 @@
-"""Table III of the paper: streams in five stages, after each of which all rows so far are scored again."""
+"""Table III of the paper: online detection in five stages; after each, all rows so far are scored again."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -7,12 +7,12 @@ import numpy as np
 
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
-from imondrian.experiments.cells import measured_cells
-from imondrian.experiments.divisions import published_stages
-from imondrian.experiments.measures import auc
+from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
-from imondrian.experiments.repeats import Row, Tell, affordable
-from imondrian.experiments.workers import Each
+from imondrian.experiments.ranking_metrics import auc
+from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.splits import published_stages
+from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "seed", "part", "n_rows", "auc", "seconds")
 
@@ -22,16 +22,15 @@ def run(
     methods: Mapping[str, Method],
     seeds: Sequence[int],
     budget: float,
-    each: Each,
-    tell: Tell,
+    parallel_map: ParallelMap,
+    progress: Progress,
 ) -> list[Row]:
-    """Show every set to every method in the stages of the paper, once for each seed if the method draws lots.
+    """Run every method on every set in the stages of the paper, once for each seed if the method is random.
 
-    The first stage is learned at once, the others are what the method is extended by. The seconds of a stage are those
-    of learning it and of scoring all rows so far. A method that would take longer than the budget on a set is run with
-    fewer seeds, at least with one.
+    The method is fitted on the first stage and extended by the others. The seconds of a stage include learning it and
+    scoring all rows so far. A method that would exceed the budget on a set is run with fewer seeds, at least one.
     """
-    return measured_cells("online", _cell, sets, methods, (seeds, budget), each, tell)
+    return run_grid("online", _cell, sets, methods, (seeds, budget), parallel_map, progress)
 
 
 def _cell(data: Dataset, method: Method, seeds: Sequence[int], budget: float) -> list[Row]:
@@ -39,25 +38,25 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], budget: float) ->
     stages = published_stages(data)
     return [
         {"seed": seed} | row
-        for seed in affordable(seeds_of(method, seeds), budget)
-        for row in measured(data, stages, method, seed)
+        for seed in within_budget(seeds_of(method, seeds), budget)
+        for row in measure_stages(data, stages, method, seed)
     ]
 
 
 def seeds_of(method: Method, seeds: Sequence[int]) -> Sequence[int]:
-    """Give the seeds that make a difference to a method."""
-    return seeds if method.draws_lots else seeds[:1]
+    """Return all seeds for a random method, and only the first for a deterministic one."""
+    return seeds if method.is_random else seeds[:1]
 
 
-def measured(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:
-    """Run one method through the stages."""
+def measure_stages(data: Dataset, stages: Sequence[Array], method: Method, seed: int) -> list[Row]:
+    """Run one method through the stages; return a row of measurements for each."""
     detector = method.make(seed)
     so_far = np.empty(0, dtype=np.int64)
     rows: list[Row] = []
-    for number, places in enumerate(stages, 1):
-        so_far = np.concatenate([so_far, places])
+    for number, stage in enumerate(stages, 1):
+        so_far = np.concatenate([so_far, stage])
         start = perf_counter()
-        (detector.fit if number == 1 else detector.extend)(data.X[places])
+        (detector.fit if number == 1 else detector.extend)(data.X[stage])
         scores = detector.learned_scores()
         seconds = perf_counter() - start
         figures = {"n_rows": len(so_far), "auc": auc(data.y[so_far], scores), "seconds": seconds}

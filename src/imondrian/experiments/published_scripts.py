@@ -1,7 +1,7 @@
-"""Systems as the authors' published scripts have them, not as described: to explain Table III, and for nothing else.
+"""The compared systems as implemented in the authors' published scripts, only to explain Table III.
 
-With the division into stages that those scripts use, these give the figures of the paper to the second digit, except
-for some of Satellite. The systems as their sources describe them are in `baselines`.
+They differ from their descriptions. With the stages of those scripts, they give the results of the paper to two digits,
+except for some of Satellite. The systems as described in their sources are in `baselines`.
 """
 
 from abc import ABC, abstractmethod
@@ -16,28 +16,28 @@ from imondrian.forest import MondrianForest
 from imondrian.inputs import as_points
 
 _NEIGHBOURS = 10
-_BLOCK = 1_000  # rows whose matrices are held at a time
+_BLOCK = 1_000  # rows whose matrices are in memory at a time
 
 
-class _AllRows:
-    """Keeps all rows, to score them again at every stage."""
+class _StoredRows:
+    """Stores all rows, to score them again at every stage."""
 
     def __init__(self) -> None:
         self._rows: list[Array] = []
 
     def fit(self, X: Any) -> Self:
-        """Take the first stage."""
+        """Add the first stage."""
         self._rows = [as_points(X, None)]
         return self
 
     def extend(self, X: Any) -> Self:
-        """Take another stage."""
+        """Add another stage."""
         self._rows.append(as_points(X, self._rows[0].shape[1]))
         return self
 
 
-class PublishedLOF(_AllRows):
-    """LOF in which a row is the first of its own ten neighbours, computed anew for all rows at every stage."""
+class PublishedLOF(_StoredRows):
+    """LOF in which each row is the first of its own ten neighbours, recomputed for all rows at every stage."""
 
     def learned_scores(self) -> Array:
         """Score all rows."""
@@ -48,32 +48,32 @@ class PublishedLOF(_AllRows):
         return density[neighbours].mean(axis=1) / density
 
 
-class PublishedForest(_AllRows):
-    """iMForest online as the script has it: at every later stage rows of the first one are inserted again."""
+class PublishedForest(_StoredRows):
+    """Online iMForest as in the script: every later stage inserts rows of the first stage again."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._forest = MondrianForest(n_trees=100, seed=seed)
 
     def fit(self, X: Any) -> Self:
-        """Take the first stage."""
+        """Add the first stage."""
         super().fit(X)
         self._forest.build(self._rows[0])
         return self
 
     def extend(self, X: Any) -> Self:
-        """Take another stage, and learn as many rows of the first one instead."""
+        """Add another stage, but learn the same number of rows of the first stage instead."""
         super().extend(X)
         self._forest.extend(self._rows[0][: len(self._rows[-1])])
         return self
 
     def learned_scores(self) -> Array:
-        """Score all rows that came, whether learned or not."""
+        """Score all rows added, whether learned or not."""
         return self._forest.score(np.vstack(self._rows))
 
 
 class Moments(NamedTuple):
-    """Of the rows that each row is held against: their number, their sum, and the sum of their outer products."""
+    """Moments of the rows that each row is compared with: their number, sum, and sum of outer products."""
 
     n: Array  # k
     total: Array  # k x d
@@ -91,23 +91,23 @@ class Moments(NamedTuple):
 
 
 class PublishedScript(ABC):
-    """Scores each row once, when it comes: in the first stage against its others, later against all before."""
+    """Scores each row once, on arrival: in the first stage against the other rows, later against all earlier rows."""
 
-    times_learned = 1.0  # how often a later row counts
+    times_learned = 1.0  # how often a later row is counted
 
     def __init__(self, ratio: float = 0.1) -> None:
         self.ratio = ratio
 
     def fit(self, X: Any) -> Self:
-        """Take the first stage."""
+        """Add the first stage."""
         rows = as_points(X, None)
         self._n, self._total, self._products = float(len(rows)), rows.sum(axis=0), rows.T @ rows
         scores = [self._first_scores(x, self._without(x)) for x in _blocks(rows)]
-        self._scores = self._kept(np.concatenate(scores))
+        self._scores = self._stored(np.concatenate(scores))
         return self
 
     def extend(self, X: Any) -> Self:
-        """Take another stage."""
+        """Add another stage."""
         for x in _blocks(as_points(X, len(self._total))):
             self._scores = np.concatenate([self._scores, self._later_scores(x, self._before(x))])
             self._n += self.times_learned * len(x)
@@ -116,20 +116,20 @@ class PublishedScript(ABC):
         return self
 
     def learned_scores(self) -> Array:
-        """Give the scores as they were when the rows came."""
+        """Return the scores computed when the rows arrived."""
         return self._scores
 
     def _without(self, x: Array) -> Moments:
         return Moments(np.full(len(x), self._n - 1.0), self._total - x, self._products - _outer(x))
 
     def _before(self, x: Array) -> Moments:
-        """Give the moments before each of these rows."""
+        """Return the moments before each of these rows."""
         number, outer = self.times_learned * np.arange(len(x)), _outer(x)
         total = self._total + self.times_learned * (np.cumsum(x, axis=0) - x)
         products = self._products + self.times_learned * (np.cumsum(outer, axis=0) - outer)
         return Moments(self._n + number, total, products)
 
-    def _kept(self, scores: Array) -> Array:
+    def _stored(self, scores: Array) -> Array:
         return scores
 
     @abstractmethod
@@ -142,9 +142,9 @@ class PublishedScript(ABC):
 class PublishedOsPCA1(PublishedScript):
     """OsPCA1 of the published script.
 
-    Differs from its description: where the outer product of the row belongs, its squared length is added to every entry
-    of the matrix; and the mean is not moved by the copies of the row. So the "covariance" can be one of no data at all,
-    and the power method may end at a negative eigenvalue.
+    Differs from its description: instead of the outer product of the row, its squared length is added to every entry of
+    the matrix, and the copies of the row do not change the mean. The "covariance" may therefore not be positive
+    semidefinite, and the power method may end at a negative eigenvalue.
     """
 
     def _first_scores(self, x: Array, others: Moments) -> Array:
@@ -161,17 +161,17 @@ class PublishedOsPCA1(PublishedScript):
 class PublishedOsPCA2(PublishedScript):
     """OsPCA2 of the published script.
 
-    Differs from its description: all scores of the first stage are written to one place, so that all but one are 0;
-    their direction is that of rows that are not centred; later rows are learned twice, once before they are scored,
-    and the turned direction is compared with the one that knows them.
+    Differs from its description: all scores of the first stage are written to one element, so all but one are 0; their
+    direction is that of uncentred rows; later rows are learned twice, once before they are scored, and the turned
+    direction is compared with a direction that already includes them.
     """
 
     times_learned = 2.0
 
-    def _kept(self, scores: Array) -> Array:
-        kept = np.zeros_like(scores)
-        kept[-2] = scores[-1]
-        return kept
+    def _stored(self, scores: Array) -> Array:
+        stored = np.zeros_like(scores)
+        stored[-2] = scores[-1]
+        return stored
 
     def _first_scores(self, x: Array, others: Moments) -> Array:
         direction = _dominant(others.products)
@@ -182,7 +182,7 @@ class PublishedOsPCA2(PublishedScript):
         return _turned(_dominant(known.scatter), self._copied(x, others, _dominant(others.scatter)))
 
     def _copied(self, x: Array, others: Moments, direction: Array) -> Array:
-        """Give the direction of least squares with copies of the row."""
+        """Return the least-squares direction with copies of the row."""
         deviation = x - others.mean
         along = (direction * deviation).sum(axis=1, keepdims=True)
         projected = np.einsum("kij,kj->ki", others.scatter, direction) / (others.n * self.ratio)[:, None]
@@ -198,13 +198,13 @@ def _outer(rows: Array) -> Array:
 
 
 def _dominant(matrices: Array) -> Array:
-    """Give where the power method ends: the eigenvectors of the eigenvalues that are largest in modulus."""
+    """Return the limits of the power method: the eigenvectors of the eigenvalues with the largest absolute values."""
     values, vectors = np.linalg.eigh(matrices)
-    place = np.abs(values).argmax(axis=1)
-    return np.take_along_axis(vectors, place[:, None, None], axis=2)[:, :, 0]
+    largest = np.abs(values).argmax(axis=1)
+    return np.take_along_axis(vectors, largest[:, None, None], axis=2)[:, :, 0]
 
 
 def _turned(one: Array, other: Array) -> Array:
-    """Give 1 - |cosine| of the angle between directions."""
+    """Return 1 - |cosine| of the angle between directions."""
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     return 1.0 - np.abs((one * other).sum(axis=1)) / lengths

@@ -1,4 +1,4 @@
-"""Beyond the paper: which system is best over all open sets, in batches and for new rows (novelty)."""
+"""Beyond the paper: which system is best over all open data sets, in batches and for new rows (novelty)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
@@ -7,15 +7,15 @@ import numpy as np
 
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
-from imondrian.experiments.cells import measured_cells
-from imondrian.experiments.detectors import Detector
-from imondrian.experiments.measures import auc, average_precision
+from imondrian.experiments.detector_protocol import Detector
+from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
-from imondrian.experiments.repeats import Row, Tell, affordable
-from imondrian.experiments.workers import Each
+from imondrian.experiments.ranking_metrics import auc, average_precision
+from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
-FEWEST_ANOMALIES = 30
+MIN_ANOMALIES = 30
 Outcome = tuple[Array, Array]  # which rows are anomalies, and their scores
 
 
@@ -23,35 +23,35 @@ def run(
     sets: Sequence[Dataset],
     methods: Mapping[str, Method],
     seeds: Sequence[int],
-    most_rows: int,
+    max_rows: int,
     budget: float,
-    each: Each,
-    tell: Tell,
+    parallel_map: ParallelMap,
+    progress: Progress,
 ) -> list[Row]:
-    """Run every method on every set in both modes; of larger sets, on rows drawn by lot for each seed."""
-    return measured_cells("quality", _cell, sets, methods, (seeds, most_rows, budget / len(MODES)), each, tell)
+    """Run every method on every set in both modes; for larger sets, on a random sample of rows for each seed."""
+    return run_grid("quality", _cell, sets, methods, (seeds, max_rows, budget / len(MODES)), parallel_map, progress)
 
 
-def _cell(data: Dataset, method: Method, seeds: Sequence[int], most_rows: int, budget: float) -> list[Row]:
+def _cell(data: Dataset, method: Method, seeds: Sequence[int], max_rows: int, budget: float) -> list[Row]:
     warm_up(method, data.X)
     return [
-        {"mode": mode, "seed": seed} | _measured(data, method, mode, seed, most_rows)
+        {"mode": mode, "seed": seed} | _measured(data, method, mode, seed, max_rows)
         for mode in MODES
-        for seed in affordable(seeds, budget)
+        for seed in within_budget(seeds, budget)
     ]
 
 
-def chosen_rows(data: Dataset, seed: int, most_rows: int) -> Array:
-    """Draw so many rows with the set's share of anomalies, but at least 30 of them, or all that there are."""
+def chosen_rows(data: Dataset, seed: int, max_rows: int) -> Array:
+    """Draw up to `max_rows` rows with the set's share of anomalies, but with at least 30 anomalies (or all)."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data.y))
-    odd, others = order[data.y[order] == 1], order[data.y[order] == 0]
-    n_odd = max(round(len(odd) * min(most_rows / len(order), 1.0)), min(FEWEST_ANOMALIES, len(odd)))
-    return rng.permutation(np.concatenate([odd[:n_odd], others[: most_rows - n_odd]]))
+    anomalies, normal = order[data.y[order] == 1], order[data.y[order] == 0]
+    n_anomalies = max(round(len(anomalies) * min(max_rows / len(order), 1.0)), min(MIN_ANOMALIES, len(anomalies)))
+    return rng.permutation(np.concatenate([anomalies[:n_anomalies], normal[: max_rows - n_anomalies]]))
 
 
-def _measured(data: Dataset, method: Method, mode: str, seed: int, most_rows: int) -> Row:
-    chosen = chosen_rows(data, seed, most_rows)
+def _measured(data: Dataset, method: Method, mode: str, seed: int, max_rows: int) -> Row:
+    chosen = chosen_rows(data, seed, max_rows)
     detector = method.make(seed)
     start = perf_counter()
     is_anomaly, scores = MODES[mode](detector, data.X[chosen], data.y[chosen].astype(bool))
@@ -65,16 +65,16 @@ def _measured(data: Dataset, method: Method, mode: str, seed: int, most_rows: in
 
 
 def batch(detector: Detector, X: Array, is_anomaly: Array) -> Outcome:
-    """Fit on all rows, and score them."""
+    """Fit on all rows and score them."""
     return is_anomaly, detector.fit(X).learned_scores()
 
 
 def novelty(detector: Detector, X: Array, is_anomaly: Array) -> Outcome:
-    """Fit on half of the inliers, and score all other rows."""
+    """Fit on half of the inliers and score all other rows."""
     inliers = np.flatnonzero(~is_anomaly)
-    known = inliers[: len(inliers) // 2]
-    others = np.setdiff1d(np.arange(len(X)), known)
-    return is_anomaly[others], detector.fit(X[known]).score(X[others])
+    fitted = inliers[: len(inliers) // 2]
+    others = np.setdiff1d(np.arange(len(X)), fitted)
+    return is_anomaly[others], detector.fit(X[fitted]).score(X[others])
 
 
 MODES: dict[str, Callable[[Detector, Array, Array], Outcome]] = {"batch": batch, "novelty": novelty}

@@ -1,22 +1,24 @@
-"""Work that is done several times, as often as a budget of time allows."""
+"""Repetitions within a time budget; the types of result rows and of progress callbacks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any, TypeVar
 
 Repeat = TypeVar("Repeat")
-Row = dict[str, Any]  # a line of a table of results
-Tell = Callable[[str, float], None]  # is told what has been done, and the share of all that is done
+Row = dict[str, Any]  # of a table of results
+Progress = Callable[[str, float], None]  # called with what has been done and the share of all work done
 
 
-def affordable(repeats: Sequence[Repeat], budget: float, clock: Callable[[], float] = perf_counter) -> Iterator[Repeat]:
-    """Give repeats while the next one is expected to end within so many seconds; the first in any case.
+def within_budget(
+    repeats: Sequence[Repeat], budget: float, clock: Callable[[], float] = perf_counter
+) -> Iterator[Repeat]:
+    """Yield repeats while the next one is expected to end within `budget` seconds; always yield the first.
 
     Examples
     --------
-    >>> list(affordable([1, 2, 3], budget=60.0))
+    >>> list(within_budget([1, 2, 3], budget=60.0))
     [1, 2, 3]
-    >>> list(affordable([1, 2, 3], budget=0.0))
+    >>> list(within_budget([1, 2, 3], budget=0.0))
     [1]
     """
     start = clock()
@@ -26,6 +28,6 @@ def affordable(repeats: Sequence[Repeat], budget: float, clock: Callable[[], flo
         yield repeat
 
 
-def part_of(tell: Tell, start: float, end: float) -> Tell:
-    """Give a function that is told the share of a part, which lies between these shares of the whole."""
-    return lambda text, share: tell(text, start + (end - start) * share)
+def subprogress(progress: Progress, start: float, end: float) -> Progress:
+    """Return a progress callback for a part of the work, from share `start` to share `end` of the whole."""
+    return lambda text, share: progress(text, start + (end - start) * share)

@@ -1,25 +1,25 @@
-"""Pictures of scores, trees and reasons: arrays in, a matplotlib figure out.
+"""Plots of scores, trees and explanations: arrays in, a matplotlib figure out.
 
-Legends stand above the axes: a title belongs to the figure, ``figure.suptitle(...)``.
+Legends are placed above the axes, so set a title on the figure: ``figure.suptitle(...)``.
 """
 
-from imondrian.plots.pair import plot_pair
+from imondrian.plots.explanation_bars import plot_explanations
+from imondrian.plots.figure_files import write_figure
 from imondrian.plots.partition import plot_partition
-from imondrian.plots.reasons import plot_reasons
 from imondrian.plots.regions import Grid, Surface, grid_over, plot_regions
-from imondrian.plots.scores import plot_scores
+from imondrian.plots.scatter import plot_scatter
+from imondrian.plots.score_histogram import plot_scores
 from imondrian.plots.timeline import plot_timeline
 from imondrian.plots.tree import plot_tree
-from imondrian.plots.writing import write_figure
 
 __all__ = [
     "Grid",
     "Surface",
     "grid_over",
-    "plot_pair",
+    "plot_explanations",
     "plot_partition",
-    "plot_reasons",
     "plot_regions",
+    "plot_scatter",
     "plot_scores",
     "plot_timeline",
     "plot_tree",

@@ -1,4 +1,4 @@
-"""Picture of a tree over two features: how its cuts part the plane."""
+"""Plot of the partition of the plane by the cuts of a tree over two features."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,13 +16,13 @@ from matplotlib.patches import Rectangle
 from imondrian.engine.jit import Array
 from imondrian.engine.view import Tree
 from imondrian.errors import InvalidInputError
-from imondrian.plots.checks import as_names, as_pairs, as_threshold, check_tree
-from imondrian.plots.crowd import draw_marks
-from imondrian.plots.style import GREY, NORMAL, finished, new_axes, put_legend
+from imondrian.plots.markers import draw_markers
+from imondrian.plots.style import GREY, NORMAL, add_legend, finish, new_axes
+from imondrian.plots.validation import as_names, as_number, as_plane_points, check_tree
 
 _SHADES = LinearSegmentedColormap.from_list("times", ["#1A1A1A", "#9AA3AD"])
 _THICKEST, _THINNEST = 2.8, 0.7
-_POINT = NORMAL._replace(word="points", most=5_000, layer=1)  # below the cuts
+_POINT = NORMAL._replace(label="points", max_drawn=5_000, zorder=1)  # below the cuts
 
 
 def plot_partition(
@@ -33,19 +33,20 @@ def plot_partition(
     max_time: float | None = None,
     axes: Axes | None = None,
 ) -> Figure:
-    """Draw the Mondrian partition of a tree: each cut ends at the box of the points that it parts.
+    """Plot the Mondrian partition of a tree: each cut ends at the bounding box of the points that it separates.
 
     Parameters
     ----------
     tree : Tree
         One of ``forest.trees()``, over two features.
     points : array of shape (n_rows, 2), optional
-        Points to show below the cuts; of more than 5,000 so many, chosen by lot and always the same.
+        Points to show below the cuts; at most 5,000 are drawn, chosen at random but always the same.
     names : sequence of two names, default=("x", "y")
+        Names of the features.
     max_time : float, optional
-        Show the partition at that time: later cuts are left out.
+        Show the partition at this time: later cuts are not drawn.
     axes : Axes, optional
-        Where to draw; on a figure of its own by default.
+        The axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -57,29 +58,31 @@ def plot_partition(
     >>> points = [[0.0, 0.0], [1.0, 2.0], [3.0, 1.0]]
     >>> tree = next(MondrianForest(1).build(points).trees())
     >>> figure = plot_partition(tree, points)
-    >>> len(figure.axes[0].collections[0].get_segments())  # a cut less than points
+    >>> len(figure.axes[0].collections[0].get_segments())  # one cut fewer than points
     2
     """
     n_features = check_tree(tree)
     if n_features != 2:
-        raise InvalidInputError(f"A partition can be drawn of a tree over 2 features, but this one has {n_features}.")
-    pairs = None if points is None else as_pairs(points)
+        raise InvalidInputError(f"plot_partition needs a tree over 2 features, but this tree has {n_features}.")
+    pairs = None if points is None else as_plane_points(points)
     x_name, y_name = as_names(names, 2)
-    last = np.inf if max_time is None else as_threshold(max_time, "max_time")
+    last = np.inf if max_time is None else as_number(max_time, "max_time")
     axes = new_axes(6.0, 5.2) if axes is None else axes
     handles = _draw_cuts(axes, tree, np.flatnonzero((tree.left >= 0) & (tree.split_time <= last)))
     handles.append(_draw_box(axes, tree.lower[0], tree.upper[0]))
     if pairs is not None:
-        handles.append(draw_marks(axes, pairs[:, 0], pairs[:, 1], _POINT))
+        handles.append(draw_markers(axes, pairs[:, 0], pairs[:, 1], _POINT))
     axes.autoscale_view()
-    put_legend(axes, handles)
-    return finished(axes, x_name, y_name)
+    add_legend(axes, handles)
+    return finish(axes, x_name, y_name)
 
 
 def _draw_cuts(axes: Axes, tree: Tree, nodes: Array) -> list[Artist]:
-    """Draw the cuts of the nodes, the latest first so that the early ones, thick and dark, lie above."""
+    """Draw the cuts of the nodes, latest first: early cuts are thicker and darker, and on top."""
     order = nodes[np.argsort(-tree.split_time[nodes], kind="stable")]
-    lateness = np.log1p(np.arange(order.size)[::-1]) / np.log(max(order.size, 2))  # by rank: times may be skewed
+    lateness = np.log1p(np.arange(order.size)[::-1]) / np.log(
+        max(order.size, 2)
+    )  # by rank, because times may be skewed
     widths, colours = _THICKEST + (_THINNEST - _THICKEST) * lateness, _SHADES(lateness)
     lines = _segments(tree, order)
     axes.add_collection(LineCollection(list(lines), linewidths=widths, colors=colours, capstyle="butt", zorder=2))
@@ -93,7 +96,7 @@ def _draw_cuts(axes: Axes, tree: Tree, nodes: Array) -> list[Artist]:
 
 
 def _segments(tree: Tree, nodes: Array) -> Array:
-    """Give the two ends of each cut: across the box of its node, at the split value."""
+    """Return the two ends of each cut: across the box of its node, at the split value."""
     rows, feature = np.arange(nodes.size), tree.split_feature[nodes]
     ends = np.stack([tree.lower[nodes], tree.upper[nodes]], axis=1)
     ends[rows, :, feature] = tree.split_value[nodes, None]
@@ -101,7 +104,7 @@ def _segments(tree: Tree, nodes: Array) -> Array:
 
 
 def _mark_flat_cuts(axes: Axes, lines: Array, features: Array) -> None:
-    """Mark the cuts of boxes that are flat, since a line of no length is not seen."""
+    """Draw markers for the cuts of flat boxes, whose lines have length 0 and would be invisible."""
     is_flat = (lines[:, 0] == lines[:, 1]).all(axis=1)
     for feature, marker in enumerate("|_"):
         x, y = lines[is_flat & (features == feature), 0].T
@@ -109,7 +112,7 @@ def _mark_flat_cuts(axes: Axes, lines: Array, features: Array) -> None:
 
 
 def _draw_box(axes: Axes, lower: Array, upper: Array) -> Artist:
-    """Outline the box of all points of the tree."""
+    """Draw the outline of the bounding box of all points in the tree."""
     style: dict[str, Any] = {"edgecolor": GREY, "linewidth": 1.0, "linestyle": (0, (4, 2))}
     axes.add_patch(Rectangle((lower[0], lower[1]), *(upper - lower), facecolor="none", zorder=1.5, **style))
     return Line2D([], [], color=GREY, linewidth=1.0, linestyle=style["linestyle"], label="box of all points")

@@ -1,4 +1,4 @@
-"""Picture of two features: the score of every place, and where the normal region ends."""
+"""Plot of two features: the score over the plane, and the boundary of the normal region."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,25 +15,25 @@ from matplotlib.patches import Patch
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
-from imondrian.plots.checks import as_finite, as_flags, as_names, as_pairs, as_threshold
-from imondrian.plots.crowd import draw_crowd
-from imondrian.plots.style import INK, NAME_SIZE, TEXT_SIZE, finished, new_axes, put_legend, score_range
+from imondrian.plots.markers import draw_rows
+from imondrian.plots.style import INK, NAME_SIZE, TEXT_SIZE, add_legend, finish, new_axes, score_range
+from imondrian.plots.validation import as_finite, as_flags, as_names, as_number, as_plane_points
 
 _SHADES = LinearSegmentedColormap.from_list("scores", ["#8C96A3", "#FFFFFF"])
-_FINEST = 5_000  # places along an axis of a grid
-_NARROWEST, _TINY = 1e-9, 1e-280  # width of a grid, beside the size of its numbers and at all
+_MAX_NODES = 5_000  # along an axis of a grid
+_NARROWEST, _TINY = 1e-9, 1e-280  # smallest width of a grid: relative to its values, and absolute
 
 
 class Surface(NamedTuple):
     """Scores at the nodes of a grid."""
 
-    x: npt.ArrayLike  # n places, increasing
-    y: npt.ArrayLike  # m places, increasing
+    x: npt.ArrayLike  # n increasing values
+    y: npt.ArrayLike  # m increasing values
     scores: npt.ArrayLike  # m x n
 
 
 class Grid(NamedTuple):
-    """A grid over points: its axes, and its nodes as rows to score, those of the lowest y first."""
+    """A grid over points: its axes, and its nodes as rows to score, in ascending order of y, then x."""
 
     x: Array
     y: Array
@@ -49,10 +49,10 @@ def plot_regions(
     *,
     axes: Axes | None = None,
 ) -> Figure:
-    """Draw the region that is detected as normal, as in the figures of Ma et al. (2020).
+    """Plot the region detected as normal, as in the figures of Ma et al. (2020).
 
-    As there, what is normal lies in grey and the anomalies are triangles. Differs: the grey tells the score, and a line
-    where the normal region ends.
+    As in the paper, the normal region is grey and anomalies are triangles. Differs: the shade of grey shows the score,
+    and a line shows the boundary of the normal region.
 
     Parameters
     ----------
@@ -62,10 +62,11 @@ def plot_regions(
     surface : Surface
         The scores over the plane; see `grid_over`.
     threshold : float
-        The region of the scores up to this is normal.
+        Scores up to this value are normal.
     names : sequence of two names, default=("x", "y")
+        Names of the features.
     axes : Axes, optional
-        Where to draw; on a figure of its own by default.
+        The axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -75,37 +76,37 @@ def plot_regions(
     --------
     >>> points = [[0.0, 0.0], [1.0, 1.0]]
     >>> x, y, nodes = grid_over(points, n=3)
-    >>> scores = nodes.sum(axis=1).clip(0, 2) / 2  # those of a forest
+    >>> scores = nodes.sum(axis=1).clip(0, 2) / 2  # in practice, the scores of a forest
     >>> figure = plot_regions(points, [False, True], Surface(x, y, scores.reshape(3, 3)), threshold=0.5)
     >>> figure.axes[1].get_ylabel()
     'anomaly score'
     """
-    pairs = as_pairs(points)
-    odd = as_flags(is_anomaly, pairs.shape[0])
-    checked, limit = _as_surface(surface), as_threshold(threshold, "threshold")
+    pairs = as_plane_points(points)
+    flags = as_flags(is_anomaly, pairs.shape[0])
+    checked, limit = _as_surface(surface), as_number(threshold, "threshold")
     x_name, y_name = as_names(names, 2)
     axes = new_axes(7.0, 5.4) if axes is None else axes
     _draw_surface(axes, checked, limit)
-    handles = draw_crowd(axes, pairs[:, 0], pairs[:, 1], odd)
-    put_legend(axes, [*handles, _draw_boundary(axes, checked, limit)])
-    return finished(axes, x_name, y_name)
+    handles = draw_rows(axes, pairs[:, 0], pairs[:, 1], flags)
+    add_legend(axes, [*handles, _draw_boundary(axes, checked, limit)])
+    return finish(axes, x_name, y_name)
 
 
 def grid_over(points: npt.ArrayLike, n: int = 200, margin: float = 0.1) -> Grid:
-    """Lay a grid over the points.
+    """Return a grid that covers the points.
 
     Parameters
     ----------
     points : array of shape (n_rows, 2)
     n : int, default=200
-        Number of places along each axis.
+        Number of nodes along each axis.
     margin : float, default=0.1
-        What is added on each side, as a share of the width of the points.
+        Margin on each side, as a share of the range of the points.
 
     Returns
     -------
     Grid
-        Of `x` and `y`, n places each, and the n * n `nodes`; their scores, shaped (n, n), make a `Surface`.
+        `x` and `y`, n values each, and the n * n `nodes`; their scores, reshaped to (n, n), make a `Surface`.
 
     Examples
     --------
@@ -113,10 +114,10 @@ def grid_over(points: npt.ArrayLike, n: int = 200, margin: float = 0.1) -> Grid:
     >>> nodes.tolist()
     [[0.0, 10.0], [1.0, 10.0], [0.0, 20.0], [1.0, 20.0]]
     """
-    pairs, n = as_pairs(points), as_count(n, "n", 2, _FINEST)
-    share = as_threshold(margin, "margin")
+    pairs, n = as_plane_points(points), as_count(n, "n", 2, _MAX_NODES)
+    share = as_number(margin, "margin")
     if not 0.0 <= share < np.inf:
-        raise InvalidInputError(f"margin must be a share of at least 0, but is {margin!r}.")
+        raise InvalidInputError(f"margin must be a finite number of at least 0, but is {margin!r}.")
     x, y = (_spread(pairs[:, j], n, share) for j in range(2))
     return Grid(x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
 
@@ -140,7 +141,7 @@ def _as_increasing(values: Any, name: str) -> Array:
 
 
 def _draw_surface(axes: Axes, surface: Surface, limit: float) -> None:
-    """Draw the scores in shades, and mark the threshold on the bar that explains them."""
+    """Draw the scores as shades, and mark the threshold on the colour bar."""
     lowest, highest = score_range(np.ravel(surface.scores), np.array([limit]))
     mesh = axes.pcolormesh(*surface, cmap=_SHADES, vmin=lowest, vmax=highest, shading="nearest", rasterized=True)
     bar = axes.figure.colorbar(mesh, ax=axes)
@@ -151,16 +152,16 @@ def _draw_surface(axes: Axes, surface: Surface, limit: float) -> None:
 
 
 def _draw_boundary(axes: Axes, surface: Surface, limit: float) -> Artist:
-    """Draw the line where the normal region ends, if it ends within the picture."""
+    """Draw the boundary of the normal region, if it is within the axes."""
     lowest, highest = np.min(surface.scores), np.max(surface.scores)
     if not lowest <= limit < highest:
-        return Patch(facecolor="none", label=f"{'all' if highest <= limit else 'nothing'} in sight is normal")
+        return Patch(facecolor="none", label=f"{'everything' if highest <= limit else 'nothing'} shown is normal")
     axes.contour(*surface, levels=[limit], colors=INK, linewidths=1.5, zorder=2.5)
-    return Line2D([], [], color=INK, linewidth=1.5, label=f"end of the normal region (score {limit:.4g})")
+    return Line2D([], [], color=INK, linewidth=1.5, label=f"boundary of the normal region (score {limit:.4g})")
 
 
 def _spread(values: Array, n: int, margin: float) -> Array:
-    """Give n places from the least value to the largest and a margin beyond; around a constant, half a unit beyond."""
+    """Return n values from the smallest to the largest, with a margin on each side; half a unit around a constant."""
     lowest, highest = values.min(), values.max()
     size = max(abs(lowest), abs(highest))
     beyond = margin * (highest - lowest)

@@ -1,4 +1,4 @@
-"""How all pictures look: colours, marks and sizes, the axes they are drawn on, and the legend above these."""
+"""Style shared by all plots: colours, markers, text sizes, new axes, and the legend above the axes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,60 +9,60 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from imondrian.engine.jit import Array
-from imondrian.plots.lettering import label_of, text_size
+from imondrian.plots.labels import fitted_label, text_size
 
-NAME_SIZE = 10.0  # of the names of axes, in points
+NAME_SIZE = 10.0  # of axis labels, in points
 TEXT_SIZE = 9.0  # of ticks and legends
-SMALL_SIZE = 8.0  # of what is written inside of a picture
+SMALL_SIZE = 8.0  # of text inside the axes
 INK = "#222222"
 GREY = "#555555"
 TOO_HIGH = "#A63603"
 TOO_LOW = "#74A9CF"
-_MARGIN, _LEAST_MARGIN = 0.05, 0.005  # around scores: a share of their range, and a score
-_HANDLE = 4.8 * TEXT_SIZE  # what an entry of a legend takes beside its text, in points
-_SHARE_OF_NAME = 0.6  # of the width of the axes; beside it may stand a power of ten, or a date
+_MARGIN, _LEAST_MARGIN = 0.05, 0.005  # around scores: as a share of their range, and the minimum in units of score
+_HANDLE = 4.8 * TEXT_SIZE  # width of a legend entry without its text, in points
+_SHARE_OF_NAME = 0.6  # of the width of the axes; the rest is for a power of ten or a date beside it
 
 
-class Look(NamedTuple):
-    """How a kind of rows is drawn; the kinds differ in hue, in lightness and in their marks."""
+class RowStyle(NamedTuple):
+    """How rows of one kind are drawn; kinds differ in hue, in lightness and in their markers."""
 
-    word: str
+    label: str
     colour: str
-    edge: str
+    edge_colour: str
     marker: str
-    growth: float  # of the area of a mark
+    size_factor: float  # of the area of a marker
     opacity: float
-    most: int  # marks that are drawn
-    layer: int
+    max_drawn: int  # number of markers
+    zorder: int
 
 
-NORMAL = Look("normal", "#5A97C8", "none", "o", 1.0, 0.75, 20_000, 3)
-ANOMALY = Look("anomalies", "#B3200E", "white", "^", 1.5, 1.0, 50_000, 4)
+NORMAL = RowStyle("normal", "#5A97C8", "none", "o", 1.0, 0.75, 20_000, 3)
+ANOMALY = RowStyle("anomalies", "#B3200E", "white", "^", 1.5, 1.0, 50_000, 4)
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Make axes that fill a figure of so many inches."""
+    """Return axes that fill a new figure of this width and height in inches."""
     return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
-def room(axes: Axes) -> tuple[float, float]:
-    """Give width and height of the axes in points; before a layout this is about the least they will have."""
+def axes_size(axes: Axes) -> tuple[float, float]:
+    """Return the width and height of the axes in points; before a layout, about the smallest they can become."""
     point = axes.figure.figure.dpi / 72.0
     return axes.bbox.width / point, axes.bbox.height / point
 
 
 def score_range(values: Array, limits: Array) -> tuple[float, float]:
-    """Give the ends of an axis on which all scores are seen, and of the thresholds those that a score can reach."""
+    """Return the limits of an axis that shows all scores and every threshold between 0 and 1."""
     shown = np.concatenate([values, limits[(limits >= 0.0) & (limits <= 1.0)]])
     margin = max(_MARGIN * (shown.max() - shown.min()), _LEAST_MARGIN)
     return shown.min() - margin, shown.max() + margin
 
 
-def put_legend(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Write the legend above the axes, where it hides nothing, in as many columns as there is room for."""
+def add_legend(axes: Axes, handles: Sequence[Artist]) -> None:
+    """Add the legend above the axes, where it covers nothing, in as many columns as fit."""
     widths = [_HANDLE + text_size(str(handle.get_label()), TEXT_SIZE)[0] for handle in handles]
     n_columns = len(handles)
-    while n_columns > 1 and sum(map(max, np.array_split(widths, n_columns))) > room(axes)[0]:
+    while n_columns > 1 and sum(map(max, np.array_split(widths, n_columns))) > axes_size(axes)[0]:
         n_columns -= 1
     axes.legend(
         handles=handles,
@@ -75,11 +75,11 @@ def put_legend(axes: Axes, handles: Sequence[Artist]) -> None:
     )
 
 
-def finished(axes: Axes, x_name: Any, y_name: Any) -> Figure:
-    """Name the axes, take away what says nothing, and give the whole figure that they belong to."""
-    width, height = room(axes)
-    axes.set_xlabel(label_of(x_name, _SHARE_OF_NAME * width, NAME_SIZE), fontsize=NAME_SIZE)
-    axes.set_ylabel(label_of(y_name, height, NAME_SIZE), fontsize=NAME_SIZE)
+def finish(axes: Axes, x_name: Any, y_name: Any) -> Figure:
+    """Label the axes, hide the top and right spines, and return the figure of the axes."""
+    width, height = axes_size(axes)
+    axes.set_xlabel(fitted_label(x_name, _SHARE_OF_NAME * width, NAME_SIZE), fontsize=NAME_SIZE)
+    axes.set_ylabel(fitted_label(y_name, height, NAME_SIZE), fontsize=NAME_SIZE)
     axes.tick_params(labelsize=TEXT_SIZE)
     axes.xaxis.get_offset_text().set_fontsize(TEXT_SIZE)
     axes.yaxis.get_offset_text().set(fontsize=TEXT_SIZE, horizontalalignment="right")  # beside the legend

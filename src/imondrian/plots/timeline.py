@@ -1,4 +1,4 @@
-"""Picture of the scores in the order of their rows or of time, beside the threshold as it was."""
+"""Plot of the scores in the order of rows or of time, with the threshold of each row."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.plots.checks import as_finite, as_numbers, as_scores, as_threshold, check_length
-from imondrian.plots.crowd import draw_crowd
-from imondrian.plots.lettering import text_size
-from imondrian.plots.style import INK, TEXT_SIZE, finished, new_axes, put_legend, room, score_range
+from imondrian.plots.labels import text_size
+from imondrian.plots.markers import draw_rows
+from imondrian.plots.style import INK, TEXT_SIZE, add_legend, axes_size, finish, new_axes, score_range
+from imondrian.plots.validation import as_finite, as_number, as_numbers, as_scores, check_length
 
-_dates: Any = dates  # which has no types
-_MOST_CORNERS = 5_000  # of the line of the threshold
-_FIRST_YEAR, _LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # what a calendar's axis can show
+_dates: Any = dates  # untyped
+_MOST_CORNERS = 5_000  # points of the threshold line
+_FIRST_YEAR, _LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # range of matplotlib's date axis
 
 
 def plot_timeline(
@@ -30,20 +30,20 @@ def plot_timeline(
     *,
     axes: Axes | None = None,
 ) -> Figure:
-    """Draw the scores one after the other, those above the threshold in front.
+    """Plot the scores in sequence, with those above the threshold on top.
 
     Parameters
     ----------
     scores : array of shape (n_rows,)
-        Between 0 and 1, high is odd; NaN for rows that were not scored.
+        Between 0 and 1, high is anomalous; NaN for rows that were not scored.
     threshold : float or array of shape (n_rows,)
-        The score above which a row is an anomaly; an array if it was another one for each row.
+        The score above which a row is an anomaly; an array if each row has its own.
     when : array of shape (n_rows,), optional
-        Numbers or numpy's datetime64 along the axis; by default the numbers of the rows, from 1.
+        Numbers or datetime64 values for the x axis; by default the row numbers, starting at 1.
     name : str, default="row"
-        Of that axis.
+        Label of the x axis.
     axes : Axes, optional
-        Where to draw; on a figure of its own by default.
+        The axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -64,16 +64,16 @@ def plot_timeline(
         _count_rows(axes, all_scores.size)
     elif _is_time(when):
         _write_dates(axes)
-    handles = draw_crowd(axes, places, values, values > limits)
-    put_legend(axes, [*handles, _draw_threshold(axes, places, limits)])
+    handles = draw_rows(axes, places, values, values > limits)
+    add_legend(axes, [*handles, _draw_threshold(axes, places, limits)])
     axes.set_ylim(score_range(values, limits))
-    return finished(axes, name, "anomaly score")
+    return finish(axes, name, "anomaly score")
 
 
 def _thresholds(threshold: Any, is_scored: Array) -> Array:
-    """Give the threshold of each row that was scored."""
+    """Return the threshold of each row that was scored."""
     if np.ndim(threshold) == 0:
-        return np.full(np.count_nonzero(is_scored), as_threshold(threshold, "threshold"))
+        return np.full(np.count_nonzero(is_scored), as_number(threshold, "threshold"))
     array = as_numbers(threshold, "threshold", 1)
     check_length(array, "threshold", is_scored.size)
     wrong = np.isnan(array) & is_scored
@@ -83,7 +83,7 @@ def _thresholds(threshold: Any, is_scored: Array) -> Array:
 
 
 def _places(when: Any, n_rows: int) -> Array:
-    """Give the place of each row along the axis."""
+    """Return the x coordinate of each row."""
     if when is None:
         return np.arange(1, n_rows + 1)
     array = _as_days(when) if _is_time(when) else as_finite(when, "when", 1)
@@ -96,21 +96,21 @@ def _is_time(when: Any) -> bool:
 
 
 def _as_days(when: Any) -> Array:
-    """Turn times into the days that axes count in."""
+    """Convert times to days, the unit of matplotlib's date axis."""
     times = np.asarray(when)
     if times.ndim != 1:
         raise InvalidInputError(f"when must have 1 dimension(s), but its shape is {times.shape}.")
-    years = times.astype("datetime64[Y]")  # no unit is coarser: it cannot overflow
-    wrong = ~((years >= _FIRST_YEAR) & (years <= _LAST_YEAR))  # nor "not a time"
+    years = times.astype("datetime64[Y]")  # the coarsest unit, which cannot overflow
+    wrong = ~((years >= _FIRST_YEAR) & (years <= _LAST_YEAR))  # also True for NaT
     if wrong.any():
         i = int(np.flatnonzero(wrong)[0])
-        raise InvalidInputError(f"when[{i}] is {times[i]}: years must lie between {_FIRST_YEAR} and {_LAST_YEAR}.")
+        raise InvalidInputError(f"when[{i}] is {times[i]}: years must be between {_FIRST_YEAR} and {_LAST_YEAR}.")
     return np.asarray(_dates.date2num(times.astype("datetime64[us]")))
 
 
 def _count_rows(axes: Axes, n_rows: int) -> None:
-    """Write round numbers, of rows that there are."""
-    n_fitting = int(room(axes)[0] / (1.6 * text_size(f"{n_rows:,}", TEXT_SIZE)[0]))
+    """Set ticks at round row numbers between 1 and n_rows."""
+    n_fitting = int(axes_size(axes)[0] / (1.6 * text_size(f"{n_rows:,}", TEXT_SIZE)[0]))
     locator = MaxNLocator(int(np.clip(n_fitting, 1, 10)), integer=True, steps=[1, 2, 5, 10])
     ticks = np.array(locator.tick_values(1, n_rows))
     axes.set_xticks(ticks[(ticks >= 1) & (ticks <= n_rows)])
@@ -125,7 +125,7 @@ def _write_dates(axes: Axes) -> None:
 
 
 def _draw_threshold(axes: Axes, places: Array, limits: Array) -> Artist:
-    """Draw the threshold across the picture if there is one, else as it was for each row."""
+    """Draw a constant threshold across the axes, or one that changes as a line through the rows."""
     lowest, highest = limits.min(), limits.max()
     if lowest == highest:
         return axes.axhline(lowest, color=INK, linewidth=1.2, zorder=3.5, label=f"threshold {lowest:.4g}")

@@ -1,4 +1,4 @@
-"""Picture of a tree as a dendrogram: when it parts its points, by which cuts, and how many lie where."""
+"""Plot of a tree as a dendrogram: split times, cuts, and the number of points in each part."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -13,25 +13,34 @@ from matplotlib.figure import Figure
 from imondrian.engine.jit import Array
 from imondrian.engine.view import Tree
 from imondrian.inputs import as_count
-from imondrian.plots.checks import as_names, check_tree
-from imondrian.plots.lettering import label_of, text_size
-from imondrian.plots.placing import ABOVE_LEFT, ABOVE_RIGHT, BELOW, GAP, Spot, box_of, in_points, is_free
-from imondrian.plots.style import GREY, INK, NORMAL, SMALL_SIZE, TEXT_SIZE, finished, new_axes, put_legend
+from imondrian.plots.label_placement import (
+    ABOVE_LEFT,
+    ABOVE_RIGHT,
+    BELOW,
+    GAP,
+    LabelPosition,
+    is_free,
+    label_box,
+    to_points,
+)
+from imondrian.plots.labels import fitted_label, text_size
+from imondrian.plots.style import GREY, INK, NORMAL, SMALL_SIZE, TEXT_SIZE, add_legend, finish, new_axes
+from imondrian.plots.validation import as_names, check_tree
 
-_SKEWED = 8.0  # times that differ by more than this factor are shown by their logarithms
-_TIMES = (1e-200, 1e200)  # what an axis can show; splits before and after are drawn at its ends
+_SKEWED = 8.0  # times that differ by more than this factor are shown on a log axis
+_TIMES = (1e-200, 1e200)  # range of the axis; earlier and later splits are drawn at its ends
 _MOST_LEVELS = 10_000
-_MOST_CUTS = 63  # that are tried to be written
-_WIDEST_NAMES = (120.0, 60.0)  # of the features in points: if the one does not fit, the other is tried
-_SPOTS = (BELOW, ABOVE_RIGHT, ABOVE_LEFT)
+_MOST_CUTS = 63  # to try to label
+_NAME_WIDTHS = (120.0, 60.0)  # in points: if a feature name does not fit in the first width, the second is tried
+_POSITIONS = (BELOW, ABOVE_RIGHT, ABOVE_LEFT)
 
 
 class _Outline(NamedTuple):
-    """The upper levels of a tree, laid out; the nodes are the first ones of the tree."""
+    """The layout of the upper levels of a tree; its nodes are the first nodes of the tree."""
 
     tree: Tree
     inner: Array  # nodes whose cuts are shown
-    ends: Array  # leaves and the tops of subtrees that are not shown, from left to right
+    ends: Array  # leaves and roots of subtrees that are not shown, from left to right
     x: Array
     y: Array
 
@@ -43,20 +52,20 @@ def plot_tree(
     levels: int = 5,
     axes: Axes | None = None,
 ) -> Figure:
-    """Draw the upper levels of a tree, each node at the time of its split, the earliest at the top.
+    """Plot the upper levels of a tree, each node at its split time, the earliest at the top.
 
-    Below them stand the numbers of points. Cuts and numbers are written as far as there is room for them.
+    The numbers of points are shown below. Cuts and numbers are labelled where there is space.
 
     Parameters
     ----------
     tree : Tree
         One of ``forest.trees()``.
     names : sequence of names, optional
-        Of the features; by default x0, x1, and so on.
+        Names of the features; by default x0, x1, and so on.
     levels : int, default=5
-        How many cuts are shown one below the other; what is parted by later ones is one mark.
+        Number of levels of cuts to show; a subtree below them is drawn as one marker.
     axes : Axes, optional
-        Where to draw; on a figure of its own by default.
+        The axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -77,16 +86,16 @@ def plot_tree(
     lines = _segments(outline, axes.get_ylim()[1])
     thickness = float(np.clip(60.0 / outline.ends.size, 0.5, 1.2))
     axes.add_collection(LineCollection(list(lines), colors=GREY, linewidths=thickness))
-    put_legend(axes, _draw_ends(axes, outline))
+    add_legend(axes, _draw_ends(axes, outline))
     _write_populations(axes, outline)
     _write_cuts(axes, outline, listed, lines)
     axes.spines["bottom"].set_visible(False)
-    return finished(axes, "points in each leaf or subtree", "split time")
+    return finish(axes, "points in each leaf or subtree", "split time")
 
 
 def _outline(axes: Axes, tree: Tree, levels: int) -> _Outline:
-    """Lay out the nodes down to a level, and set the axes for them."""
-    n_nodes = np.count_nonzero(tree.depth <= levels)  # level by level: these are the first
+    """Lay out the nodes down to a level, and set the limits of the axes."""
+    n_nodes = np.count_nonzero(tree.depth <= levels)  # nodes are stored level by level, so these are the first
     is_end = (tree.left[:n_nodes] < 0) | (tree.depth[:n_nodes] == levels)
     inner = np.flatnonzero(~is_end)
     x = _places(tree, is_end)
@@ -98,10 +107,10 @@ def _outline(axes: Axes, tree: Tree, levels: int) -> _Outline:
 
 
 def _places(tree: Tree, is_end: Array) -> Array:
-    """Count the ends from left to right, and set each node above the middle of its children."""
+    """Return the x coordinates: ends are numbered from left to right, each node is above the middle of its children."""
     n_ends: Array = is_end.astype(np.int64)
     x = np.zeros(is_end.size)
-    for child in range(is_end.size - 1, 0, -1):  # each before its parent
+    for child in range(is_end.size - 1, 0, -1):  # children before their parent
         n_ends[tree.parent[child]] += n_ends[child]
     inner = np.flatnonzero(~is_end)
     for node in inner:
@@ -113,7 +122,7 @@ def _places(tree: Tree, is_end: Array) -> Array:
 
 
 def _set_times(axes: Axes, times: Array) -> float:
-    """Let time run downwards, by its logarithm if the times are skewed; give the time at the bottom."""
+    """Set a downward time axis, logarithmic if the times are skewed; return the time at the bottom."""
     first, last = (times.min(), times.max()) if times.size > 0 else (1.0, 1.0)
     top, bottom = 0.0, 1.15 * last
     if last > _SKEWED * first:
@@ -125,7 +134,7 @@ def _set_times(axes: Axes, times: Array) -> float:
 
 
 def _segments(outline: _Outline, top: float) -> Array:
-    """Give the ends of all lines: a bar for each cut, a stem for each node, that of the root from the top."""
+    """Return the ends of all lines: a bar for each cut, a stem for each node; the root's stem starts at the top."""
     tree, inner, _, x, y = outline
     bars = [[x[tree.left[inner]], y[inner]], [x[tree.right[inner]], y[inner]]]
     above = np.where(np.arange(x.size) == 0, top, y[tree.parent[: x.size]])
@@ -134,7 +143,7 @@ def _segments(outline: _Outline, top: float) -> Array:
 
 
 def _draw_ends(axes: Axes, outline: _Outline) -> list[Artist]:
-    """Mark the leaves and the subtrees that are not shown."""
+    """Draw markers for the leaves and for the subtrees that are not shown."""
     tree, _, ends, x, y = outline
     is_leaf = tree.left[ends] < 0
     area = float(np.clip(1500.0 / ends.size, 4.0, 50.0))
@@ -151,50 +160,50 @@ def _draw_ends(axes: Axes, outline: _Outline) -> list[Artist]:
 
 
 def _write_populations(axes: Axes, outline: _Outline) -> None:
-    """Write the number of points below each mark, from left to right as there is room."""
+    """Write the number of points below each marker, from left to right, where it fits."""
     ends, x = outline.ends, outline.x
-    places = in_points(axes, np.column_stack([x, outline.y]))[:, 0]
-    ticks, taken = {}, -np.inf
+    places = to_points(axes, np.column_stack([x, outline.y]))[:, 0]
+    ticks, occupied = {}, -np.inf
     for node in ends:
         label = f"{outline.tree.population[node]:,}"
-        half = text_size(label, TEXT_SIZE)[0] / 2.0 if places[node] > taken else np.inf
-        if places[node] - half >= taken:
-            taken = places[node] + half + GAP
+        half = text_size(label, TEXT_SIZE)[0] / 2.0 if places[node] > occupied else np.inf
+        if places[node] - half >= occupied:
+            occupied = places[node] + half + GAP
             ticks[float(x[node])] = label
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.tick_params(axis="x", length=0, pad=8)
 
 
 def _write_cuts(axes: Axes, outline: _Outline, names: list[Any], lines: Array) -> None:
-    """Write the cuts level by level, each where it touches neither a line nor another cut."""
+    """Label the cuts level by level, where a label touches neither a line nor another label."""
     places = np.column_stack([outline.x, outline.y])
-    corners, marks = in_points(axes, lines.reshape(-1, 2)).reshape(-1, 2, 2), in_points(axes, places[outline.ends])
-    taken = np.vstack([np.hstack([corners.min(axis=1), corners.max(axis=1)]), np.hstack([marks - GAP, marks + GAP])])
+    corners, marks = to_points(axes, lines.reshape(-1, 2)).reshape(-1, 2, 2), to_points(axes, places[outline.ends])
+    occupied = np.vstack([np.hstack([corners.min(axis=1), corners.max(axis=1)]), np.hstack([marks - GAP, marks + GAP])])
     for node in outline.inner[:_MOST_CUTS]:
         texts = [(text, text_size(text, SMALL_SIZE)) for text in _texts(outline.tree, node, names)]
-        for (text, size), spot in product(texts, _SPOTS):
-            box = box_of(size, in_points(axes, places[node]), spot)
-            if is_free(box, taken, axes):
-                taken = np.vstack([taken, box])
-                _write(axes, text, places[node], spot)
+        for (text, size), position in product(texts, _POSITIONS):
+            box = label_box(size, to_points(axes, places[node]), position)
+            if is_free(box, occupied, axes):
+                occupied = np.vstack([occupied, box])
+                _write(axes, text, places[node], position)
                 break
 
 
 def _texts(tree: Tree, node: int, names: list[Any]) -> list[str]:
-    """Give the cut of a node in full, and shorter if it can be cut."""
+    """Return the label of a cut, and a shorter one if the name can be cut."""
     name, value = names[tree.split_feature[node]], f"{tree.split_value[node]:.4g}"
-    labels = dict.fromkeys(label_of(name, width, SMALL_SIZE) for width in _WIDEST_NAMES)
+    labels = dict.fromkeys(fitted_label(name, width, SMALL_SIZE) for width in _NAME_WIDTHS)
     return [f"{label} < {value}" for label in labels]
 
 
-def _write(axes: Axes, text: str, place: Array, spot: Spot) -> None:
+def _write(axes: Axes, text: str, place: Array, position: LabelPosition) -> None:
     axes.annotate(
         text,
         (place[0], place[1]),
-        (spot.right, spot.up),
+        (position.right, position.up),
         textcoords="offset points",
-        ha=spot.horizontal,
-        va=spot.vertical,
+        ha=position.horizontal,
+        va=position.vertical,
         fontsize=SMALL_SIZE,
         color=INK,
     )

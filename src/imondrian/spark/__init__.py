@@ -1,4 +1,4 @@
-"""The forest on Apache Spark: Spark plans, moves, retries and checkpoints; functions over Arrow batches do the rest."""
+"""The forest on Apache Spark: Spark plans, shuffles, retries and checkpoints; we add functions over Arrow batches."""
 
 try:
     import pyarrow  # noqa: F401, ICN001

@@ -1,4 +1,4 @@
-"""A forest fitted to all rows of a frame, where they lie: samples by key, merged, and trees built on the executors."""
+"""Fit a forest to all rows of a distributed frame: samples are drawn on the executors, trees built on the driver."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -10,31 +10,33 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
-from imondrian.distributed import BuildPlan, Samples, build_part, join_parts, new_sampled_forest, smallest
+from imondrian.distributed import (
+    Samples,
+    forest_on_samples,
+    new_sampled_forest,
+    smallest,
+)
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.fitted_model import FittedModel
 from imondrian.forest import MondrianForest
-from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.columns import (
+from imondrian.spark.feature_columns import (
     POINT,
     Features,
     check_choice,
-    complaint,
-    counted,
     features_of,
     points_of,
+    problem_with,
     usable_rows,
+    with_feature_count,
 )
-from imondrian.spark.settings import Settings
+from imondrian.spark.fit_settings import FitSettings
 
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest
 
-_TREES_PER_PIECE = 16
-_SAMPLES = "tree int, keys binary, points binary"  # both as float64; where tree is -1, counts and a bad row
-_PIECES = "first int, content binary"
+_SAMPLES = "tree int, keys binary, points binary"  # both as float64; for tree -1, the row counts and an unusable row
 _COUNTS = -1
 Batches = Iterator[Any]
 
@@ -52,11 +54,12 @@ def fit(  # noqa: PLR0913
     threshold: ThresholdOrPreset = "preset",
     on_error: OnError = "raise",
 ) -> "IsolationMondrianForest":
-    """Fit a forest to the rows of a frame, where they lie.
+    """Fit a forest to the rows of a distributed frame.
 
-    Each tree has its own uniform sample of the rows, drawn in one pass: those with the smallest keys, which hang on the
-    seed, the tree and the row (copies of a row have a key each). So the forest does not depend on partitions,
-    executors or order, to the last bit. Copies are counted by Spark, which moves every row that is different once.
+    Each tree has its own uniform sample of the rows, drawn in one pass: the rows with the smallest keys, which depend
+    only on the seed, the tree and the row (each copy of a row has its own key). The forest is therefore the same, bit
+    for bit, for any partitions, executors or order. Spark counts the copies, for which each distinct row is shuffled
+    once. The samples are collected on the driver, which builds the trees.
 
     Parameters
     ----------
@@ -66,48 +69,48 @@ def fit(  # noqa: PLR0913
     n_trees : int, default=100
         Number of trees.
     max_samples : int, default=256
-        How many rows a tree holds.
+        Number of rows in a tree.
     seed : int, default=0
         The same seed and the same rows give the same forest.
     preset : "practice" or "paper", default="practice"
-        Sets kind, scale and threshold, where they are not given.
+        Sets kind, scale and threshold where they are "preset".
     kind : "preset", "depth", "expected" or "size", default="preset"
         The score.
     scale : "preset", None, "std" or one weight per feature, default="preset"
-        As of `MondrianForest`; the deviations of "std" are those of all samples together.
+        As in `MondrianForest`; "std" uses the standard deviations of all samples together.
     threshold : "preset", "auto", "kmeans" or float, default="preset"
-        What is an anomaly: a score above 0.5; above the middle of two clusters of the scores; or a share of the rows.
-        The last two are found among the rows that the trees hold.
+        What is an anomaly: a score above 0.5 ("auto"), above the midpoint of two clusters of the scores ("kmeans"), or
+        this share of the rows (float). The last two are computed from the rows that the trees hold.
     on_error : "raise" or "skip", default="raise"
-        What to do if a row has a value that is missing or not finite: raise an InvalidInputError, or leave the row out,
-        with a warning.
+        What to do about a row with a missing or non-finite value: raise InvalidInputError, or skip the row with a
+        warning.
 
     Returns
     -------
     imondrian.IsolationMondrianForest
-        An ordinary estimator: save it, load it, extend it, score anywhere. Its attribute `forest_` is the forest.
+        An ordinary estimator, which can be saved, loaded, extended and used anywhere. `forest_` is the forest.
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    settings = Settings.checked(preset, kind, scale, threshold)
+    settings = FitSettings.checked(preset, kind, scale, threshold)
     forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed)
-    column, found = features_of(df, features)
-    found = counted(df, column, found)
+    column, feature_info = features_of(df, features)
+    feature_info = with_feature_count(df, column, feature_info)
     rows = df.select(column.alias(POINT)).groupBy(POINT).count()
-    drawn = rows.mapInArrow(_drawing(forest, found), _SAMPLES).groupBy("tree")
-    merged = drawn.applyInArrow(_merging(max_samples), _SAMPLES).collect()
+    drawn = rows.mapInArrow(_sample_drawer(forest, feature_info), _SAMPLES).groupBy("tree")
+    merged = drawn.applyInArrow(_sample_merger(max_samples), _SAMPLES).collect()
     tables = {row.tree: (_numbers(row.keys), _numbers(row.points)) for row in merged}
     (n_points, n_bad), bad_row = tables.pop(_COUNTS, (np.zeros(2), np.empty(0)))
-    _check_rows(int(n_points), int(n_bad), bad_row, found, on_error)
+    _check_rows(int(n_points), int(n_bad), bad_row, feature_info, on_error)
     samples = np.stack([tables[t][1].reshape(tables[t][0].size, -1) for t in range(forest.n_trees)])
-    forest = _built(df, BuildPlan.of(forest, int(n_points), samples), samples)
-    fitted = FittedModel(forest, settings.parameters(forest), None, found.names)
-    from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (workers do without scikit-learn)
+    forest = forest_on_samples(forest, int(n_points), samples)
+    fitted = FittedModel(forest, settings.parameters(forest), None, feature_info.names)
+    from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (workers do not need scikit-learn)
 
     return IsolationMondrianForest.from_fitted_model(replace(fitted, stored_threshold=fitted.threshold))
 
 
-def _drawing(forest: MondrianForest, features: Features) -> Callable[[Batches], Batches]:
-    """Make the function that draws the samples of the rows in a partition, all different, with their counts."""
+def _sample_drawer(forest: MondrianForest, features: Features) -> Callable[[Batches], Batches]:
+    """Return the function that draws the samples of a partition from its distinct rows and their counts."""
     n_features = features.n_features or 0
 
     def draw(batches: Batches) -> Batches:
@@ -126,8 +129,8 @@ def _drawing(forest: MondrianForest, features: Features) -> Callable[[Batches], 
     return draw
 
 
-def _merging(max_samples: int) -> Callable[[Any], Any]:
-    """Make the function that merges the samples of a tree from all partitions."""
+def _sample_merger(max_samples: int) -> Callable[[Any], Any]:
+    """Return the function that merges the samples of a tree from all partitions."""
 
     def merge(table: Any) -> Any:
         tree = table.column("tree")[0].as_py()
@@ -145,33 +148,15 @@ def _merging(max_samples: int) -> Callable[[Any], Any]:
     return merge
 
 
-def _built(df: DataFrame, plan: BuildPlan, samples: Array) -> MondrianForest:
-    """Build the trees on the executors, and join them here."""
-    shape = samples.shape
-
-    def build(batches: Batches) -> Batches:
-        for batch in batches:
-            for row in batch.to_pylist():
-                some = _numbers(row["content"]).reshape(-1, *shape[1:])
-                yield _piece(row["first"], to_bytes(build_part(plan, row["first"], some)))
-
-    starts = range(0, shape[0], _TREES_PER_PIECE)
-    rows = [(first, samples[first : first + _TREES_PER_PIECE].tobytes()) for first in starts]
-    pieces = df.sparkSession.createDataFrame(rows, _PIECES).repartition(len(rows)).mapInArrow(build, _PIECES).collect()
-    ordered = sorted(pieces, key=lambda piece: piece.first)
-    forests: list[Any] = [from_bytes(piece.content) for piece in ordered]
-    return join_parts(plan, forests)
-
-
 def _check_rows(n_points: int, n_bad: int, bad_row: Array, features: Features, on_error: str) -> None:
-    """Say what is to be said of rows that cannot be used."""
+    """Raise an error or warn about unusable rows; raise an error if no row is usable."""
     if n_bad > 0:
-        told = f"{n_bad} of {n_points + n_bad} rows cannot be used: {complaint(bad_row, features)}"
+        message = f"{n_bad} of {n_points + n_bad} rows cannot be used: {problem_with(bad_row, features)}"
         if on_error == "raise":
-            raise InvalidInputError(f"{told}. on_error='skip' would leave them out.")
-        warnings.warn(f"{told}. They are left out.", stacklevel=3)
+            raise InvalidInputError(f"{message}. Use on_error='skip' to skip them.")
+        warnings.warn(f"{message}. They are skipped.", stacklevel=3)
     if n_points == 0:
-        raise InvalidInputError("The frame has no rows that can be used.")
+        raise InvalidInputError("The frame has no usable rows.")
 
 
 def _batch(tables: list[tuple[int, Array, Array]]) -> Any:
@@ -180,11 +165,6 @@ def _batch(tables: list[tuple[int, Array, Array]]) -> Any:
     return pa.RecordBatch.from_arrays([pa.array(trees, pa.int32()), *contents], names=["tree", "keys", "points"])
 
 
-def _piece(first: int, content: bytes) -> Any:
-    columns = [pa.array([first], pa.int32()), pa.array([content], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, names=["first", "content"])
-
-
 def _numbers(content: Any) -> Array:
-    """Read float64 numbers from bytes."""
+    """Return the float64 numbers stored in bytes."""
     return np.frombuffer(bytes(content)).copy()

@@ -1,4 +1,4 @@
-"""A model per key: every group of rows has a forest of its own."""
+"""One model per key: a separate forest for each group of rows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
-from imondrian.distributed import BuildPlan, Samples, build_part, new_sampled_forest
+from imondrian.distributed import Samples, forest_on_samples, new_sampled_forest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.fitted_model import FittedModel, threshold_of_rows
@@ -25,7 +25,8 @@ from imondrian.option_types import (
     ThresholdOrPreset,
 )
 from imondrian.scores import score_kind
-from imondrian.spark.columns import (
+from imondrian.spark.column_transfer import arrow_columns, arrow_fields, from_arrow, in_utc, transfer_name
+from imondrian.spark.feature_columns import (
     POINT,
     SCORE,
     Features,
@@ -34,16 +35,15 @@ from imondrian.spark.columns import (
     check_usable,
     check_width,
     checked_names,
-    counted,
+    column_named,
     features_of,
     points_of,
-    quoted,
     usable_rows,
+    with_feature_count,
 )
-from imondrian.spark.judging import Wanted, judged, no_judgement, wanted_in
-from imondrian.spark.portable import in_utc, named_back, place_of, renamed, renamed_fields
-from imondrian.spark.settings import Settings
-from imondrian.spark.shipping import read_model
+from imondrian.spark.fit_settings import FitSettings
+from imondrian.spark.model_broadcast import read_model
+from imondrian.spark.result_columns import ResultColumns, new_result_columns, null_columns, scored_columns
 
 _MODEL, _N_POINTS = "model", "n_points"
 _RESULT = "imondrian_result_{}"
@@ -64,40 +64,40 @@ def fit_by_key(  # noqa: PLR0913
     threshold: ThresholdOrPreset = "preset",
     on_error: OnError = "raise",
 ) -> DataFrame:
-    """Fit a forest to the rows of each key; the frame of models stays lazy.
+    """Fit a forest to the rows of each key; the returned frame is lazy.
 
-    Samples are drawn as `fit` draws them: a key's forest does not depend on how its rows are spread. The rows of a key
-    come together in one worker, and must find room there.
+    Samples are drawn as in `fit`: a key's forest does not depend on the distribution of its rows. All rows of a key are
+    sent to one worker and must fit in its memory.
 
     Parameters
     ----------
     df : DataFrame
     key : str or list of str
-        One column or several; rows that agree in them belong together.
+        One or more columns; rows with equal values in them form a group.
     features, n_trees, max_samples, seed, preset, kind, scale, threshold
-        As of `fit`; a threshold is found among all rows of the key.
+        As in `fit`; the threshold is computed from all rows of the key.
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a value that is missing or not finite: fail, or leave it out.
+        What to do about a row with a missing or non-finite value: fail, or skip the row.
 
     Returns
     -------
     DataFrame
-        With the columns of the key, `n_points` (how many rows could be used) and `model` (the bytes of the model file
-        of an estimator, see `imondrian.model_files.from_bytes`; null where there was no row to use).
+        With the columns of the key, `n_points` (number of usable rows) and `model` (the bytes of the model file of an
+        estimator, see `imondrian.model_files.from_bytes`; null if no row was usable).
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    settings = Settings.checked(preset, kind, scale, threshold)
+    settings = FitSettings.checked(preset, kind, scale, threshold)
     forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed)
     keys = checked_names(df, key)
-    check_free(df.select(*map(quoted, keys)), [_N_POINTS, _MODEL])
-    column, found = features_of(df, features)
-    found = counted(df, column, found)
+    check_free(df.select(*map(column_named, keys)), [_N_POINTS, _MODEL])
+    column, feature_info = features_of(df, features)
+    feature_info = with_feature_count(df, column, feature_info)
     key_schema = StructType([df.schema[name] for name in keys])
-    schema = StructType([*renamed_fields(key_schema), *_RESULTS])
-    rows = df.select(*renamed(key_schema), column.alias(POINT))
-    groups = rows.groupBy(*(field.name for field in renamed_fields(key_schema)))
-    models = groups.applyInArrow(_fitting(forest, settings, schema.names, found, on_error), schema)
-    return models.select(*named_back(key_schema), _N_POINTS, _MODEL)
+    schema = StructType([*arrow_fields(key_schema), *_RESULTS])
+    rows = df.select(*arrow_columns(key_schema), column.alias(POINT))
+    groups = rows.groupBy(*(field.name for field in arrow_fields(key_schema)))
+    models = groups.applyInArrow(_fitter(forest, settings, schema.names, feature_info, on_error), schema)
+    return models.select(*from_arrow(key_schema), _N_POINTS, _MODEL)
 
 
 def score_by_key(  # noqa: PLR0913
@@ -112,52 +112,52 @@ def score_by_key(  # noqa: PLR0913
     kind: Kind | None = None,
     on_error: OnError = "raise",
 ) -> DataFrame:
-    """Add the scores of the rows to a frame, each by the model of its key; the frame stays lazy.
+    """Add the score of each row by the model of its key; the returned frame is lazy.
 
-    Rows and models of a key meet in one worker, so all columns cross over to Python: they must be of types that Arrow
-    knows. A row whose key has no model has no score (null).
+    The rows and the model of a key are sent to one worker, so all columns pass through Python and must have types that
+    Arrow supports. A row whose key has no model gets the score null.
 
     Parameters
     ----------
     df : DataFrame
     models : DataFrame
-        What `fit_by_key` gave, or a frame like it.
+        The result of `fit_by_key`, or a frame with the same columns.
     key, features
-        As of `fit_by_key`.
+        As in `fit_by_key`.
     output, explain, label, kind, on_error
-        As of `score`.
+        As in `score`.
     """
     if kind is not None:
-        score_kind(kind)  # for its check
+        score_kind(kind)  # checks it
     keys = checked_names(df, key)
     _check_models(df, models, keys)
-    column, found = features_of(df, features)
-    wanted = wanted_in(df, output, label, explain, on_error)
-    results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(wanted.schema().fields)]
-    schema = StructType([*renamed_fields(df.schema), *results])
-    places = [place_of(df.schema, name) for name in keys]
-    groups = df.select(*renamed(df.schema), column.alias(POINT)).groupBy(*places)
-    renamed_keys = [quoted(name).alias(place) for name, place in zip(keys, places, strict=True)]
-    theirs = models.select(*renamed_keys, _MODEL).groupBy(*places)
-    scored = groups.cogroup(theirs).applyInArrow(_scoring(found, wanted, kind), schema)
-    named = [quoted(field.name).alias(name) for field, name in zip(results, wanted.names(), strict=True)]
-    return scored.select(*named_back(df.schema), *named)
+    column, feature_info = features_of(df, features)
+    outputs = new_result_columns(df, output, label, explain, on_error)
+    results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(outputs.schema().fields)]
+    schema = StructType([*arrow_fields(df.schema), *results])
+    key_names = [transfer_name(df.schema, name) for name in keys]
+    groups = df.select(*arrow_columns(df.schema), column.alias(POINT)).groupBy(*key_names)
+    renamed_keys = [column_named(name).alias(key_name) for name, key_name in zip(keys, key_names, strict=True)]
+    model_groups = models.select(*renamed_keys, _MODEL).groupBy(*key_names)
+    scored = groups.cogroup(model_groups).applyInArrow(_row_scorer(feature_info, outputs, kind), schema)
+    named = [column_named(field.name).alias(name) for field, name in zip(results, outputs.names(), strict=True)]
+    return scored.select(*from_arrow(df.schema), *named)
 
 
 def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
-    """Make sure that a frame of models has the same keys: those of other types would lie in other partitions."""
+    """Check that a frame of models has the same keys; keys of other types would be in other partitions."""
     checked_names(models, [*keys, _MODEL])
     for name in keys:
         ours, theirs = df.schema[name].dataType, models.schema[name].dataType
         if ours != theirs:
             kinds = f"{ours.simpleString()} in the frame, {theirs.simpleString()} in the models"
-            raise InvalidInputError(f"The key {name!r} must be of the same type in both, but is {kinds}.")
+            raise InvalidInputError(f"The key {name!r} must have the same type in both frames, but is {kinds}.")
 
 
-def _fitting(
-    forest: MondrianForest, settings: Settings, names: list[str], features: Features, on_error: str
+def _fitter(
+    forest: MondrianForest, settings: FitSettings, names: list[str], features: Features, on_error: str
 ) -> Callable[[tuple[Any, ...], Any], Any]:
-    """Make the function that fits a forest to the rows of one key."""
+    """Return the function that fits a forest to the rows of one key."""
 
     def fit_one(key: tuple[Any, ...], table: Any) -> Any:
         points = points_of(table.column(POINT), features.n_features or 0)
@@ -172,37 +172,37 @@ def _fitting(
     return fit_one
 
 
-def _fitted_to(points: Array, forest: MondrianForest, settings: Settings, names: list[str] | None) -> FittedModel:
-    """Fit a forest to points, and find the threshold for them."""
+def _fitted_to(points: Array, forest: MondrianForest, settings: FitSettings, names: list[str] | None) -> FittedModel:
+    """Fit a forest to points and compute its threshold."""
     made = _forest_on(points, forest)
     parameters = settings.parameters(made)
     return FittedModel(made, parameters, threshold_of_rows(made, points, parameters), names)
 
 
 def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
-    """Fit a forest to points, in whatever order they come."""
+    """Fit a forest to points; their order does not matter."""
     samples = Samples(forest, points.shape[1])
     samples.offer(*np.unique(points + 0.0, axis=0, return_counts=True))
     drawn = np.stack([samples.of(t)[1] for t in range(forest.n_trees)])
-    return build_part(BuildPlan.of(forest, samples.n_points, drawn), 0, drawn)
+    return forest_on_samples(forest, samples.n_points, drawn)
 
 
-def _scoring(features: Features, wanted: Wanted, kind: Kind | None) -> Callable[[Any, Any], Any]:
-    """Make the function that scores the rows of one key with its model."""
+def _row_scorer(features: Features, outputs: ResultColumns, kind: Kind | None) -> Callable[[Any, Any], Any]:
+    """Return the function that scores the rows of one key with its model."""
 
     def score_one(table: Any, models: Any) -> Any:
-        kept = table.drop_columns([POINT])
+        result = table.drop_columns([POINT])
         contents = [content for content in models.column(_MODEL).to_pylist() if content is not None]
         if len(contents) > 1:
-            raise InvalidInputError(f"There are {len(contents)} models for a key.")
+            raise InvalidInputError(f"A key must have at most one model, but has {len(contents)}.")
         if len(contents) == 0 or table.num_rows == 0:
-            columns = no_judgement(table.num_rows, wanted)
+            columns = null_columns(table.num_rows, outputs)
         else:
             model = read_model(contents[0], "The model of a key").with_kind(kind)
             check_width(features, model.forest.n_features)
-            columns = judged(table.column(POINT), model, features, wanted)
+            columns = scored_columns(table.column(POINT), model, features, outputs)
         for i, column in enumerate(columns):
-            kept = kept.append_column(_RESULT.format(i), column)
-        return in_utc(kept)
+            result = result.append_column(_RESULT.format(i), column)
+        return in_utc(result)
 
     return score_one

@@ -1,4 +1,4 @@
-"""The forest as a stage of Spark's pipelines: an Estimator and its Model, saved and loaded by Spark's own calls."""
+"""The forest as a stage of a Spark pipeline: an Estimator and its Model, saved and loaded by Spark."""
 
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from imondrian.errors import DamagedFileError
 from imondrian.fitted_model import FittedModel
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.columns import SCORE, quoted
+from imondrian.spark.feature_columns import SCORE, column_named
 from imondrian.spark.fitting import fit
 from imondrian.spark.scoring import score
 from imondrian.thresholds import threshold_rule
@@ -31,19 +31,19 @@ _DATA = "data"
 
 
 def _plain(scale: Any) -> Any:
-    """Make weights a list of numbers, which can be saved."""
+    """Convert weights to a list of numbers, which Spark can save."""
     return scale if scale is None or isinstance(scale, str) else TypeConverters.toListFloat(scale)
 
 
 class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
-    """The parameters that Estimator and Model share."""
+    """The parameters of both Estimator and Model."""
 
     nTrees = Param(Params._dummy(), "nTrees", "number of trees", TypeConverters.toInt)  # noqa: N815, SLF001
     maxSamples = Param(Params._dummy(), "maxSamples", "rows that a tree holds", TypeConverters.toInt)  # noqa: N815, SLF001
     preset = Param(Params._dummy(), "preset", "practice or paper", TypeConverters.toString)  # noqa: SLF001
     kind = Param(Params._dummy(), "kind", "the score: preset, depth, expected or size", TypeConverters.toString)  # noqa: SLF001
     scale: Param[Any] = Param(Params._dummy(), "scale", "'preset', None, 'std' or one weight per feature", _plain)  # noqa: SLF001
-    contamination: Param[Any] = Param(  # the name of scikit-learn: `threshold` is the score that comes of it
+    contamination: Param[Any] = Param(  # as in scikit-learn; `threshold` is the resulting score
         Params._dummy(),  # noqa: SLF001
         "contamination",
         "'preset', 'auto', 'kmeans' or a share up to 0.5",
@@ -88,24 +88,24 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
 class IsolationMondrianForest(
     Estimator["IsolationMondrianForestModel"], _Parameters, MLReadable["IsolationMondrianForest"], DefaultParamsWritable
 ):
-    """The isolation Mondrian forest as an Estimator of Spark: `fit` gives an IsolationMondrianForestModel.
+    """The isolation Mondrian forest as a Spark Estimator: `fit` returns an IsolationMondrianForestModel.
 
     Parameters
     ----------
     featuresCol : str, default="features"
         A column of vectors or arrays.
     inputCols : list of str, optional
-        Columns of numbers; if given, they are the features.
+        Columns of numbers to use as the features instead.
     scoreCol, predictionCol : str, default="anomaly_score" and "prediction"
-        Columns that the model adds: the score in (0, 1), high is odd; and 1.0 for an anomaly, else 0.0.
+        Columns that the model adds: the score in (0, 1), high is anomalous; and 1.0 for an anomaly, otherwise 0.0.
     explanationCol : str, default=""
-        If not empty, a column that the model adds: a map from features to their parts in the score.
+        If not empty, the name of another column that the model adds: a map from features to parts of the score.
     nTrees, maxSamples, seed, preset, kind, scale
-        As of `imondrian.spark.fit`.
+        As in `imondrian.spark.fit`.
     contamination : "preset", "auto", "kmeans" or float, default="preset"
-        The threshold of `imondrian.spark.fit`, under the name that estimators have for it.
+        The threshold of `imondrian.spark.fit`, under the name that estimators use.
     onError : "raise" or "skip", default="raise"
-        What to do about a row with a value that is missing or not finite: fail; or leave it out, and its score null.
+        What to do about a row with a missing or non-finite value: fail, or skip it and set its score to null.
     """
 
     @keyword_only
@@ -137,9 +137,7 @@ class IsolationMondrianForest(
 
     def _fit(self, dataset: DataFrame) -> "IsolationMondrianForestModel":
         features, contamination = self._features(), self._value("contamination")
-        threshold_rule(
-            resolved(contamination, "contamination", self._value("preset"))
-        )  # for its check, by its name here
+        threshold_rule(resolved(contamination, "contamination", self._value("preset")))  # checks it under this name
         estimator = fit(
             dataset,
             features,
@@ -157,7 +155,7 @@ class IsolationMondrianForest(
 
 
 class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMondrianForestModel"], MLWritable):
-    """A fitted forest as a Model of Spark: `transform` adds scores and predictions.
+    """A fitted forest as a Spark Model: `transform` adds scores and predictions.
 
     Attributes
     ----------
@@ -182,7 +180,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
         return float(self._fitted.threshold)
 
     def fitted_model(self) -> FittedModel:
-        """Give what a model file keeps: `imondrian.save(model, path)` writes the file of an ordinary estimator."""
+        """Return the content of a model file; `imondrian.save(model, path)` writes the file of a plain estimator."""
         return self._fitted
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -197,20 +195,20 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
             kind=resolved(self._value("kind"), "kind", self._value("preset")),
             on_error=self._value("onError"),
         )
-        return scored.withColumn(prediction, quoted(prediction).cast("double"))
+        return scored.withColumn(prediction, column_named(prediction).cast("double"))
 
     def write(self) -> MLWriter:
-        """Give a writer; `model.save(path)` is short for `model.write().save(path)`."""
+        """Return a writer; `model.save(path)` is short for `model.write().save(path)`."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> "MLReader[IsolationMondrianForestModel]":
-        """Give a reader; `load(path)` is short for `read().load(path)`."""
+        """Return a reader; `load(path)` is short for `read().load(path)`."""
         return _Reader()
 
 
-def _renamed(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return what Spark has saved of a stage with its parameters under their present names."""
+def _with_current_names(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the saved metadata of a stage with its parameters under their current names."""
     for parameters in (metadata["paramMap"], metadata["defaultParamMap"]):
         if "nEstimators" in parameters:  # version 0.1
             parameters["nTrees"] = parameters.pop("nEstimators")
@@ -219,8 +217,8 @@ def _renamed(metadata: dict[str, Any]) -> dict[str, Any]:
 
 class _EstimatorReader(MLReader[IsolationMondrianForest]):
     def load(self, path: str) -> IsolationMondrianForest:
-        """Read the parameters that Spark's own writer has written."""
-        metadata = _renamed(DefaultParamsReader.loadMetadata(path, self.sparkSession))
+        """Read the parameters written by Spark's own writer."""
+        metadata = _with_current_names(DefaultParamsReader.loadMetadata(path, self.sparkSession))
         estimator = IsolationMondrianForest()
         estimator._resetUid(metadata["uid"])  # noqa: SLF001
         DefaultParamsReader.getAndSetParams(estimator, metadata)
@@ -233,7 +231,7 @@ class _Writer(MLWriter):
         self._model = model
 
     def saveImpl(self, path: str) -> None:  # noqa: N802
-        """Write the parameters as Spark does, and the model file as one row beside them."""
+        """Write the parameters like Spark, and the model file as one row beside them."""
         DefaultParamsWriter.saveMetadata(self._model, path, self.sparkSession)
         rows = self.sparkSession.createDataFrame([(to_bytes(self._model),)], "content binary")
         rows.coalesce(1).write.parquet(f"{path}/{_DATA}")
@@ -241,12 +239,12 @@ class _Writer(MLWriter):
 
 class _Reader(MLReader[IsolationMondrianForestModel]):
     def load(self, path: str) -> IsolationMondrianForestModel:
-        """Read what the writer has written; the model file is checked as every other."""
-        metadata = _renamed(DefaultParamsReader.loadMetadata(path, self.sparkSession))
+        """Read a saved model; the model file is checked like any other."""
+        metadata = _with_current_names(DefaultParamsReader.loadMetadata(path, self.sparkSession))
         row = self.sparkSession.read.parquet(f"{path}/{_DATA}").first()
         fitted = None if row is None else from_bytes(bytes(row.content), path)
         if not isinstance(fitted, FittedModel):
-            raise DamagedFileError(f"{path}: there is no model of an IsolationMondrianForest in it.")
+            raise DamagedFileError(f"{path} must contain the model of an IsolationMondrianForest, but does not.")
         model = IsolationMondrianForestModel(fitted)
         model._resetUid(metadata["uid"])  # noqa: SLF001
         DefaultParamsReader.getAndSetParams(model, metadata)

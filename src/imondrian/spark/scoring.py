@@ -1,4 +1,4 @@
-"""The rows of a frame scored with one model, where they lie: a column that an Arrow function fills."""
+"""Score the rows of a distributed frame with one model, by an Arrow function."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.option_types import Kind, OnError
 from imondrian.scores import score_kind
-from imondrian.spark.columns import SCORE, check_width, features_of
-from imondrian.spark.judging import judged, wanted_in
-from imondrian.spark.shipping import Shipped
+from imondrian.spark.feature_columns import SCORE, check_width, features_of
+from imondrian.spark.model_broadcast import BroadcastModel
+from imondrian.spark.result_columns import new_result_columns, scored_columns
 
 
 def score(
@@ -27,48 +27,50 @@ def score(
     kind: Kind | None = None,
     on_error: OnError = "raise",
 ) -> DataFrame:
-    """Add the scores of the rows to a frame, which stays lazy.
+    """Add the scores of the rows to a frame; the returned frame is lazy.
 
-    The model is broadcast once, and only the features cross over to Python: other columns stay as they are.
+    The model is broadcast once, and only the features are sent to Python; other columns are unchanged.
 
     Parameters
     ----------
     df : DataFrame
-    model : MondrianForest, fitted IsolationMondrianForest, StreamDetector, or one of Spark's
+    model : MondrianForest, fitted IsolationMondrianForest, StreamDetector, or a fitted model of `imondrian.spark`
     features : list of str or str, optional
-        Columns of numbers, or one column of arrays or vectors. By default the names that the model knows.
+        Columns of numbers, or one column of arrays or vectors. By default the feature names of the model.
     output : str, default="anomaly_score"
-        Name of the column of scores: in (0, 1), high is odd.
+        Name of the column of scores, which are in (0, 1); high is anomalous.
     explain : bool or str, default=False
-        Whether to add a column "explanation", or one of that name: a map from features to their parts in the score,
-        negative where the row lies too low.
+        Whether to add a column "explanation", or its name: a map from features to their parts of the score, negative
+        where the row is too low.
     label : str, optional
-        Name of a column that tells whether the score lies above the model's threshold (0.5 for a bare forest).
+        Name of a boolean column to add: whether the score is above the model's threshold (0.5 for a MondrianForest).
     kind : "depth", "expected" or "size", optional
-        Another score than the model's own, which for a bare forest is "depth".
+        The score to use instead of the model's own ("depth" for a MondrianForest).
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a value that is missing or not finite: fail, or leave its score null.
+        What to do about a row with a missing or non-finite value: fail, or set its score to null.
     """
     if kind is not None:
-        score_kind(kind)  # for its check
-    shipped = Shipped(df.sparkSession, to_bytes(model))
-    fitted = shipped.model()
-    column, found = features_of(df, _asked(features, fitted.feature_names))
-    check_width(found, fitted.forest.n_features)
-    wanted = wanted_in(df, output, label, explain, on_error)
+        score_kind(kind)  # checks it
+    broadcast_model = BroadcastModel(df.sparkSession, to_bytes(model))
+    fitted = broadcast_model.model()
+    column, feature_info = features_of(df, _features_or_default(features, fitted.feature_names))
+    check_width(feature_info, fitted.forest.n_features)
+    outputs = new_result_columns(df, output, label, explain, on_error)
 
     def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        fitted = shipped.model().with_kind(kind)
+        fitted = broadcast_model.model().with_kind(kind)
         for points in columns:
-            yield pa.StructArray.from_arrays(judged(points, fitted, found, wanted), names=wanted.names())
+            yield pa.StructArray.from_arrays(
+                scored_columns(points, fitted, feature_info, outputs), names=outputs.names()
+            )
 
-    result = arrow_udf(results, wanted.schema())(column)  # however often it is named, Spark computes it once
-    return df.select("*", *(result[name].alias(name) for name in wanted.names()))
+    result = arrow_udf(results, outputs.schema())(column)  # Spark computes it once, however often it is used
+    return df.select("*", *(result[name].alias(name) for name in outputs.names()))
 
 
-def _asked(features: str | Sequence[str] | None, known: list[str] | None) -> str | Sequence[str]:
+def _features_or_default(features: str | Sequence[str] | None, model_features: list[str] | None) -> str | Sequence[str]:
     if features is not None:
         return features
-    if known is None:
-        raise InvalidInputError("features must be given: the model knows no names.")
-    return known
+    if model_features is None:
+        raise InvalidInputError("features must be given, because the model has no feature names.")
+    return model_features

@@ -1,4 +1,4 @@
-"""A detector per key on an endless stream: Structured Streaming keeps its state, and brings it back after a crash."""
+"""One detector per key on a stream: Structured Streaming stores the state and restores it after a crash."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,9 @@ from pyspark.sql.types import (
 from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, PRESET
 from imondrian.errors import InvalidInputError
 from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.columns import (
+from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
+from imondrian.spark.detector_cache import DetectorCache
+from imondrian.spark.feature_columns import (
     LABEL,
     POINT,
     SCORE,
@@ -36,22 +38,20 @@ from imondrian.spark.columns import (
     check_free,
     check_usable,
     checked_names,
+    column_named,
     features_of,
-    in_quotes,
     points_of,
     quoted,
     usable_rows,
 )
-from imondrian.spark.detectors import Detectors
-from imondrian.spark.portable import place_of, portable, portable_fields, restored
 from imondrian.stream import Results, StreamDetector
 
 THRESHOLD = "threshold"
-_TIME, _WORD, _EVENT = "imondrian_time", "imondrian_word", "imondrian_event"
-_BEFORE_ALL = -(2**63)
+_TIME, _HASH, _EVENT = "imondrian_time", "imondrian_hash", "imondrian_event"
+_EARLIEST = -(2**63)
 _RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(LABEL, BooleanType())]
-_detectors = Detectors()
-Wait = Callable[[GroupState, Any], None]
+_cache = DetectorCache()
+SetTimeout = Callable[[GroupState, Any], None]
 Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
@@ -75,57 +75,57 @@ def watch(  # noqa: PLR0913
     on_error: OnError = "raise",
     **options: Any,
 ) -> DataFrame:
-    """Score the rows of a stream by a detector per key, which then learns them.
+    """Score the rows of a stream with one detector per key, which then learns them.
 
-    The detectors are `StreamDetector`, and live in Spark's state store: they come back from the checkpoint after a
-    crash, and go on to the last bit. Rows that come in one micro-batch have no order of their own: those of a key are
-    taken by `time`, and where that is the same, or none is given, in an order that hangs on what is in them alone.
+    The detectors are instances of `StreamDetector` in Spark's state store: after a crash they are restored from the
+    checkpoint and continue bit for bit. Rows of one micro-batch have no order: those of a key are sorted by `time`, and
+    rows with the same time, or all if `time` is not given, by a hash of their values.
 
     Parameters
     ----------
     stream : DataFrame
         A streaming frame.
     key : str or list of str
-        One column or several; rows that agree in them have a detector of their own.
+        One or more columns; each combination of values has its own detector.
     features : list of str, or str
         Columns of numbers, or one column of arrays or vectors.
     window, max_samples, n_trees : int, default=256, 64, 25
-        As of `StreamDetector`, with smaller defaults, since there are as many as there are keys.
+        As in `StreamDetector`, with smaller defaults, because there is one detector for each key.
     threshold, preset, kind, scale
-        As of `StreamDetector`.
+        As in `StreamDetector`.
     n_features : int, optional
-        How many there are; needed where one column holds them, since no row can be asked beforehand.
+        Number of features; required if one column holds them, because rows are not known beforehand.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered.
     lateness : str, optional
-        How much later than others a row may come ("10 minutes"): it sets Spark's watermark on `time`, and rows behind
-        it are dropped, as Spark defines.
+        How late a row may arrive ("10 minutes"): sets Spark's watermark on `time`; later rows are dropped as defined by
+        Spark.
     identity : str or list of str, optional
-        Columns that tell rows apart: of rows that agree in them only one counts. With `lateness` Spark remembers them
-        as long as the watermark asks for, else for ever.
+        Columns that identify a row: duplicates are dropped. With `lateness`, Spark remembers identities as long as the
+        watermark requires, otherwise forever.
     idle : timedelta, optional
-        For how long a detector is kept that sees no rows: by the watermark if there is one, else by the clock. By
-        default for ever.
+        After which time without rows a detector is removed: by the watermark if there is one, otherwise by the clock.
+        By default never.
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a value that is missing or not finite: let the query fail (and fail again whenever
-        it is restarted, until it is told to skip), or leave its score null.
+        What to do about a row with a missing or non-finite value: fail (and fail again after each restart, until
+        on_error is "skip"), or set its score to null.
     **options
-        Others of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. These, and the sizes, are those with which
-        a key's detector was made, also if the query is restarted with others.
+        Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. A detector keeps these, and its
+        sizes, from its creation, even if the query is restarted with other values.
 
     Returns
     -------
     DataFrame
         A streaming frame with all columns, and `anomaly_score`, `threshold` and `is_anomaly`. Write it with the output
-        mode "append": every row comes out once and never changes.
+        mode "append": every row is emitted once and never changes.
     """
     keys = checked_names(stream, key)
-    column, found = features_of(stream, features)
+    column, feature_info = features_of(stream, features)
     check_free(stream, [field.name for field in _RESULTS])
     check_choice(on_error, "on_error", ON_ERROR)
-    found = _with_width(found, n_features)
+    feature_info = _with_width(feature_info, n_features)
     parameters = options | {
-        "n_features": found.n_features,
+        "n_features": feature_info.n_features,
         "window": window,
         "max_samples": max_samples,
         "n_trees": n_trees,
@@ -133,42 +133,46 @@ def watch(  # noqa: PLR0913
         "preset": preset,
         "kind": kind,
         "scale": scale,
-        "on_error": "skip",  # bad rows are looked at before
+        "on_error": "skip",  # unusable rows are handled before
     }
-    StreamDetector(**parameters)  # for its checks
-    rows = _timely(stream, time, lateness, identity)
-    timeout, wait = _patience(idle, lateness)
-    beside = [column.alias(POINT), _time(time).alias(_TIME), _word(rows).alias(_WORD)]
+    StreamDetector(**parameters)  # checks the parameters
+    rows = _without_late_rows(stream, time, lateness, identity)
+    timeout, set_timeout = _idle_timeout(idle, lateness)
+    extra_columns = [column.alias(POINT), _time(time).alias(_TIME), _row_hash(rows).alias(_HASH)]
     if lateness is not None:
-        beside.append(quoted(str(time)).alias(_EVENT))  # as it is, for it carries Spark's watermark
-    groups = rows.select(*portable(rows.schema), *beside).groupBy(*(place_of(rows.schema, name) for name in keys))
-    schema = StructType([*portable_fields(rows.schema), *_RESULTS])
-    process = _processing(found, parameters, on_error, wait)
+        extra_columns.append(
+            column_named(str(time)).alias(_EVENT)
+        )  # the original column, which carries Spark's watermark
+    groups = rows.select(*pandas_columns(rows.schema), *extra_columns).groupBy(
+        *(transfer_name(rows.schema, name) for name in keys)
+    )
+    schema = StructType([*pandas_fields(rows.schema), *_RESULTS])
+    process = _processor(feature_info, parameters, on_error, set_timeout)
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
-    return results.select(*restored(rows.schema), *(field.name for field in _RESULTS))
+    return results.select(*from_pandas(rows.schema), *(field.name for field in _RESULTS))
 
 
 def _with_width(features: Features, n_features: int | None) -> Features:
-    """Make sure that the number of features is known."""
+    """Return the features with their number, or raise InvalidInputError if it is unknown."""
     if features.n_features is None and n_features is None:
-        raise InvalidInputError("n_features must be given where one column holds the features.")
+        raise InvalidInputError("n_features must be given if one column holds the features.")
     if features.n_features is not None and n_features not in (None, features.n_features):
         raise InvalidInputError(f"n_features is {n_features}, but {features.n_features} features are named.")
     return features._replace(n_features=features.n_features or n_features)
 
 
-def _timely(
+def _without_late_rows(
     stream: DataFrame, time: str | None, lateness: str | None, identity: str | Sequence[str] | None
 ) -> DataFrame:
-    """Let Spark drop late and repeated rows."""
+    """Return the stream without late rows and duplicates, which Spark drops."""
     if time is not None:
         kind = stream.schema[checked_names(stream, time)[0]].dataType
         if not isinstance(kind, TimestampType):
             raise InvalidInputError(f"The column {time!r} must hold timestamps, but its type is {kind.simpleString()}.")
     if lateness is not None:
         if time is None:
-            raise InvalidInputError(f"lateness is {lateness!r}, but no column of times is given.")
-        stream = stream.withWatermark(in_quotes(time), lateness)
+            raise InvalidInputError(f"lateness requires time, but lateness is {lateness!r} and time is None.")
+        stream = stream.withWatermark(quoted(time), lateness)
     if identity is None:
         return stream
     names = checked_names(stream, identity)
@@ -176,18 +180,18 @@ def _timely(
 
 
 def _time(time: str | None) -> Column:
-    """Give the time of a row in microseconds; rows without one come first."""
-    return F.lit(0).cast("long") if time is None else F.coalesce(F.unix_micros(quoted(time)), F.lit(_BEFORE_ALL))
+    """Return the time of a row in microseconds; rows without a time are first."""
+    return F.lit(0).cast("long") if time is None else F.coalesce(F.unix_micros(column_named(time)), F.lit(_EARLIEST))
 
 
-def _word(rows: DataFrame) -> Column:
-    """Scramble all that is in a row into 64 bits."""
-    columns = [quoted(field.name) for field in rows.schema.fields if _has_hash(field.dataType)]
-    return F.xxhash64(*columns, *(column.isNull() for column in columns))  # nulls alone would leave no trace
+def _row_hash(rows: DataFrame) -> Column:
+    """Return a 64-bit hash of all values of a row."""
+    columns = [column_named(field.name) for field in rows.schema.fields if _has_hash(field.dataType)]
+    return F.xxhash64(*columns, *(column.isNull() for column in columns))  # xxhash64 ignores nulls
 
 
 def _has_hash(kind: DataType) -> bool:
-    """Tell whether Spark can scramble values of a type."""
+    """Return True if Spark can hash values of this type."""
     if isinstance(kind, StructType):
         return all(_has_hash(field.dataType) for field in kind.fields)
     if isinstance(kind, ArrayType):
@@ -195,36 +199,36 @@ def _has_hash(kind: DataType) -> bool:
     return not isinstance(kind, (MapType, VariantType))
 
 
-def _patience(idle: timedelta | None, lateness: str | None) -> tuple[str, Wait]:
-    """Tell by which clock detectors grow old (that of events drops late rows, too), and how that is set for one."""
+def _idle_timeout(idle: timedelta | None, lateness: str | None) -> tuple[str, SetTimeout]:
+    """Return the timeout mode for idle detectors (event time also drops late rows), and a function that sets it."""
     if idle is not None and (not isinstance(idle, timedelta) or idle <= timedelta()):
         raise InvalidInputError(f"idle must be a timedelta above 0, but is {idle!r}.")
     by_events = lateness is not None
     if idle is None:
-        return GroupStateTimeout.EventTimeTimeout if by_events else GroupStateTimeout.NoTimeout, _for_ever
-    patience = max(idle // timedelta(milliseconds=1), 1)
+        return GroupStateTimeout.EventTimeTimeout if by_events else GroupStateTimeout.NoTimeout, _never
+    milliseconds = max(idle // timedelta(milliseconds=1), 1)
     if by_events:
-        return GroupStateTimeout.EventTimeTimeout, partial(_by_watermark, patience)
-    return GroupStateTimeout.ProcessingTimeTimeout, partial(_by_clock, patience)
+        return GroupStateTimeout.EventTimeTimeout, partial(_by_watermark, milliseconds)
+    return GroupStateTimeout.ProcessingTimeTimeout, partial(_by_clock, milliseconds)
 
 
-def _for_ever(state: GroupState, times: Any) -> None:
-    """Keep the detector whatever comes."""
+def _never(state: GroupState, times: Any) -> None:
+    """Never remove the detector."""
 
 
-def _by_clock(patience: int, state: GroupState, times: Any) -> None:  # noqa: ARG001
-    """Let the detector go so many milliseconds from now, unless there are rows before."""
-    state.setTimeoutDuration(patience)
+def _by_clock(milliseconds: int, state: GroupState, times: Any) -> None:  # noqa: ARG001
+    """Remove the detector after `milliseconds` without rows."""
+    state.setTimeoutDuration(milliseconds)
 
 
-def _by_watermark(patience: int, state: GroupState, times: Any) -> None:
-    """Let the detector go when the watermark is so many milliseconds after its last row."""
+def _by_watermark(milliseconds: int, state: GroupState, times: Any) -> None:
+    """Remove the detector when the watermark is `milliseconds` after its last row."""
     latest = int(times.max()) // 1000
-    state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + patience)
+    state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + milliseconds)
 
 
-def _processing(features: Features, parameters: dict[str, Any], on_error: str, wait: Wait) -> Process:
-    """Make the function that shows the rows of one key in a micro-batch to its detector."""
+def _processor(features: Features, parameters: dict[str, Any], on_error: str, set_timeout: SetTimeout) -> Process:
+    """Return the function that processes the rows of one key in a micro-batch with its detector."""
 
     def process(_key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         warnings.filterwarnings(
@@ -233,20 +237,20 @@ def _processing(features: Features, parameters: dict[str, Any], on_error: str, w
         if state.hasTimedOut:
             state.remove()
             return
-        rows = pd.concat(frames).sort_values([_TIME, _WORD], kind="stable", ignore_index=True)
+        rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
         points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), parameters["n_features"])
         check_usable(points, usable_rows(points), features, on_error)
-        detector = _detectors.take(bytes(state.get[0])) if state.exists else StreamDetector(**parameters)
+        detector = _cache.pop(bytes(state.get[0])) if state.exists else StreamDetector(**parameters)
         results = detector.process_many(points)
-        state.update((_detectors.keep(detector),))
-        wait(state, rows[_TIME])
-        yield _with_results(rows.drop(columns=[POINT, _TIME, _WORD, _EVENT], errors="ignore"), results)
+        state.update((_cache.put(detector),))
+        set_timeout(state, rows[_TIME])
+        yield _with_results(rows.drop(columns=[POINT, _TIME, _HASH, _EVENT], errors="ignore"), results)
 
     return process
 
 
 def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Add the results to the rows; those of a row that was skipped are missing."""
+    """Add the results to the rows; a skipped row has null."""
     is_scored = ~np.isnan(results.score)
     labels = pd.arrays.BooleanArray(results.is_anomaly.astype(np.bool_), ~is_scored)
     return rows.assign(**{SCORE: results.score, THRESHOLD: results.threshold, LABEL: labels})

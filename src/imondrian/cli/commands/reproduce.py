@@ -34,7 +34,7 @@ def reproduce(experiment: str, options: ReproduceOptions, console_options: Conso
         n_seeds=options.seeds,
         n_folds=options.folds,
         budget=options.budget,
-        n_workers=Threads(options.jobs).n,
+        n_workers=Threads(options.jobs).n_threads,
     )
     with console.progress(f"reproducing {experiment}") as progress:
 

@@ -1,1 +1,1 @@
-"""The detectors that the paper compares with, each in its own file."""
+"""The baselines of the paper, one module each."""

@@ -1,4 +1,4 @@
-"""Incremental local outlier factor: one row more renews only the rows whose neighbourhood it changes.
+"""Incremental local outlier factor: a new row updates only the rows whose neighbourhoods change.
 
 [Pokrajac2007] D. Pokrajac, A. Lazarevic, L. J. Latecki, "Incremental local outlier detection for data streams",
 CIDM 2007; [Breunig2000] M. Breunig, H.-P. Kriegel, R. Ng, J. Sander, "LOF: identifying density-based local outliers",
@@ -20,30 +20,30 @@ _FIRST_ROOM = 64
 
 
 class Updates(NamedTuple):
-    """How many rows were renewed: local reachability densities and outlier factors, new rows included."""
+    """Numbers of local reachability densities and of outlier factors computed, new rows included."""
 
     n_densities: int
     n_factors: int
 
 
 class IncrementalLOF:
-    """The local outlier factor of a stream: after every row the factors are those of a computation from scratch.
+    """The local outlier factor of a stream; after every row, the factors equal a computation from scratch.
 
-    Insertion of [Pokrajac2007], with the factors of [Breunig2000] as scikit-learn computes them: exactly k neighbours
-    (all others, as long as there are no more than k), 1e-10 added to a mean reachability distance. Differs: of
-    neighbours equally far the earlier rows are taken, and not all of them, so that a crowd of copies costs no more than
-    other rows; a value that comes out as it was renews nothing else. The neighbours of a new row are found by
-    a scan of all rows, where the paper has an index.
+    Insertion as in [Pokrajac2007], with the factors of [Breunig2000] as computed by scikit-learn: exactly k neighbours
+    (or all other rows, if there are at most k), and 1e-10 added to a mean reachability distance. Differs: of equally
+    distant neighbours only the earlier rows are used, not all, so that many copies cost no more than other rows; a
+    value that does not change updates no other row; the neighbours of a new row are found by scanning all rows, where
+    the paper uses an index.
 
     Parameters
     ----------
     n_neighbors : int, default=10
-        The k of the paper.
+        The k of the papers.
 
     Attributes
     ----------
     n_updates : Updates
-        What the last `fit` or `extend` has renewed, summed over the rows it has inserted.
+        Updates made by the last `fit` or `extend`, summed over the inserted rows.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class IncrementalLOF:
     >>> lof = IncrementalLOF(n_neighbors=2).fit([[0.0], [1.0], [2.5], [3.0]])
     >>> lof.learned_scores().round(3)
     array([1.071, 1.071, 0.938, 0.938])
-    >>> lof.extend([[20.0]]).n_updates  # nobody else has it for a neighbour
+    >>> lof.extend([[20.0]]).n_updates  # it is not a neighbour of any other row
     Updates(n_densities=1, n_factors=1)
     >>> lof.score([[2.0], [9.0]]).round(3)
     array([0.804, 3.571])
@@ -64,13 +64,13 @@ class IncrementalLOF:
         self._tables: Tables | None = None
 
     def fit(self, X: npt.ArrayLike) -> Self:
-        """Forget all rows, then learn these, one after the other."""
+        """Forget all rows, then learn these one by one."""
         points = as_points(X, None)
         self._n_rows, self._tables = 0, None
         return self.extend(points)
 
     def extend(self, X: npt.ArrayLike) -> Self:
-        """Learn more rows, one after the other; the first ones may come this way, too."""
+        """Learn more rows one by one; `fit` is not required before."""
         points = as_points(X, None if self._tables is None else self._tables.features.shape[0])
         tables = self._tables = self._with_room_for(points)
         self.n_updates = Updates(*map(int, insert_rows(tables, self._n_rows, points)))
@@ -78,9 +78,9 @@ class IncrementalLOF:
         return self
 
     def score(self, X: npt.ArrayLike) -> Array:
-        """Give the factors of rows that are not learned; 1 (nothing is odd) if only one row has been learned.
+        """Return the factors of rows without learning them; all 1 if only one row has been learned.
 
-        Each row by itself is compared with the rows learned, whose densities stay as they are.
+        Each row is compared with the learned rows, whose densities do not change.
         """
         tables = self._learned()
         points = as_points(X, tables.features.shape[0])
@@ -89,16 +89,16 @@ class IncrementalLOF:
         return scores
 
     def learned_scores(self) -> Array:
-        """Give the factors of all rows learned, in the order in which they came; a row alone has 1."""
+        """Return the factors of all learned rows in order of arrival; a single row has the factor 1."""
         return self._learned().factors[: self._n_rows].copy()
 
     def _learned(self) -> Tables:
         if self._tables is None:
-            raise InvalidInputError("This IncrementalLOF has learned no rows yet: fit or extend it first.")
+            raise InvalidInputError("This IncrementalLOF has not learned any rows: call fit or extend first.")
         return self._tables
 
     def _with_room_for(self, points: Array) -> Tables:
-        """Give the tables with room for these rows and the draft of one more, at least doubled where they grow."""
+        """Return tables with space for these rows and one draft row; if they grow, they at least double."""
         needed = self._n_rows + len(points) + 1
         if self._tables is None:
             return empty_tables(max(needed, _FIRST_ROOM), self.n_neighbors, points.shape[1])

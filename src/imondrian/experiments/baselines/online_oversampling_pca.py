@@ -1,6 +1,6 @@
-"""Online over-sampling PCA by least squares (osPCA2): the turned direction in one step instead of the power method.
+"""Online over-sampling PCA by least squares (osPCA2): the new direction in one step, without the power method.
 
-[Lee2013] is spelled out in `principal_direction`.
+`principal_direction` has the full reference of [Lee2013].
 """
 
 import numpy as np
@@ -10,36 +10,36 @@ from imondrian.experiments.baselines.principal_direction import DirectionDetecto
 
 
 class OnlineOversamplingPCA(DirectionDetector):
-    """Scores by how far copies of a row turn the first principal direction, found by least squares.
+    """Scores a row by how far its copies turn the first principal direction, computed by least squares.
 
     Algorithm 1 of [Lee2013]. Let d_i be the deviations of n rows from their mean, d that of a target, u the first
-    principal direction, y_i = u^T d_i and y = u^T d. With the y held fixed, the v that best gives back the d_i as
-    y_i v, and r n times d as y v, is (b sum y_i d_i + y d) / (b sum y_i^2 + y^2) with b = 1 / (n r). The score is
-    1 - |cosine| of the angle between u and v. The sums are made once; a target costs as many operations as there are
-    features. This v is also where one step of the power method leads from u if the mean stays: where the first two
-    principal axes are about equally long it falls far short of `OversamplingPCA`, and a target square to u turns
-    nothing, however far it lies.
+    principal direction, y_i = u^T d_i and y = u^T d. For fixed y, the v that best approximates the d_i by y_i v,
+    and r n copies of d by y v, is (b sum y_i d_i + y d) / (b sum y_i^2 + y^2) with b = 1 / (n r). The score is
+    1 - |cosine| of the angle between u and v. The sums are computed once; a target costs O(n_features) operations. v is
+    also the result of one step of the power method from u with a constant mean: if the first two principal axes are
+    about equally long, it is far from the direction of `OversamplingPCA`, and a target orthogonal to u turns nothing,
+    however distant it is.
 
-    Differs: mean and second moments are kept, and u is the first eigenvector, where [Lee2013] moves u alone with every
-    row by the same least squares; so rows may come in any order, one by one or at once. All rows are learned, where
-    [Lee2013] would keep out those it finds odd. The mean stays as it is without copies; the authors' program takes d
-    from the mean with them, which comes to the same as a ratio of r / (1 + r)^2.
+    Differs: the mean and second moments are stored, and u is the first eigenvector, where [Lee2013] updates only u with
+    every row by the same least squares; rows may therefore arrive in any order, one by one or at once. All rows are
+    learned, where [Lee2013] would exclude those it finds anomalous. The mean does not include the copies; the authors'
+    program measures d from the mean with copies, which is equivalent to a ratio of r / (1 + r)^2.
 
-    A row learned is held against all others, as in `OversamplingPCA`.
+    A learned row is compared with all others, as in `OversamplingPCA`.
 
     Parameters
     ----------
     ratio : float, default=0.1
-        The r above, greater than 0 and at most 1: copies as a share of the rows that a row is held against.
+        The r above, greater than 0 and at most 1: copies as a share of the rows that a row is compared with.
 
     Examples
     --------
     >>> from imondrian.experiments.baselines.online_oversampling_pca import OnlineOversamplingPCA
     >>> rows = [[-2.0, -0.1], [-1.0, 0.1], [0.0, 0.0], [1.0, -0.1], [2.0, 0.1]]
     >>> detector = OnlineOversamplingPCA(ratio=0.2).fit(rows)
-    >>> detector.score([[3.0, 0.1], [1.0, 2.0]]).round(3)  # along the rows, and aside
+    >>> detector.score([[3.0, 0.1], [1.0, 2.0]]).round(3)  # in the direction of the rows, and off it
     array([0.   , 0.017])
-    >>> detector.extend([[1.0, 2.0]]).learned_scores().round(3)  # the last one as when it was new
+    >>> detector.extend([[1.0, 2.0]]).learned_scores().round(3)  # the last score is the same as before learning
     array([0.002, 0.   , 0.   , 0.002, 0.02 , 0.017])
     """
 
@@ -48,6 +48,6 @@ class OnlineOversamplingPCA(DirectionDetector):
         projection = (rows * before).sum(axis=1, keepdims=True)
         sums = targets.scatter * before + targets.left_out * projection * rows
         copies = targets.n_others * self.ratio
-        turned = sums + copies * targets.stretch**2 * projection * rows  # v but for its length
+        turned = sums + copies * targets.stretch**2 * projection * rows  # v, not normalised
         length = np.linalg.norm(turned, axis=1, keepdims=True)
         return turned / np.where(length > 0.0, length, 1.0)

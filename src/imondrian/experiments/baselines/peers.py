@@ -1,4 +1,4 @@
-"""Systems of scikit-learn and PyOD as detectors of the experiments."""
+"""Detectors of scikit-learn and PyOD with the interface of the compared systems."""
 
 import warnings
 from typing import Any, Self
@@ -8,19 +8,19 @@ from sklearn.preprocessing import StandardScaler
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.experiments.detectors import Detector
+from imondrian.experiments.detector_protocol import Detector
 from imondrian.inputs import as_points
 
 
 class ScikitDetector:
-    """A detector of scikit-learn, such as `IsolationForest`; its `score_samples` with the sign turned.
+    """A detector of scikit-learn, such as `IsolationForest`; the score is the negative of `score_samples`.
 
     Parameters
     ----------
     estimator : estimator with `fit` and `score_samples`
     learned : str, optional
-        The attribute that holds the scores of the rows it was fitted on, low is odd, where these are not those of
-        new rows: of `LocalOutlierFactor`, `negative_outlier_factor_`, in which a row is not its own neighbour.
+        The attribute with the scores of the training rows (low is anomalous), if they differ from scores of new rows:
+        `negative_outlier_factor_` of `LocalOutlierFactor`, in which a row is not its own neighbour.
 
     Examples
     --------
@@ -39,17 +39,17 @@ class ScikitDetector:
         """Fit the estimator on these rows."""
         self._rows = as_points(X, None)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Duplicate values are leading")  # LOF of copies: the sets have them
+            warnings.filterwarnings("ignore", "Duplicate values are leading")  # of LOF; some sets have copies
             self.estimator.fit(self._rows)
         return self
 
     def score(self, X: Any) -> Array:
-        """Score rows as new ones."""
-        return -self.estimator.score_samples(as_points(X, _known(self._rows).shape[1]))
+        """Score rows without learning them."""
+        return -self.estimator.score_samples(as_points(X, _checked_rows(self._rows).shape[1]))
 
     def learned_scores(self) -> Array:
-        """Score the rows that it was fitted on."""
-        rows = _known(self._rows)
+        """Return the scores of the training rows."""
+        rows = _checked_rows(self._rows)
         return self.score(rows) if self._learned is None else -getattr(self.estimator, self._learned)
 
 
@@ -71,21 +71,21 @@ class PyodDetector:
     def fit(self, X: Any) -> Self:
         """Fit the detector on these rows."""
         self._rows = as_points(X, None)
-        self.detector = clone(self.detector).fit(self._rows)  # fitted twice, ECOD would join the rows
+        self.detector = clone(self.detector).fit(self._rows)  # if fitted twice, ECOD would add the rows
         return self
 
     def score(self, X: Any) -> Array:
-        """Score rows as new ones."""
-        return self.detector.decision_function(as_points(X, _known(self._rows).shape[1]))
+        """Score rows without learning them."""
+        return self.detector.decision_function(as_points(X, _checked_rows(self._rows).shape[1]))
 
     def learned_scores(self) -> Array:
-        """Score the rows that it was fitted on."""
-        _known(self._rows)
+        """Return the scores of the training rows."""
+        _checked_rows(self._rows)
         return self.detector.decision_scores_
 
 
 class Standardised:
-    """A detector that sees each feature with mean 0 and variance 1 over the rows it is fitted on.
+    """A detector on standardised features: mean 0 and variance 1 over the training rows.
 
     Examples
     --------
@@ -100,22 +100,22 @@ class Standardised:
         self._scaler = StandardScaler()
 
     def fit(self, X: Any) -> Self:
-        """Measure the features, and fit the detector on them."""
+        """Fit the scaler, then the detector on the scaled rows."""
         self.detector.fit(self._scaler.fit_transform(as_points(X, None)))
         return self
 
     def score(self, X: Any) -> Array:
-        """Score rows as new ones."""
+        """Score rows without learning them."""
         if not hasattr(self._scaler, "mean_"):
-            _known(None)
+            _checked_rows(None)
         return self.detector.score(self._scaler.transform(as_points(X, self._scaler.n_features_in_)))
 
     def learned_scores(self) -> Array:
-        """Score the rows that it was fitted on."""
+        """Return the scores of the training rows."""
         return self.detector.learned_scores()
 
 
-def _known(rows: Array | None) -> Array:
+def _checked_rows(rows: Array | None) -> Array:
     if rows is None:
-        raise InvalidInputError("The detector has learned no rows yet: call fit first.")
+        raise InvalidInputError("The detector has not learned any rows: call fit first.")
     return rows

@@ -1,9 +1,9 @@
-"""What detectors by over-sampling share: rows learned, their first principal direction, and how far a row turns it.
+"""The common part of the over-sampling detectors: learned rows, their first principal direction, and its rotation.
 
-Leaving a row out and adding copies of it change the scatter of the rows (the sum of the outer products of their
-deviations from their mean) by a multiple of one outer product: the mean moves along with the row. Seen along the
-principal axes of the scatter of all rows, the changed one is a diagonal plus that multiple, so that a step of the power
-method takes as many operations as there are features, and not their square.
+Removing a row, or adding copies of it, changes the scatter of the rows (the sum of the outer products of their
+deviations from the mean) by a multiple of one outer product, because the mean moves along with the row. In the
+coordinates of the principal axes of all rows, the new scatter is a diagonal plus that multiple, so that a step of the
+power method takes O(n_features) operations instead of O(n_features^2).
 
 [Yeh2009] Y.-R. Yeh, Z.-Y. Lee, Y.-J. Lee, "Anomaly detection via over-sampling principal component analysis", KES-IDT
 2009; [Lee2013] Y.-J. Lee, Y.-R. Yeh, Y.-C. F. Wang, "Anomaly detection via online oversampling principal component
@@ -21,17 +21,17 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points
 
-_UNIT = 2.0**-40  # of deviations: keeps the squares of the largest values far from overflow, and rounds nothing
-_LEAST_SCATTER = 1e-290  # in squares of that unit: rows this close to each other count as equal
-_FARTHEST = 1e50  # times the spread of the rows: farther off, the row alone gives the direction
-_ROUNDING = 1e-12  # if no more than this share of the scatter is left without a row, it is rounding
+_UNIT = 2.0**-40  # of deviations: a power of two, exact, that keeps squares of the largest values far from overflow
+_LEAST_SCATTER = 1e-290  # in squares of that unit: rows closer than this count as equal
+_FARTHEST = 1e50  # times the spread of the rows: beyond it, the row alone determines the direction
+_ROUNDING = 1e-12  # a smaller share of the scatter left without a row is rounding error
 
 
 class DirectionDetector(ABC):
-    """A detector that scores a row by how far copies of it turn the first principal direction of other rows.
+    """Base class: scores a row by how far its copies turn the first principal direction of the other rows.
 
-    The score is 1 - |cosine| of the angle, between 0 and 1 ([Lee2013], the score of outlierness). How the turned
-    direction is found is left to those who inherit.
+    The score is 1 - |cosine| of the angle, between 0 and 1 (the score of outlierness of [Lee2013]). Subclasses compute
+    the turned direction.
     """
 
     def __init__(self, ratio: float = 0.1) -> None:
@@ -44,30 +44,30 @@ class DirectionDetector(ABC):
         return self
 
     def extend(self, X: npt.ArrayLike) -> Self:
-        """Learn more rows; the first ones may come this way, too."""
+        """Learn more rows; `fit` is not required before."""
         if self._rows is None:
             return self.fit(X)
         self._rows.learn(as_points(X, self._rows.n_features))
         return self
 
     def score(self, X: npt.ArrayLike) -> Array:
-        """Give the scores of rows that are not learned: each by itself is held against all rows learned."""
+        """Return the scores of rows without learning them: each is compared with all learned rows."""
         rows = self._learned()
-        return self._scores(rows.held_against_all(as_points(X, rows.n_features)))
+        return self._scores(rows.new_targets(as_points(X, rows.n_features)))
 
     def learned_scores(self) -> Array:
-        """Give the scores of all rows learned, in the order in which they came: each is held against all others."""
-        return self._scores(self._learned().each_held_against_others())
+        """Return the scores of all learned rows in order of arrival: each is compared with all others."""
+        return self._scores(self._learned().learned_targets())
 
     def _learned(self) -> "LearnedRows":
         if self._rows is None:
-            raise InvalidInputError(f"This {type(self).__name__} has learned no rows yet: fit or extend it first.")
+            raise InvalidInputError(f"This {type(self).__name__} has not learned any rows: call fit or extend first.")
         return self._rows
 
     def _scores(self, targets: "Targets") -> Array:
-        """Score targets; where the rows they are held against do not vary, 1 for what gives them a direction.
+        """Return the scores of targets; if the other rows are all equal, 1 for a target that differs from them.
 
-        In one dimension there is only one direction: nothing turns it.
+        In one dimension there is only one direction, so that all scores are 0.
         """
         before, scatter = principal_directions(targets, targets.left_out)
         turned = outlierness(before, self._turned(targets, before))
@@ -76,29 +76,29 @@ class DirectionDetector(ABC):
 
     @abstractmethod
     def _turned(self, targets: "Targets", before: Array) -> Array:
-        """Give for each target the direction, of length 1, once its copies are there; `before`: without them."""
+        """Return for each target the unit direction with its copies; `before` is the one without them."""
 
 
 def as_ratio(ratio: Any) -> float:
-    """Check the number of copies of a row, as a share of the rows that it is held against."""
+    """Check the number of copies of a row, as a share of the rows that it is compared with."""
     is_number = isinstance(ratio, (float, int, np.floating)) and not isinstance(ratio, bool)
     if is_number and 0.0 < ratio <= 1.0:
         return float(ratio)
-    raise InvalidInputError(f"ratio must be a share between 0 (excluded) and 1, but is {ratio!r}.")
+    raise InvalidInputError(f"ratio must be a number in (0, 1], but is {ratio!r}.")
 
 
 class Targets(NamedTuple):
-    """Rows to be held, each by itself, against the rows learned: all of them, or all others.
+    """Rows to compare, one at a time, with the learned rows: with all of them, or with all others.
 
-    Coordinates are deviations from the mean of all rows learned along the principal axes of their scatter, in
-    a unit in which the scatter along the first axis is 1.
+    Coordinates are deviations from the mean of all learned rows along the principal axes of their scatter, in a unit in
+    which the scatter along the first axis is 1.
     """
 
     coordinates: Array
-    scatter: Array  # of all rows learned along each axis, greatest first; zeros if they do not vary
-    n_others: int  # rows that a target is held against
-    left_out: float  # what to add of a target's outer product to the scatter, to have that of the others
-    stretch: float  # how much longer its deviation from the mean of the others is than that from the mean of all
+    scatter: Array  # of all learned rows along each axis, largest first; zeros if they are all equal
+    n_others: int  # rows that a target is compared with
+    left_out: float  # multiple of a target's outer product that turns the scatter into that of the others
+    stretch: float  # ratio of its deviations from the mean of the others and from the mean of all
 
 
 class LearnedRows:
@@ -117,7 +117,7 @@ class LearnedRows:
         return self.mean.size
 
     def learn(self, points: Array) -> None:
-        """Add rows, and move mean and scatter with them; rows that are equal have no scatter, to the last bit."""
+        """Add rows and update mean and scatter; the scatter of equal rows is exactly 0."""
         n_rows = self.n_rows + points.shape[0]
         mean = self.mean + (points - self.mean).sum(axis=0) / n_rows
         deviations, move = (points - mean) * _UNIT, (self.mean - mean) * _UNIT
@@ -125,15 +125,15 @@ class LearnedRows:
         self.mean, self.n_rows = mean, n_rows
         self._blocks.append(points.copy())
 
-    def held_against_all(self, points: Array) -> Targets:
-        """Hold new rows against all rows learned."""
+    def new_targets(self, points: Array) -> Targets:
+        """Return new rows as targets, each compared with all learned rows."""
         scatter, axes = self._principal_axes()
         return Targets(self._coordinates(points, axes), scatter, self.n_rows, left_out=0.0, stretch=1.0)
 
-    def each_held_against_others(self) -> Targets:
-        """Hold each row learned against all others."""
+    def learned_targets(self) -> Targets:
+        """Return the learned rows as targets, each compared with all others."""
         scatter, axes = self._principal_axes()
-        n_others = max(self.n_rows - 1, 1)  # a row alone does not deviate, so that its number does not matter
+        n_others = max(self.n_rows - 1, 1)  # for a single row the deviation is 0, so any number will do
         share = self.n_rows / n_others
         return Targets(self._coordinates(self._all(), axes), scatter, n_others, left_out=-share, stretch=share)
 
@@ -142,7 +142,7 @@ class LearnedRows:
         return self._blocks[0]
 
     def _principal_axes(self) -> tuple[Array, Array]:
-        """Give the scatter along each principal axis, the greatest being 1, and the axes in that unit as columns."""
+        """Return the scatter along the principal axes, scaled to a maximum of 1, and the axes as columns."""
         scatter, axes = np.linalg.eigh(self.scatter)
         scatter, axes = np.maximum(scatter[::-1], 0.0), axes[:, ::-1]
         if scatter[0] < _LEAST_SCATTER:
@@ -156,18 +156,18 @@ class LearnedRows:
 
 
 def outlierness(before: Array, after: Array) -> Array:
-    """Give 1 - |cosine| for each pair of directions of length 1.
+    """Return 1 - |cosine| for each pair of unit directions.
 
-    As half their squared distance, once both point the same way: small angles keep their digits.
+    Computed as half their squared distance after aligning their signs, which is accurate for small angles.
     """
     sign = np.where((before * after).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
     return np.minimum(0.5 * ((before - sign * after) ** 2).sum(axis=1), 1.0)
 
 
 def principal_directions(targets: Targets, weight: float) -> tuple[Array, Array]:
-    """Give for each target the first principal direction of the scatter plus so much of its outer product.
+    """Return for each target the first principal direction of the scatter plus `weight` times its outer product.
 
-    By the power method: a row of length 1 for each target, in its coordinates, and the scatter along it.
+    Computed by the power method: a unit row for each target, in its coordinates, and the scatter along it.
     """
     directions, scatter = np.empty_like(targets.coordinates), np.empty(targets.coordinates.shape[0])
     write_principal_directions(targets.scatter, targets.coordinates, weight, directions, scatter)

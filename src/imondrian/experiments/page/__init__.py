@@ -1,1 +1,1 @@
-"""The page `reproduction.md`: the paper's tables and figures with ours beside them, made from the records alone."""
+"""The page `reproduction.md`: our results beside the paper's, generated from the stored records only."""

@@ -1,49 +1,49 @@
-"""The section on differences from the paper: each with what it was found to come from."""
+"""The section on differences from the paper, each with the check that explains it."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from imondrian.experiments.checks import CHECKS, checks_for
-from imondrian.experiments.comparison import DEVIATIONS, POINTS, Comparison, compared
+from imondrian.experiments.comparison import DEVIATIONS, POINTS, Comparison, compare
+from imondrian.experiments.difference_checks import CHECKS, checks_of
 from imondrian.experiments.methods import BATCH, ONLINE
-from imondrian.experiments.page.cells import title_of
+from imondrian.experiments.page.comparison_table import dataset_title
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.published import Place
-from imondrian.experiments.records import Record
+from imondrian.experiments.paper_results import TableCell
+from imondrian.experiments.result_records import Record
 
 _TITLES = {"batch": "Table II", "online": "Table III"}
 _METHODS = {"batch": BATCH, "online": ONLINE}
-_MANY = 10  # results, whose range stands for itself
-Results = list[float]  # of a check in a place
+_MANY = 10  # results; the range of fewer is widened by the tolerance
+Results = list[float]  # AUCs of a check for a table cell
 
 
 def differences_section(records: Mapping[str, Record]) -> str:
-    """List every difference larger than the tolerance with the check that explains it."""
+    """Return the section that lists every difference larger than the tolerance with the check that explains it."""
     parts = [_differences(name, records) for name in _TITLES if name in records]
     return "\n\n".join(["## Differences", _INTRODUCTION, *parts]) if parts else ""
 
 
 _INTRODUCTION = f"""\
 A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
-(Table III has none). Where there is one, what else the paper's figure may be is run as well. A check explains a figure
-that lies between the lowest and the highest of its results; if these are fewer than {_MANY}, also one that lies within
-{POINTS} points of them. There is one explanation for a method on a set: the one that explains most, or of
-these comes nearest."""
+(Table III has none). For each difference, possible causes are run as checks. A check explains a figure of the paper
+that is between its lowest and its highest result; if it has fewer than {_MANY} results, also a figure within
+{POINTS} points of them. Each method on each set has one explanation: the check that explains most figures, and of equal
+ones the nearest."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
-    entries = [entry for entry in compared(name, records[name].rows).values() if entry.differs]
+    entries = [entry for entry in compare(name, records[name].rows).values() if entry.differs]
     if not entries:
         return f"**{_TITLES[name]}**: none."
-    found = _results(records.get(f"{name}_checks"))
+    results = _results(records.get(f"{name}_checks"))
     groups = groupby(sorted(entries, key=_by_method_and_set), key=_by_method_and_set)
-    lines = [line for _, group in groups for line in _lines(list(group), found)]
-    keys = dict.fromkeys(key for entry in entries for key in checks_for(name, entry.place.method))
+    lines = [line for _, group in groups for line in _lines(list(group), results)]
+    keys = dict.fromkeys(key for entry in entries for key in checks_of(name, entry.cell.method))
     texts = "\n".join(f"- **{key}**: {CHECKS[key].text}" for key in keys)
     head = ["", "set", "part", "explained by", "paper", "ours", "difference", "results of the check"]
-    return f"""**{_TITLES[name]}**: {len(entries)} differences. The checks, whose results are
-[measured, too](reproduction/{name}_checks.csv):
+    return f"""**{_TITLES[name]}**: {len(entries)} differences. The checks, with their
+[measurements](reproduction/{name}_checks.csv):
 
 {texts}
 
@@ -51,54 +51,54 @@ def _differences(name: str, records: Mapping[str, Record]) -> str:
 
 
 def _by_method_and_set(entry: Comparison) -> tuple[int, str]:
-    place = entry.place
-    return list(_METHODS[place.table]).index(place.method), place.set
+    cell = entry.cell
+    return list(_METHODS[cell.table]).index(cell.method), cell.set
 
 
-def _results(record: Record | None) -> dict[tuple[str, Place], Results]:
-    """Give the results of each check in each place."""
-    found: dict[tuple[str, Place], Results] = defaultdict(list)
+def _results(record: Record | None) -> dict[tuple[str, TableCell], Results]:
+    """Return the results of each check for each table cell."""
+    results: dict[tuple[str, TableCell], Results] = defaultdict(list)
     for row in () if record is None else record.rows:
-        place = Place(CHECKS[row["check"]].table, row["method"], row["set"], row["part"])
-        found[row["check"], place].append(row["auc"])
-    return found
+        cell = TableCell(CHECKS[row["check"]].table, row["method"], row["set"], row["part"])
+        results[row["check"], cell].append(row["auc"])
+    return results
 
 
-def _lines(entries: Sequence[Comparison], found: Mapping[tuple[str, Place], Results]) -> list[list[str]]:
-    """Write the differences of one method on one set, with the check that explains most of them."""
-    place = entries[0].place
-    keys = checks_for(place.table, place.method)
+def _lines(entries: Sequence[Comparison], results: Mapping[tuple[str, TableCell], Results]) -> list[list[str]]:
+    """Return the lines for one method on one set, with the check that explains most of its differences."""
+    cell = entries[0].cell
+    keys = checks_of(cell.table, cell.method)
     explained = {
-        key: [explains(found.get((key, entry.place), []), entry.published_auc) for entry in entries] for key in keys
+        key: [explains(results.get((key, entry.cell), []), entry.published_auc) for entry in entries] for key in keys
     }
-    best = max(keys, key=lambda key: (sum(explained[key]), -_miss(entries, key, found)))
+    best = max(keys, key=lambda key: (sum(explained[key]), -_miss(entries, key, results)))
     return [
-        _line(entry, best if is_explained else "nothing yet", found.get((best, entry.place), []))
+        _line(entry, best if is_explained else "nothing yet", results.get((best, entry.cell), []))
         for entry, is_explained in zip(entries, explained[best], strict=True)
     ]
 
 
-def _miss(entries: Sequence[Comparison], key: str, found: Mapping[tuple[str, Place], Results]) -> float:
-    """Sum by how much the results of a check miss the paper's figures."""
-    return sum(_distance(found.get((key, entry.place), []), entry.published_auc) for entry in entries)
+def _miss(entries: Sequence[Comparison], key: str, results: Mapping[tuple[str, TableCell], Results]) -> float:
+    """Return the total distance of the paper's figures from the results of a check."""
+    return sum(_distance(results.get((key, entry.cell), []), entry.published_auc) for entry in entries)
 
 
 def explains(results: Results, figure: float) -> bool:
-    """Tell whether a figure is one that a check gives."""
+    """Return True if a figure is among the results of a check."""
     return _distance(results, figure) <= (POINTS if len(results) < _MANY else 0.0)
 
 
 def _distance(results: Results, figure: float) -> float:
-    """Give how far a figure lies outside of the range of results."""
+    """Return the distance of a figure from the range of the results."""
     return max(min(results) - figure, figure - max(results), 0.0) if results else float("inf")
 
 
 def _line(entry: Comparison, cause: str, results: Results) -> list[str]:
-    place = entry.place
+    cell = entry.cell
     return [
-        _METHODS[place.table][place.method].title,
-        title_of(place.set),
-        place.part,
+        _METHODS[cell.table][cell.method].title,
+        dataset_title(cell.set),
+        cell.part,
         cause,
         f"{entry.published_auc:.2f}",
         f"{entry.measured.auc:.2f}",

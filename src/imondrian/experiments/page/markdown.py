@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int = 1) -> str:
-    """Write a table; the first columns, so many, are text, the others are figures.
+    """Return a table; the first `n_texts` columns are text (left-aligned), the others numbers.
 
     Examples
     --------

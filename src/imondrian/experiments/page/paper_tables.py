@@ -4,20 +4,20 @@ from collections.abc import Collection
 
 from imondrian.datasets import CATALOGUE
 from imondrian.experiments.methods import BATCH, ONLINE
-from imondrian.experiments.page.cells import Cells, title_of
+from imondrian.experiments.page.comparison_table import ComparisonTable, dataset_title
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.published import PUBLISHED, STAGES, TABLE_1, Place
-from imondrian.experiments.records import Record
+from imondrian.experiments.paper_results import PUBLISHED, STAGES, TABLE_1, TableCell
+from imondrian.experiments.result_records import Record
 
 LEGEND = """\
-In each cell: measured here, the mean over repeats ± their standard deviation; in brackets what the paper prints. **≠**
+Each cell shows our measurement, the mean over repeats ± the standard deviation, and in brackets the paper's. **≠**
 marks a difference of more than 2.5 points and more than two of the paper's standard deviations; see
-[Differences](#differences). **†n** marks a method that was too slow for the budget: so many repeats. *In italics*:
-ours, not in the paper."""
+[Differences](#differences). **†n** marks a method that was too slow for the budget and has only n repeats. Methods *in
+italics* are ours and not in the paper."""
 
 
 def data_section(sets: Collection[str]) -> str:
-    """Hold those of the paper's sets that were used against Table I."""
+    """Return the section that compares the paper's data sets, as far as used, with Table I."""
     rows = [_set_row(name) for name in TABLE_1 if name in sets]
     if not rows:
         return ""
@@ -25,20 +25,20 @@ def data_section(sets: Collection[str]) -> str:
 
 {table(["", "rows", "features", "anomalies, %"], rows)}
 
-As loaded, by checksum; in brackets what the paper prints. Its ninth set, CICIDS 2017 Wednesday (691,406 x 77, 36 %),
-has to be fetched by hand and was not at hand.{_ABOUT_WBC if "odds-wbc" in sets else ""}"""
+As loaded, verified by checksum; in brackets the paper's values. Its ninth set, CICIDS 2017 Wednesday (691,406 x 77,
+36 %), must be downloaded by hand and was not available.{_ABOUT_WBC if "odds-wbc" in sets else ""}"""
 
 
-_ABOUT_WBC = """ Its WBC is the whole Wisconsin diagnostic set (569 rows, 212 of them malignant, 37 %, the share that it
-prints), whatever number of rows its table gives: with these rows its figures come out, with the 378 rows of ODDS (5.6 %
-anomalies) they do not, as the column *WBC of ODDS* of Table II shows."""
+_ABOUT_WBC = """ The paper's WBC is the complete Wisconsin diagnostic set (569 rows, 212 of them malignant: 37 %, as
+printed), although its table gives another number of rows: these rows reproduce its results, the 378 rows of ODDS (5.6 %
+anomalies) do not, as the column *WBC of ODDS* of Table II shows."""
 
 
 def _set_row(name: str) -> list[str]:
     n_rows, n_features, share = TABLE_1[name]
     entry = CATALOGUE[name]
     return [
-        title_of(name),
+        dataset_title(name),
         f"{entry.n_rows:,} ({n_rows:,})",
         f"{entry.n_features} ({n_features})",
         f"{100.0 * entry.share:.2g} ({share:.2g})",
@@ -46,15 +46,15 @@ def _set_row(name: str) -> list[str]:
 
 
 def batch_section(record: Record) -> str:
-    """Lay out Table II."""
+    """Return the section for Table II."""
     settings = record.circumstances["settings"]
-    cells = Cells(record, BATCH)
+    cells = ComparisonTable(record, BATCH)
     return f"""## Table II: batches
 
-Fitted on the training part of each fold ({settings["folds"]} folds; Wine 2), then both parts are scored. The folds are
-those behind the paper's table, as far as they can be found out (`experiments/divisions.py: published_folds`). Features
-as they come; 100 trees, psi = 256; LOF with k = 10; one-class SVM with an RBF kernel, gamma = 1/d; iForest as
-scikit-learn has it.
+Each method is fitted on the training part of each fold ({settings["folds"]} folds; Wine 2), then both parts are scored.
+The folds are those behind the paper's table, as far as they can be determined
+(`experiments/splits.py: published_folds`). Features are unscaled; forests have 100 trees and psi = 256; LOF has k = 10;
+the one-class SVM has an RBF kernel with gamma = 1/d; iForest has scikit-learn's defaults.
 
 {LEGEND}
 
@@ -66,7 +66,7 @@ scikit-learn has it.
 
 {cells.by_method("test", "auc")}
 
-**Seconds for training: fitting, and scoring the training rows** (one thread)
+**Seconds for training: fitting and scoring the training rows** (one thread)
 
 {cells.by_method("train", "seconds")}
 
@@ -76,33 +76,33 @@ scikit-learn has it.
 
 
 def online_section(record: Record) -> str:
-    """Lay out Table III."""
-    cells = Cells(record, ONLINE)
+    """Return the section for Table III."""
+    cells = ComparisonTable(record, ONLINE)
     methods = "\n\n".join(
         f"### {cells.titles[name]}\n\n**AUC of all rows so far, %**\n\n{cells.by_part(name, STAGES, 'auc')}\n\n"
-        f"**Seconds: learning the stage, and scoring all rows so far**\n\n{cells.by_part(name, STAGES, 'seconds')}"
+        f"**Seconds for learning the stage and scoring all rows so far**\n\n{cells.by_part(name, STAGES, 'seconds')}"
         for name in cells.methods
     )
     return f"""## Table III: streams
 
-Five stratified stages; the first is learned at once, the others one row after the other, without subsampling; after
-each stage all rows so far are scored again. The division into stages is that of the authors' published scripts. Means
-over {record.circumstances["settings"]["seeds"]} seeds of the forests; the other methods draw no lots. The paper leaves
-WBC out.{_ABOUT_CICIDS if "cicids-sample" in cells.sets else ""}
+Five stratified stages: the first is learned at once, the others row by row, without subsampling; after each stage all
+rows so far are scored again. The stages are those of the authors' published scripts. Results of forests are means over
+{record.circumstances["settings"]["seeds"]} seeds; the other methods are deterministic. The paper omits WBC
+here.{_ABOUT_CICIDS if "cicids-sample" in cells.sets else ""}
 
-![AUC over the stages: measured as lines, the paper's dashed](reproduction/stages.png)
+![AUC over the stages: solid lines are measured, dashed lines are the paper's](reproduction/stages.png)
 
 {LEGEND}
 
 {methods}"""
 
 
-_ABOUT_CICIDS = """ CICIDS stands here for 10,203 real flows of it, which are not the paper's rows, so that nothing is
-set beside them."""
+_ABOUT_CICIDS = """ CICIDS (sample) has 10,203 real flows of CICIDS 2017, which are not the paper's rows and
+therefore have no published results to compare with."""
 
 
-def endless_section(record: Record) -> str:
-    """Lay out the stream of the size of the paper's largest set."""
+def long_stream_section(record: Record) -> str:
+    """Return the section for the stream of the size of the paper's largest set."""
     rows = [
         [
             row["part"],
@@ -114,12 +114,13 @@ def endless_section(record: Record) -> str:
         ]
         for row in record.rows
     ]
-    head = ["stage", "rows so far", "seconds", "microseconds a row", "detector, MB", "whole process, most MB"]
-    paper = ", ".join(f"{PUBLISHED[Place('online', 'imforest', 'cicids', stage)].seconds:,.0f}" for stage in STAGES)
+    head = ["stage", "rows so far", "seconds", "microseconds per row", "detector, MB", "peak of the process, MB"]
+    paper = ", ".join(f"{PUBLISHED[TableCell('online', 'imforest', 'cicids', stage)].seconds:,.0f}" for stage in STAGES)
     return f"""### A stream of the size of CICIDS 2017 Wednesday
 
-The paper's online mode keeps every row in every tree. With a window (the latest 2,048 rows, of which a tree holds about
-256; preset `paper`) memory is fixed. Made rows, 691,406 x 77, scored and learned in one pass; time and memory only.
-(The paper's seconds for its five stages, everything kept and scored again each time: {paper}.)
+The paper's online mode stores every row in every tree. With a window (the latest 2,048 rows, of which a tree holds
+about 256; preset `paper`) memory is constant. The rows, 691,406 x 77, are generated, and scored and learned in one
+pass; only time and memory are measured. (The paper's seconds for its five stages, with all rows stored and scored again
+each time: {paper}.)
 
 {table(head, rows)}"""

@@ -1,4 +1,4 @@
-"""The section on quality over all open sets."""
+"""The section on quality over all open data sets."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,70 +7,69 @@ from typing import NamedTuple
 
 from imondrian.datasets import CATALOGUE
 from imondrian.experiments.methods import QUALITY
-from imondrian.experiments.page.cells import titled
+from imondrian.experiments.page.comparison_table import method_title
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.quality import FEWEST_ANOMALIES, MODES
-from imondrian.experiments.records import Record
+from imondrian.experiments.quality import MIN_ANOMALIES, MODES
 from imondrian.experiments.repeats import Row
+from imondrian.experiments.result_records import Record
 
 _MEASURES = {"auc": "AUC", "average_precision": "average precision"}
-_REFERENCE = "iforest"  # that others are held against, set by set
+_REFERENCE = "iforest"  # that the others are compared with, set by set
 
 
-class Standing(NamedTuple):
-    """The mean of a method over the seeds on a set, and of how many seeds."""
+class MeanOnSet(NamedTuple):
+    """The mean result of a method on a set, and the number of seeds."""
 
     value: float
     n_seeds: int
 
 
-Standings = dict[tuple[str, str, str], dict[str, Standing]]  # by method, mode and measure, then by set
+ResultsByMethod = dict[tuple[str, str, str], dict[str, MeanOnSet]]  # by method, mode and measure, then by set
 
 
 def quality_section(record: Record) -> str:
-    """Lay out the means over all sets, and the AUC on each."""
-    settings, standings, methods = record.circumstances["settings"], _standings(record.rows), _methods(record.rows)
+    """Return the section with the means over all sets and the AUC on each set."""
+    settings, results, methods = record.circumstances["settings"], _mean_results(record.rows), _methods(record.rows)
     sets = list(dict.fromkeys(row["set"] for row in record.rows))
     each = "\n\n".join(
-        f"**AUC, {mode}, on each set**\n\n{_by_set(standings, methods, mode, sets, settings['seeds'])}"
-        for mode in MODES
+        f"**AUC, {mode}, on each set**\n\n{_by_set(results, methods, mode, sets, settings['seeds'])}" for mode in MODES
     )
     return f"""## Beyond the paper: quality over open sets
 
-Sets: {len(sets)}; seeds: {settings["seeds"]}. Of sets larger than {settings["most_rows"]:,} rows, so many are drawn for
-each seed, with the set's share of anomalies but at least {FEWEST_ANOMALIES} of them. *Batch*: fitted on all rows, which
-are scored. *Novelty*: fitted on half of the inliers; the other half and all anomalies are scored. Forests of ours have
-100 trees, psi = 256 and `scale="std"`, except where it says *as in the paper*; for LOF, kNN, SVM, ECOD, HBOS and INNE
-features are standardised; LOF and kNN with k = 10, the others with their defaults.
+Sets: {len(sets)}; seeds: {settings["seeds"]}. From sets larger than {settings["most_rows"]:,} rows, a sample of this
+size is drawn for each seed, with the set's share of anomalies but at least {MIN_ANOMALIES} of them. *Batch*: fitted on
+all rows, which are then scored. *Novelty*: fitted on half of the inliers; the other half and all anomalies are scored.
+Our forests have 100 trees, psi = 256 and `scale="std"`, except *as in the paper*; for LOF, kNN, SVM, ECOD, HBOS and
+INNE features are standardised; LOF and kNN have k = 10, the others their defaults.
 
-To be fair: these sets were also used when the score `size` and the scale were chosen, an advantage that ours would not
-have on new data. PyOD's ECOD looks at all rows to be scored together, those of *novelty* included.{_shared(sets)}
+To be fair: these sets were also used to choose the score `size` and the scale, an advantage that ours would not have on
+new data. PyOD's ECOD uses all rows to be scored together, including those of *novelty*.{_shared(sets)}
 
-![Mean AUC of each method, and its AUC on each set](reproduction/quality.png)
+![Mean AUC of each method and its AUC on each set](reproduction/quality.png)
 
 **Means over the sets, %** (± standard error of the difference to iForest over the sets)
 
-{_means(standings, methods)}
+{_means(results, methods)}
 
 {each}
 
-**†n** marks a method that was too slow for the budget: so many seeds."""
+**†n** marks a method that was too slow for the budget and has only n seeds."""
 
 
-def best_in(record: Record) -> str:
-    """Tell in one line who is ahead."""
-    standings, methods = _standings(record.rows), _methods(record.rows)
+def leaders_line(record: Record) -> str:
+    """Return one line with the best method of each mode."""
+    results, methods = _mean_results(record.rows), _methods(record.rows)
     n_sets = len({row["set"] for row in record.rows})
     leaders = []
     for mode in MODES:
-        means = {name: _mean(standings[name, mode, "auc"]) for name in methods}
+        means = {name: _mean(results[name, mode, "auc"]) for name in methods}
         best = max(means, key=lambda name: means[name])
         leaders.append(f"{mode} {QUALITY[best].title} ({means[best]:.1f})")
-    return f"Quality over {n_sets} open sets, the best mean AUC: {', '.join(leaders)}."
+    return f"Quality over {n_sets} open sets, best mean AUC: {', '.join(leaders)}."
 
 
 def _shared(sets: Sequence[str]) -> str:
-    """Name the sets that have rows in common."""
+    """Return a sentence that names the sets with rows in common."""
     groups = [
         f"{name} with {' and '.join(others)}"
         for name in sets
@@ -79,33 +78,33 @@ def _shared(sets: Sequence[str]) -> str:
     return f" Some sets share rows: {', '.join(groups)}." if groups else ""
 
 
-def _means(standings: Standings, methods: Sequence[str]) -> str:
+def _means(results: ResultsByMethod, methods: Sequence[str]) -> str:
     columns = [(mode, what) for what in _MEASURES for mode in MODES]
     lines = [
-        [titled(QUALITY[name]), *(_mean_text(standings, name, mode, what) for mode, what in columns)]
+        [method_title(QUALITY[name]), *(_mean_text(results, name, mode, what) for mode, what in columns)]
         for name in methods
     ]
     return table(["", *(f"{_MEASURES[what]}, {mode}" for mode, what in columns)], lines)
 
 
-def _mean_text(standings: Standings, name: str, mode: str, what: str) -> str:
-    values, reference = standings[name, mode, what], standings.get((_REFERENCE, mode, what), {})
-    gains = [standing.value - reference[key].value for key, standing in values.items() if key in reference]
+def _mean_text(results: ResultsByMethod, name: str, mode: str, what: str) -> str:
+    values, reference = results[name, mode, what], results.get((_REFERENCE, mode, what), {})
+    gains = [result.value - reference[key].value for key, result in values.items() if key in reference]
     error = f" ± {stdev(gains) / len(gains) ** 0.5:.1f}" if name != _REFERENCE and len(gains) > 1 else ""
     return f"{_mean(values):.1f}{error}"
 
 
-def _mean(values: dict[str, Standing]) -> float:
-    return mean(standing.value for standing in values.values())
+def _mean(values: dict[str, MeanOnSet]) -> float:
+    return mean(result.value for result in values.values())
 
 
-def _by_set(standings: Standings, methods: Sequence[str], mode: str, sets: Sequence[str], n_seeds: int) -> str:
-    lines = [[name, *(_cell(standings[method, mode, "auc"][name], n_seeds) for method in methods)] for name in sets]
-    return table(["", *(titled(QUALITY[method]) for method in methods)], lines)
+def _by_set(results: ResultsByMethod, methods: Sequence[str], mode: str, sets: Sequence[str], n_seeds: int) -> str:
+    lines = [[name, *(_cell(results[method, mode, "auc"][name], n_seeds) for method in methods)] for name in sets]
+    return table(["", *(method_title(QUALITY[method]) for method in methods)], lines)
 
 
-def _cell(standing: Standing, n_seeds: int) -> str:
-    return f"{standing.value:.1f}" + (f" †{standing.n_seeds}" if standing.n_seeds < n_seeds else "")
+def _cell(result: MeanOnSet, n_seeds: int) -> str:
+    return f"{result.value:.1f}" + (f" †{result.n_seeds}" if result.n_seeds < n_seeds else "")
 
 
 def _methods(rows: Sequence[Row]) -> list[str]:
@@ -113,12 +112,12 @@ def _methods(rows: Sequence[Row]) -> list[str]:
     return [name for name in QUALITY if name in known]
 
 
-def _standings(rows: Sequence[Row]) -> Standings:
+def _mean_results(rows: Sequence[Row]) -> ResultsByMethod:
     values: dict[tuple[str, str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         for what in _MEASURES:
             values[row["method"], row["mode"], what][row["set"]].append(row[what])
     return {
-        key: {name: Standing(mean(numbers), len(numbers)) for name, numbers in by_set.items()}
+        key: {name: MeanOnSet(mean(numbers), len(numbers)) for name, numbers in by_set.items()}
         for key, by_set in values.items()
     }

@@ -1,34 +1,34 @@
-"""The section for the paper's Figures 1 and 2."""
+"""The section for Figures 1 and 2 of the paper."""
 
 from collections.abc import Iterable
 
 from imondrian.experiments.page.markdown import table
-from imondrian.experiments.records import Record
 from imondrian.experiments.repeats import Row
+from imondrian.experiments.result_records import Record
 
 
 def synthetic_section(record: Record) -> str:
-    """Show the figures, and how the rows of each set were labelled."""
+    """Return the section with both figures and the labels of each set."""
     return f"""## Figure 1: batches in the plane
 
-The paper's sets in the plane, each among 45 outliers. Circles are rows detected as normal, triangles rows detected as
+The paper's sets in the plane, each with 45 outliers. Circles are rows detected as normal, triangles rows detected as
 anomalies; the region detected as normal is grey. The last columns are ours.
 
 ![Scores and labels of iMForest, iForest and ours on each set](reproduction/batch_plane.png)
 
 ## Figure 2: streams in the plane
 
-The same sets in five stratified parts, labels by K-means over all rows so far.
+The same sets in five stratified parts, labelled by K-means over all rows so far.
 
 ![Scores and labels after each of five parts](reproduction/online_plane.png)
 
-How many of the 45 outliers are found, and at what price, in the sets of these figures:
+Outliers found (of 45) and inliers flagged in the sets of these figures:
 
 {_labels(record.rows)}"""
 
 
 def claims_section(record: Record) -> str:
-    """Hold what the paper reads off its figures against the sets of many seeds."""
+    """Return the section that tests the paper's statements about its figures with sets of many seeds."""
     rows = [
         [
             row["claim"],
@@ -40,32 +40,32 @@ def claims_section(record: Record) -> str:
         ]
         for row in record.rows
     ]
-    return f"""### What the paper reads off its figures, over {record.circumstances["settings"]["seeds"]} seeds
+    return f"""### The paper's statements about its figures, over {record.circumstances["settings"]["seeds"]} seeds
 
-What the paper says, and on how many sets the first of the two things compared has clearly less, or clearly more: by
-more than two standard errors. Below, the means on each set; online, over the five steps.
+For each statement of the paper: the number of sets on which the first of the two results compared is clearly lower, or
+clearly higher, by more than two standard errors. Then the means on each set; online, over the five steps.
 
-{_in_short(record.rows)}
+{_summary(record.rows)}
 
-{table(["", "set", "", "this", "that", "difference"], rows, 3)}"""
+{table(["", "set", "", "first", "second", "difference"], rows, 3)}"""
 
 
-def _in_short(rows: Iterable[Row]) -> str:
-    """Count for each claim and measure the sets on which the first of two things has less, and more."""
+def _summary(rows: Iterable[Row]) -> str:
+    """Count, for each claim and measure, the sets on which the first result is clearly lower, and higher."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["claim"], row["measure"]), []).append(row)
     lines = [
         [
             claim,
-            f"{group[0]['this']} beside {group[0]['that']}",
+            f"{group[0]['this']} vs {group[0]['that']}",
             measure.replace("_", " "),
             f"{_n_clear(group, -1)} of {len(group)}",
             f"{_n_clear(group, 1)} of {len(group)}",
         ]
         for (claim, measure), group in groups.items()
     ]
-    return table(["", "compared", "", "less on", "more on"], lines, 3)
+    return table(["", "compared", "", "lower on", "higher on"], lines, 3)
 
 
 def _n_clear(rows: Iterable[Row], sign: int) -> int:

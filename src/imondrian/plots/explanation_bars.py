@@ -1,0 +1,121 @@
+"""Bar chart of explanations: the features with the largest shares of the score, too high or too low."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba_array
+from matplotlib.figure import Figure
+
+from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
+from imondrian.inputs import as_count
+from imondrian.plots.labels import fitted_label
+from imondrian.plots.style import INK, SMALL_SIZE, TEXT_SIZE, TOO_HIGH, TOO_LOW, add_legend, axes_size, finish, new_axes
+from imondrian.plots.validation import as_names, as_numbers
+
+_SHARE_OF_NAMES = 0.4  # of the width of the axes
+_MOST_BARS = 200
+_LINE = 1.7  # height of a bar relative to its name; the legend and the axis need some of the space
+_PALE = 0.5  # opacity of the bar for all other features
+
+
+class _TopFeatures(NamedTuple):
+    """The features with the largest shares."""
+
+    features: Array
+    n_others: int
+    sizes: Array  # shares too high and too low, 2 x n_bars; the last bar sums the other features, if any
+
+
+def plot_explanations(
+    parts: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    n_features: int = 12,
+    axes: Axes | None = None,
+) -> Figure:
+    """Plot how much each feature contributes to the scores of the rows, on average.
+
+    Parameters
+    ----------
+    parts : array of shape (n_rows, n_columns)
+        Explanations: positive where the row is too high, negative where it is too low; the absolute values of a row
+        sum to its score. Rows with a NaN were not scored and are ignored.
+    names : sequence of n_columns names
+        Names of the features.
+    n_features : int, default=12
+        Number of features to show: at most 200, and fewer if the axes are too low. The others are summed in one bar.
+    axes : Axes, optional
+        The axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> figure = plot_explanations([[0.6, -0.2, 0.0], [0.5, 0.1, 0.1]], ["age", "height", "weight"], n_features=2)
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['age', 'height', '1 other']
+    """
+    table = as_numbers(parts, "parts", 2)
+    listed = as_names(names, table.shape[1])
+    shares = _mean_shares(table)
+    n_shown = min(as_count(n_features, "n_features", 1, _MOST_BARS), table.shape[1])
+    axes = new_axes(7.0, 1.3 + 0.27 * (n_shown + 1)) if axes is None else axes
+    n_fitting = int(axes_size(axes)[1] / (_LINE * TEXT_SIZE)) - 1
+    top = _top_features(shares, max(min(n_shown, n_fitting), 1))
+    _draw_bars(axes, top)
+    _write_names(axes, top, listed)
+    return finish(axes, "mean share of the score (%)", "feature")
+
+
+def _mean_shares(parts: Array) -> Array:
+    """Return the mean percentage of the score due to each feature being too high, and too low."""
+    sizes = np.abs(parts).sum(axis=1)
+    counts = np.isfinite(sizes) & (sizes > 0.0)
+    if not counts.any():
+        raise InvalidInputError(f"parts explains no score: none of its {sizes.size} row(s) has a value other than 0.")
+    shares = parts[counts] / sizes[counts, None]
+    return 100.0 * np.stack([np.maximum(shares, 0.0).mean(axis=0), np.maximum(-shares, 0.0).mean(axis=0)])
+
+
+def _top_features(shares: Array, n_features: int) -> _TopFeatures:
+    """Return the features with the largest shares, and the sum of the others."""
+    order = np.argsort(-shares.sum(axis=0), kind="stable")
+    first, rest = order[:n_features], order[n_features:]
+    sizes = shares[:, first]
+    if rest.size > 0:
+        sizes = np.column_stack([sizes, shares[:, rest].sum(axis=1)])
+    return _TopFeatures(first, rest.size, sizes)
+
+
+def _draw_bars(axes: Axes, top: _TopFeatures) -> None:
+    """Draw the bars from top to bottom, each with its percentage at the end."""
+    high, low = top.sizes
+    places = np.arange(high.size)
+    opacity = np.where(places < top.features.size, 1.0, _PALE)
+    bars: list[Any] = [
+        axes.barh(places, high, color=to_rgba_array(TOO_HIGH, opacity), label="too high"),
+        axes.barh(places, low, left=high, color=to_rgba_array(TOO_LOW, opacity), label="too low"),
+    ]
+    for place, size in zip(places, high + low, strict=True):
+        text = f"{size:.1f}" if size >= 0.05 or size == 0.0 else "< 0.1"
+        axes.annotate(
+            text, (size, place), (3, 0), textcoords="offset points", va="center", fontsize=SMALL_SIZE, color=INK
+        )
+    axes.set_xlim(0.0, 1.12 * (high + low).max())
+    axes.set_ylim(high.size - 0.4, -0.6)
+    add_legend(axes, bars)
+
+
+def _write_names(axes: Axes, top: _TopFeatures, names: list[Any]) -> None:
+    width = axes_size(axes)[0] * _SHARE_OF_NAMES
+    labels = [fitted_label(names[j], width, TEXT_SIZE) for j in top.features]
+    if top.n_others > 0:
+        labels.append("1 other" if top.n_others == 1 else f"{top.n_others} others")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(axis="y", length=0)

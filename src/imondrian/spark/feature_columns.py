@@ -1,0 +1,142 @@
+"""Feature columns of a frame: select and check them, send them to Python, and read them as points."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
+
+from imondrian.engine.finite import all_finite
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SIZE
+from imondrian.errors import InvalidInputError
+
+POINT = "imondrian_point"  # name of the array column sent to Python
+SCORE, LABEL, EXPLANATION = "anomaly_score", "is_anomaly", "explanation"  # result columns
+
+
+class Features(NamedTuple):
+    """The features of a frame: columns of numbers, or the values of one column of arrays or vectors."""
+
+    names: list[str] | None  # None if one column holds them all
+    n_features: int | None  # None if known only from the rows
+
+    def name(self, j: int) -> str:
+        """Return the name of feature j, or its number if it has none."""
+        return str(j) if self.names is None else self.names[j]
+
+
+def features_of(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
+    """Return the features of a frame as an array column, with their description; raise InvalidInputError if invalid."""
+    if isinstance(features, str):
+        kind = df.schema[checked_names(df, [features])[0]].dataType
+        if isinstance(kind, VectorUDT):
+            return vector_to_array(column_named(features)), Features(None, None)
+        if isinstance(kind, ArrayType) and _is_number(kind.elementType):
+            return column_named(features).cast("array<double>"), Features(None, None)
+        features = [features]
+    names = checked_names(df, features)
+    for name in names:
+        if not _is_number(df.schema[name].dataType):
+            found = df.schema[name].dataType.simpleString()
+            raise InvalidInputError(f"The feature {name!r} must be a column of numbers, but its type is {found}.")
+    return F.array(*(column_named(name).cast("double") for name in names)), Features(names, len(names))
+
+
+def with_feature_count(df: DataFrame, column: Column, features: Features) -> Features:
+    """Return the features with their number; for one column, it is the most frequent length in its rows."""
+    if features.n_features is not None:
+        return features
+    sizes = df.select(F.size(column).alias("size")).where("size > 0").groupBy("size").count()
+    most = sizes.orderBy(F.desc("count"), F.desc("size")).first()
+    if most is None:
+        raise InvalidInputError("The frame has no usable rows.")
+    return features._replace(n_features=most["size"])
+
+
+def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
+    """Return the names as a list, after checking that each is a unique column of the frame."""
+    names = [names] if isinstance(names, str) else list(names)
+    if not names:
+        raise InvalidInputError("At least one column must be named.")
+    for name in names:
+        if df.columns.count(name) != 1:
+            many = "more than one" if name in df.columns else "no"
+            raise InvalidInputError(f"The frame has {many} column {name!r}: its columns are {df.columns}.")
+        if names.count(name) > 1:
+            raise InvalidInputError(f"The column {name!r} is named twice.")
+    return names
+
+
+def check_free(df: DataFrame, names: Iterable[str]) -> None:
+    """Check that these names are new in the frame and differ from each other, ignoring case like Spark."""
+    present = {name.lower() for name in df.columns}
+    for name in names:
+        if name.lower() in present:
+            raise InvalidInputError(f"There is already a column {name!r}: choose another name for the result.")
+        present.add(name.lower())
+
+
+def column_named(name: str) -> Column:
+    """Return a column by its name, which may contain dots."""
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """Return a name in backticks, so that Spark does not interpret its dots."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def check_choice(value: Any, name: str, choices: Sequence[Any]) -> None:
+    """Raise InvalidInputError if the value is not one of the choices."""
+    if value not in choices:
+        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, but is {value!r}.")
+
+
+def points_of(column: Any, n_features: int) -> Array:
+    """Return an array column as a 2-d array; a missing value becomes NaN, a row of the wrong length all NaN."""
+    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    fits = lengths == n_features
+    if fits.all():
+        return np.require(values.reshape(-1, n_features), requirements=["C", "A", "W"])
+    points = np.full((len(lists), n_features), np.nan)
+    points[fits] = values[np.repeat(fits, lengths)].reshape(-1, n_features)
+    return points
+
+
+def usable_rows(points: Array) -> Array:
+    """Return a mask of the usable points: all values finite and within MAX_SIZE."""
+    if all_finite(points.ravel()):
+        return np.ones(len(points), np.bool_)
+    return np.logical_and.reduce(np.abs(points) <= MAX_SIZE, axis=1)
+
+
+def problem_with(point: Array, features: Features) -> str:
+    """Describe what is wrong with an unusable point."""
+    if np.isnan(point).all():
+        return f"a row has no values, or not {point.size} of them"
+    j = int(np.flatnonzero(~(np.abs(point) <= MAX_SIZE))[0])
+    return f"the feature {features.name(j)!r} of a row is {point[j]}; values must be finite and below {MAX_SIZE:g}"
+
+
+def check_usable(points: Array, is_usable: Array, features: Features, on_error: str) -> None:
+    """Raise InvalidInputError if a point is unusable and on_error is "raise"."""
+    if on_error == "raise" and not is_usable.all():
+        raise InvalidInputError(f"Bad input: {problem_with(points[~is_usable][0], features)}.")
+
+
+def check_width(features: Features, n_features: int | None) -> None:
+    """Check that the model has the same number of features as named columns."""
+    if features.n_features not in (None, n_features):
+        raise InvalidInputError(f"The model has {n_features} features, but {features.n_features} are named.")
+
+
+def _is_number(kind: DataType) -> bool:
+    return isinstance(kind, (NumericType, BooleanType))

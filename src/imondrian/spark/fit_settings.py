@@ -1,0 +1,46 @@
+"""Settings of a forest on Spark, with the values of the preset filled in, checked before any work starts."""
+
+from typing import Any, NamedTuple, Self
+
+from imondrian.defaults import resolved
+from imondrian.forest import MondrianForest
+from imondrian.scores import score_kind
+from imondrian.thresholds import threshold_rule
+
+_MAX_RANDOM_STATE = 2**32 - 1  # of scikit-learn
+
+
+class FitSettings(NamedTuple):
+    """Preset, kind, scale and threshold of a forest."""
+
+    preset: Any
+    kind: Any
+    scale: Any
+    threshold: Any  # the cut-off: "auto", "kmeans" or a share
+
+    @classmethod
+    def checked(cls, preset: Any, kind: Any, scale: Any, threshold: Any) -> Self:
+        """Replace every "preset" by the preset's own value, and check kind and threshold."""
+        settings = cls(
+            preset,
+            resolved(kind, "kind", preset),
+            resolved(scale, "scale", preset),
+            resolved(threshold, "contamination", preset),
+        )
+        score_kind(settings.kind)
+        threshold_rule(settings.threshold, "threshold")
+        return settings
+
+    def parameters(self, forest: MondrianForest) -> dict[str, Any]:
+        """Return the parameters of the scikit-learn estimator around a forest with these settings."""
+        return {
+            "n_estimators": forest.n_trees,
+            "max_samples": forest.max_samples,
+            "window": None,
+            "preset": self.preset,
+            "kind": self.kind,
+            "scale": forest.scale,
+            "contamination": self.threshold,
+            "n_jobs": None,
+            "random_state": forest.seed if forest.seed <= _MAX_RANDOM_STATE else None,
+        }

@@ -1,0 +1,35 @@
+"""A streaming query in a separate process, to be killed: python -m tests.spark.streams FOLDER N_BATCHES.
+
+It ends after N_BATCHES have been processed.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from imondrian.spark import watch
+from tests.spark.conftest import FEATURES, new_session
+
+SCHEMA = "id long, key int, time timestamp, a double, b double, c double"
+OPTIONS = {"window": 64, "max_samples": 16, "n_trees": 8, "warm_up": 10, "threshold": "kmeans", "time": "time"}
+
+
+def started(spark, folder):
+    """Start the query, which scores the files of a folder one by one into another folder."""
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in/*.parquet")
+    writer = watch(stream, "key", FEATURES, **OPTIONS).writeStream.format("parquet").outputMode("append")
+    writer = writer.option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.start()
+
+
+def main(folder, n_batches):
+    query = started(new_session(folder), folder)
+    while len(list(Path(folder, "checkpoint", "commits").glob("[0-9]*"))) < n_batches:
+        if query.exception() is not None:
+            raise query.exception()
+        time.sleep(0.05)
+    query.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
