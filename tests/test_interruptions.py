@@ -15,7 +15,7 @@ import imondrian
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.threads import Threads
 from imondrian.errors import BusyError
-from imondrian.fitted_model import threshold_of_held
+from imondrian.fitted_model import threshold_of_held_points
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
@@ -277,7 +277,7 @@ def test_an_estimator_that_was_interrupted_has_the_offset_of_its_points():
     for verb, rows in (("partial_fit", X[300:]), ("forget", X[:20])):
         for model in interrupted(new, lambda model, verb=verb, rows=rows: getattr(model, verb)(rows)):
             fitted = model.forest_.n_changes == 1
-            held = threshold_of_held(model.forest_, model.get_params())
+            held = threshold_of_held_points(model.forest_, model.get_params())
             assert model.offset_ == (new().offset_ if fitted else -held)
 
 

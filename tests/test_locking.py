@@ -195,7 +195,7 @@ def test_two_fits_at_once_leave_what_one_of_them_made():
 
 def test_weights_are_seen_by_other_readers_only_when_complete(monkeypatch):
     scale, seen = StandardScale(3), []
-    scale.follow(X[:10])
+    scale.update(X[:10])
     monkeypatch.setattr("imondrian.scales.write_weights", lambda *_: seen.append(scale._weights))
     scale.weights()
     assert seen == [None]

@@ -17,7 +17,7 @@ def test_weights_are_one_over_the_standard_deviation():
 
 
 def test_each_row_of_weights_is_that_of_the_points_so_far():
-    weights = StandardScale(2).follow(X)
+    weights = StandardScale(2).update(X)
     np.testing.assert_allclose(weights[50], 1.0 / X[:51].std(axis=0), rtol=1e-10)
     assert weights[0].tolist() == [1.0, 1.0]
 
@@ -25,16 +25,16 @@ def test_each_row_of_weights_is_that_of_the_points_so_far():
 @given(points=POINT_SETS)
 def test_steps_do_not_matter(points):
     at_once, one_by_one, anew = (StandardScale(points.shape[1]) for _ in range(3))
-    at_once.follow(points)
+    at_once.update(points)
     for x in points:
-        one_by_one.follow(x[None])
+        one_by_one.update(x[None])
     anew.restart(points, len(points))
     assert at_once.moments.tolist() == one_by_one.moments.tolist() == anew.moments.tolist()
 
 
 @given(points=POINT_SETS)
 def test_weights_are_positive_and_finite_on_hostile_points(points):
-    weights = StandardScale(points.shape[1]).follow(points)
+    weights = StandardScale(points.shape[1]).update(points)
     assert (weights > 0).all()
     assert np.isfinite(weights).all()
 
@@ -57,7 +57,7 @@ def test_a_feature_far_from_zero_is_not_taken_for_constant():
 
 @pytest.mark.parametrize("spread", [1e-150, 3e-162, 1e-170, 5e-324])
 def test_the_smallest_spreads_give_finite_weights(spread):
-    weights = StandardScale(1).follow(np.array([[0.0], [spread], [0.0]]))
+    weights = StandardScale(1).update(np.array([[0.0], [spread], [0.0]]))
     assert np.isfinite(weights).all()
     assert (weights > 0).all()
 
@@ -66,16 +66,16 @@ def test_the_smallest_spreads_give_finite_weights(spread):
 def test_fixed_weights_stay(scale, weights):
     fixed = new_scale(scale, 2)
     fixed.restart(X, 200)
-    assert fixed.follow(X[:3]).tolist() == [weights] * 3
+    assert fixed.update(X[:3]).tolist() == [weights] * 3
     fixed.join(np.ones((3, 2)))
     assert fixed.weights().tolist() == weights
 
 
 def test_joined_moments_are_those_of_all_points():
     one, other, whole = StandardScale(2), StandardScale(2), StandardScale(2)
-    one.follow(X[:30])
-    other.follow(X[30:])
-    whole.follow(X)
+    one.update(X[:30])
+    other.update(X[30:])
+    whole.update(X)
     one.join(other.moments)
     np.testing.assert_allclose(one.moments, whole.moments, rtol=1e-9)
     empty = StandardScale(2)
@@ -86,8 +86,8 @@ def test_joined_moments_are_those_of_all_points():
 def test_values_at_the_limit_of_size_do_not_overflow():
     points = np.where(np.arange(200) % 2, 1e153, -1e153)[:, None]
     scale, other = StandardScale(1), StandardScale(1)
-    assert np.isfinite(scale.follow(points)).all()
-    other.follow(points)
+    assert np.isfinite(scale.update(points)).all()
+    other.update(points)
     scale.join(other.moments)
     assert are_valid_moments(scale.moments, 400)
     assert not are_valid_moments(scale.moments, 401)
@@ -99,7 +99,7 @@ def test_values_at_the_limit_of_size_do_not_overflow():
 )
 def test_impossible_moments_are_noticed(row, value):
     scale = StandardScale(2)
-    scale.follow(X)
+    scale.update(X)
     assert are_valid_moments(scale.moments, 200)
     scale.moments[row, 1] = value
     assert not are_valid_moments(scale.moments, 200)

@@ -1,4 +1,4 @@
-"""imondrian: anomaly detection for batches and streams by the isolation Mondrian forest."""
+"""Anomaly detection for batches and streams with isolation Mondrian forests."""
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING

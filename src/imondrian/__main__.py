@@ -1,4 +1,4 @@
-"""The command `imondrian`, and `python -m imondrian`."""
+"""Entry point of the command `imondrian` and of `python -m imondrian`."""
 
 import sys
 

@@ -6,7 +6,7 @@ Plain = TypeVar("Plain")
 
 
 def shallow_copy(instance: Plain) -> Plain:
-    """Return an object of the same class with the same attributes."""
+    """Return a new object of the same class with the same attributes."""
     other = object.__new__(type(instance))
     other.__dict__.update(instance.__dict__)
     return other

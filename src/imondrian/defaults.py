@@ -15,14 +15,14 @@ SEED = 0
 LEARN_ANOMALIES = True
 N_JOBS = 1
 
-# One detector per key: there may be many keys, so each detector is smaller than a single one would be.
+# With one detector per key there may be many detectors, so each is smaller than a single one would be.
 KEYED_N_TREES = 25
 KEYED_MAX_SAMPLES = 64
 KEYED_WINDOW = 256
 
 
 class Preset(NamedTuple):
-    """Settings that belong together."""
+    """Values of the settings that a preset determines."""
 
     kind: "Kind"  # which score
     scale: Any  # feature weights
@@ -33,10 +33,10 @@ class Preset(NamedTuple):
 PRESET: "PresetName" = "practice"
 FROM_PRESET = "preset"  # this value of a setting means: use the value of the preset
 PRESETS: "dict[PresetName, Preset]" = {
-    "practice": Preset(
-        kind="size", scale="std", contamination=0.05, threshold=0.01
-    ),  # the best overall in our measurements
-    "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),  # as in the paper
+    # the best overall in our measurements
+    "practice": Preset(kind="size", scale="std", contamination=0.05, threshold=0.01),
+    # as in the paper
+    "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),
 }
 
 
@@ -46,19 +46,19 @@ def default_warm_up(window: int) -> int:
 
 
 def preset_of(name: Any) -> Preset:
-    """Return the preset with this name; raise an InvalidInputError if there is none."""
+    """Return the preset with this name; raise InvalidInputError if there is no such preset."""
     if not isinstance(name, str) or name not in PRESETS:
         raise InvalidInputError(f"preset must be one of {', '.join(PRESETS)}, but is {name!r}.")
     return PRESETS[name]
 
 
 def resolved(value: Any, setting: str, preset: Any) -> Any:
-    """Return the value of a setting, or the value of the preset if it is "preset"."""
+    """Return the value of a setting; if it is "preset", return the value that the preset has for this setting."""
     return getattr(preset_of(preset), setting) if _is_from_preset(value) else value
 
 
 def with_preset(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with every value "preset" replaced by that of the preset named in them.
+    """Return the settings with every value "preset" replaced by the value of the preset `settings["preset"]`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Forests on samples that are drawn from parts of the data, in several places.
+"""Build forests from samples that are drawn from each partition of the data, for example on several machines.
 
-The result does not depend on where the rows are: the `Samples` of parts of the data determine those of the whole, and a
-tree depends only on its number, its sample and the seed.
+The result does not depend on how the rows are partitioned: the `Samples` of the partitions determine those of the whole
+data, and a tree depends only on its number, its sample and the seed.
 """
 
 from typing import Any
@@ -21,14 +21,14 @@ from imondrian.scales import new_scale
 
 
 def new_sampled_forest(n_trees: int, max_samples: int, scale: Scale = None, seed: int = SEED) -> MondrianForest:
-    """Return an empty forest whose trees hold samples: it specifies what to draw and to build."""
+    """Return an empty forest with a sample size: it specifies the samples to draw and the trees to build."""
     return MondrianForest(
         n_trees, max_samples=as_count(max_samples, "max_samples", 1, MAX_POINTS), scale=scale, seed=seed
     )
 
 
 class Samples:
-    """The sample of every tree of a forest, of the rows offered so far.
+    """For every tree of a forest, its sample of the rows offered so far.
 
     Examples
     --------
@@ -51,11 +51,11 @@ class Samples:
 
     @property
     def n_features(self) -> int:
-        """Number of features of a row."""
+        """Number of features."""
         return int(self._points.shape[2])
 
     def offer(self, X: Any, counts: Any) -> None:
-        """Offer distinct rows, none of which has been offered before, with the number of copies of each."""
+        """Offer rows with the number of copies of each; rows must be distinct and not have been offered before."""
         counts = np.ascontiguousarray(counts, np.int64)
         offer_rows(self._tree_keys, as_points(X, self.n_features), counts, self._keys, self._points)
         self.n_points += int(counts.sum())
@@ -73,9 +73,9 @@ def smallest(keys: Array, points: Array, n: int) -> tuple[Array, Array]:
 
 
 def forest_on_samples(forest: MondrianForest, n_points: int, samples: Array) -> MondrianForest:
-    """Return a forest like `forest` whose tree t is built on samples[t], which were drawn from n_points points.
+    """Return a forest like `forest` whose tree t is built on samples[t], a sample of n_points points.
 
-    An adaptive scale uses the samples in place of all points.
+    The scale "std" is computed from the samples instead of all points.
     """
     n_trees, n_slots, n_features = samples.shape
     scale = new_scale(forest.scale, n_features)

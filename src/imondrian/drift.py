@@ -1,10 +1,10 @@
-"""Drift detection: reports that a stream has moved for good.
+"""Drift detection: reports lasting changes of a stream.
 
-The stream is divided into blocks. Two figures of each block are compared with those of earlier blocks: the share of
+The stream is divided into blocks. Two statistics of each block are compared with those of earlier blocks: the share of
 points outside the root box of the trees that insert them, and the Kolmogorov distance between the histograms of the
-block's scores and of all earlier scores. A block is unusual if a figure lies more than five standard deviations above
-its mean over at least eight blocks. One unusual block may be a burst; two in a row are a drift. After a drift, the
-figures are collected afresh. Neither points nor scores are stored.
+block's scores and of all earlier scores. A block is unusual if a statistic lies more than five standard deviations
+above its mean over at least eight earlier blocks. One unusual block may be a burst and is left out of the reference;
+two in a row are a drift. After a drift, a new reference is collected. Neither points nor scores are stored.
 """
 
 import math
@@ -26,28 +26,28 @@ OUTSIDE, SCORES = "outside", "scores"
 
 
 class Drift(NamedTuple):
-    """A report that the stream has moved for good."""
+    """A report of a lasting change of the stream."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index; of the row at which the drift was detected
+    index: int  # type: ignore[assignment]  # index of the row at which the drift was detected (hides tuple.index)
     since: int  # index of the first row of the first unusual block
     what: str  # "outside": more points outside the root boxes; "scores": the histogram of scores has changed
-    value: float  # the figure of the last block
+    value: float  # the statistic of the last block
     usual: float  # its mean over the earlier blocks
 
 
 def restored_drift(index: Any, since: Any, what: Any, value: Any, usual: Any) -> Drift:
-    """Return the drift with these fields, as saved in a file; raise a ValueError if they are invalid."""
+    """Return a drift from the fields stored in a file; raise ValueError if they are invalid."""
     if what not in (OUTSIDE, SCORES):
         raise ValueError(f"the kind of a drift must be {OUTSIDE!r} or {SCORES!r}, but is {what!r}.")
     index, since = (as_count(row, "a row of a drift", 0, MAX_SHOWN) for row in (index, since))
-    figures = [as_number(figure, "a figure of a drift") for figure in (value, usual)]
-    if not np.isfinite(figures).all():
-        raise ValueError(f"the figures of a drift must be finite, but are {figures}.")
-    return Drift(index, since, what, *figures)
+    statistics = [as_number(statistic, "a statistic of a drift") for statistic in (value, usual)]
+    if not np.isfinite(statistics).all():
+        raise ValueError(f"the statistics of a drift must be finite, but are {statistics}.")
+    return Drift(index, since, what, *statistics)
 
 
 class DriftMonitor:
-    """The two figures of a stream of scores, block by block; the caller says where blocks end.
+    """Detects drift from two statistics of each block of a stream; the caller decides where blocks end.
 
     Examples
     --------
@@ -66,11 +66,11 @@ class DriftMonitor:
     """
 
     def __init__(self) -> None:
-        self.present = np.zeros(_N_BINS)
-        self.before = np.zeros(_N_BINS)
-        self.moments = np.zeros((2, 3))  # of both figures: count, mean, sum of squared deviations
-        self.counts = [0, 0]  # points inserted, and those outside, before the present block
-        self.began = [-1, -1]  # first rows of the previous and of the present block; -1 if there is none
+        self.present = np.zeros(_N_BINS)  # histogram of the scores in the current block
+        self.before = np.zeros(_N_BINS)  # histogram of the scores in earlier blocks
+        self.moments = np.zeros((2, 3))  # of each statistic: count, mean, sum of squared deviations
+        self.counts = [0, 0]  # points inserted before the current block, and those of them outside the root box
+        self.began = [-1, -1]  # index of the first row of the previous and of the current block; -1: no such block
         self.was_odd = False  # whether the previous block was unusual
 
     def copy(self) -> "DriftMonitor":
@@ -80,31 +80,32 @@ class DriftMonitor:
         return other
 
     def begin(self, n_taken: int, n_outside: int, index: int) -> None:
-        """Begin a block after the row of that index, with the total numbers of inserted points and of those outside."""
+        """Begin a block after row `index`; the counts are totals of inserted points and of those outside the box."""
         self.present[:] = 0.0
         self.counts = [n_taken, n_outside]
         self.began = [self.began[1], index + 1]
 
     def count(self, scores: Array) -> None:
-        """Count scores in the present block. Scores before the first block are dropped when it begins."""
+        """Count scores in the current block. Scores before the first block are dropped when it begins."""
         count_in_bins(self.present, scores)
 
     def close(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
-        """End a block with the row of that index and begin the next; return a Drift if one is detected."""
+        """End the block after row `index` and begin the next; return a Drift if one is detected."""
         drift = self._evaluate(n_taken - self.counts[0], n_outside - self.counts[1], index)
         self.begin(n_taken, n_outside, index)
         return drift
 
     def _evaluate(self, n_taken: int, n_outside: int, index: int) -> Drift | None:
         share = min(max(n_outside / max(n_taken, 1), 0.0), 1.0)  # counts decrease if the forest is built again
-        figures = {OUTSIDE: share, SCORES: self._distance()}
-        unusual = next((what for what, value in figures.items() if self._is_unusual(what, value)), None)
+        statistics = {OUTSIDE: share, SCORES: self._distance()}
+        unusual = next((what for what, value in statistics.items() if self._is_unusual(what, value)), None)
         if unusual is None:
-            self._learn(figures)
+            self._learn(statistics)
         if unusual is None or not self.was_odd:
             self.was_odd = unusual is not None
             return None
-        drift = Drift(index, self.began[0], unusual, float(figures[unusual]), float(self._moments_of(unusual)[_MEAN]))
+        value, usual = float(statistics[unusual]), float(self._moments_of(unusual)[_MEAN])
+        drift = Drift(index, self.began[0], unusual, value, usual)
         self.before[:], self.moments[:], self.was_odd = 0.0, 0.0, False
         return drift
 
@@ -140,7 +141,7 @@ class DriftMonitor:
         return self.moments[0 if what == OUTSIDE else 1]
 
     def _distance(self) -> float:
-        """Return the Kolmogorov distance between the present scores and the earlier ones."""
+        """Return the Kolmogorov distance between the scores of the current block and the earlier ones."""
         if not (self.before.any() and self.present.any()):
             return 0.0
         difference = np.cumsum(self.present) / self.present.sum() - np.cumsum(self.before) / self.before.sum()
@@ -154,17 +155,17 @@ class DriftMonitor:
         return bool(value > mean + _N_DEVIATIONS * deviation)
 
     def _least_deviation(self, what: str, mean: float) -> float:
-        """Return the standard deviation of pure chance: of a share, or of the Kolmogorov distance."""
+        """Return the standard deviation that a statistic has by chance alone, as a lower bound."""
         n = max(self.present.sum(), 1.0)
         if what == OUTSIDE:
             share = min(max(mean, 1.0 / n), 0.5)
             return math.sqrt(share * (1.0 - share) / n)
         return 0.26 / math.sqrt(n)
 
-    def _learn(self, figures: dict[str, float]) -> None:
-        """Add a block to the earlier ones (Welford's method); the first block has no distance to earlier ones."""
-        for what, value in figures.items():
-            if what == OUTSIDE or self.before.any():
+    def _learn(self, statistics: dict[str, float]) -> None:
+        """Add the current block to the earlier ones (Welford's method)."""
+        for what, value in statistics.items():
+            if what == OUTSIDE or self.before.any():  # the first block has no distance to earlier ones
                 moments = self._moments_of(what)
                 moments[_COUNT] += 1
                 deviation = value - moments[_MEAN]

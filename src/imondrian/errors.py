@@ -1,4 +1,4 @@
-"""The errors of imondrian. Each message names the thing, what it must be and what it was."""
+"""The exceptions of imondrian. Each message names the argument, what it must be and what it was."""
 
 
 class ImondrianError(Exception):
@@ -18,4 +18,4 @@ class DamagedFileError(ImondrianError, ValueError):
 
 
 class BusyError(ImondrianError, RuntimeError):
-    """A thread called an object in the middle of another call of the same object. Nothing was changed."""
+    """A thread, for example in a signal handler, called an object inside another call. Nothing was changed."""

@@ -1,4 +1,4 @@
-"""The scikit-learn estimator. Only here the sign of the score is reversed, as scikit-learn expects."""
+"""The scikit-learn estimator. It reverses the sign of the score, as scikit-learn expects; no other module does."""
 
 # ruff: noqa: SLF001 (methods access private attributes of copies of the estimator)
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from imondrian.copying import shallow_copy
 from imondrian.defaults import FROM_PRESET, N_TREES, PRESET, PRESETS, resolved, with_preset
 from imondrian.engine.jit import Array
-from imondrian.fitted_model import FittedModel, fit, new_forest, seed_from, threshold_of_held
+from imondrian.fitted_model import FittedModel, fit, new_forest, seed_from, threshold_of_held_points
 from imondrian.forest import MondrianForest
 from imondrian.locking import lock_of
 from imondrian.option_types import Kind, KindOrPreset, MaxSamples, PresetName, ScaleOrPreset, ThresholdOrPreset
@@ -26,16 +26,16 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _validated(method: Method) -> Method:
-    """Validate the parameters before a method that fits; a typed wrapper of scikit-learn's decorator."""
+    """Validate the parameters before the method runs; a typed wrapper of scikit-learn's decorator."""
     return _fit_context(prefer_skip_nested_validation=True)(method)
 
 
 class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     """Isolation Mondrian forest: anomaly detection for batches and streams.
 
-    Each tree splits space at random, features in proportion to the extent of the points; a point that few splits
-    isolate is an anomaly. Unlike other isolation forests, it can learn new points and forget old ones: the result has
-    the same distribution as a forest fitted on the current points [1]_.
+    Each tree splits the space at random; features with a larger range are split more often. A point that is isolated by
+    few splits is an anomaly. Unlike other isolation forests, it can learn new points and forget old ones: the result
+    has the same distribution as a forest fitted on the current points [1]_.
 
     Parameters
     ----------
@@ -46,20 +46,22 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         256, a float is a share of the points in the first call, and None is all points.
     window : int or None, default=None
         Number of latest points to keep; older points are forgotten. Each tree holds about max_samples points of the
-        window, or all. `fit` on more rows keeps the last ones. None: no points are forgotten.
+        window, or all of them. If `fit` gets more rows, it keeps the last ones. None: no points are forgotten.
     preset : {"practice", "paper"}, default="practice"
         "practice": `kind="size"`, `scale="std"`, `contamination=0.05`. "paper": `kind="depth"`, `scale=None`,
         `contamination="kmeans"`.
     kind : {"preset", "depth", "expected", "size"}, default="preset"
-        The score. "depth" averages the path length over the trees, as in the paper; "expected" the expected depth at
-        which the point would be isolated if it were inserted; "size" the log size of its cell, over all scales of mass.
+        Which score to use. Each averages a quantity over the trees: "depth", the path length, as in the paper;
+        "expected", the expected depth at which the point would be isolated if it were inserted; "size", the log size of
+        its cell, averaged over all scales of mass.
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
-        Weight of each feature; "std" is one over its standard deviation. The data are not transformed.
+        Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature. The data
+        are not transformed.
     contamination : "preset", "auto", "kmeans" or float in (0, 0.5], default="preset"
-        Threshold for anomalies. "auto": an anomaly score above 0.5. "kmeans": above the midpoint of two clusters of
-        the scores. A float: that share of the rows, those with the highest scores.
-    n_jobs : int, default=None
-        Number of threads; None means 1, -1 all processors. Results do not depend on it.
+        Which rows are anomalies. "auto": those with an anomaly score above 0.5. "kmeans": those above the midpoint of
+        the means of two clusters of the scores. A float: that share of the rows, those with the highest scores.
+    n_jobs : int or None, default=None
+        Number of threads; None means 1, and -1 means one per processor. Results do not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the trees.
 
@@ -140,11 +142,12 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         X : array-like of shape (n_rows, n_features)
             The rows.
         y : ignored
-            Present for the API of scikit-learn.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
-        self
+        IsolationMondrianForest
+            This estimator.
         """
         with lock_of(self):
             new = shallow_copy(self)
@@ -156,8 +159,21 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     @_validated
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the rows of X, one after the other; `fit` need not be called before. `y` is ignored."""
-        with lock_of(self):  # two threads may both call it first
+        """Learn the rows of X, one after the other. It can be called with or without a previous `fit`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+        y : ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        IsolationMondrianForest
+            This estimator.
+        """
+        with lock_of(self):  # two threads may make the first call at the same time
             new = shallow_copy(self)
             is_first = not hasattr(new, "forest_")
             points = validate_data(new, X, dtype=np.float64, reset=is_first)
@@ -170,13 +186,29 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return self
 
     def forget(self, X: Any) -> Self:
-        """Forget the rows of X exactly: the forest is distributed as if it had never learned them."""
+        """Forget the rows of X exactly: the forest is distributed as if it had never learned them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows that were learned.
+
+        Returns
+        -------
+        IsolationMondrianForest
+            This estimator.
+
+        Raises
+        ------
+        InvalidInputError
+            If a row cannot have been learned, or is not in the window; then no row is forgotten.
+        """
         points, model = self._checked(X)
         model.forest_.forget(points)
         return self
 
     def score_samples(self, X: Any) -> Array:
-        """Return the negative anomaly score of each row, in (-1, 0); low is anomalous."""
+        """Return the negative anomaly score of each row, in (-1, 0): the lower, the more anomalous."""
         points, model = self._checked(X)
         return -model.forest_.score(points, model._kind())
 
@@ -251,7 +283,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     # -- private -----------------------------------------------------------------------------------------------
 
     def _offset_key(self, forest: MondrianForest) -> tuple[Any, ...]:
-        """Return what an offset depends on; if it changes (`set_params`, learning), the offset is computed again."""
+        """Return what the offset depends on; if it changes (by `set_params` or learning), the offset is recomputed."""
         return self._kind(), resolved(self.contamination, "contamination", self.preset), forest.n_changes
 
     def _kind(self) -> Kind:
@@ -263,12 +295,12 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Return the offset for the current forest, and store it for the next call."""
         offset, key = self._offset, self._offset_key(self.forest_)
         if offset.threshold is None or offset.key != key:
-            offset = _Offset(threshold_of_held(self.forest_, self.get_params()), key)
+            offset = _Offset(threshold_of_held_points(self.forest_, self.get_params()), key)
             self._offset.__dict__.update(offset.__dict__)
         return -float(offset.threshold)
 
     def _checked(self, X: Any) -> tuple[Array, Self]:
-        """Check rows; return them and a copy of this estimator, since another thread may fit it again."""
+        """Check rows; return them and a copy of this estimator, which another thread may fit again meanwhile."""
         check_is_fitted(self)
         model = shallow_copy(self)
         return validate_data(model, X, dtype=np.float64, reset=False), model
@@ -278,7 +310,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
 
 class _Offset:
-    """The threshold, computed on demand; a separate object, so that computing it does not change the estimator."""
+    """The cached threshold; a separate object, so that computing it does not change the estimator's attributes."""
 
     def __init__(self, threshold: float | None = None, key: tuple[Any, ...] = ()) -> None:
         self.threshold = threshold

@@ -1,4 +1,4 @@
-"""Explanations in words: the features that make a row anomalous, by name."""
+"""Explanations in words: the names of the features that make a row anomalous."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy as np
 from imondrian.engine.jit import Array
 
 NO_NAME = "(no name)"
-_WORTH_NAMING = 0.05
+_MIN_SHARE = 0.05  # features with a smaller share are not named, except the first
 _EXACT = 2.0**53  # floats below this represent integers exactly
 
 
@@ -25,10 +25,10 @@ class Reason(NamedTuple):
         return "high" if self.is_high else "low"
 
     @property
-    def amount(self) -> str:
-        """The value with six digits; an integer with all its digits."""
-        is_whole = self.value == round(self.value) and abs(self.value) < _EXACT
-        return f"{self.value:.0f}" if is_whole else f"{self.value:.6g}"
+    def value_text(self) -> str:
+        """The value as text, with six significant digits; an integer with all its digits."""
+        is_integer = self.value == round(self.value) and abs(self.value) < _EXACT
+        return f"{self.value:.0f}" if is_integer else f"{self.value:.6g}"
 
     def __str__(self) -> str:
         return f"{self.feature or NO_NAME} {self.side} ({self.share:.0%})"
@@ -60,6 +60,6 @@ def reasons_of(parts: Array, row: Array, names: list[str], n: int = 3) -> list[R
     leading = np.argsort(-sizes, kind="stable")[:n]
     return [
         Reason(names[j], float(row[j]), float(shares[j]), bool(parts[j] > 0))
-        for place, j in enumerate(leading)
-        if place == 0 or shares[j] >= _WORTH_NAMING
+        for rank, j in enumerate(leading)
+        if rank == 0 or shares[j] >= _MIN_SHARE
     ]

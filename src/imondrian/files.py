@@ -1,4 +1,4 @@
-"""Atomic file writes: a file is at all times the complete old version or the complete new one."""
+"""Atomic file writes: at any time, a file is either the complete old version or the complete new one."""
 
 import os
 import secrets
@@ -36,7 +36,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path without symbolic links; the file need not exist. Raise OSError for links in a circle."""
+    """Return the path without symbolic links; the file need not exist. Raise OSError for circular links."""
     with suppress(FileNotFoundError, NotADirectoryError):
         os.stat(path)  # noqa: PTH116 (for its error: Path.resolve raises a RuntimeError, or nothing since Python 3.13)
     return Path(os.path.realpath(path))
@@ -47,14 +47,14 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _default_mode() -> int:
-    """Return the mode of a new file (a temporary file is readable only by its owner)."""
+    """Return the usual mode of a new file; the temporary file is created readable only by its owner."""
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the renaming durable, on systems that support it."""
+    """Make the rename durable, on systems that support it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""A fitted model: a forest with its score, threshold and feature names. Does not need scikit-learn."""
+"""A fitted model: a forest with its kind of score, threshold and feature names. Does not need scikit-learn."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from imondrian.option_types import Kind
 from imondrian.scores import SCORES
 from imondrian.thresholds import threshold_rule
 
-_PARAMETERS = {
+_PARAMETERS = {  # of IsolationMondrianForest
     "n_estimators",
     "max_samples",
     "window",
@@ -25,10 +25,10 @@ _PARAMETERS = {
     "contamination",
     "n_jobs",
     "random_state",
-}  # of IsolationMondrianForest
+}
 _LARGEST_SEED = np.iinfo(np.int32).max
 _ROWS_PER_BLOCK = 20_000
-Progress = Callable[[float], None]  # called with the share of the work that is done
+Progress = Callable[[float], None]  # called with the share of the work that is done, from 0 to 1
 
 
 def no_progress(_share: float) -> None:
@@ -39,18 +39,18 @@ def no_progress(_share: float) -> None:
 class FittedModel:
     """A fitted forest with everything needed to score, label and explain rows.
 
-    The file of an estimator stores one. `model_files.as_fitted_model` also makes one from a forest or a detector; then
-    `parameters` has only "kind" and "contamination".
+    This is what the file of an estimator stores. `model_files.as_fitted_model` also makes one from a forest or a
+    detector; then `parameters` has only "kind" and "contamination".
     """
 
     forest: MondrianForest
-    parameters: dict[str, Any]  # of IsolationMondrianForest, with the values that the preset stands for
-    stored_threshold: float | None  # None: unknown, see `threshold`
+    parameters: dict[str, Any]  # of IsolationMondrianForest, with "preset" replaced by the values of the preset
+    stored_threshold: float | None  # None: not known, computed by `threshold`
     feature_names: list[str] | None  # None: unnamed, in the order of the forest
 
     @property
     def kind(self) -> Kind:
-        """Which score is used."""
+        """The kind of score: "depth", "expected" or "size"."""
         kind: Kind = self.parameters["kind"]
         return kind
 
@@ -61,19 +61,19 @@ class FittedModel:
 
     @cached_property
     def threshold(self) -> float:
-        """The score above which a row is an anomaly; if none is stored, that of the points that the forest holds."""
+        """The score above which a row is an anomaly; if none is stored, computed from the points in the forest."""
         if self.stored_threshold is not None:
             return self.stored_threshold
-        return threshold_of_held(self.forest, self.parameters)
+        return threshold_of_held_points(self.forest, self.parameters)
 
     def with_kind(self, kind: Kind | None) -> Self:
-        """Return the model with another score; None leaves it unchanged. The threshold stays the same."""
+        """Return the model with another kind of score (None: the same one) and the same threshold."""
         if kind is None:
             return self
         return replace(self, parameters={**self.parameters, "kind": kind}, stored_threshold=self.threshold)
 
     def score(self, points: Array, progress: Progress = no_progress) -> Array:
-        """Return the scores of points in (0, 1), high is anomalous; NaN for points with a missing value."""
+        """Return the scores of points, in (0, 1), where high is anomalous; NaN for points with a missing value."""
         scores = np.full(len(points), np.nan)
         for rows in _blocks(len(points)):
             usable = ~np.isnan(points[rows]).any(axis=1)
@@ -92,9 +92,9 @@ class FittedModel:
     # -- model files ------------------------------------------------------------------------------------------
 
     def notes(self) -> dict[str, Any]:
-        """Return everything except the forest, as JSON values."""
+        """Return what a model file stores in addition to the forest, as JSON values."""
         seed = self.parameters["random_state"]
-        stored_seed = seed if isinstance(seed, (int, np.integer)) else None  # the forest has its random state
+        stored_seed = seed if isinstance(seed, (int, np.integer)) else None  # the forest stores its random streams
         parameters = {**self.parameters, "random_state": stored_seed}
         offset = None if self.stored_threshold is None else -self.stored_threshold
         return {
@@ -105,7 +105,7 @@ class FittedModel:
 
     @classmethod
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
-        """Return the model of a forest and what `notes` returned; raise a ValueError if they are invalid."""
+        """Restore a model from its forest and its `notes`; raise ValueError if the notes are invalid."""
         parameters, names, offset = _current_names(notes["parameters"]), notes["feature_names"], notes["offset"]
         _check_parameters(parameters)
         if names is not None and not _are_names(names, forest.n_features):
@@ -122,7 +122,7 @@ class FitResult(NamedTuple):
     """A fitted model, and the scores of the rows that it was fitted on."""
 
     model: FittedModel
-    scores: Array | None  # None: the threshold "auto" does not need them
+    scores: Array | None  # None if they were not computed: the threshold "auto" does not need them
 
 
 def fit(
@@ -144,8 +144,13 @@ def fit(
         Seed of the forest.
     feature_names : list of str, optional
         Names of the features.
-    progress : callable
-        Called with the share of the rows that has been scored.
+    progress : callable, optional
+        Called with the share of the rows that have been scored.
+
+    Returns
+    -------
+    FitResult
+        The fitted model and the scores of the rows.
     """
     parameters = with_preset(parameters)
     forest = new_forest(parameters, points.shape[0], seed).build(points)
@@ -155,7 +160,7 @@ def fit(
 
 
 def new_forest(parameters: dict[str, Any], n_rows: int, seed: int) -> MondrianForest:
-    """Return an empty forest with these parameters; `n_rows` is the number of rows that it gets first."""
+    """Return an empty forest with these parameters of IsolationMondrianForest, for `n_rows` rows in the first call."""
     parameters = with_preset(parameters)
     return MondrianForest(
         parameters["n_estimators"],
@@ -168,20 +173,20 @@ def new_forest(parameters: dict[str, Any], n_rows: int, seed: int) -> MondrianFo
 
 
 def threshold_of_rows(forest: MondrianForest, points: Array, parameters: dict[str, Any]) -> float:
-    """Return the threshold for the rows that the forest was fitted on."""
+    """Return the threshold computed from the scores of the rows that the forest was fitted on."""
     rule = parameters["contamination"]
     return _threshold_of(None if rule == "auto" else forest.score(points, parameters["kind"]), rule)
 
 
-def threshold_of_held(forest: MondrianForest, parameters: dict[str, Any]) -> float:
-    """Return the threshold for the points that the forest holds."""
+def threshold_of_held_points(forest: MondrianForest, parameters: dict[str, Any]) -> float:
+    """Return the threshold computed from the scores of the points that the forest holds."""
     parameters = with_preset(parameters)
     rule = parameters["contamination"]
     return _threshold_of(None if rule == "auto" else forest.rescore(parameters["kind"])[1], rule)
 
 
 def seed_from(random_state: np.random.RandomState) -> int:
-    """Draw the seed of a forest."""
+    """Draw the seed of a forest from a random state of numpy."""
     return int(random_state.randint(_LARGEST_SEED))
 
 
@@ -198,7 +203,7 @@ def _blocks(n_rows: int) -> Iterator[slice]:
 
 
 def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters under their current names: version 0.1 wrote `score` for `kind`, and had no presets."""
+    """Return parameters under their current names: version 0.1 called `kind` `score` and had no presets."""
     if "score" not in parameters:
         return parameters
     others = {name: value for name, value in dict(parameters).items() if name != "score"}
@@ -227,7 +232,7 @@ def _are_names(names: Any, n_features: int | None) -> bool:
 
 
 def _as_json_value(value: Any) -> Any:
-    """Return a number as Python's own type, and an array as a list."""
+    """Convert numpy numbers to Python numbers, and arrays to lists."""
     if isinstance(value, np.generic):
         return value.item()
     return value if value is None or isinstance(value, (str, int, float)) else np.asarray(value, dtype=float).tolist()

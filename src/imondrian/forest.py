@@ -17,7 +17,7 @@ from imondrian.errors import EmptyForestError, InvalidInputError
 from imondrian.forest_parameters import ForestParameters, checked_n_jobs
 from imondrian.forest_state import ForestState, Snapshot
 from imondrian.inputs import as_count, as_point, as_points, as_row
-from imondrian.locking import Answer, new_locks, read_locked, write_locked
+from imondrian.locking import ReturnType, new_locks, read_locked, write_locked
 from imondrian.option_types import Kind, Scale
 from imondrian.samplers import Sampler, Step
 from imondrian.scores import UNKNOWN_SCORE, ScoringCache, attributions, score_held_points, score_kind
@@ -28,32 +28,32 @@ _TREES_PER_TASK = 4
 class MondrianForest:
     """A forest of Mondrian trees that isolate points, built at once or extended point by point.
 
-    The isolation Mondrian forest of Ma et al. (2020). A point that few cuts isolate is an anomaly.
+    The isolation Mondrian forest of Ma et al. (2020). A point that is isolated by few cuts is an anomaly.
 
     Parameters
     ----------
     n_trees : int, default=100
-        Number of independent trees. Tree t does not depend on their number.
+        Number of independent trees. Tree t is the same in a forest of any size.
     max_samples : int, optional
-        Largest number of points that a tree holds: its own uniform sample of all points it was shown. By default, a
+        Maximum number of points that a tree holds: its own uniform sample of all points it was shown. By default, a
         tree holds all points (the paper's online mode) and grows with them.
     window : int, optional
-        Hold only this many of the latest points. A tree holds all of them or, if max_samples is given, a random share
-        of about max_samples points. Points that leave the window are forgotten exactly. Memory is fixed.
-    scale : None, "std" or array of shape (n_features,)
-        Weight of a unit of each feature. None: 1 (the paper). "std": 1 / standard deviation of the points seen and not
-        forgotten; with a window, of its points, updated in steps of an eighth of the window. The data themselves are
-        never transformed.
+        Number of latest points to keep. A tree holds all of them or, if max_samples is given, a random subset of about
+        max_samples points. Points that leave the window are forgotten exactly. Memory is fixed.
+    scale : None, "std" or array of shape (n_features,), default=None
+        Weight of one unit of each feature. None: 1 (the paper). "std": 1 / standard deviation of the points shown and
+        not forgotten; with a window, of its points, updated in steps of an eighth of the window. The data are not
+        transformed.
     seed : int, default=0
         The same seed and the same calls give the same forest, bit for bit.
     n_jobs : int, default=1
-        Number of threads; -1: one per processor. Results do not depend on it.
+        Number of threads; -1 means one per processor. Results do not depend on it.
 
     Notes
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
-    waits for them and runs alone. An interrupted call (Ctrl+C) has shown the first rows, up to some row, to all trees;
-    `n_points` says how many.
+    waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
+    ones, up to some row. `n_points` tells how many.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class MondrianForest:
         self._locks = new_locks()
         self._threads = Threads(self._parameters.n_jobs)
         self._state: ForestState | None = None  # None before the first point
-        self._cache: ScoringCache | None = None  # of the present trees
+        self._cache: ScoringCache | None = None  # of the current trees
         self._n_changes = 0
 
     def __repr__(self) -> str:
@@ -99,12 +99,12 @@ class MondrianForest:
 
     @property
     def max_samples(self) -> int | None:
-        """Largest number of points that a tree holds; None for no limit."""
+        """Maximum number of points that a tree holds; None for no limit."""
         return self._parameters.max_samples
 
     @property
     def window(self) -> int | None:
-        """Number of latest points that are held; None without a window."""
+        """Number of latest points to keep; None without a window."""
         return self._parameters.window
 
     @property
@@ -114,7 +114,7 @@ class MondrianForest:
 
     @property
     def seed(self) -> int:
-        """The seed."""
+        """Seed of the random streams."""
         return self._parameters.seed
 
     @property
@@ -134,9 +134,9 @@ class MondrianForest:
     @property
     @read_locked
     def n_points(self) -> int:
-        """Number of points shown and not forgotten, whether or not they are in a sample; with a window, of those in it.
+        """Number of points shown and not forgotten, whether or not a tree holds them; with a window, of points in it.
 
-        In a forest joined from forests of different points: that of the tree that was shown most.
+        If forests that were shown different points have been joined, the largest number of any tree.
         """
         return 0 if self._state is None else self._state.n_points
 
@@ -145,13 +145,13 @@ class MondrianForest:
     def n_shown(self) -> int:
         """Number of points shown so far, including those that have left the window.
 
-        Without a window, a forgotten point is not counted once a new one has compensated for it.
+        Without a window, a new point that compensates for a forgotten one does not increase it.
         """
         return 0 if self._state is None else self._state.n_shown
 
     @property
     def n_changes(self) -> int:
-        """Number of changes so far: while it stays the same, so do the trees."""
+        """Number of changes so far; as long as it is the same, the trees are the same."""
         return self._n_changes
 
     @property
@@ -163,13 +163,13 @@ class MondrianForest:
     @property
     @read_locked
     def n_bytes(self) -> int:
-        """Memory used by the trees and the window; with a window it never changes."""
+        """Memory in bytes used by the trees and the window; with a window it never changes."""
         return 0 if self._state is None else self._state.n_bytes
 
     @property
     @read_locked
     def n_taken(self) -> tuple[int, int]:
-        """With a window: total insertions into trees so far, and those of points outside the tree's root box."""
+        """With a window: the number of insertions into all trees so far, and those of points outside the root box."""
         heads = None if self._state is None else self._state.trees.heads
         return (0, 0) if heads is None else (int(heads["n_taken"].sum()), int(heads["n_outside"].sum()))
 
@@ -191,9 +191,9 @@ class MondrianForest:
 
     @write_locked
     def reserve(self, n_features: int) -> Self:
-        """Allocate the tables before the first point: fixes the number of features and, with a window, of bytes.
+        """Allocate memory before the first point: fixes the number of features and, with a window, of bytes.
 
-        If the forest already has tables, only the number of features is checked.
+        If memory is already allocated, only check the number of features.
         """
         n_features = as_count(n_features, "n_features", 1, MAX_POINTS)
         if self._state is None:
@@ -204,7 +204,7 @@ class MondrianForest:
 
     @write_locked
     def build(self, X: npt.ArrayLike) -> Self:
-        """Forget everything and build every tree on the rows of X, or on its own sample of them (Algorithm 1).
+        """Discard all points and build every tree on the rows of X, or on its own sample of them (Algorithm 1).
 
         Parameters
         ----------
@@ -246,9 +246,9 @@ class MondrianForest:
     def forget(self, X: npt.ArrayLike) -> Self:
         """Forget the rows of X: every tree is distributed as if it had never held them.
 
-        A row may be one that a tree was shown but did not accept into its sample. A sample that has lost points is
-        refilled by the next points. With ``scale="std"`` the weights become those of the points still held; earlier
-        cuts stay as they are.
+        A row may also be one that a tree was shown but did not accept into its sample. A sample that has lost points
+        is refilled by the next points. With ``scale="std"`` the weights are computed from the points still held;
+        existing cuts do not change.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class MondrianForest:
         Raises
         ------
         InvalidInputError
-            If a tree holds all the points it was shown and a row is not among them; then no row is forgotten.
+            If a row cannot have been shown to every tree, or is not in the window; then no row is forgotten.
         """
         state = self._known_state()
         points = as_points(X, state.n_features) + 0.0  # -0.0 becomes 0.0
@@ -272,10 +272,10 @@ class MondrianForest:
 
     @write_locked
     def score_and_extend(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
-        """Score each row, then show it to every tree, one row after the other; 0.5 for the first point.
+        """Score each row, then show it to every tree, one row after the other; the first point gets the score 0.5.
 
-        The scores are those of alternate calls of `score_one` and `extend_one`. With a window this is many times as
-        fast; there, "size" compares with the level of the window's last step.
+        The scores are those of calling `score_one` and `extend_one` for each row. With a window, this is many times as
+        fast, and "size" is relative to the mean log size at the last step of the window.
 
         Parameters
         ----------
@@ -295,10 +295,10 @@ class MondrianForest:
 
     @write_locked
     def score_and_extend_block(self, points: Array, kind: Kind) -> tuple[Array, list[Step]]:
-        """Like `score_and_extend` for one block of checked points in a forest with tables.
+        """Like `score_and_extend` for one block of checked points, after `reserve`.
 
-        The block may have as many rows as `Sampler.scored_block_length` says. Return the scores and the steps of the
-        window.
+        The block may have at most as many rows as `Sampler.scored_block_length` returns. Return the scores and the
+        steps of the window.
         """
         state = self._known_state()
         state.check_growth(points.shape[0])
@@ -315,7 +315,7 @@ class MondrianForest:
 
     @write_locked
     def extend_scored(self, point: Array, score: float) -> None:
-        """Show one checked point that `score_next` has scored to a forest with tables."""
+        """Show one checked point that `score_next` has already scored, after `reserve`."""
         state = self._known_state()
         state.check_growth(1)
         self._mark_changed()
@@ -324,9 +324,18 @@ class MondrianForest:
     def join(self, other: "MondrianForest") -> Self:
         """Add copies of the trees of another forest over the same features; the other forest does not change.
 
-        Seed and threads stay those of this forest. Forests of the same seed have the same random streams: give them
-        different seeds. If the two were shown different points, a point can be forgotten only if every tree may have
-        been shown it.
+        This forest keeps its seed and its number of threads. Forests with the same seed have the same random streams,
+        so use different seeds. If the two were shown different points, a point can be forgotten only if every tree may
+        have been shown it.
+
+        Parameters
+        ----------
+        other : MondrianForest
+
+        Returns
+        -------
+        MondrianForest
+            This forest.
 
         Raises
         ------
@@ -337,7 +346,7 @@ class MondrianForest:
 
     @write_locked
     def _join(self, other: "MondrianForest", theirs: Snapshot) -> Self:
-        """Join the trees of a snapshot of the other forest, which another thread may go on changing."""
+        """Join the trees of a snapshot of the other forest, which another thread may change meanwhile."""
         state = self._known_state()
         if theirs.trees.points.shape[2] != state.n_features:
             raise InvalidInputError(f"The forests differ in features: {self.n_features} and {other.n_features}.")
@@ -362,7 +371,12 @@ class MondrianForest:
         Parameters
         ----------
         n_features : int
-            The new number of features, at least the present one.
+            The new number of features, at least the current one.
+
+        Returns
+        -------
+        MondrianForest
+            This forest.
         """
         state = self._known_state()
         n_known = state.n_features
@@ -405,13 +419,13 @@ class MondrianForest:
         return scoring.score_row(cache, as_row(x, cache.trees.points.shape[2]))
 
     @read_locked
-    def while_unchanged(self, ask: Callable[[], Answer]) -> Answer:
-        """Call a function and return its result; meanwhile no other thread changes the forest."""
-        return ask()
+    def while_unchanged(self, function: Callable[[], ReturnType]) -> ReturnType:
+        """Call a function and return its result; meanwhile, no other thread can change the forest."""
+        return function()
 
     @read_locked
     def score_next(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
-        """Return the score that `score_and_extend` would give each row if it were the next; nothing is learned."""
+        """Return the score that `score_and_extend` would give each row if it came next; nothing is learned."""
         score_kind(kind)
         points = as_points(X, self.n_features)
         if self.n_points == 0:
@@ -422,9 +436,9 @@ class MondrianForest:
     def explain(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
         """Divide the score of each row among its features.
 
-        Each cut on the path of a row is credited to its feature, by the share of the points that it separates from the
-        row; the side with more credit gives the sign. The shares do not depend on `kind`, which selects the score that
-        is divided.
+        Each cut on the path of a row is credited to its feature, the more points it separates from the row, the more
+        credit. The sign is that of the side (high or low) with more credit. The shares of the features do not depend on
+        `kind`, which selects the score that is divided.
 
         Parameters
         ----------
@@ -434,7 +448,7 @@ class MondrianForest:
         Returns
         -------
         array of shape (n_rows, n_features)
-            Positive where the row is too high, negative where it is too low; the absolute values of a row sum to its
+            Positive if the value is unusually high, negative if unusually low; the absolute values of a row sum to its
             score.
         """
         scoring, cache = score_kind(kind), self._scoring_cache()
@@ -451,8 +465,12 @@ class MondrianForest:
     def rescore(self, kind: Kind = "depth") -> tuple[Array, Array]:
         """Score the points that the forest holds now, including copies.
 
-        The paper scores earlier points again after each update. If all trees hold the same points, this takes one pass
-        over the nodes, without a walk for every point.
+        The paper scores earlier points again after each update. If all trees hold the same points, this takes a single
+        pass over the nodes instead of one walk per point.
+
+        Parameters
+        ----------
+        kind : "depth", "expected" or "size"
 
         Returns
         -------
@@ -476,18 +494,18 @@ class MondrianForest:
     # -- saving and copying -------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """Return the arguments that make a forest like this one."""
+        """Return the constructor arguments of this forest."""
         return self._parameters.copy()._replace(n_jobs=self.n_jobs)._asdict()
 
     @read_locked
     def state(self) -> tuple[Trees, dict[str, Array]]:
-        """Return the trees and, by name, the other arrays of the state; not copies."""
+        """Return the trees and a dictionary of the other arrays of the state; these are not copies."""
         state = self._known_state()
         return state.trees, state.arrays()
 
     @read_locked
     def snapshot(self) -> Snapshot:
-        """Return a copy of everything; of the tables, only the slots in use."""
+        """Return a copy of the parameters and the state; of the trees, only the slots in use are copied."""
         state = self._known_state()
         used = resized(state.trees, int(state.trees.heads["n_leaves"].max()))
         return Snapshot(self.parameters(), used, {name: array.copy() for name, array in state.arrays().items()})
@@ -528,7 +546,7 @@ class MondrianForest:
         return self._state is None or self._state.sampler.updates.pending is None
 
     def _settle(self) -> None:
-        """Finish the work of an interrupted call: tasks that still run, and a block that only some trees have seen."""
+        """Finish the work of an interrupted call: running tasks, and a block that only some trees have been shown."""
         if self._threads.running:
             self._threads.wait_for_running_tasks()
         if self._state is not None:
@@ -558,14 +576,14 @@ class MondrianForest:
         return self
 
     def _on_trees(self, function: Callable[[slice], None]) -> None:
-        """Apply a function to all trees in one call, or to some at a time on several threads."""
+        """Apply a function to all trees in one call, or to slices of the trees on several threads."""
         if self._threads.n_threads == 1:
             function(slice(None))
         else:
-            self._threads.run([partial(function, some) for some in even_slices(self.n_trees, _TREES_PER_TASK)])
+            self._threads.run([partial(function, part) for part in even_slices(self.n_trees, _TREES_PER_TASK)])
 
     def _mark_changed(self) -> None:
-        """Record that the trees are about to change: nothing derived from them is valid any more."""
+        """Record that the trees are about to change, which invalidates the cache."""
         self._n_changes += 1
         self._cache = None
 

@@ -1,4 +1,4 @@
-"""The parameters of a forest, checked."""
+"""The parameters of a forest and their validation."""
 
 from typing import Any, NamedTuple, Self
 
@@ -24,7 +24,7 @@ class ForestParameters(NamedTuple):
 
     @classmethod
     def checked(cls, n_trees: Any, max_samples: Any, window: Any, scale: Any, seed: Any, n_jobs: Any) -> Self:
-        """Return the parameters in their plain types; raise InvalidInputError for the first that is invalid."""
+        """Return the parameters as plain Python types; raise InvalidInputError for the first that is invalid."""
         return cls(
             n_trees=as_count(n_trees, "n_trees", 1, MAX_POINTS),
             max_samples=None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),

@@ -33,15 +33,15 @@ class Snapshot(NamedTuple):
 
 
 class ForestState:
-    """Trees, scale and sampler of a forest; one object, so that a forest replaces all of them in one assignment."""
+    """Trees, scale and sampler of a forest, in one object so that all of them are replaced by one assignment."""
 
     def __init__(self, trees: Trees, scale: Scale, sampler: Sampler) -> None:
         self.trees, self.scale, self.sampler = trees, scale, sampler
-        self._n_spare = 0  # points that can certainly be shown without counting again
+        self._n_spare = 0  # number of points that can be shown before the limits must be checked again
 
     @classmethod
     def empty(cls, parameters: ForestParameters, n_features: int, n_rows: int = 0) -> Self:
-        """Return a state without points, with room for n_rows rows."""
+        """Return a state without points, with slots for n_rows rows."""
         sampler = new_sampler(parameters.max_samples, parameters.window)
         n_slots = max(sampler.reserve(n_features), min(n_rows, sampler.limit))
         trees = empty_trees(parameters.n_trees, n_slots, n_features)
@@ -50,7 +50,7 @@ class ForestState:
 
     @classmethod
     def restored(cls, parameters: ForestParameters, trees: Trees, arrays: dict[str, Array]) -> Self:
-        """Return the state with these arrays, or copies of them in the layout that kernels expect."""
+        """Return a state made from these arrays; arrays that do not have the layout of kernels are copied."""
         own = Trees(*(as_owned_array(array, field.dtype) for array, field in zip(trees, FIELDS.values(), strict=True)))
         n_features = own.points.shape[2]
         scale, sampler = new_scale(parameters.scale, n_features), new_sampler(parameters.max_samples, parameters.window)
@@ -78,11 +78,11 @@ class ForestState:
 
     @property
     def n_bytes(self) -> int:
-        """Memory used by the trees and the sampler."""
+        """Memory in bytes used by the trees and the sampler."""
         return sum(array.nbytes for array in self.trees) + self.sampler.n_bytes()
 
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays other than the trees, by name; not copies."""
+        """Return the arrays other than the trees, by name; these are not copies."""
         return {"moments": self.scale.moments, **self.sampler.state()}
 
     def build(self, points: Array, on_trees: OnTrees) -> None:
@@ -92,7 +92,7 @@ class ForestState:
         self.sampler.build(self.trees, points, self.scale, on_trees)
 
     def extend(self, points: Array, n_coming: int, on_trees: OnTrees) -> None:
-        """Show one block of points, the first of n_coming, to the trees."""
+        """Show one block of points to the trees; n_coming points, including this block, are still to come."""
         self._make_room(points.shape[0], n_coming)
         self.sampler.extend(self.trees, points, self.scale, on_trees)
 
@@ -112,7 +112,7 @@ class ForestState:
         self.sampler.extend_scored(self.trees, point, score, self.scale, on_trees)
 
     def forget(self, points: Array, on_trees: OnTrees) -> None:
-        """Forget points, or raise if one is not held."""
+        """Forget points; raise InvalidInputError if one cannot have been shown."""
         self.sampler.forget(self.trees, points, self.scale, on_trees)
 
     def joined_with(self, other: Snapshot) -> Self:
@@ -132,8 +132,8 @@ class ForestState:
         return type(self)(trees, scale, self.sampler.widened(n_features))
 
     def check_growth(self, n_rows: int) -> None:
-        """Raise if the trees cannot hold, or cannot count, n_rows more points."""
-        self._n_spare -= n_rows  # counting again takes longer than a small change
+        """Raise InvalidInputError if the trees cannot hold, or cannot count, n_rows more points."""
+        self._n_spare -= n_rows  # the exact check below is slow and not needed for every point
         if self._n_spare >= 0:
             return
         n_points, n_shown = self.n_points, self.n_shown
@@ -152,8 +152,9 @@ class ForestState:
     def _make_room(self, n_rows: int, n_coming: int) -> None:
         """Make sure that every tree has slots for n_rows more points; n_coming points will arrive in total.
 
-        Tables grow by doubling, or to the size that a long batch can need if that is less. A batch is long if it has at
-        least a sixteenth as many rows as the table has slots, so that copying costs little compared with inserting.
+        Tables double in size or, for a long batch, grow to the size that the batch can need if that is less. A batch is
+        long if it has at least a sixteenth as many rows as the table has slots, so that copying costs little compared
+        with inserting.
         """
         n_slots, limit = self.trees.cuts.shape[1], self.sampler.limit
         if n_slots >= limit:
@@ -169,8 +170,8 @@ class ForestState:
     def _grow(self, n_slots: int) -> None:
         """Give every tree n_slots slots.
 
-        One array after the other is replaced, so that little more than the new ones is in memory at a time. The cuts
-        come last: if this is interrupted, their length still says how many slots all arrays have.
+        Arrays are replaced one after the other, so that at most one of them is in memory twice. The cuts come last: if
+        this is interrupted, all arrays have at least as many slots as the cuts.
         """
         for name in reversed(FIELDS):
             self.trees = with_capacity(self.trees, name, n_slots)

@@ -67,7 +67,7 @@ def as_column(values: Any, name: Any) -> Array:
 
 
 def as_weights(weights: Any, n_features: int | None) -> Array:
-    """Check one positive weight per feature."""
+    """Check an array of one positive weight per feature."""
     array = _as_numbers(weights, "scale")
     if array.ndim != 1 or array.size == 0 or n_features not in (None, array.size):
         raise InvalidInputError(
@@ -81,7 +81,7 @@ def as_weights(weights: Any, n_features: int | None) -> Array:
 
 
 def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
-    """Check an integer in a range."""
+    """Check that a value is an integer in a range."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise InvalidInputError(f"{name} must be an integer, but is {value!r}.")
     if not smallest <= value <= largest:
@@ -92,7 +92,7 @@ def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
 def as_owned_array(array: Any, dtype: np.dtype[Any]) -> Array:
     """Return an array in the layout that kernels expect: plain ndarray, writable, aligned, C order, owning its memory.
 
-    Restored arrays (from a pickle, a memory map, shared memory) may be read-only or belong to another object; they are
+    Arrays restored from a pickle, a memory map or shared memory may be read-only or views of other memory; these are
     copied.
     """
     if type(array) is np.ndarray and array.dtype == dtype and array.flags.carray and array.flags.owndata:
@@ -103,7 +103,7 @@ def as_owned_array(array: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def sample_size(max_samples: Any, n_rows: int) -> int | None:
-    """Return the size of a tree's sample: "auto" is the default, a float that share of the rows, None no limit."""
+    """Return the sample size of a tree: "auto" is the default size, a float a share of the rows, None no limit."""
     if isinstance(max_samples, str) and max_samples == "auto":
         return MAX_SAMPLES
     if isinstance(max_samples, (float, np.floating)) and 0.0 < max_samples <= 1.0:
@@ -126,7 +126,7 @@ def _as_numbers(values: Any, name: str) -> Array:
                 raise InvalidInputError(f"{name} must be numbers, but one value is {value!r}.")
     elif array.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
-    try:  # one layout, or kernels would be compiled once for each
+    try:  # always the same layout: kernels would be compiled again for another one
         return np.require(array, np.float64, ["C", "A", "W"])
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers: {error}.") from None
@@ -138,9 +138,9 @@ def _check_width(width: int, n_features: int | None, name: str) -> None:
 
 
 def _raise_not_finite(points: Array) -> None:
-    where = tuple(int(i) for i in np.argwhere(~(np.abs(points) <= MAX_SIZE))[0])
-    value, name = points[where], "X" if points.ndim == 2 else "x"
-    place = f"{name}[{', '.join(map(str, where))}]"
+    index = tuple(int(i) for i in np.argwhere(~(np.abs(points) <= MAX_SIZE))[0])
+    value, name = points[index], "X" if points.ndim == 2 else "x"
+    element = f"{name}[{', '.join(map(str, index))}]"
     if np.isfinite(value):
-        raise InvalidInputError(f"{place} is {value}: values must be at most {MAX_SIZE:g} in absolute value.")
-    raise InvalidInputError(f"{place} is {value}: values must be finite.")
+        raise InvalidInputError(f"{element} is {value}: values must be at most {MAX_SIZE:g} in absolute value.")
+    raise InvalidInputError(f"{element} is {value}: values must be finite.")

@@ -2,7 +2,7 @@
 
 A lock is a tuple of stripes. A reader holds the stripe of its thread, a writer holds all of them. The stripes are locks
 of the interpreter and are acquired only by ``with``, so that an interruption (Ctrl+C) can never leave one of them held;
-a counter of readers in Python could stay too high for ever. A process is forked only when no call is running.
+a counter of readers in Python code could stay too high forever. A fork waits until no locked call is running.
 """
 
 import os
@@ -17,13 +17,13 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from imondrian.errors import BusyError
 
-_LAST_STRIPE = 3
-_PAGE_BITS = 12  # a thread's identifier is an address, whose lowest bits are the same for all threads
+_STRIPE_MASK = 3  # the number of stripes minus 1
+_PAGE_BITS = 12  # the identifier of a thread is an address; its lowest bits are the same for all threads
 _PACKAGE = __name__.partition(".")[0]
 
 Locks = tuple[Any, Any, Any, Any]
 Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
+ReturnType = TypeVar("ReturnType")
 
 
 class Lockable(Protocol):
@@ -52,23 +52,23 @@ def new_locks() -> Locks:
 
 def lock_of(instance: Any) -> Any:
     """Return the lock of an object that has no attribute for one."""
-    with _OF_INSTANCES_LOCK:
-        return _OF_INSTANCES.setdefault(instance, RLock())
+    with _INSTANCE_LOCKS_GUARD:
+        return _INSTANCE_LOCKS.setdefault(instance, RLock())
 
 
 def is_inside(instance: Lockable) -> bool:
-    """Return True if this thread is inside a call of the object, as a signal handler may be."""
-    return bool(instance._locks[get_ident() >> _PAGE_BITS & _LAST_STRIPE]._is_owned())  # noqa: SLF001
+    """Return True if this thread is inside a call of the object; a signal handler may run there."""
+    return bool(instance._locks[get_ident() >> _PAGE_BITS & _STRIPE_MASK]._is_owned())  # noqa: SLF001
 
 
 def read_locked(
-    method: Callable[Concatenate[Self, Arguments], Answer],
-) -> Callable[Concatenate[Self, Arguments], Answer]:
+    method: Callable[Concatenate[Self, Arguments], ReturnType],
+) -> Callable[Concatenate[Self, Arguments], ReturnType]:
     """Decorate a method that only reads: it runs alongside other readers, but never alongside a writer."""
 
     @wraps(method)
-    def shared(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        stripe = self._locks[get_ident() >> _PAGE_BITS & _LAST_STRIPE]
+    def shared(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> ReturnType:
+        stripe = self._locks[get_ident() >> _PAGE_BITS & _STRIPE_MASK]
         if stripe._is_owned():  # noqa: SLF001
             if not self._is_settled():
                 _check_caller(self)
@@ -83,12 +83,12 @@ def read_locked(
 
 
 def write_locked(
-    method: Callable[Concatenate[Self, Arguments], Answer],
-) -> Callable[Concatenate[Self, Arguments], Answer]:
+    method: Callable[Concatenate[Self, Arguments], ReturnType],
+) -> Callable[Concatenate[Self, Arguments], ReturnType]:
     """Decorate a method that changes the object: it never runs alongside another method, from any thread."""
 
     @wraps(method)
-    def exclusive(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+    def exclusive(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> ReturnType:
         first, second, third, fourth = self._locks
         if is_inside(self):
             if not (first._is_owned() and second._is_owned()):  # noqa: SLF001 (a reader of this thread)
@@ -102,13 +102,13 @@ def write_locked(
     return exclusive
 
 
-def unlocked(method: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+def unlocked(method: Callable[Arguments, ReturnType]) -> Callable[Arguments, ReturnType]:
     """Return a decorated method without its lock, for a caller that already holds it."""
     return method.__wrapped__  # type: ignore[attr-defined]
 
 
 def _check_caller(instance: object) -> None:
-    """Raise BusyError if code outside of this package (a signal handler, say) calls a method inside another one."""
+    """Raise BusyError if code outside this package, such as a signal handler, calls a method inside another one."""
     caller = sys._getframe(2).f_globals.get("__name__", "")  # noqa: SLF001
     if caller.partition(".")[0] != _PACKAGE:
         raise _busy_error(instance)
@@ -123,18 +123,17 @@ def _busy_error(instance: object) -> BusyError:
 _ALL: WeakValueDictionary[int, Any] = WeakValueDictionary()  # all locks, in the order in which they are acquired
 _NUMBERS = count()
 _CREATING = RLock()  # held while locks are created
-_HELD: list[Any] = []  # locks held while a process is forked
-_INTERRUPTIONS: list[BaseException] = []  # that arrived while waiting for the locks
-_OF_INSTANCES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-_OF_INSTANCES_LOCK = RLock()
+_HELD: list[Any] = []  # locks that are held during a fork
+_INTERRUPTIONS: list[BaseException] = []  # exceptions of signal handlers during the wait for the locks
+_INSTANCE_LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_INSTANCE_LOCKS_GUARD = RLock()
 _SIGNAL_DELAY = 0.05  # seconds
 
 
 def _hold_all() -> None:
     """Wait for the calls of other threads, so that the child process finds every object idle and no lock held.
 
-    Python ignores an exception in this function and forks nevertheless. An interruption therefore does not end the
-    wait.
+    Python ignores an exception in this function and forks nevertheless, so an interruption must not end the wait.
     """
     while True:
         try:
@@ -148,7 +147,7 @@ def _hold_all() -> None:
 
 
 def _acquire_others() -> None:
-    """Acquire the locks that are not held yet; the C function that acquires a lock also records it, uninterrupted."""
+    """Acquire the locks that are not held yet; a single C call acquires and records each, so it is not interrupted."""
     _HELD.extend(filter(type(_CREATING).acquire, _locks_not_held()))
 
 
@@ -167,16 +166,16 @@ def _release_all() -> None:
 
 def _release_in_parent() -> None:
     _release_all()
-    if _INTERRUPTIONS and callable(signal.getsignal(signal.SIGINT)):  # send it again after this function has returned
+    if _INTERRUPTIONS and callable(signal.getsignal(signal.SIGINT)):  # send the signal again after this function
         Timer(_SIGNAL_DELAY, os.kill, [os.getpid(), signal.SIGINT]).start()
     _INTERRUPTIONS.clear()
 
 
 def _release_in_child() -> None:
-    """Release the locks. Calls of estimators are not waited for, since they change an estimator all at once."""
-    global _OF_INSTANCES_LOCK  # noqa: PLW0603
-    _OF_INSTANCES_LOCK = RLock()
-    _OF_INSTANCES.clear()
+    """Release the locks. A fork does not wait for calls of estimators, since these change an estimator atomically."""
+    global _INSTANCE_LOCKS_GUARD  # noqa: PLW0603
+    _INSTANCE_LOCKS_GUARD = RLock()
+    _INSTANCE_LOCKS.clear()
     _INTERRUPTIONS.clear()
     _release_all()
 

@@ -1,4 +1,4 @@
-"""Model files of forests, estimators and detectors: `imondrian.save` and `imondrian.load`."""
+"""Save and load forests, estimators and detectors: `imondrian.save` and `imondrian.load`."""
 
 import io
 import os
@@ -23,7 +23,7 @@ _ESTIMATOR, _DETECTOR, _EXTRA = "IsolationMondrianForest", "StreamDetector", "be
 def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
     """Write a forest, a fitted IsolationMondrianForest or a StreamDetector to a model file (.imf).
 
-    The file is written under a temporary name and renamed: at any time it is the complete old or the complete new one.
+    The file is written under a temporary name and then renamed, so that it is never incomplete.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None 
 def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianForest | StreamDetector":
     """Read a model that `save` has written; it continues bit for bit as if it had never been saved.
 
-    Safe to call on any file: nothing in it is executed, and everything is checked.
+    Untrusted files are safe to load: nothing in a file is executed, and everything is checked.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianFor
     Raises
     ------
     DamagedFileError
-        If the file is truncated or was altered in any way.
+        If the file is truncated, altered or not a model file.
     """
     model = load_model(path)
     if not isinstance(model, FittedModel):
@@ -80,7 +80,7 @@ def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def to_bytes(model: Any, extra: dict[str, Any] | None = None) -> bytes:
-    """Return the content of a model file; the parameters are those of `save`."""
+    """Return the content of a model file as bytes; the parameters are those of `save`."""
     file = io.BytesIO()
     forest, notes = _parts(model, extra or {})
     storage.write(forest, file, notes)
@@ -93,19 +93,19 @@ def from_bytes(content: bytes, name: str = "The model") -> Model:
 
 
 def as_fitted_model(model: Model, name: str) -> FittedModel:
-    """Return a model of any type as a FittedModel, to score, label and explain single rows.
+    """Convert a model of any type to a FittedModel, to score, label and explain single rows.
 
     Parameters
     ----------
     model : MondrianForest, StreamDetector or FittedModel
-        A forest gets the score "depth" and the threshold 0.5.
+        The model. For a forest, the kind is "depth" and the threshold is 0.5.
     name : str
         Name of the model in error messages.
 
     Raises
     ------
     InvalidInputError
-        If the model is a detector with shingles: a single row has no score.
+        If the model is a detector with shingles, in which a single row has no score.
     """
     if isinstance(model, FittedModel):
         return model
@@ -131,7 +131,7 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]
 
 
 def _parts_of_fitted(model: Any) -> tuple[Snapshot, dict[str, Any]]:
-    """Copy forest and notes of the same moment; without the threshold if another thread keeps changing the forest."""
+    """Copy a consistent forest and notes; omit the threshold if another thread keeps changing the forest."""
     for _ in range(_MAX_TRIES):
         fitted = model if isinstance(model, FittedModel) else model.fitted_model()
         n_changes, snapshot = fitted.forest.n_changes, fitted.forest.snapshot()
@@ -142,7 +142,7 @@ def _parts_of_fitted(model: Any) -> tuple[Snapshot, dict[str, Any]]:
 
 
 def _model_of(forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]) -> Model:
-    """Return the model of the parts that `_parts` returned."""
+    """Return the model made from a forest and the notes that `_parts` returned."""
     with storage.damaged_file_errors(name):
         if not notes:
             return forest

@@ -1,4 +1,4 @@
-"""Converts the rows of a stream (arrays, dictionaries or data frames) to points with the features in a fixed order."""
+"""Conversion of rows (arrays, dictionaries or data frames) to points with the features in a fixed order."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,10 +13,10 @@ _MAX_BITS = 64  # of an integer that is the name of a feature
 
 
 class RowConverter:
-    """Converts rows to points; knows the number of features and, once a row has named them, their names.
+    """Converts rows to points with a fixed number of features.
 
-    The first dictionary or data frame determines the names (text or numbers) and their order. Later ones must have the
-    same names, in any order. Rows without names are converted by position.
+    The first dictionary or data frame determines the names of the features (text or numbers) and their order. Later
+    ones must have the same names, in any order. Rows without names are converted by position.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class RowConverter:
         return as_point([x] if self.n_features == 1 and np.isscalar(x) else x, self.n_features)
 
     def points(self, X: Any) -> Array:
-        """Return rows as a table of points; raise, and learn no names, if any row cannot be used."""
+        """Return rows as a table of points; if any row cannot be used, raise InvalidInputError and learn no names."""
         if _is_frame(X):
             names = self._names_in_order(X.columns)
             points = as_points(np.column_stack([as_column(X[name], name) for name in names]), self.n_features)
@@ -56,7 +56,7 @@ class RowConverter:
         return np.vstack(rows) if rows else np.empty((0, self.n_features))
 
     def usable_points(self, X: Any) -> tuple[Array, Array]:
-        """Return the points of the rows that can be used, and a mask of these rows."""
+        """Return the points of the usable rows, and a mask that is True for these rows."""
         X = X if _is_frame(X) or isinstance(X, np.ndarray) else list(X)
         try:
             table = self.points(X)
@@ -67,7 +67,7 @@ class RowConverter:
             return np.vstack([np.empty((0, self.n_features)), *usable]), np.array([p is not None for p in points])
 
     def checked_names(self, names: Any) -> list[Any]:
-        """Check a list of names that another converter has learned, and return it."""
+        """Check and return a list of names that another converter has learned."""
         if not isinstance(names, list):
             raise InvalidInputError(f"The names of the features must be a list, but are {names!r}.")
         return self._names_in_order(names)
@@ -79,7 +79,7 @@ class RowConverter:
             return None
 
     def _names_in_order(self, names: Iterable[Any]) -> list[Any]:
-        """Return the names in the order of the features; raise if these are not the names of the features."""
+        """Return the names in the order of the features; raise if they do not match the names already known."""
         present = [name.item() if isinstance(name, np.generic) else name for name in names]
         if self.names is None:
             _check_new_names(present)
@@ -96,7 +96,7 @@ class RowConverter:
 
 
 def _check_new_names(names: list[Any]) -> None:
-    """Raise if two names would be equal after they were saved, or if one could not be found again."""
+    """Raise if two names would be the same in a model file, or if a name could not be restored from one."""
     seen: dict[str, Any] = {}
     for name in names:
         if not isinstance(name, (str, int, float)):
@@ -116,7 +116,7 @@ def _point_of_row(converter: RowConverter, i: int, row: Any) -> Array:
 
 
 def _has_named_values(x: Any) -> bool:
-    """Return True for a pandas Series whose index contains names, as in a row of a data frame, and not positions."""
+    """Return True for a pandas Series with feature names as its index (a row of a data frame), not positions."""
     return hasattr(x, "index") and hasattr(x, "to_dict") and list(x.index) != list(range(len(x)))
 
 

@@ -1,4 +1,4 @@
-"""The types of options: what type checkers accept where an option is one of a few words."""
+"""Type aliases of options, so that type checkers accept only valid values."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -17,24 +17,24 @@ from imondrian.scores import score_kind
 
 
 class IMForest(BaseDetector):
-    """Isolation Mondrian forest.
+    """Isolation Mondrian forest: anomaly detection for batches.
 
     Parameters
     ----------
     n_estimators : int, default=100
         Number of trees.
     max_samples : "auto", int, float or None, default="auto"
-        Number of rows in a tree. "auto" is 256, a float is a share of the rows, and None is all rows.
+        Maximum number of rows in a tree. "auto" is 256, a float is a share of the rows, and None is all rows.
     preset : {"practice", "paper"}, default="practice"
         "practice": `kind="size"`, `scale="std"`. "paper": `kind="depth"`, `scale=None`.
     kind : {"preset", "depth", "expected", "size"}, default="preset"
-        The score; see `imondrian.IsolationMondrianForest`.
-    scale : "preset", None, "std" or array-like, default="preset"
-        Weight of each feature; "std" is one over its standard deviation.
+        Which score to use; see `imondrian.IsolationMondrianForest`.
+    scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
+        Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature.
     contamination : float, default=0.1
-        Share of anomalies, which sets the threshold.
-    n_jobs : int, default=1
-        Number of threads.
+        Share of anomalies in the data, which determines the threshold.
+    n_jobs : int or None, default=1
+        Number of threads; None means 1, and -1 means one per processor. Results do not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the trees.
 

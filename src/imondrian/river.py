@@ -16,16 +16,16 @@ from imondrian.locking import Locks, read_locked, write_locked
 from imondrian.option_types import Kind, KindOrPreset, PresetName, ScaleOrPreset
 from imondrian.scores import score_kind
 
-_SCORE_BEFORE_LEARNING = 0.0  # not an anomaly, like other River detectors: filters compare with scores so far
+_SCORE_BEFORE_LEARNING = 0.0  # not anomalous, as in other River detectors: filters use the scores so far
 
 
 class IsolationMondrianForest(AnomalyDetector):
     """Isolation Mondrian forest on a stream.
 
-    Each tree holds a uniform sample of bounded size of all points learned, and at any time has the distribution of a
-    tree built on that sample at once. Scores lie in (0, 1), high is anomalous; the score is 0 until two different
-    points were learned. A feature that a point does not have counts as 0; so does a new feature in the points learned
-    before it appeared. A model may be used from several threads.
+    Each tree holds a uniform sample, of bounded size, of all points learned; it always has the distribution of a tree
+    built on that sample at once. Scores lie in (0, 1) and are high for anomalies; the score is 0 until two different
+    points have been learned. A feature that is missing from a point counts as 0; so does a new feature in the points
+    learned before it appeared. A model may be used from several threads.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ class IsolationMondrianForest(AnomalyDetector):
         Number of latest points to keep; older points are forgotten. Each tree holds about `max_samples` points of the
         window. `None` for a sample of all points learned.
     preset
-        `"practice"`: the kind `"size"` with the scale `"std"`. `"paper"`: the kind `"depth"` with the scale `None`.
+        `"practice"`: `kind="size"` and `scale="std"`. `"paper"`: `kind="depth"` and `scale=None`.
     kind
-        The score: `"depth"` (the paper), `"expected"`, `"size"`, or that of the preset.
+        Which score to use: `"depth"` (the paper), `"expected"`, `"size"`, or `"preset"`.
     scale
-        Weights of the features: `None` (equal, the paper), `"std"` (one over the standard deviation), or those of the
-        preset.
+        Weights of the features: `None` (equal, the paper), `"std"` (one over the standard deviation), one weight per
+        feature, or `"preset"`.
     seed
         Seed of the trees.
 
@@ -78,7 +78,7 @@ class IsolationMondrianForest(AnomalyDetector):
         self.scale = scale
         self.seed = seed
         self._names: dict[Hashable, int] = {}
-        self._learning: _Learning | None = None  # points of a call that has not finished
+        self._learning: _Learning | None = None  # the call that is learning, if it has not finished
         if seed is None:
             seed = int(np.random.default_rng().integers(2**63))
         self._kind: Kind = resolved(kind, "kind", preset)
@@ -94,7 +94,7 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._learning is None and self._forest._is_settled()  # noqa: SLF001
 
     def _settle(self) -> None:
-        """Complete an interrupted call: its feature names are valid if the forest has learned a point of it."""
+        """Complete an interrupted call: store its feature names if the forest has learned one of its points."""
         self._forest._settle()  # noqa: SLF001
         learning = self._learning
         if learning is not None:
@@ -103,7 +103,7 @@ class IsolationMondrianForest(AnomalyDetector):
 
     @read_locked
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_forest": copy.deepcopy(self._forest)}  # names and forest of the same moment
+        return {**vars(self), "_forest": copy.deepcopy(self._forest)}  # the lock keeps names and forest consistent
 
     @write_locked
     def learn_one(self, x: Mapping[Hashable, float]) -> None:
@@ -120,9 +120,9 @@ class IsolationMondrianForest(AnomalyDetector):
 
     @read_locked
     def score_one(self, x: Mapping[Hashable, float]) -> float:
-        """Return the score of a point in (0, 1), high is anomalous; 0 until two different points were learned.
+        """Return the score of a point in (0, 1), high for anomalies; 0 until two different points have been learned.
 
-        Features that were not learned are ignored.
+        Features that have not been learned are ignored.
         """
         if not self._forest.can_score:
             return _SCORE_BEFORE_LEARNING
@@ -150,7 +150,7 @@ class IsolationMondrianForest(AnomalyDetector):
         return {name: float(parts[j]) for name, j in self._names.items()}
 
     def _names_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
-        """Return the column of each feature; new ones are last, in an order that does not depend on `others`."""
+        """Return the column of each feature; new ones come last, sorted: the order of `others` has no effect."""
         new = sorted(
             (name for name in others if name not in self._names), key=lambda name: (str(type(name)), str(name))
         )
@@ -165,19 +165,19 @@ class IsolationMondrianForest(AnomalyDetector):
         self._names, self._learning = names, None
 
     def _width(self, names: Mapping[Hashable, int]) -> int:
-        """Return the number of values of a point; after an interruption there may be unnamed features, all 0."""
+        """Return the number of features of the forest; after an interruption some may be unnamed, with all values 0."""
         return max(len(names), self._forest.n_features or 0)
 
 
 class _Learning(NamedTuple):
     """A call that is learning points."""
 
-    names: dict[Hashable, int]
-    n_before: int  # points that the forest had learned before
+    names: dict[Hashable, int]  # column of each feature, including those of the call
+    n_before: int  # number of points that the forest was shown before the call
 
 
 def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int], width: int) -> Array:
-    """Return the values in the order of the features, 0 where there is none."""
+    """Return the values in the order of the features; 0 for missing features."""
     row = np.zeros(width)
     for name, value in x.items():
         if name in names:
@@ -186,7 +186,7 @@ def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int], width: int)
 
 
 def _matrix(frame: Any, names: Mapping[Hashable, int], width: int) -> Array:
-    """Return the columns in the order of the features, 0 where there is none."""
+    """Return the columns in the order of the features; 0 for missing features."""
     matrix = np.zeros((len(frame), width))
     for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
         if name in names:

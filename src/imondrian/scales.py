@@ -1,4 +1,4 @@
-"""Feature weights: how much a unit of each feature counts in the rates of the cuts. The data are not transformed."""
+"""Feature weights: factors of the features in the rates of the cuts. The data are not transformed."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,22 +20,22 @@ from imondrian.inputs import as_weights
 
 
 class Scale(Protocol):
-    """One weight per feature; an adaptive scale follows the points seen and not forgotten."""
+    """One weight per feature; the weights of an adaptive scale depend on the points shown and not forgotten."""
 
-    moments: Array
+    moments: Array  # count, mean and sum of squared deviations of each feature
     is_adaptive: bool  # True if the weights depend on the points
 
     def weights(self) -> Array:
-        """Return the present weights."""
+        """Return the current weights."""
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Restart with these points, a sample of n_points points."""
+        """Discard all points and start again with these, a sample of n_points points."""
 
-    def follow(self, X: Array) -> Array:
-        """Add points; return the weights after each of them, one row per point."""
+    def update(self, X: Array) -> Array:
+        """Add points one by one; return the weights after each of them, one row per point."""
 
     def join(self, moments: Array) -> None:
-        """Add all points that another scale has seen."""
+        """Add all points that another scale, with these moments, was computed from."""
 
     def restore(self, moments: Array) -> None:
         """Restore the moments of another scale of the same kind."""
@@ -60,7 +60,7 @@ class FixedScale:
     def restart(self, X: Array, n_points: int) -> None:
         """Do nothing."""
 
-    def follow(self, X: Array) -> Array:
+    def update(self, X: Array) -> Array:
         """Return the weights, repeated for every row."""
         return np.tile(self._weights, (X.shape[0], 1))
 
@@ -85,7 +85,7 @@ class StandardScale:
         self._weights: Array | None = None  # computed on demand from the moments
 
     def weights(self) -> Array:
-        """Return the present weights."""
+        """Return the current weights."""
         weights = self._weights
         if weights is None:
             weights = np.empty(self.moments.shape[1])
@@ -104,21 +104,21 @@ class StandardScale:
         return other
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Use the deviations of these points alone, as if they were those of n_points points."""
+        """Use the standard deviations of these points only, as if they were those of n_points points."""
         self.restore(np.zeros_like(self.moments))
         add_points(self.moments, X)
         self.moments[SQUARES] *= n_points / max(X.shape[0], 1)
         self.moments[COUNT] = n_points
 
-    def follow(self, X: Array) -> Array:
-        """Add points one by one (Welford's method); return the weights after each."""
+    def update(self, X: Array) -> Array:
+        """Add points one by one (Welford's method); return the weights after each of them."""
         self._weights = None
         weights = np.empty(X.shape)
         add_points_and_write_weights(self.moments, X, weights)
         return weights
 
     def join(self, moments: Array) -> None:
-        """Add all points that another scale has seen (the pairwise update of Chan, Golub and LeVeque)."""
+        """Add all points of another scale (the pairwise update of Chan, Golub and LeVeque)."""
         ours, theirs, self._weights = self.moments, moments, None
         count = ours[COUNT] + theirs[COUNT]
         difference = theirs[MEAN] - ours[MEAN]
@@ -139,7 +139,7 @@ SCALES: dict[str | None, Callable[[int], Scale]] = {None: unit_scale, "std": Sta
 
 
 def new_scale(scale: Any, n_features: int) -> Scale:
-    """Return the scale of that name, or one with the given weights."""
+    """Return the scale with this name, or a fixed scale with these weights."""
     if scale is None or isinstance(scale, str):
         return SCALES[scale](n_features)
     return FixedScale(as_weights(scale, n_features))

@@ -1,4 +1,4 @@
-"""The kinds of score. Each is in (0, 1): high is anomalous, 0.5 is as isolated as an average point."""
+"""The kinds of score. Scores lie in (0, 1): high is anomalous, 0.5 is as isolated as an average point."""
 
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -36,28 +36,28 @@ from imondrian.engine.window import (
 )
 from imondrian.errors import InvalidInputError
 
-UNKNOWN_SCORE = 0.5  # of any point, while the forest holds no points
-_ROWS_PER_TASK = 2048  # with fewer rows per task, trees are loaded into the cache too often
-_WORTH_FREEZING = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
+UNKNOWN_SCORE = 0.5  # score of any point while the forest holds no points
+_ROWS_PER_TASK = 2048  # with fewer rows per task, trees would be loaded into the cache too often
+_LEAVES_PER_WALK = 8  # freezing a tree of n leaves costs about as much as n / 8 walks
 
 
 class ScoringCache:
-    """Trees that do not change while they are scored, and what scoring derives from them on first use."""
+    """Trees that do not change while they are scored, and derived data that scoring computes on first use."""
 
     def __init__(self, trees: Trees, weights: Array, threads: Threads) -> None:
         self.trees = trees
         self.weights = weights
         self.threads = threads
-        self._n_rows = 0  # scored so far without a frozen copy
+        self._n_rows = 0  # number of rows scored so far without the frozen copy
 
     @cached_property
     def frozen(self) -> FrozenTrees:
-        """The compact copy of the trees for many rows."""
+        """The compact copy of the trees, for scoring many rows."""
         return freeze(self.trees)
 
     @cached_property
     def sums_above_and_means(self) -> tuple[Array, Array]:
-        """For the score "size": the sum of terms above every node, and the mean log size of every tree."""
+        """For the score "size": the sum of the terms above each node, and the mean log size of each tree."""
         sums_above, means = np.empty(self.trees.parents.shape), np.empty(self.trees.heads.size)
         write_sums_above_and_means(self.trees, self.weights, sums_above, means)
         return sums_above, means
@@ -69,15 +69,15 @@ class ScoringCache:
         self._n_rows += n_rows
         n_leaves = int(self.trees.heads["n_leaves"].max())
         if 2 * n_leaves * self.trees.heads.size >= 2**32:
-            return False  # node numbers have 32 bits
-        return self._n_rows * _WORTH_FREEZING >= n_leaves
+            return False  # node numbers of the copy would not fit in 32 bits
+        return self._n_rows * _LEAVES_PER_WALK >= n_leaves
 
     def row_slices(self, n_rows: int) -> list[slice]:
-        """Divide rows into tasks: long ones, or one per thread if there are few rows."""
+        """Divide rows into tasks of at most _ROWS_PER_TASK rows; if there are few rows, into one task per thread."""
         return even_slices(n_rows, min(_ROWS_PER_TASK, -(-n_rows // self.threads.n_threads)))
 
     def mean(self, add: Callable[[Array, Array], None], X: Array) -> Array:
-        """Return the mean over the trees of what `add` sums for the rows of X (Eq. 4)."""
+        """Return the mean over the trees for each row of X (Eq. 4); `add` adds up the values of all trees."""
         sums = np.zeros(X.shape[0])
         tasks = [lambda rows=rows: add(X[rows], sums[rows]) for rows in self.row_slices(X.shape[0])]
         self.threads.run(tasks)
@@ -125,7 +125,7 @@ def size_of_row(cache: ScoringCache, x: Array) -> float:
 
 
 def held_depth(cache: ScoringCache) -> Array:
-    """Score the point in every leaf slot of aligned trees by path length; for points held, `expected` is the same."""
+    """Score the point in every leaf slot of aligned trees by path length, which is also its expected depth."""
     sums = np.zeros(int(cache.trees.heads["n_leaves"][0]))
     add_held_depths(cache.trees, sums)
     return _depth_scores(sums / cache.trees.heads.size)
@@ -161,13 +161,13 @@ def _next_size(trees: Trees, x: Array, weights: Array) -> float:
 
 
 class ScoreKind(NamedTuple):
-    """The functions that compute one kind of score. For many rows and for one, they agree bit for bit."""
+    """The functions that compute one kind of score. A row gets the same score, bit for bit, alone and among others."""
 
     score_rows: Callable[[ScoringCache, Array], Array]  # many rows, with a frozen copy
     score_row: Callable[[ScoringCache, Array], float]
     score_held: Callable[[ScoringCache], Array]  # the point in every leaf slot of aligned trees
-    slide: Callable[..., None]  # a kernel that writes the terms of the scores and shows the rows to the trees
-    combine: Callable[[Array, Array], None]  # a kernel that turns these terms into scores
+    slide: Callable[..., None]  # a kernel that writes each tree's part of the scores and shows the rows to the trees
+    combine: Callable[[Array, Array], None]  # a kernel that combines these parts to scores
     score_next_row: Callable[[Trees, Array, Array], float]  # the next row of a window
 
     def score(self, cache: ScoringCache, X: Array) -> Array:
@@ -200,12 +200,12 @@ SCORES = {
 
 
 def score_kind(kind: str) -> ScoreKind:
-    """Return the kind of score of that name.
+    """Return the kind of score with this name.
 
     Raises
     ------
     InvalidInputError
-        If there is no kind of that name.
+        If there is no such kind.
     """
     if not isinstance(kind, str) or kind not in SCORES:
         raise InvalidInputError(f"kind must be one of {', '.join(SCORES)}, but is {kind!r}.")
@@ -213,9 +213,9 @@ def score_kind(kind: str) -> ScoreKind:
 
 
 def score_held_points(cache: ScoringCache, points: Array, kind: str) -> Array:
-    """Score the points that the trees hold: in one pass over the nodes if all trees hold the same points.
+    """Score all points that the trees hold, including copies.
 
-    `points` are all points held, including copies.
+    If all trees hold the same points, this takes one pass over the nodes.
     """
     scoring, trees = SCORES[kind], cache.trees
     if points.shape[0] == 0:
@@ -229,7 +229,7 @@ def score_held_points(cache: ScoringCache, points: Array, kind: str) -> Array:
 
 
 def attributions(cache: ScoringCache, X: Array) -> Array:
-    """Return each feature's share in the isolation of each row: positive if the row is too high, negative if too low.
+    """Return each feature's share in the isolation of each row: positive if the value is high, negative if it is low.
 
     The absolute shares of a row sum to 1. If all points are equal, all features have equal shares.
     """

@@ -1,7 +1,7 @@
 """The container of a model file: a zip of uncompressed members that ends with a digest of everything before it.
 
-Whatever is wrong with a file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small
-multiple of the file's length: the directory of the zip is checked before `zipfile` reads it.
+A damaged file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small multiple of the
+file's length: the directory of the zip is checked before `zipfile` reads it.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _END_MARK, _END64_MARK, _LOCATOR64_MARK = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06
 
 @contextmanager
 def create(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Open an empty file to add members; on exit, write the digest."""
+    """Open an empty file for adding members; on exit, write the digest."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = b"-" * _DIGEST_LENGTH
         yield archive
@@ -51,7 +51,7 @@ def open_verified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def open_unverified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Open the archive for reading without checking the digest, which takes time for large files."""
+    """Open the archive for reading without checking the digest, which is slow for large files."""
     _check_directory(file)
     with zipfile.ZipFile(file) as archive:
         yield archive
@@ -72,7 +72,7 @@ def digest_of(content: bytes) -> bytes:
 
 
 def _check_directory(file: IO[bytes]) -> None:
-    """Raise if the file does not end as a model file does or its directory is too long; seek to its digest."""
+    """Raise ValueError if the end of the file is not that of a model file or lists too much; seek to the digest."""
     end = file.seek(0, os.SEEK_END) - _END.size - _DIGEST_LENGTH
     file.seek(0)
     if file.read(2) != b"PK":
@@ -102,7 +102,7 @@ def _read_at(file: IO[bytes], position: int, n_bytes: int) -> bytes:
 
 
 def _digest(file: IO[bytes]) -> bytes:
-    """Return the digest of all bytes before the digest; the file position is then there."""
+    """Compute the digest of all bytes before the stored digest; leave the file position at the stored digest."""
     left = file.seek(0, os.SEEK_END) - _DIGEST_LENGTH
     file.seek(0)
     sha = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Shingling: the last few rows of a time series as one point, so that its shape counts as well as its values."""
+"""Shingling: the last few rows of a time series form one point, so that its shape counts as well as its values."""
 
 import numpy as np
 
@@ -42,11 +42,11 @@ class Shingle:
 
     @property
     def n_missing(self) -> int:
-        """Number of rows that must arrive before the next one completes a point."""
+        """Number of rows still needed before each further row completes a point."""
         return self.size - 1 - self.last.shape[0]
 
     def points(self, rows: Array) -> Array:
-        """Return the points that the rows complete, one for each (fewer only at the start), and store the last rows."""
+        """Return the points that the rows complete (one per row, fewer at the start), and store the last rows."""
         if self.size == 1:
             return np.asarray(rows)
         points = self.preview(rows)
@@ -60,7 +60,7 @@ class Shingle:
         Raises
         ------
         ValueError
-            If they are too many or not finite.
+            If there are too many rows, or a value is not finite.
         """
         last = np.array(rows, dtype=np.float64).reshape(-1, self.n_features)
         if last.shape[0] >= self.size or not (np.abs(last) <= MAX_SIZE).all():

@@ -1,7 +1,7 @@
-"""Model files (.imf): a zip of plain .npy arrays and a JSON header with a digest; never a pickle.
+"""Model files (.imf): a zip of plain .npy arrays and a JSON header, sealed with a digest; never a pickle.
 
 Members are not compressed, so that no array can be longer than the file itself. The digest of all other bytes is the
-comment of the zip, at the very end. Loading checks everything before a kernel uses it.
+comment of the zip, at the very end of the file. Loading checks everything before a kernel uses it.
 """
 
 import errno
@@ -35,15 +35,15 @@ FORMAT, VERSION = "imondrian forest", 1
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
-_MAX_CONTAINERS = 2**17  # in a header: an empty JSON list takes 20 times its length in memory
-_MAX_MESSAGE = 500  # characters of the description of what is wrong with a file
+_MAX_CONTAINERS = 2**17  # lists or objects in a header: an empty JSON list takes 20 times its length in memory
+_MAX_MESSAGE = 500  # length of an error message about a damaged file
 _COLUMN_NAMES = {"hash_key": "lot"}  # columns whose names in files differ from those in memory
 
 
 def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
-    """Write the forest to a file, with notes (anything JSON supports) for the object that owns the forest.
+    """Write a forest to a file, with notes (JSON values) of the object that owns the forest.
 
-    The file is written next to the target and renamed when complete, so that an interrupted save leaves an old file
+    The file is written next to the target and renamed when complete, so that an interrupted save leaves the old file
     intact.
     """
     with atomic_write(path) as file:
@@ -51,7 +51,7 @@ def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] |
 
 
 def write(forest: Snapshot, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
-    """Write the forest and notes to an open, empty file."""
+    """Write a forest and notes to an open, empty file."""
     header, arrays = _pack(forest, notes or {})
     text = json.dumps(header).encode()
     _check_header_length(text)
@@ -96,7 +96,7 @@ def damaged_file_errors(name: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno != errno.EINVAL:  # EINVAL: an impossible position in the file; other errors are the disk's
+        if error.errno != errno.EINVAL:  # EINVAL: an impossible position in the file; other errors come from the disk
             raise
         raise _damaged(name, error) from None
     except MemoryError:
@@ -107,9 +107,9 @@ def damaged_file_errors(name: str | os.PathLike[str]) -> Iterator[None]:
         raise _damaged(name, error) from None
 
 
-def _damaged(name: str | os.PathLike[str], what: object) -> DamagedFileError:
-    """Return the DamagedFileError, a single line of bounded length whatever the file contains."""
-    text = " ".join(str(what)[:_MAX_MESSAGE].split())
+def _damaged(name: str | os.PathLike[str], reason: object) -> DamagedFileError:
+    """Return a DamagedFileError with a message of one line and bounded length, whatever the file contains."""
+    text = " ".join(str(reason)[:_MAX_MESSAGE].split())
     return DamagedFileError(f"{os.fspath(name)}: {text}")
 
 
@@ -156,10 +156,10 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
     if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):
         raise ValueError(f"the members are not those of a model file: {archive.namelist()}.")
     trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
-    extra = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
-    sampler.restore(extra)
-    _check_forest(forest, sampler, trees, extra["moments"])
-    return MondrianForest.from_state(header["parameters"], trees, extra), header["notes"]
+    arrays = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
+    sampler.restore(arrays)
+    _check_forest(forest, sampler, trees, arrays["moments"])
+    return MondrianForest.from_state(header["parameters"], trees, arrays), header["notes"]
 
 
 def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _check_header_length(text: bytes) -> None:
-    """Raise if reading the header would need much memory; the same limits apply to writing."""
+    """Raise InvalidInputError if reading the header would need too much memory; writing has the same limits."""
     if len(text) > _MAX_HEADER_BYTES:
         raise InvalidInputError(
             f"The header of a model file can have at most {_MAX_HEADER_BYTES} bytes, but would have {len(text)}."
@@ -191,7 +191,7 @@ def _check_header_length(text: bytes) -> None:
 
 
 def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:
-    """Read one array of the node table; a record column by column."""
+    """Read one array of the node table; a record array is read column by column."""
     dtype = FIELDS[name].dtype
     if dtype.names is None:
         return _read_array(archive, _member_name(name, None), shape, dtype)
@@ -202,7 +202,7 @@ def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> 
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Read an array of exactly this shape and type."""
+    """Read an array; raise ValueError unless it has exactly this shape and type."""
     with sealed_zip.open_member(archive, name) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is not an array of format 1.0.")

@@ -1,4 +1,4 @@
-"""The stream detector: scores each point, labels it and learns it, in a fixed number of bytes."""
+"""The stream detector: scores, labels and learns each point, with a fixed amount of memory."""
 
 import copy
 from collections.abc import Iterator
@@ -47,8 +47,8 @@ class Result(NamedTuple):
 
     score: float  # in (0, 1), high is anomalous; NaN for a skipped row
     is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up
-    threshold: float  # before the row was counted
-    index: int  # type: ignore[assignment]  # hides tuple.index; number of the row in the stream, from 0
+    threshold: float  # the threshold before the row was counted
+    index: int  # type: ignore[assignment]  # number of the row in the stream, from 0 (hides tuple.index)
 
 
 class Results(NamedTuple):
@@ -63,8 +63,8 @@ class Results(NamedTuple):
 class StreamDetector:
     """Anomaly detection on an endless stream, with a forest that follows the latest points.
 
-    Each point is scored, compared with a threshold that follows the scores, and then learned; the point that leaves the
-    window is forgotten exactly. Memory is fixed from the start, see `n_bytes`.
+    Each point is scored, compared with a threshold that adapts to recent scores, and then learned; the point that
+    leaves the window is forgotten exactly. Memory is fixed from the start; see `n_bytes`.
 
     Parameters
     ----------
@@ -84,16 +84,16 @@ class StreamDetector:
         "practice": `kind="size"`, `scale="std"`, `threshold=0.01`. "paper": `kind="depth"`, `scale=None` (unscaled
         features), `threshold="kmeans"`.
     kind : "preset", "depth", "expected" or "size", default="preset"
-        The kind of score, if not that of the preset.
+        Which score to use; see `MondrianForest.score`.
     scale : "preset", None, "std" or one weight per feature, default="preset"
-        The scale, if not that of the preset. With a shingle, one weight for each feature of each row.
+        Weights of the features; see `MondrianForest`. With a shingle, one weight for each feature of each row.
     seed : int, default=0
         The same seed and the same rows give the same results, bit for bit, however the rows are divided into calls.
     warm_up : int, optional
-        Number of points that are learned before any is labelled an anomaly. By default an eighth of the window.
+        Number of points that are learned before any is labelled as an anomaly. By default an eighth of the window.
     learn_anomalies : bool, default=True
-        Whether points labelled anomalies are learned. If not, a stream that moves to a new place may be anomalous for
-        ever, and rows are scored one by one, which is slower.
+        Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be anomalous
+        forever, and rows are scored one by one, which is slower.
     shingle : int, default=1
         Number of consecutive rows that form a point, for time series.
     on_error : "raise" or "skip", default="raise"
@@ -109,7 +109,7 @@ class StreamDetector:
     n_skipped : int
         Number of rows skipped.
     drifts : tuple of Drift
-        The latest reports that the stream has moved for good, at most 16.
+        The latest reports of lasting changes of the stream, at most 16.
     forest : MondrianForest
         The forest.
     kind : str
@@ -118,8 +118,8 @@ class StreamDetector:
     Notes
     -----
     A detector may be used from several threads: a call that changes it runs alone, calls that only read run at the same
-    time. An interrupted call (Ctrl+C) has processed the first rows, up to some row, as if no others had arrived;
-    `n_seen` says how many.
+    time. If a call is interrupted (Ctrl+C), the detector has processed the first rows, up to some row, as if no others
+    had arrived; `n_seen` tells how many.
 
     Examples
     --------
@@ -181,21 +181,21 @@ class StreamDetector:
         self.kind: Kind = self._parameters["kind"]
 
     def _set_forest(self, forest: MondrianForest) -> None:
-        """Start with a forest and zero counters; the parameters are set."""
+        """Set the forest and start all counters at zero; the parameters must be set."""
         window, n_features = self._parameters["window"], self._parameters["n_features"]
         threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
         shingle = Shingle(self._parameters["shingle"], n_features)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
         self._state = StreamState(shingle, threshold, window, self._parameters["warm_up"])
-        self._next_state = self._state  # with the rows that are being processed, not yet counted
-        self._first_unrecorded = _NONE  # number of the first point that this detector shows to the forest right now
+        self._next_state = self._state  # includes the rows being processed, which are not counted yet
+        self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
 
     def __repr__(self) -> str:
         return f"StreamDetector({', '.join(f'{name}={value!r}' for name, value in self._parameters.items())})"
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments that make a detector like this one, with the values of its preset."""
+        """The constructor arguments of this detector, with "preset" replaced by the values of the preset."""
         return dict(self._parameters)
 
     @property
@@ -215,7 +215,7 @@ class StreamDetector:
 
     @property
     def n_drifts(self) -> int:
-        """Number of reports that the stream has moved for good."""
+        """Number of drifts reported so far."""
         return self._recorded_state().n_drifts
 
     @property
@@ -231,18 +231,18 @@ class StreamDetector:
 
     @property
     def is_warm(self) -> bool:
-        """Whether the warm-up is over, so that the next point can be labelled an anomaly."""
+        """Whether the warm-up is over, so that the next point can be labelled as an anomaly."""
         return self._recorded_state().is_warm
 
     @property
     def drifts(self) -> tuple[Drift, ...]:
-        """The latest reports that the stream has moved for good."""
+        """The latest reports of lasting changes of the stream, at most 16."""
         return self._recorded_state().drifts
 
     @property
     @read_locked
     def n_bytes(self) -> int:
-        """Memory of the state: the same from the first point to the last."""
+        """Memory of the state in bytes; it never changes."""
         return self.forest.n_bytes + self._state.n_bytes
 
     # -- processing -------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class StreamDetector:
         return Result(*self._process_point(row[0]), index)
 
     def process_many(self, X: Any) -> Results:
-        """Like `process` for one row after the other, bit for bit, but several times as fast.
+        """Process rows one after the other; the results are those of `process`, bit for bit, but several times as fast.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class StreamDetector:
         Returns
         -------
         Results
-            One entry per row. With ``on_error="raise"`` and an unusable row anywhere, nothing is processed.
+            One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
         if isinstance(X, Iterator):
             X = list(X)
@@ -293,7 +293,7 @@ class StreamDetector:
 
     @write_locked
     def _process_many(self, X: Any) -> Results:
-        """Process rows that are in memory: the lock is not held while an iterator produces them."""
+        """Process rows that are already in memory, so that the lock is not held while an iterator produces them."""
         converter, first = self._row_converter(), self._state.check_growth(len(X))
         index = np.arange(first, first + len(X))
         if len(X) == 0:
@@ -312,7 +312,16 @@ class StreamDetector:
 
     @read_locked
     def score(self, X: Any) -> Array:
-        """Score each row as if it were the next; nothing is learned or counted."""
+        """Score each row as if it came next; nothing is learned or counted.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
         rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
         points = [self._state.shingle.preview(row[None]) for row in rows]
         if sum(map(len, points)) == 0:
@@ -321,14 +330,18 @@ class StreamDetector:
 
     @read_locked
     def explain(self, x: Any) -> dict[Any, float]:
-        """Divide the score of a row, as if it were the next, among its features.
+        """Divide the score of a row, as if it came next, among its features.
+
+        Parameters
+        ----------
+        x : array of shape (n_features,), dictionary, or a number if there is one feature
 
         Returns
         -------
         dict
-            The part of each feature: positive if the row is too high, negative if it is too low; the absolute values
-            sum to the score. The keys are the names of the features, or their numbers. With a shingle, a key also has
-            the number of rows ago: ("x", 2) is x two rows ago.
+            The part of each feature: positive if its value is unusually high, negative if unusually low; the absolute
+            values sum to the score. The keys are the names of the features, or their numbers. With a shingle, a key is
+            a pair: ("x", 2) is the feature x two rows ago.
         """
         converter, shingle = self._row_converter(), self._state.shingle
         point = shingle.preview(converter.point(x))
@@ -341,7 +354,7 @@ class StreamDetector:
 
     @read_locked
     def explain_point(self, point: Array) -> Array:
-        """Divide the score of a point, as the forest holds it, among its values; with a shingle, those of all rows."""
+        """Divide the score of a point of the forest (with a shingle, several rows) among its values."""
         if self.forest.n_points == 0:
             return np.full(point.size, UNKNOWN_SCORE / point.size)
         point = point.reshape(1, -1)
@@ -352,13 +365,22 @@ class StreamDetector:
     def forget(self, X: Any) -> Self:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
 
-        The threshold and the drift monitor keep what they have counted. With a shingle, a point consists of several
-        rows, so that single rows cannot be forgotten.
+        The threshold and the drift monitor still count their scores. With a shingle, a point consists of several rows,
+        so single rows cannot be forgotten.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries
+
+        Returns
+        -------
+        StreamDetector
+            This detector.
 
         Raises
         ------
         InvalidInputError
-            If a row is not in the window; then none is forgotten.
+            If a row is not in the window; then no row is forgotten.
         """
         size = self._state.shingle.size
         if size > 1:
@@ -368,7 +390,7 @@ class StreamDetector:
 
     @read_locked
     def rescore(self) -> tuple[Array, Array]:
-        """Score the points of the window again with the present forest, as the paper does after each update.
+        """Score the points of the window again with the current forest, as the paper does after each update.
 
         Returns
         -------
@@ -387,7 +409,7 @@ class StreamDetector:
 
     @classmethod
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
-        """Make a detector from its forest and what `notes` returned; raise a ValueError if the notes are invalid."""
+        """Restore a detector from its forest and its `notes`; raise ValueError if the notes are invalid."""
         detector = cls.__new__(cls)
         detector._restore(forest, notes)  # noqa: SLF001
         return detector
@@ -413,14 +435,14 @@ class StreamDetector:
     # -- internal ---------------------------------------------------------------------------------------------------
 
     def _restore(self, forest: MondrianForest, notes: dict[str, Any]) -> None:
-        """Become the detector with that forest and those notes, or raise a ValueError."""
+        """Initialize the detector from a forest and notes; raise ValueError if they do not match."""
         self._set_parameters(renamed_parameters(notes["parameters"]))
         check_forest(forest, self._parameters)
         self._set_forest(forest)
         self._state.restore(notes, forest.n_taken, forest.n_shown)
 
     def _recorded_state(self) -> StreamState:
-        """Return the recorded state; within a call (in a signal handler), that of before the call."""
+        """Return the recorded state; in a signal handler that interrupts a call, the state before the call."""
         return self._state if is_inside(self) else self._settled_state()
 
     @read_locked
@@ -454,13 +476,13 @@ class StreamDetector:
         n_done = first = 0
         for usable, run in groupby(is_usable):
             n = len(list(run))
-            places = slice(first, first + n)
+            block = slice(first, first + n)
             if usable:
-                score[places], is_anomaly[places], threshold[places] = self._process(rows[n_done : n_done + n], names)
+                score[block], is_anomaly[block], threshold[block] = self._process(rows[n_done : n_done + n], names)
                 n_done += n
             else:
                 self._state.skip(n)
-                threshold[places] = self._state.threshold.threshold
+                threshold[block] = self._state.threshold.threshold
             first += n
         return BlockResults(score, is_anomaly, threshold)
 
@@ -477,18 +499,18 @@ class StreamDetector:
         return results[0] if len(results) == 1 else BlockResults(*map(np.concatenate, zip(*results, strict=True)))
 
     def _block_length(self, n_rows: int) -> int:
-        """Return how many of the next n_rows rows form a block: those treated alike, and accepted by the window."""
+        """Return how many of the next n_rows rows form one block, to which the same rules apply."""
         state = self._state
         if state.is_warm and not self._parameters["learn_anomalies"]:
             return 1
         return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(n_rows, self.kind))
 
     def _labels_before_learning(self, state: StreamState) -> bool:
-        """Return True if a point must be labelled before it is known whether to learn it; the first always is."""
+        """Return True if the next point must be labelled before it is learned; the first point is always learned."""
         return not self._parameters["learn_anomalies"] and state.is_warm and state.n_scored > 0
 
     def _process_point(self, point: Array) -> tuple[float, bool, float]:
-        """Like `_process_block` for one point, without the copies that pay off only for many."""
+        """Like `_process_block` for one point, without the copies, which are worth their time only for many points."""
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
         score, steps = _score_and_extend_point(self.forest, point, self.kind)
@@ -519,7 +541,7 @@ class StreamDetector:
         return BlockResults(np.full(len(rows), UNKNOWN_SCORE), np.zeros(len(rows), np.bool_), threshold)
 
     def _record(self, scores: Array, steps: list[Step]) -> BlockResults:
-        """Label and count the scores of rows that the forest was shown; after an interruption, this is repeated."""
+        """Label and count the scores of rows that the forest was shown; can be repeated after an interruption."""
         state = self._next_state.copy()
         if self._labels_before_learning(state):
             steps = self._own_step(state)
@@ -529,6 +551,6 @@ class StreamDetector:
         return results
 
     def _own_step(self, state: StreamState) -> list[Step]:
-        """Return a step after every eighth of a window of scored points; the window itself may not advance."""
+        """Return a step after each eighth of a window of scored points, since the window itself may not advance."""
         is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.n_taken)] if is_due else []

@@ -1,4 +1,4 @@
-"""The parameters of a stream detector, checked, and those of older model files."""
+"""The parameters of a stream detector: their validation, and their names in older model files."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def checked_parameters(  # noqa: PLR0913
     on_error: Any,
     n_jobs: Any,
 ) -> dict[str, Any]:
-    """Check the arguments of a detector; return them as plain numbers, strings and lists."""
+    """Check the arguments of a detector; return them as plain Python types."""
     window = as_count(window, "window", 1, MAX_POINTS)
     return {
         "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
@@ -55,16 +55,16 @@ def checked_parameters(  # noqa: PLR0913
 
 
 def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a model file under their present names.
+    """Return the parameters of a model file under their current names.
 
-    Version 0.1 wrote `n_estimators` for `n_trees` and `score` for `kind`; its first files had neither score nor scale.
+    Version 0.1 called `n_trees` `n_estimators`, and `kind` `score`; its first files had neither score nor scale.
     """
     renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
     return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed
 
 
 def check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
-    """Raise a ValueError unless the forest can be that of a detector with these parameters."""
+    """Raise ValueError if a detector with these parameters cannot have this forest."""
     n_features = parameters["n_features"] * parameters["shingle"]
     expected = (parameters["window"], parameters["max_samples"], n_features)
     is_expected = forest.window is not None and expected == (forest.window, forest.max_samples, forest.n_features)

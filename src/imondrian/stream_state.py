@@ -30,13 +30,13 @@ class BlockResults(NamedTuple):
 class StreamState:
     """Counters, threshold, drift monitor, shingle and feature names of a detector.
 
-    A detector changes a copy and then replaces the old state by it, so that an interruption finds either the old or the
-    new one. `count_row` makes all changes of one row in a single kernel call, which cannot be interrupted.
+    A detector changes a copy and then replaces the old state by it, so that an interruption leaves either the old or
+    the new state. `count_row` makes all changes for one row in a single kernel call, which cannot be interrupted.
 
     Attributes
     ----------
     counts : int64 array
-        Rows seen, rows skipped, points scored, drifts reported, and points that the forest had been shown.
+        Numbers of rows seen, rows skipped, points scored, drifts reported, and points shown to the forest.
     """
 
     def __init__(self, shingle: Shingle, threshold: StreamingThreshold, window: int, warm_up: int) -> None:
@@ -54,7 +54,7 @@ class StreamState:
         return other
 
     def with_rows(self, rows: Array, names: list[Any] | None) -> "tuple[StreamState, Array]":
-        """Return a state whose shingle contains the rows, not yet counted, and the points that they complete."""
+        """Return a state whose shingle includes the rows, which are not counted yet, and the points they complete."""
         other = shallow_copy(self)
         other.shingle, other.names = self.shingle.copy(), names
         return other, other.shingle.points(rows)
@@ -81,33 +81,33 @@ class StreamState:
 
     @property
     def n_shown(self) -> int:
-        """Number of points that the forest had been shown."""
+        """Number of points that the forest was shown, as of the last recorded row."""
         return self.counts.item(N_SHOWN)
 
     @property
     def is_warm(self) -> bool:
-        """Whether the warm-up is over, so that the next point can be labelled an anomaly."""
+        """Whether the warm-up is over, so that the next point can be labelled as an anomaly."""
         return self.n_scored >= self._warm_up
 
     @property
     def updates_threshold(self) -> bool:
-        """Whether the next score counts for the threshold; those of the first half of the warm-up do not."""
+        """Whether the next score counts for the threshold; scores in the first half of the warm-up do not."""
         return self.n_scored >= self._warm_up // 2
 
     @property
     def n_until_next_phase(self) -> int:
-        """Number of points until the next half of the warm-up ends: these are treated alike."""
+        """Number of points until the current half of the warm-up ends; the same rules apply to all of them."""
         distances = (end - self.n_scored for end in (self._warm_up // 2, self._warm_up))
         return min((n for n in distances if n > 0), default=MAX_SHOWN)
 
     @property
     def n_bytes(self) -> int:
-        """Memory used, counting a full shingle from the start."""
+        """Memory used in bytes; the shingle is counted as full from the start."""
         arrays = (self.threshold.histogram, self.monitor.present, self.monitor.before, self.monitor.moments)
         return sum(array.nbytes for array in arrays) + (self.shingle.size - 1) * self.shingle.n_features * 8
 
     def check_growth(self, n_rows: int) -> int:
-        """Return the number of rows so far; raise if n_rows more cannot be counted."""
+        """Return the number of rows so far; raise InvalidInputError if n_rows more cannot be counted."""
         n_seen = self.n_seen
         if n_seen + n_rows > MAX_SHOWN:
             raise InvalidInputError(
@@ -132,7 +132,7 @@ class StreamState:
         return BlockResults(scores, (scores > threshold) & is_warm, threshold)
 
     def count_row(self, score: float) -> None:
-        """Count the score of one row that the forest was shown, if no step ends with it."""
+        """Count the score of one row that the forest was shown and after which no step of the window ends."""
         threshold = self.threshold
         call_without_dispatch(
             count_row, threshold.histogram, threshold.clock, self.monitor.present, self.counts, score, threshold.growth
@@ -150,7 +150,7 @@ class StreamState:
         }
 
     def restore(self, notes: dict[str, Any], n_taken: tuple[int, int], n_shown: int) -> None:
-        """Restore what `notes` returned, for a forest with these counters.
+        """Restore what `notes` returned, for a forest with these values of `n_taken` and `n_shown`.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class StreamState:
         self._check_counts()
 
     def _check_counts(self) -> None:
-        """Raise a ValueError if counts contradict each other."""
+        """Raise ValueError if the counts contradict each other."""
         if self.n_skipped + self.n_scored > self.n_seen or self.n_drifts < len(self.drifts):
             raise ValueError(f"the counts {self.counts[:N_SHOWN].tolist()} contradict each other.")
         last = max([*self.monitor.began, *(drift.index for drift in self.drifts)])

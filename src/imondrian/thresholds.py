@@ -1,4 +1,4 @@
-"""Thresholds above which a score is an anomaly: fixed, two-means or quantile; for batches and for streams."""
+"""Rules for the threshold above which a score is an anomaly (fixed, two-means, quantile), for batches and streams."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,15 +30,15 @@ _N_BINS = 1024
 
 
 def fixed(value: float = 0.5) -> Rule:
-    """Return the rule with a constant threshold (0.5: more isolated than an average point)."""
+    """Return the rule with a constant threshold; scores above 0.5 are more isolated than an average point."""
     return lambda _scores: value
 
 
 def two_means(scores: Array) -> float:
-    """Divide the scores into the two clusters with least squares; return the midpoint of their means.
+    """Divide the scores into two clusters with the least sum of squares; return the midpoint of their means.
 
-    The labelling by K-means of [Ma2020] in one dimension: exact, by sorting and prefix sums, without iterations or a
-    seed. A new score joins the cluster with the nearer mean. If all scores are equal, none is an anomaly.
+    This is the labelling by K-means of [Ma2020] in one dimension, exact by sorting and prefix sums, without iterations
+    or a seed. A new score belongs to the cluster with the nearer mean. If all scores are equal, none is an anomaly.
     """
     ordered = np.sort(scores)
     centred = ordered - ordered.mean()
@@ -63,7 +63,7 @@ def threshold_rule(contamination: Any, name: str = "contamination") -> Rule:
     Raises
     ------
     InvalidInputError
-        If it is anything else; the message calls it `name`.
+        If the value is anything else; `name` is its name in the message.
     """
     if isinstance(contamination, str) and contamination in THRESHOLDS:
         return THRESHOLDS[contamination]
@@ -79,14 +79,15 @@ THRESHOLDS: dict[str, Rule] = {"auto": fixed(), "kmeans": two_means}
 
 
 class StreamingThreshold:
-    """The same three rules on a stream of scores, from a histogram that forgets; scores are not stored.
+    """The threshold of a stream of scores, from a histogram with exponentially decaying weights; scores are not stored.
 
     After `half_life` further scores, a score has half its weight, so about the last 1.44 * half_life scores count.
 
     Parameters
     ----------
     rule : "auto", "kmeans" or float, default=0.01
-        0.5; the midpoint of the means of two clusters; or the share of scores above the threshold.
+        "auto": 0.5. "kmeans": the midpoint of the means of two clusters. A float: the share of scores above the
+        threshold.
     half_life : int, default=1024
         Number of scores after which a score has half its weight.
 
@@ -116,7 +117,7 @@ class StreamingThreshold:
 
     @property
     def threshold(self) -> float:
-        """The score above which a point is an anomaly; 1 (no point is) before the first score."""
+        """The score above which a point is an anomaly; "kmeans" and shares give 1 before the first score."""
         n_counted = self.clock[N_COUNTED]
         if self._cached[0] != n_counted:
             self._cached = n_counted, self._compute()
@@ -131,7 +132,7 @@ class StreamingThreshold:
     def observe(self, scores: Array) -> Array:
         """Count scores one after the other; return the threshold before each.
 
-        A value outside [0, 1], or NaN, is not counted.
+        NaN and values outside [0, 1] are not counted.
         """
         thresholds = np.empty(len(scores))
         if self.rule == "kmeans":
@@ -165,7 +166,7 @@ class StreamingThreshold:
         self.histogram, self.clock, self._cached = histogram, np.array([weight, 0.0]), (-1.0, 0.0)
 
     def is_anomaly(self, score: float) -> bool:
-        """Return True if the score lies above the present threshold."""
+        """Return True if the score lies above the current threshold."""
         return bool(score > self.threshold)
 
     def _compute(self) -> float:

@@ -145,7 +145,7 @@ def print_rows(rows: list[AnomalousRow], console: Any) -> None:
 
 def describe_reason(reason: Reason) -> str:
     """Return a reason as text, with the value of the row."""
-    return f"{reason.feature or NO_NAME} = {reason.amount} ({reason.side}, {reason.share:.0%})"
+    return f"{reason.feature or NO_NAME} = {reason.value_text} ({reason.side}, {reason.share:.0%})"
 
 
 def describe_rule(rule: Any) -> str:

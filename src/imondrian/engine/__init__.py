@@ -1,1 +1,1 @@
-"""The Mondrian trees: compiled functions over arrays. Every compiled function of the package is in this folder."""
+"""Mondrian trees: compiled functions on arrays. All compiled functions of the package are in this folder."""

@@ -1,4 +1,4 @@
-"""Attribution: the share of each feature in the isolation of a point, by the cuts that separate it, with their side."""
+"""Attribution: the share of each feature in the isolation of a point, separately for high and low values."""
 
 from imondrian.engine.box_scores_live import accumulate_hazard
 from imondrian.engine.boxes import bound, leaf_overhang, overhang
@@ -17,12 +17,12 @@ from imondrian.engine.nodes import (
     tree_population,
 )
 
-HIGH, LOW = 0, 1  # whether x lies above or below the other points
+HIGH, LOW = 0, 1  # the side: x lies above or below the other points
 
 
 @kernel
 def add_attributions(trees: Trees, X: Array, weights: Array, attributions: Array) -> None:
-    """Add the share of feature j in the isolation of row i, for every tree, to attributions[i, side, j]."""
+    """For every tree, add the share of feature j in the isolation of row i to attributions[i, side, j]."""
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
             for i in range(X.shape[0]):
@@ -35,9 +35,10 @@ def add_attributions(trees: Trees, X: Array, weights: Array, attributions: Array
 
 @helper
 def attribute_new_point(trees: Trees, t: int, x: Array, weights: Array, attributions: Array) -> None:
-    """Credit each cut on the path of x to its feature, and a virtual isolation to the features by their overhang.
+    """Credit each cut on the path of x to its feature, and the isolation of x itself to the features by their overhang.
 
-    The credits are the weights that the log size gives to the same cuts; they sum to 1.
+    x is treated as if it were inserted now. The credits are the weights of the same cuts in the log size, divided by
+    their sum.
     """
     node, time = trees.heads[t]["root"], 0.0
     n = log_of_count(tree_population(trees, t) + 1)
@@ -79,7 +80,7 @@ def credit_overhang(
 
 @helper
 def attribute_held_point(trees: Trees, t: int, x: Array, leaf: int, attributions: Array) -> None:
-    """Credit each cut on the path of x, a point of the tree, to its feature; the credits sum to 1."""
+    """Credit each cut on the path of x, a point that the tree holds, to its feature; the credits sum to 1."""
     total = log_of_count(tree_population(trees, t)) - log_of_count(trees.copies[t, slot_of(leaf)])
     node = trees.heads[t]["root"]
     while not is_leaf(node):

@@ -1,9 +1,9 @@
-"""Uniform samples of rows that arrive in any order and in any number of places: the rows with the smallest keys.
+"""Uniform samples of rows that arrive in any order and on any number of machines: the rows with the smallest keys.
 
-Every copy of every row gets a key that depends only on its values, the tree and the seed. A tree's sample consists of
-the rows with the smallest keys (a bottom-k sketch, [Cohen2007]). The sample is therefore the same however the rows are
-distributed, and the samples of parts determine that of the whole. Keys are exponential: the keys of c copies are c
-independent draws, which are drawn in ascending order (Renyi's representation) and only as far as they can matter.
+Every copy of every row gets a random key that depends only on its values, the tree and the seed. A tree's sample
+consists of the rows with the smallest keys (a bottom-k sketch, [Cohen2007]). The sample is therefore the same however
+the rows are distributed, and the samples of partitions determine that of the whole. Keys are exponential: the keys of c
+copies are c independent draws, made in ascending order (Renyi's representation) until one is too large for the sample.
 """
 
 import math
@@ -39,10 +39,10 @@ def offer_copies(state: Any, x: Array, n_copies: int, keys: Array, points: Array
     """Offer copies of a row to a sample in ascending order of their keys, up to the first that is too large."""
     key = 0.0
     for n_left in range(n_copies, 0, -1):
-        share = uniform_from_bits(mix_bits(state))
-        if share > (keys[0] - key) * n_left:
-            return  # too large even before the logarithm, which only increases it
-        key -= math.log1p(-share) / n_left
+        u = uniform_from_bits(mix_bits(state))
+        if u > (keys[0] - key) * n_left:
+            return  # too large even without the logarithm: -log(1 - u) is at least u
+        key -= math.log1p(-u) / n_left
         if not comes_before(key, x, keys[0], points[0]):
             return
         replace_largest(key, x, keys, points)
@@ -60,7 +60,7 @@ def hash_row(x: Array) -> Any:
 
 @helper
 def comes_before(key: float, x: Array, other_key: float, y: Array) -> bool:
-    """Return True if the first row precedes the second: by key, then by values (equal keys are extremely rare)."""
+    """Return True if the first row precedes the second, by key and then by values (equal keys are extremely rare)."""
     if key != other_key:
         return key < other_key
     for j in range(x.size):

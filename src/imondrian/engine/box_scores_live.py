@@ -1,11 +1,11 @@
 """Box-aware scores in trees that may change with the next point, by a walk from the root.
 
 They measure how early (`expected`) and in how large a cell (`size`) a point would be isolated if it were inserted now.
-At a node where the weighted overhang of x is g, Algorithm 5 would insert x above the node with probability 1 - exp(-g *
-dt), dt being the time since the parent's cut. The walk carries the probability `survival` that this has not happened
-yet. Its results are expectations over Algorithm 5 given the tree, exact except for events with a probability below
-1e-6; nothing is sampled. The scores are ours, not the paper's. For many rows in trees that do not change,
-`box_scores_static` computes the same with less work.
+At a node where the weighted overhang of x is g, Algorithm 5 would insert x above the node with probability
+1 - exp(-g * dt), where dt is the time since the parent's cut. The walk keeps the probability `survival` that this has
+not happened yet. The results are expectations over Algorithm 5 given the tree, exact except for events with a
+probability below 1e-6; nothing is sampled. These scores are not in the paper. For many rows in trees that do not
+change, `box_scores_static` computes the same with less work.
 """
 
 from imondrian.engine.average_path_length import average_path_length
@@ -27,7 +27,7 @@ from imondrian.engine.nodes import (
 
 @helper
 def accumulate_hazard(hazard: float, rate: float, duration: float) -> float:
-    """Return the cumulative hazard of being isolated; the survival probability is `decay(hazard)`, never quite 0."""
+    """Return the cumulative hazard of isolation, at most MAX_DECAY; the survival probability is `decay(hazard)`."""
     return lesser(hazard + rate * duration, MAX_DECAY)
 
 
@@ -35,11 +35,11 @@ def accumulate_hazard(hazard: float, rate: float, duration: float) -> float:
 def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
     """Return the expected depth at which x would be isolated if Algorithm 5 inserted it.
 
-    The depth is 1 plus the survival probability after each inner node on the path. A point that the tree holds is
-    isolated where it is: at its depth, plus c(k) for k copies.
+    The depth is 1 plus the sum of the survival probabilities after each inner node on the path. For a point that the
+    tree holds, it is the depth of its leaf, plus c(k) for k copies.
 
-    Finding the leaf and then walking upwards takes 1.05 to 1.1 times as long here, one row in one tree at a time (2 to
-    10 features; 0.92 times with 25).
+    Finding the leaf first and then walking upwards takes 1.05 to 1.1 times as long here, for one row in one tree at a
+    time (2 to 10 features; 0.92 times with 25).
     """
     node, time, hazard, survival, total = trees.heads[t]["root"], 0.0, 0.0, 1.0, 0.0
     while not is_leaf(node):
@@ -57,7 +57,7 @@ def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 @helper
 def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> float:
-    """Return the log size of x above the level; 0 if all points of the tree, and x, are equal."""
+    """Return the log size of x minus the level; 0 if all points of the tree and x are equal."""
     root = trees.heads[t]["root"]
     if is_leaf(root) and is_point_of(trees, t, root, x):
         return 0.0
@@ -68,9 +68,9 @@ def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> floa
 def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
     """Return the log size of the cell of x, averaged over all scales of mass.
 
-    A node's weight is the decrease of survival * log(n + 1) at the node, n being the points around x: because x is
-    isolated there, or because other points are separated from it. Along the path this decreases from log(N + 1), for N
-    points in the tree, to 0, so that every halving of the points around x has equal weight.
+    The weight of a node is the decrease of survival * log(n + 1) at the node, where n is the number of points still
+    around x. It decreases because x is isolated there or because other points are separated from x. Along the path it
+    falls from log(N + 1), for N points in the tree, to 0, so every halving of the points around x has equal weight.
     """
     node, time, hazard, survival, total = trees.heads[t]["root"], 0.0, 0.0, 1.0, 0.0
     log_total = log_of_count(tree_population(trees, t) + 1)
@@ -94,7 +94,7 @@ def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 @helper
 def held_log_size(trees: Trees, t: int, leaf: int, weights: Array) -> float:
-    """Return the log size of the cell of a point of the tree, from its leaf upwards; the point itself is counted."""
+    """Return the log size of the cell of a point that the tree holds, from its leaf upwards; it counts as a point."""
     node, log_n = trees.parents[t, leaf], log_of_count(trees.copies[t, slot_of(leaf)])
     size = LOG_ZERO if node == NO_NODE else floored_log(extent(trees, t, node, weights))
     total = log_n * (size - 0.5 * log_n)

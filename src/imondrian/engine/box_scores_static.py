@@ -1,12 +1,12 @@
-"""Box-aware scores in trees that do not change: those of `box_scores_live`, from the leaf upwards, with half the work.
+"""Box-aware scores in trees that do not change: like `box_scores_live`, but from the leaf upwards, with half the work.
 
 Boxes are nested: if x lies outside a box, it lies outside all boxes below it. It therefore suffices to walk up from the
-leaf of x to the first box that contains x. Above that node, x cannot be isolated: the terms of those nodes depend only
-on the nodes and are summed once for all rows.
+leaf of x to the first box that contains x. From that node on, x cannot be isolated: the terms of these nodes do not
+depend on x and are summed once for all rows.
 
-Measured in 100 trees of 256 points with 2 to 25 features: from the root downwards, many rows take 1.06 to 2.0 times as
-long, and one row 1.0 to 1.2 times (1.5 times in trees of 20,000 points). With 30 independent features, where rows lie
-outside almost all boxes, it is 0.75 to 0.93 times as long.
+Measured in 100 trees of 256 points with 2 to 25 features: walking from the root downwards takes 1.06 to 2.0 times as
+long for many rows, and 1.0 to 1.2 times for one row (1.5 times in trees of 20,000 points). With 30 independent
+features, where rows lie outside almost all boxes, it takes 0.75 to 0.93 times as long.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, is_point_of, populat
 
 
 class Path(NamedTuple):
-    """Scratch space: the nodes whose boxes do not contain x, from its leaf upwards, with what was computed for them."""
+    """Scratch space: the nodes whose boxes do not contain x, from its leaf upwards, with values computed for them."""
 
     nodes: Array
     rates: Array  # weighted overhang of x over the box
@@ -47,17 +47,17 @@ def expected_depth_from_leaf(
     trees: Trees, t: int, leaf: int, depth: int, x: Array, weights: Array, path: Path
 ) -> float:
     """Like `expected_depth`, given the leaf of x and its depth."""
-    n_over, node = 0, trees.parents[t, leaf]
+    n_outside, node = 0, trees.parents[t, leaf]
     while node != NO_NODE:
         rate = overhang(trees, t, node, x, weights)
         if rate == 0.0:
             break
-        path.nodes[n_over], path.rates[n_over] = node, rate
-        n_over += 1
+        path.nodes[n_outside], path.rates[n_outside] = node, rate
+        n_outside += 1
         node = trees.parents[t, node]
-    hazard, total = 0.0, float(depth - n_over)
-    time = parent_split_time(trees, t, path.nodes[n_over - 1]) if n_over > 0 else 0.0
-    for k in range(n_over - 1, -1, -1):
+    hazard, total = 0.0, float(depth - n_outside)
+    time = parent_split_time(trees, t, path.nodes[n_outside - 1]) if n_outside > 0 else 0.0
+    for k in range(n_outside - 1, -1, -1):
         split_time = trees.cuts[t, slot_of(path.nodes[k])]["split_time"]
         hazard = accumulate_hazard(hazard, path.rates[k], split_time - time)
         total += decay(hazard)
@@ -71,16 +71,16 @@ def expected_depth_from_leaf(
 def excess_from_leaf(
     trees: Trees, t: int, leaf: int, x: Array, weights: Array, path: Path, sums_above: Array, level: float
 ) -> float:
-    """Like `excess`, given the leaf of x; sums_above[t] holds the sum of the terms above each node."""
+    """Like `excess`, given the leaf of x; sums_above[t] contains the sum of the terms above each node."""
     rate = leaf_overhang(trees, t, leaf, x, weights)
     if rate == 0.0 and is_point_of(trees, t, leaf, x):
         has_cuts = leaf != trees.heads[t]["root"]
         return held_log_size(trees, t, leaf, weights) - level if has_cuts else 0.0
-    n_over = write_overhung_path(trees, t, leaf, x, weights, path)
-    top = path.nodes[n_over - 1] if n_over > 0 else leaf
+    n_outside = write_path_outside_boxes(trees, t, leaf, x, weights, path)
+    top = path.nodes[n_outside - 1] if n_outside > 0 else leaf
     before, time = log_population_with_x(trees, t, top), parent_split_time(trees, t, top)
     hazard, total = 0.0, sums_above[t, top]
-    for k in range(n_over - 1, -1, -1):
+    for k in range(n_outside - 1, -1, -1):
         split_time = trees.cuts[t, slot_of(path.nodes[k])]["split_time"]
         hazard = accumulate_hazard(hazard, path.rates[k], split_time - time)
         after = decay(hazard) * log_population_with_x(trees, t, path.nodes[k - 1] if k > 0 else leaf)
@@ -90,17 +90,17 @@ def excess_from_leaf(
 
 
 @helper
-def write_overhung_path(trees: Trees, t: int, leaf: int, x: Array, weights: Array, path: Path) -> int:
+def write_path_outside_boxes(trees: Trees, t: int, leaf: int, x: Array, weights: Array, path: Path) -> int:
     """Write the nodes whose boxes do not contain x, from its leaf upwards; return their number."""
-    n_over, node = 0, trees.parents[t, leaf]
+    n_outside, node = 0, trees.parents[t, leaf]
     while node != NO_NODE:
         rate, size = overhang_and_extent(trees, t, node, x, weights)
         if rate == 0.0:
             break
-        path.nodes[n_over], path.rates[n_over], path.extents[n_over] = node, rate, size
-        n_over += 1
+        path.nodes[n_outside], path.rates[n_outside], path.extents[n_outside] = node, rate, size
+        n_outside += 1
         node = trees.parents[t, node]
-    return n_over
+    return n_outside
 
 
 @helper
@@ -111,9 +111,9 @@ def log_population_with_x(trees: Trees, t: int, node: int) -> float:
 
 @kernel
 def write_sums_above_and_means(trees: Trees, weights: Array, sums_above: Array, means: Array) -> None:
-    """Write, for each node, the terms that the nodes above add to the log size of a point inside; and each tree's mean.
+    """Write the sum of the terms above each node, for points in its box, and the mean log size of each tree.
 
-    A tree with fewer than two points gets the mean 0.
+    The mean of a tree with fewer than two points is 0.
     """
     stack = np.empty(trees.cuts.shape[1] + 1, np.uint32)
     for t in range(trees.heads.size):
@@ -133,7 +133,7 @@ def write_sums_above(trees: Trees, t: int, weights: Array, sums_above: Array, st
         if not is_leaf(node):
             cut, size = trees.cuts[t, slot_of(node)], floored_log(extent(trees, t, node, weights))
             for below in (cut["left"], cut["right"]):
-                fall = log_population_with_x(trees, t, node) - log_population_with_x(trees, t, below)
-                sums_above[t, below] = sums_above[t, node] + fall * size
+                weight = log_population_with_x(trees, t, node) - log_population_with_x(trees, t, below)
+                sums_above[t, below] = sums_above[t, node] + weight * size
                 stack[n_stacked] = below
                 n_stacked += 1

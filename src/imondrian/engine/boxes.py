@@ -1,4 +1,4 @@
-"""Tight boxes: how far a point lies outside of one, stretching and shrinking. A leaf's box is its point."""
+"""Tight boxes: the distance of a point from a box, stretching and shrinking a box. The box of a leaf is its point."""
 
 from imondrian.engine.jit import Array, helper, summing_helper
 from imondrian.engine.nodes import LOWER, UPPER, Trees, is_leaf, slot_of
@@ -15,7 +15,7 @@ def bound(trees: Trees, t: int, node: int, side: int, j: int) -> float:
 
 @summing_helper
 def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float:
-    """Return the weighted distance of x from the box of an inner node, summed by feature: the rate of Algorithm 5."""
+    """Return the weighted distance of x from the box of an inner node, summed over features (a rate of Algorithm 5)."""
     slot = slot_of(node)
     rate = 0.0
     for j in range(x.size):
@@ -25,7 +25,7 @@ def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float
 
 @summing_helper
 def leaf_overhang(trees: Trees, t: int, leaf: int, x: Array, weights: Array) -> float:
-    """Like `overhang` for a leaf. Separate: testing the kind of node inside the loop would take six times as long."""
+    """Like `overhang` for a leaf. A separate function: a test for leaves inside the loop takes six times as long."""
     slot = slot_of(leaf)
     rate = 0.0
     for j in range(x.size):
@@ -35,7 +35,7 @@ def leaf_overhang(trees: Trees, t: int, leaf: int, x: Array, weights: Array) -> 
 
 @helper
 def distance(lower: float, upper: float, value: float) -> float:
-    """Return how far a value lies outside an interval. Without a branch, which the CPU could not predict."""
+    """Return how far a value lies outside an interval, without a branch, which the CPU could not predict."""
     return greater(greater(lower - value, value - upper), 0.0)
 
 
@@ -64,7 +64,7 @@ def extent(trees: Trees, t: int, node: int, weights: Array) -> float:
 
 @summing_helper
 def overhang_and_extent(trees: Trees, t: int, node: int, x: Array, weights: Array) -> tuple[float, float]:
-    """Return both in one pass over the box of an inner node."""
+    """Return `overhang` and `extent` in one pass over the box of an inner node."""
     slot = slot_of(node)
     rate, size = 0.0, 0.0
     for j in range(x.size):
@@ -75,18 +75,18 @@ def overhang_and_extent(trees: Trees, t: int, node: int, x: Array, weights: Arra
 
 
 @summing_helper
-def overhang_and_reach(trees: Trees, t: int, node: int, x: Array, weights: Array) -> tuple[float, float]:
+def weighted_and_unweighted_overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> tuple[float, float]:
     """Return the overhang with and without weights.
 
-    Only the unweighted one is 0 exactly if x lies inside; the weighted one may underflow to 0.
+    The unweighted one is 0 if and only if x lies inside the box; the weighted one may underflow to 0.
     """
     slot = slot_of(node)
-    rate, reach = 0.0, 0.0
+    rate, unweighted = 0.0, 0.0
     for j in range(x.size):
-        apart = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
-        rate += weights[j] * apart
-        reach += apart
-    return min(rate, LARGEST), reach
+        overhang_j = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
+        rate += weights[j] * overhang_j
+        unweighted += overhang_j
+    return min(rate, LARGEST), unweighted
 
 
 @helper
@@ -100,13 +100,13 @@ def stretch(trees: Trees, t: int, node: int, x: Array) -> None:
 
 @helper
 def lesser(a: float, b: float) -> float:
-    """Return the lesser of two numbers. It ignores NaN, and is therefore several times as fast as min."""
+    """Return the lesser of two numbers. It does not handle NaN and is therefore several times as fast as min."""
     return a if a < b else b  # noqa: FURB136
 
 
 @helper
 def greater(a: float, b: float) -> float:
-    """Return the greater of two numbers."""
+    """Return the greater of two numbers; see `lesser`."""
     return a if a > b else b  # noqa: FURB136
 
 
@@ -130,10 +130,10 @@ def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
 @helper
 def is_on_face(trees: Trees, t: int, slot: int, x: Array) -> bool:
     """Return True if x lies on a face of the box of the inner node in a slot."""
-    n_held = 0
+    n_faces = 0
     for j in range(x.size):
-        n_held += (x[j] == trees.boxes[t, slot, LOWER, j]) | (x[j] == trees.boxes[t, slot, UPPER, j])
-    return n_held > 0
+        n_faces += (x[j] == trees.boxes[t, slot, LOWER, j]) | (x[j] == trees.boxes[t, slot, UPPER, j])
+    return n_faces > 0
 
 
 @helper

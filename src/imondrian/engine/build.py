@@ -32,9 +32,9 @@ _FIRST, _LAST, _PARENT, _ON_RIGHT = 0, 1, 2, 3
 def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
     """Build the empty tree t on the rows of X.
 
-    Algorithm 2 of [Ma2020], with the recursion (left before right) written as a stack. Differs: equal rows become one
-    leaf that counts them, since no cut can separate them; rates are weighted by feature. Leaf slots follow the order
-    of the rows, so that trees over the same points have the same points in the same slots.
+    Algorithm 2 of [Ma2020], with a stack instead of recursion (left before right). Differs: equal rows become one leaf
+    that counts them, since no cut can separate them; rates are weighted by feature. Leaf slots are in the order of the
+    rows, so that trees built on the same points have the same points in the same slots.
     """
     rows, sizes = np.arange(X.shape[0]), np.empty(X.shape[1])
     stack = np.empty((rows.size + 1, 4), np.int64)
@@ -134,7 +134,7 @@ def attach(trees: Trees, t: int, node: int, parent: int, on_right: int) -> None:
 
 @helper
 def draw_cut(trees: Trees, t: int, slot: int, sizes: Array, weights: Array) -> None:
-    """Draw time, feature and value of the cut through a box with these side lengths."""
+    """Draw the time, feature and value of the cut through a box with these side lengths."""
     parent = trees.parents[t, inner_node(slot)]
     time = 0.0 if parent == NO_NODE else trees.cuts[t, slot_of(parent)]["split_time"]
     rate = total_rate(sizes, weights)
@@ -148,7 +148,7 @@ def draw_cut(trees: Trees, t: int, slot: int, sizes: Array, weights: Array) -> N
 
 @helper
 def partition(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int, last: int) -> int:
-    """Move the rows that go left to the front; return where those that go right begin."""
+    """Move the rows that go left to the front; return the position of the first row that goes right."""
     feature, value = trees.cuts[t, slot]["split_feature"], trees.cuts[t, slot]["split_value"]
     middle = first
     for i in range(first, last):
@@ -170,7 +170,7 @@ def smallest_row(rows: Array, first: int, last: int) -> int:
 
 @helper
 def compact_leaves(trees: Trees, t: int, n_rows: int) -> None:
-    """Close the gaps that copies have left in the leaf slots; the order of the leaves stays."""
+    """Close the gaps that copies have left in the leaf slots, keeping the order of the leaves."""
     if trees.heads[t]["n_leaves"] < n_rows:
         n_leaves = 0
         for slot in range(n_rows):

@@ -1,4 +1,4 @@
-"""The checks of `invariants`, compiled, for all trees of a forest."""
+"""The checks of `invariants` as compiled functions, for all trees of a forest."""
 
 import math
 from typing import Any
@@ -36,7 +36,7 @@ def is_sound(trees: Trees, t: int) -> bool:
 
 @helper
 def has_possible_counts(trees: Trees, t: int) -> bool:
-    """Return True if counters lie in their ranges."""
+    """Return True if all counters lie in their ranges."""
     head = trees.heads[t]
     if not 0 <= head["n_leaves"] <= trees.points.shape[1]:
         return False
@@ -81,7 +81,7 @@ def has_zeros_in_unused_slots(trees: Trees, t: int) -> bool:
 
 @helper
 def exists(trees: Trees, t: int, node: int) -> bool:
-    """Return True if that is the number of a node in use."""
+    """Return True if `node` is the number of a node in use."""
     n_nodes = trees.heads[t]["n_leaves"] if is_leaf(node) else n_inner(trees, t)
     return bool(np.int64(slot_of(node)) < n_nodes)
 

@@ -14,10 +14,10 @@ _ONE, _LEAF = np.uint64(1), np.uint64(1)
 
 @helper
 def write_path_lengths(trees: Trees, t: int, X: Array, first: int, last: int, lengths: Array) -> None:
-    """Write, for some rows, the number of edges from the root to their leaf.
+    """Write the path lengths of rows first..last-1: the number of edges from the root to the leaf of the row.
 
     Algorithm 3 of [Ma2020]. Differs: it ends at the leaf, and adds c(k) for a leaf of k copies, as iForest does. Four
-    rows are walked alternately, so that their cache misses overlap: one row at a time takes 1.3 to 1.4 times as long
+    rows are walked in lockstep, so that their cache misses overlap: one row at a time takes 1.3 to 1.4 times as long
     (blocks of 8 rows in 100 trees of 256 points, 3 to 30 features).
     """
     for i in range(first, last, 4):
@@ -39,12 +39,12 @@ def length_at(trees: Trees, t: int, position: Any) -> float:
 
 
 @helper
-def find_four_leaves(trees: Trees, t: int, X: Array, i: int, j: int, k: int, l: int) -> tuple[Any, Any, Any, Any]:  # noqa: E741
+def find_four_leaves(trees: Trees, t: int, X: Array, i: int, j: int, k: int, m: int) -> tuple[Any, Any, Any, Any]:
     """Walk four rows to their leaves. Written out, because only variables, not arrays, stay in registers."""
     a = b = c = d = np.uint64(trees.heads[t]["root"])
     while a & b & c & d & _LEAF == 0:
         a, b = step_down(trees, t, a, X, i), step_down(trees, t, b, X, j)
-        c, d = step_down(trees, t, c, X, k), step_down(trees, t, d, X, l)
+        c, d = step_down(trees, t, c, X, k), step_down(trees, t, d, X, m)
     return a, b, c, d
 
 
@@ -52,6 +52,6 @@ def find_four_leaves(trees: Trees, t: int, X: Array, i: int, j: int, k: int, l: 
 def step_down(trees: Trees, t: int, position: Any, X: Array, i: int) -> Any:
     """Move row i one node down and count the step; at a leaf it stays."""
     node: Any = np.uint32(position & _LOW_32)
-    cut = trees.cuts[t, slot_of(node)]  # at a leaf, the cut of another node: it is not used
+    cut = trees.cuts[t, slot_of(node)]  # at a leaf, this is the cut of another node and is not used
     child = select(X[i, cut["split_feature"]] >= cut["split_value"], cut["right"], cut["left"])
     return select(position & _LEAF == 0, ((position >> _32) + _ONE << _32) | np.uint64(child), position)

@@ -1,6 +1,6 @@
 """Extend a tree by one point, as if the point had been there from the start: Algorithm 5 of [Ma2020]."""
 
-from imondrian.engine.boxes import copy_box, distance, leaf_overhang, overhang_and_reach, stretch
+from imondrian.engine.boxes import copy_box, distance, leaf_overhang, stretch, weighted_and_unweighted_overhang
 from imondrian.engine.jit import Array, helper
 from imondrian.engine.nodes import (
     LOWER,
@@ -34,7 +34,7 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
     node, time = trees.heads[t]["root"], 0.0
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
-        rate, reach = overhang_and_reach(trees, t, node, x, weights)
+        rate, unweighted = weighted_and_unweighted_overhang(trees, t, node, x, weights)
         spent = rate * (cut["split_time"] - time)
         if clock < spent:
             insert_above(trees, t, node, x, weights, rate, time_after(time, clock, rate, cut["split_time"]))
@@ -42,7 +42,7 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
         clock -= spent
         time = cut["split_time"]
         cut["population"] += 1
-        if reach > 0.0:
+        if unweighted > 0.0:
             stretch(trees, t, node, x)
         node = child_towards(trees, t, node, x)
     if is_point_of(trees, t, node, x):
@@ -62,7 +62,7 @@ def insert_first_point(trees: Trees, t: int, x: Array) -> None:
 
 @helper
 def insert_above(trees: Trees, t: int, node: int, x: Array, weights: Array, rate: float, time: float) -> None:
-    """Insert a new parent above the node, whose cut at this time separates the node's box from x.
+    """Insert a new parent above the node; its cut, at this time, separates the node's box from x.
 
     `rate` is the weighted overhang of x over the box.
     """

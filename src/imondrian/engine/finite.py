@@ -5,7 +5,7 @@ import numpy as np
 from imondrian.engine.jit import Array, kernel
 from imondrian.engine.nodes import MAX_SIZE
 
-_WITHOUT_SIGN = np.int64(2**63 - 1)
+_WITHOUT_SIGN = np.int64(2**63 - 1)  # mask of all bits except the sign
 _LARGEST = np.float64(MAX_SIZE).view(np.int64)
 
 
@@ -13,7 +13,7 @@ _LARGEST = np.float64(MAX_SIZE).view(np.int64)
 def all_finite(values: Array) -> bool:
     """Return True if every value is finite and within MAX_SIZE.
 
-    Without the sign bit, the bits of floats, read as integers, have the order of the floats; infinity and NaN are
+    Without the sign bit, the bits of floats read as integers are in the same order as the floats; infinity and NaN are
     above all finite values.
     """
     bits, differences = values.view(np.int64), np.int64(0)

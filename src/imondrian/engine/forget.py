@@ -9,8 +9,8 @@ from imondrian.engine.nodes import NO_NODE, Trees, clear_leaf, free_slots, repla
 def forget(trees: Trees, t: int, leaf: int) -> None:
     """Remove one point of the leaf from tree t.
 
-    A Mondrian tree restricted to fewer points is a Mondrian tree: the leaf's sibling takes the place of their parent,
-    and the boxes above shrink. The paper has no such step; it is ours.
+    The leaf's sibling takes the place of their parent, and the boxes above shrink: a Mondrian tree restricted to fewer
+    points is a Mondrian tree. This step is not in the paper.
     """
     parent = trees.parents[t, leaf]
     if trees.copies[t, slot_of(leaf)] > 1:

@@ -1,11 +1,11 @@
-"""Histograms of scores on [0, 1]: one with exponential forgetting and its thresholds, and one that only counts."""
+"""Histograms of scores on [0, 1]: one with exponentially decaying weights and its thresholds, and a plain one."""
 
 from imondrian.engine.jit import Array, helper, kernel, summing_helper
 
-COUNT, SUM = 0, 1  # the rows of a forgetting histogram: weight, and weighted sum of scores, of each bin
+COUNT, SUM = 0, 1  # the rows of a weighted histogram: weight, and weighted sum of scores, of each bin
 WEIGHT, N_COUNTED = 0, 1  # the entries of its clock: weight of the next score, number of scores counted
 MAX_WEIGHT = 1e50  # weights are rescaled when they exceed this
-_FORGOTTEN = 1e-9  # bins with less than this share of the total weight are ignored
+_NEGLIGIBLE = 1e-9  # bins with less than this share of the total weight are ignored
 _ROUNDING = 1e-12
 
 
@@ -18,7 +18,7 @@ def count_scores(histogram: Array, clock: Array, scores: Array, growth: float) -
 
 @kernel
 def count_score(histogram: Array, clock: Array, score: float, growth: float) -> None:
-    """Add the score to its bin. Old scores keep their weights; each new one weighs more than the one before."""
+    """Add the score to its bin. Instead of reducing old weights, each new score gets a larger weight than the last."""
     if not 0.0 <= score <= 1.0:
         return  # also for NaN
     i = min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
@@ -53,28 +53,28 @@ def count_and_write_quantiles(
 
 @kernel
 def two_means_threshold(histogram: Array) -> float:
-    """Return the midpoint of the means of the two clusters with least squares; 1 if there is only one cluster.
+    """Return the midpoint of the means of two clusters with the least sum of squares; 1 if there is only one cluster.
 
-    The clusters are separated between bins: the labelling by K-means of [Ma2020] on a histogram.
+    This is the labelling by K-means of [Ma2020] on a histogram; the scores of one bin stay together.
     """
-    lightest = _FORGOTTEN * total_weight(histogram)
+    negligible = _NEGLIGIBLE * total_weight(histogram)
     first, last = 0, histogram.shape[1] - 1
-    while first < last and histogram[COUNT, first] <= lightest:
+    while first < last and histogram[COUNT, first] <= negligible:
         first += 1
-    while last > first and histogram[COUNT, last] <= lightest:
+    while last > first and histogram[COUNT, last] <= negligible:
         last -= 1
     n, total = 0.0, 0.0
     for i in range(first, last + 1):
-        if histogram[COUNT, i] > lightest:
+        if histogram[COUNT, i] > negligible:
             n += histogram[COUNT, i]
             total += histogram[SUM, i]
     best, threshold = 0.0, 1.0
     n_low, sum_low = 0.0, 0.0
     for i in range(first, last):
-        if histogram[COUNT, i] > lightest:
+        if histogram[COUNT, i] > negligible:
             n_low += histogram[COUNT, i]
             sum_low += histogram[SUM, i]
-            if n - n_low <= lightest:
+            if n - n_low <= negligible:
                 break
             gain = squares_gain(n_low, sum_low, n - n_low, total - sum_low)
             if gain > best:
@@ -102,25 +102,25 @@ def squares_gain(n_low: float, sum_low: float, n_high: float, sum_high: float) -
 @kernel
 def quantile_threshold(histogram: Array, share: float) -> float:
     """Return the score above which at most that share of the weight lies; 1 for an empty histogram."""
-    wanted = 0.0
+    weight_above = 0.0
     for i in range(histogram.shape[1]):
-        wanted += share * histogram[COUNT, i]
-    if wanted == 0.0:
+        weight_above += share * histogram[COUNT, i]
+    if weight_above == 0.0:
         return 1.0
     i = histogram.shape[1] - 1
-    while histogram[COUNT, i] < wanted and i > 0:
-        wanted -= histogram[COUNT, i]
+    while histogram[COUNT, i] < weight_above and i > 0:
+        weight_above -= histogram[COUNT, i]
         i -= 1
     if histogram[COUNT, i] == 0.0:
         return 0.0
-    interpolated = (i + 1.0 - wanted / histogram[COUNT, i]) / histogram.shape[1]
+    interpolated = (i + 1.0 - weight_above / histogram[COUNT, i]) / histogram.shape[1]
     mean = histogram[SUM, i] / histogram[COUNT, i]
     return max(interpolated, mean + _ROUNDING)  # if all scores are equal, none lies above
 
 
 @kernel
 def count_in_bins(bins: Array, scores: Array) -> None:
-    """Count scores in equal bins on [0, 1]."""
+    """Count scores in bins of equal width on [0, 1]."""
     for score in scores:
         count_in_bin(bins, score)
 

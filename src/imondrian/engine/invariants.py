@@ -1,7 +1,7 @@
-"""What is true of every tree at all times, checked without trusting any of its numbers.
+"""The invariants of a tree, checked without trusting any number in it.
 
-These checks report what is wrong with one tree, and where. `compiled_invariants.first_broken_tree` is the same,
-compiled, for all trees of a forest, without the reason.
+These checks report what is wrong with one tree, and where. `compiled_invariants.first_broken_tree` makes the same
+checks in compiled code, for all trees of a forest, but does not report the reason.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,34 +12,34 @@ import numpy as np
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
 
-Problem = tuple[str, Array]  # what is wrong, and a mask of the slots or trees where
+Problem = tuple[str, Array]  # a possible problem, and a mask of the slots or trees that have it
 Check = Callable[[Trees], Iterator[Problem]]
 
 
 def broken_invariants(trees: Trees, t: int, sampler_check: Check | None = None) -> list[str]:
-    """Return what is wrong with tree t; empty if it is sound.
+    """Return a list of the problems of tree t; it is empty if the tree is sound.
 
-    Checks are run in groups, each of which relies on those before it; the list covers the first group with a problem.
-    `sampler_check` is the check of the sampler; by default, that of a tree that holds all points.
+    The checks are run in groups, each of which relies on those before it; only the problems of the first group that has
+    any are returned. `sampler_check` is the check of the sampler; the default is for a tree that holds all points.
     """
     tree = slice_trees(trees, slice(t, t + 1))
     for group in INVARIANTS:
         problems = [f"{text}: {_where(wrong)}" for check in group for text, wrong in check(tree) if np.any(wrong)]
         if problems:
             return problems
-    last: Check = sampler_check or partial(samples_are_possible, max_samples=NO_LIMIT)
-    return [f"{text}: {_where(wrong[0])}" for text, wrong in last(tree) if wrong.any()]
+    check_sample: Check = sampler_check or partial(samples_are_possible, max_samples=NO_LIMIT)
+    return [f"{text}: {_where(wrong[0])}" for text, wrong in check_sample(tree) if wrong.any()]
 
 
 def _where(wrong: Array) -> str:
     if wrong.ndim == 0:
         return "the tree as a whole"
-    places = np.flatnonzero(wrong)
-    return f"slot {places[0]}" + (f" and {places.size - 1} more" if places.size > 1 else "")
+    slots = np.flatnonzero(wrong)
+    return f"slot {slots[0]}" + (f" and {slots.size - 1} more" if slots.size > 1 else "")
 
 
 def counts_are_possible(tree: Trees) -> Iterator[Problem]:
-    """Counters lie in their ranges."""
+    """All counters lie in their ranges."""
     head = tree.heads[0]
     n_slots = tree.points.shape[1]
     yield "the number of leaves does not fit the table", np.asarray(not 0 <= head["n_leaves"] <= n_slots)
@@ -55,8 +55,8 @@ def unused_slots_are_zero(tree: Trees) -> Iterator[Problem]:
     leaves = (tree.points[0, n_leaves:], tree.copies[0, n_leaves:], tree.parents[0, 2 * n_leaves + 1 :: 2])
     inner = (tree.cuts[0, n_inner:], tree.boxes[0, n_inner:], tree.parents[0, 2 * n_inner :: 2])
     for kind, arrays in (("leaf", leaves), ("inner", inner)):
-        filled = [np.frombuffer(array.tobytes(), np.uint8).any() for array in arrays]
-        yield f"an unused {kind} slot is not zero", np.asarray(any(filled))
+        has_nonzero_bytes = [np.frombuffer(array.tobytes(), np.uint8).any() for array in arrays]
+        yield f"an unused {kind} slot is not zero", np.asarray(any(has_nonzero_bytes))
 
 
 def nodes_exist(tree: Trees) -> Iterator[Problem]:
@@ -93,12 +93,12 @@ def populations_add_up(tree: Trees) -> Iterator[Problem]:
     """Each leaf holds a point, each inner node the sum of its children; this rules out cycles."""
     n_leaves = int(tree.heads[0]["n_leaves"])
     cuts, copies = tree.cuts[0, : max(n_leaves - 1, 0)], tree.copies[0, :n_leaves]
-    below = _of_node(tree, cuts["left"]) + _of_node(tree, cuts["right"])
+    below = _population(tree, cuts["left"]) + _population(tree, cuts["right"])
     yield "a leaf holds no point", np.asarray(copies == 0)
     yield "a population is not the sum of those below", np.asarray(cuts["population"] != below)
 
 
-def _of_node(tree: Trees, node: Array) -> Array:
+def _population(tree: Trees, node: Array) -> Array:
     slot = node >> 1
     return np.where(node & 1, tree.copies[0, slot], tree.cuts[0, slot]["population"]).astype(np.int64)
 
@@ -146,7 +146,7 @@ def _bounds(tree: Trees, node: Array, side: int) -> Array:
 
 
 def samples_are_possible(trees: Trees, max_samples: int) -> Iterator[Problem]:
-    """Check that the number of points held is possible for a sample of the points shown."""
+    """Samples are possible: the number of points held agrees with the number of points shown."""
     heads, held = trees.heads, trees.copies.sum(axis=1, dtype=np.int64)
     shown = heads["n_points"] + heads["n_owed"]
     n_vacancies = np.minimum(max_samples, shown) - held

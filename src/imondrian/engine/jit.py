@@ -1,4 +1,4 @@
-"""How functions are compiled: the decorators for kernels and helpers, and two CPU instructions that Numba lacks."""
+"""Compilation: the decorators for kernels and helpers, and two CPU instructions that Numba lacks."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,11 +16,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _compile: Any = numba.njit
 _OPTIONS = {"no_cfunc_wrapper": True, "error_model": "numpy"}
 _HELPER_OPTIONS = _OPTIONS | {"forceinline": True, "no_cpython_wrapper": True}
-_NO_REFERENCE_COUNTS = {"_nrt": False}  # atomic counters of array references would double the time of small steps
+_NO_REFERENCE_COUNTS = {"_nrt": False}  # counting array references atomically would double the time of small helpers
 
 
 def _sources_digest() -> str:
-    """Return a digest of all source files of the engine: the stamp of every cached kernel.
+    """Return a digest of all source files of the engine, which is the stamp of every cached kernel.
 
     Numba's own stamp covers only the file of the kernel itself, but helpers and constants from other files are compiled
     into a kernel too. With this stamp, a change in any file of the engine makes Numba compile every kernel again,
@@ -38,7 +38,7 @@ _SOURCES_DIGEST = _sources_digest()
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function that Python calls: on first use, cached on disk, without the GIL."""
+    """Compile a function that Python code calls. It is compiled on first use, cached on disk, and releases the GIL."""
     compiled = _compile(cache=True, nogil=True, **_OPTIONS)(function)
     with suppress(AttributeError):  # no such attribute without JIT compilation, or in another version of Numba
         compiled._cache._cache_file._source_stamp = _SOURCES_DIGEST  # noqa: SLF001
@@ -51,7 +51,7 @@ def helper(function: Function) -> Function:
 
 
 def summing_helper(function: Function) -> Function:
-    """Compile a helper whose sums may be reordered, so that they are vectorized."""
+    """Compile a helper in which the order of additions may change, so that sums are vectorized."""
     return _compile(**_HELPER_OPTIONS, **_NO_REFERENCE_COUNTS, fastmath={"reassoc", "nsz"})(function)
 
 
@@ -88,12 +88,13 @@ def _prefetch(_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
     """Prefetch the item of an array at a flat index into the cache. A hint to the CPU: it has no other effect."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        pointer, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
         items = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        place = builder.bitcast(builder.gep(items, [arguments[1]]), byte)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        instruction = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(instruction, [place, number(0), number(3), number(1)])  # read access, high locality, data cache
+        address = builder.bitcast(builder.gep(items, [arguments[1]]), pointer)
+        function_type = ir.FunctionType(ir.VoidType(), [pointer, integer, integer, integer])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [pointer], function_type)
+        options = [integer(0), integer(3), integer(1)]  # read access, high locality, data cache
+        builder.call(instruction, [address, *options])
         return context.get_dummy_value()
 
     return numba.types.void(array, numba.types.intp), generate

@@ -1,4 +1,4 @@
-"""Logarithms and exponentials from tables, faster than those of the library; box-aware walks need several per node."""
+"""Logarithms and exponentials from tables, faster than the math library; box-aware scores need several per node."""
 
 import math
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from imondrian.engine.jit import helper
 
-LOG_ZERO = math.log(5e-324)
-MAX_DECAY = -math.log(1e-6)  # larger exponents are cut off here: exp(-MAX_DECAY) is 1e-6
-_N_COUNTS = 1024
+LOG_ZERO = math.log(5e-324)  # used as the logarithm of 0
+MAX_DECAY = -math.log(1e-6)  # larger exponents are limited to this one: exp(-MAX_DECAY) is 1e-6
+_N_COUNTS = 1024  # size of the table of logarithms of integers
 _STEPS = 64  # entries per unit in the table of exponentials
 _SMALLEST_NORMAL = 2.0**-1022
 _N_MANTISSAS = 128
@@ -41,7 +41,7 @@ def decay(z: float) -> float:
 def floored_log(size: float) -> float:
     """Return log(size) to fifteen digits; for size 0, the log of the smallest positive float.
 
-    The mantissa is a table entry times 1 + r with |r| < 1/256; log(1 + r) is computed by its series.
+    The mantissa is a table entry times 1 + r with |r| < 1/256; log(1 + r) is computed by its Taylor series.
     """
     if size < _SMALLEST_NORMAL:
         return math.log(size) if size > 0.0 else LOG_ZERO

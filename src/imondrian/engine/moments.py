@@ -1,4 +1,4 @@
-"""Count, mean and squared deviations of every feature, updated point by point, and the weights 1 / deviation."""
+"""Count, mean and squared deviations of every feature, updated point by point; weights 1 / standard deviation."""
 
 import math
 
@@ -10,7 +10,7 @@ COUNT, MEAN, SQUARES = 0, 1, 2  # the rows of `moments`; SQUARES: the sum of the
 
 @kernel
 def write_weights(moments: Array, weights: Array) -> None:
-    """Write the present weight of every feature."""
+    """Write the weight of every feature."""
     for j in range(weights.size):
         weights[j] = weight(moments[COUNT, j], moments[MEAN, j], moments[SQUARES, j])
 
@@ -44,7 +44,7 @@ def add_point(moments: Array, x: Array) -> None:
 
 @helper
 def weight(count: float, mean: float, squares: float) -> float:
-    """Return 1 / standard deviation, or 1 if the deviations are no larger than rounding errors of the mean."""
+    """Return 1 / standard deviation, or 1 if the deviations are no larger than the rounding error of the mean."""
     rounding = mean * 2.2e-16
     if squares <= count * rounding * rounding:
         return 1.0

@@ -1,7 +1,7 @@
-"""The node table: the arrays that the trees of a forest consist of, declared once, and how nodes are linked.
+"""The node table: the arrays that hold the trees of a forest, and how nodes are linked.
 
 All trees share these arrays. A tree of k distinct points has k leaves in the leaf slots 0..k-1 and k - 1 inner nodes
-in the inner slots 0..k-2. Slots stay dense: a freed slot is filled by the last node of its kind. A node is identified
+in the inner slots 0..k-2. There are no gaps: a freed slot is filled by the last node of its kind. A node is identified
 by one number: 2 * slot for an inner node, 2 * slot + 1 for a leaf.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 from imondrian.engine.jit import Array, helper
 
 NO_NODE = np.uint32(0xFFFFFFFF)
-MAX_POINTS = 2**31 - 2  # in one tree, so that node numbers and populations fit in 32 bits
-MAX_SHOWN = 2**53  # points that a forest can be shown in total: counts stay exact, also as float64
+MAX_POINTS = 2**31 - 2  # largest number of points in a tree: node numbers and populations fit in 32 bits
+MAX_SHOWN = 2**53  # largest number of points that a forest can be shown: counts are exact, also as float64
 NO_LIMIT = 2**62  # sample size of a tree that holds every point
 MAX_SIZE = 1e153  # largest absolute value of a feature: squares and extents stay far from overflow
 LOWER, UPPER = 0, 1
@@ -22,57 +22,57 @@ _ONE = np.uint32(1)
 
 CUT = np.dtype(
     [
-        ("split_time", np.float64),  # not before the parent's
+        ("split_time", np.float64),  # not before that of the parent
         ("split_value", np.float64),  # x < split_value goes left
         ("left", np.uint32),
         ("right", np.uint32),
         ("split_feature", np.uint32),
-        ("population", np.uint32),  # points below, including copies
+        ("population", np.uint32),  # number of points below, including copies
     ]
 )
 HEAD = np.dtype(
     [
-        ("stream", np.uint64),  # the state of its random number generator
+        ("stream", np.uint64),  # state of the random number generator
         ("n_leaves", np.int64),
         ("root", np.uint32),  # NO_NODE in an empty tree
-        # the state of its sample, see reservoir.py
-        ("n_points", np.int64),  # points shown and not forgotten
-        ("n_owed", np.int64),  # forgotten points not yet compensated by a new one
+        # state of the tree's sample, see reservoir.py
+        ("n_points", np.int64),  # number of points shown and not forgotten
+        ("n_owed", np.int64),  # number of forgotten points for which no new point has compensated yet
         ("next_kept", np.int64),  # number of the next point that a full sample accepts
         ("log_key", np.float64),  # log of the largest key in a full sample
-        # the state of its part of a window, see window.py
+        # state of the tree's part of a window, see window.py
         ("next_number", np.int64),  # number of the next point it will be shown
-        ("hash_key", np.uint64),  # which points of a window it holds is a hash of this key and the point's number
-        ("n_taken", np.int64),  # points inserted so far
-        ("n_outside", np.int64),  # inserted points that lay outside its root box
-        ("level", np.float64),  # mean log size of its points at the window's last step; NaN if not maintained
+        ("hash_key", np.uint64),  # a hash of this key and a point's number decides whether the tree holds the point
+        ("n_taken", np.int64),  # number of points inserted so far
+        ("n_outside", np.int64),  # number of inserted points that lay outside the root box
+        ("level", np.float64),  # mean log size of the tree's points at the window's last step; NaN if not maintained
     ]
 )
 
 
 class Field(NamedTuple):
-    """One array of the table: its type and its axes (the name of a size, or a number). Unused slots are zero."""
+    """One array of the table: its type and its axes (names of sizes, or numbers). Unused slots are zero."""
 
     dtype: np.dtype[Any]
     axes: tuple[str | int, ...]
 
 
 FIELDS = {
-    # of an inner node
+    # for each inner node
     "cuts": Field(CUT, ("tree", "slot")),
     "boxes": Field(np.dtype(np.float64), ("tree", "slot", 2, "feature")),  # LOWER and UPPER, tight
-    # of a leaf
-    "points": Field(np.dtype(np.float64), ("tree", "slot", "feature")),  # its box
-    "copies": Field(np.dtype(np.uint32), ("tree", "slot")),  # its population
-    # of both, by node number
-    "parents": Field(np.dtype(np.uint32), ("tree", "node")),  # NO_NODE above the root
-    # of a tree
+    # for each leaf
+    "points": Field(np.dtype(np.float64), ("tree", "slot", "feature")),  # the point, which is also the box
+    "copies": Field(np.dtype(np.uint32), ("tree", "slot")),  # the number of copies of the point: the population
+    # for each node, by node number
+    "parents": Field(np.dtype(np.uint32), ("tree", "node")),  # NO_NODE for the root
+    # for each tree
     "heads": Field(HEAD, ("tree",)),
 }
 
 
 class Trees(NamedTuple):
-    """The arrays of FIELDS. Kernels take it together with the number t of a tree."""
+    """The arrays of FIELDS. Most kernels and helpers take them together with the number t of a tree."""
 
     cuts: Array
     boxes: Array
@@ -89,7 +89,7 @@ def shape_of(field: Field, n_trees: int, n_slots: int, n_features: int) -> tuple
 
 
 def empty_trees(n_trees: int, n_slots: int, n_features: int) -> Trees:
-    """Return trees without points. Memory is touched only when a slot is used."""
+    """Return trees without points. The memory of a slot is not touched until the slot is used."""
     fields = FIELDS.values()
     trees = Trees(*(np.zeros(shape_of(field, n_trees, n_slots, n_features), field.dtype) for field in fields))
     trees.heads["root"] = NO_NODE
@@ -110,25 +110,25 @@ def resized(trees: Trees, n_slots: int, n_features: int | None = None) -> Trees:
 def with_capacity(trees: Trees, name: str, n_slots: int, n_features: int | None = None) -> Trees:
     """Replace one array by a copy with n_slots slots per tree; n_slots must be at least the number in use."""
     n_trees, n_known = trees.heads.size, trees.boxes.shape[3] if name == "boxes" else trees.points.shape[2]
-    used = int(trees.heads["n_leaves"].max(initial=0))
+    n_used = int(trees.heads["n_leaves"].max(initial=0))
     new = np.zeros(shape_of(FIELDS[name], n_trees, n_slots, n_features or n_known), FIELDS[name].dtype)
-    kept = tuple(slice(length) for length in shape_of(FIELDS[name], n_trees, used, n_known))
-    new[kept] = getattr(trees, name)[kept]
+    used = tuple(slice(length) for length in shape_of(FIELDS[name], n_trees, n_used, n_known))
+    new[used] = getattr(trees, name)[used]
     return trees._replace(**{name: new})
 
 
-def slice_trees(trees: Trees, some: slice) -> Trees:
-    """Return a view of some of the trees; changes to the view change the trees."""
-    if some.start is None and some.stop is None:
+def slice_trees(trees: Trees, part: slice) -> Trees:
+    """Return a view of a slice of the trees; changes to the view change the trees."""
+    if part.start is None and part.stop is None:
         return trees
-    return Trees(*(array[some] for array in trees))
+    return Trees(*(array[part] for array in trees))
 
 
 def joined(parts: Sequence[Trees]) -> Trees:
     """Concatenate the trees of all parts."""
     n_slots = max(part.points.shape[1] for part in parts)
-    arrays = zip(*(resized(part, n_slots) for part in parts), strict=True)
-    return Trees(*(np.concatenate(some) for some in arrays))
+    arrays_by_field = zip(*(resized(part, n_slots) for part in parts), strict=True)
+    return Trees(*(np.concatenate(arrays) for arrays in arrays_by_field))
 
 
 @helper
@@ -171,7 +171,7 @@ def tree_population(trees: Trees, t: int) -> int:
 
 @helper
 def child_towards(trees: Trees, t: int, node: int, x: Array) -> Any:
-    """Return the child of an inner node into which x falls: left if x[q] < p, the same rule everywhere."""
+    """Return the child of an inner node into which x falls: left if x[q] < p. All code uses this rule."""
     cut = trees.cuts[t, slot_of(node)]
     goes_right = np.int64(x[cut["split_feature"]] >= cut["split_value"])
     return np.uint32(cut["left"] ^ ((cut["left"] ^ cut["right"]) & np.uint32(-goes_right)))  # always uint32
@@ -239,7 +239,7 @@ def replace_in_parent(trees: Trees, t: int, old: int, new: int) -> None:
 
 @helper
 def free_slots(trees: Trees, t: int, leaf: int, inner: int) -> None:
-    """Free the slots of an unlinked leaf and an unlinked inner node; the last node of each kind moves in."""
+    """Free the slots of an unlinked leaf and an unlinked inner node; the last node of each kind moves there."""
     last_leaf = leaf_node(trees.heads[t]["n_leaves"] - 1)
     last_inner = inner_node(trees.heads[t]["n_leaves"] - 2)
     if leaf != last_leaf:

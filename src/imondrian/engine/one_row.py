@@ -1,7 +1,7 @@
-"""The scores of one row, without the set-up that pays off only for many rows; bit for bit the scores of many.
+"""The score of one row, without the set-up that is worth its time only for many rows; the same scores, bit for bit.
 
-All trees are walked level by level (`prefetch.find_leaves`). One tree after the other takes 1.4 to 2.1 times as long
-for `depth` (100 trees of 256 points, 2 to 25 features).
+All trees are walked level by level (`prefetch.find_leaves`). Walking one tree after the other takes 1.4 to 2.1 times as
+long for `depth` (100 trees of 256 points, 2 to 25 features).
 """
 
 import numpy as np
@@ -59,7 +59,7 @@ def size_score_of_row(trees: Trees, x: Array, weights: Array, sums_above: Array,
 
 @kernel
 def window_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
-    """Return the score by log size above the level stored in each tree, before the row is inserted."""
+    """Return the score by log size relative to the level stored in each tree, before the row is inserted."""
     total = 0.0
     for t in range(trees.heads.size):
         level = trees.heads[t]["level"]

@@ -1,7 +1,7 @@
 """Walk many trees level by level, so that cache misses overlap.
 
-A single walk waits at every node for memory and for the comparison. If many walks advance alternately, all nodes of a
-level are loaded at the same time. Tree numbers are unsigned here: signed ones would be checked at each step.
+A single walk waits at every node for memory and for the comparison. If many walks advance in lockstep, all nodes of a
+level are loaded at the same time. Tree numbers are unsigned here: signed indices would be checked at each step.
 """
 
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ def new_paths(n: int) -> Paths:
 
 @helper
 def prefetch_paths(trees: Trees, X: Array, paths: Paths, n_paths: int) -> None:
-    """Prefetch everything on the first n paths, so that the following work finds it in the cache."""
+    """Prefetch all nodes on the first n_paths paths, so that the following work finds them in the cache."""
     n_active = _ZERO
     for i in range(n_paths):
         head = trees.heads[paths.trees[i]]
@@ -81,14 +81,14 @@ def prefetch_paths(trees: Trees, X: Array, paths: Paths, n_paths: int) -> None:
 
 @helper
 def next_node(trees: Trees, t: Any, node: Any, x: Array) -> Any:
-    """Like `child_towards`, without a branch: slower for a single walk, faster for many."""
+    """Like `child_towards`, but by a conditional move: slower for a single walk, faster for many."""
     cut = trees.cuts[t, node >> _LEAF]
     return select(x[cut["split_feature"]] >= cut["split_value"], cut["right"], cut["left"])
 
 
 @helper
 def as_signed(t: Any) -> Any:
-    """Convert a tree number to the type that all other functions use; they would be compiled again for another type."""
+    """Convert a tree number to the type that other functions use, which would be compiled again for another type."""
     return np.int64(t)
 
 

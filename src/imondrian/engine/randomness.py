@@ -1,4 +1,4 @@
-"""All random draws of a tree: one 64-bit SplitMix stream per tree, stored in the state next to its nodes."""
+"""All random draws: each tree has its own 64-bit SplitMix stream, stored in the state next to its nodes."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ LARGEST = np.finfo(np.float64).max
 
 @kernel
 def start_streams(heads: Array, seed: np.uint64) -> None:
-    """Start the stream of every tree; it depends only on the seed and the tree's number."""
+    """Initialize the stream of every tree, which depends only on the seed and the tree's number."""
     for t in range(heads.size):
         heads[t]["stream"] = seed
         origin = next_word(heads, t)
@@ -83,7 +83,7 @@ def draw_feature(heads: Array, t: int, sizes: Array, weights: Array, total: floa
             mass -= weights[j] * sizes[j]
             if mass < 0.0:
                 return j
-    return last  # rounding errors, or rates that underflow to 0
+    return last  # reached by rounding errors, or if all rates underflow to 0
 
 
 @helper
@@ -97,7 +97,7 @@ def total_rate(sizes: Array, weights: Array) -> float:
 
 @helper
 def time_after(time: float, clock: float, rate: float, latest: float) -> float:
-    """Return the time at which an Exp(1) clock, started at `time` and running at this rate, rings; at most `latest`."""
+    """Return the time when an Exp(1) clock, started at `time` and running at this rate, expires; at most `latest`."""
     return min(time + clock / rate, latest) if rate > 0.0 else latest
 
 

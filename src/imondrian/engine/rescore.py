@@ -1,6 +1,6 @@
-"""The points that the trees hold, and their scores in one pass over the nodes, without a walk for each point.
+"""The points that the trees hold, and their scores in one pass over the nodes instead of one walk per point.
 
-One pass suffices if all trees hold the same points in the same leaf slots (`is_aligned`).
+This is possible if all trees hold the same points in the same leaf slots (`is_aligned`).
 """
 
 import math
@@ -81,10 +81,10 @@ def add_held_log_sizes(trees: Trees, weights: Array, means: Array, sums: Array) 
             n = float(trees.cuts[t, slot_of(node)]["population"])
             for below in (trees.cuts[t, slot_of(node)]["left"], trees.cuts[t, slot_of(node)]["right"]):
                 n_below = float(population(trees, t, below))
-                held = total + math.log(n / n_below) * size
+                total_below = total + math.log(n / n_below) * size
                 if is_leaf(below):
-                    held += math.log(n_below) * (size - 0.5 * math.log(n_below))
-                    sums[slot_of(below)] += held / math.log(n_points) - means[t]
+                    total_below += math.log(n_below) * (size - 0.5 * math.log(n_below))
+                    sums[slot_of(below)] += total_below / math.log(n_points) - means[t]
                 else:
-                    nodes[n_stacked], totals[n_stacked] = below, held
+                    nodes[n_stacked], totals[n_stacked] = below, total_below
                     n_stacked += 1

@@ -1,6 +1,6 @@
-"""Which of the points it is shown a tree holds: all of them, or a uniform sample of bounded size.
+"""Reservoir sampling: a tree holds all points that it is shown, or a uniform sample of bounded size.
 
-The sample is a reservoir (Algorithm L of [Li1994], which knows the number of the next point it will accept, so that the
+The sample is a reservoir (Algorithm L of [Li1994], which draws the number of the next point it will accept, so that the
 points in between cost nothing). It stays uniform when points are forgotten: later points compensate for forgotten ones
 (random pairing, [Gemulla2008]). Copies are indistinguishable, so those in the sample are forgotten before those
 outside; the sample then holds fewer of them than a uniform one would.
@@ -28,8 +28,8 @@ from imondrian.engine.prefetch import Paths, new_paths, prefetch_paths
 from imondrian.engine.randomness import exponential, sample_without_replacement, uniform
 
 _SMALLEST_KEY, _LARGEST_KEY = 1e-300, 1.0 - 2.0**-53
-_LARGE = 2048  # leaves of a tree that does not fit into the cache
-_ROWS_AHEAD = 16  # rows to prefetch for; with many more, the first would be evicted before they are used
+_LARGE_TREE = 2048  # a tree with more leaves does not fit into the cache
+_ROWS_AHEAD = 16  # number of rows to prefetch for; with many more, the first would be evicted before they are used
 
 
 @kernel
@@ -55,7 +55,7 @@ def draw_sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
 
 @kernel
 def build_on_samples(trees: Trees, samples: Array, n_points: int, weights: Array, max_samples: int) -> None:
-    """Build every (empty) tree t on samples[t], which were drawn elsewhere from n_points points."""
+    """Build every (empty) tree t on samples[t], a sample of n_points points that was drawn elsewhere."""
     for t in range(trees.heads.size):
         start_sample(trees, t, n_points, max_samples)
         build(trees, t, samples[t], weights)
@@ -73,8 +73,9 @@ def start_sample(trees: Trees, t: int, n_points: int, max_samples: int) -> None:
 def start_reservoir(trees: Trees, t: int, max_samples: int) -> None:
     """Draw the state of a full reservoir that has been shown n_points points.
 
-    If each point had a uniform key and the points with the smallest keys were in the sample, the largest key in the
-    sample would be the max_samples-th of n_points order statistics; the sum is Renyi's representation of it.
+    Imagine that each point has a uniform key, and that the sample consists of the points with the smallest keys. Then
+    the largest key in the sample is the max_samples-th order statistic of n_points keys; the sum below is Renyi's
+    representation of it.
     """
     n = trees.heads[t]["n_points"]
     total = 0.0
@@ -96,7 +97,7 @@ def draw_next_accepted(trees: Trees, t: int) -> None:
 
 @helper
 def draw_smaller_key(trees: Trees, t: int, max_samples: int) -> None:
-    """Draw the largest key in the sample, after a point with a smaller key has replaced another."""
+    """Draw the new largest key in the sample, after a point with a smaller key has replaced another."""
     trees.heads[t]["log_key"] -= exponential(trees.heads, t) / max_samples
 
 
@@ -107,7 +108,7 @@ def extend_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> No
     for t in range(trees.heads.size):
         i, prefetched = 0, 0
         while i < X.shape[0]:
-            if i >= prefetched and max_samples == NO_LIMIT and trees.heads[t]["n_leaves"] > _LARGE:
+            if i >= prefetched and max_samples == NO_LIMIT and trees.heads[t]["n_leaves"] > _LARGE_TREE:
                 prefetched = prefetch_rows(trees, t, X, i, paths)
             n_skipped = min(n_rows_to_skip(trees, t, max_samples), X.shape[0] - i)
             trees.heads[t]["n_points"] += n_skipped
@@ -120,7 +121,7 @@ def extend_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> No
 
 @helper
 def prefetch_rows(trees: Trees, t: int, X: Array, first: int, paths: Paths) -> int:
-    """Prefetch the paths of the next rows in a tree that does not fit into the cache; return the end of these rows.
+    """Prefetch the paths of the next rows in a tree that does not fit into the cache; return the row after the last.
 
     Without it, `extend_trees` takes 1.03 to 1.17 times as long (trees of 8,000 points, 3 and 10 features).
     """
@@ -133,7 +134,7 @@ def prefetch_rows(trees: Trees, t: int, X: Array, first: int, paths: Paths) -> i
 
 @helper
 def n_rows_to_skip(trees: Trees, t: int, max_samples: int) -> int:
-    """Return how many of the next points tree t will certainly not accept."""
+    """Return the number of points before the next one that tree t may accept."""
     head = trees.heads[t]
     if head["n_owed"] > 0 or head["n_points"] < max_samples:
         return 0
@@ -164,14 +165,14 @@ def fills_vacancy(trees: Trees, t: int, max_samples: int) -> bool:
     """Compensate for one forgotten point; return True if, by a random draw, the new point replaces it in the sample."""
     head = trees.heads[t]
     n_vacancies = min(max_samples, head["n_points"] - 1 + head["n_owed"]) - tree_population(trees, t)
-    filled = uniform(trees.heads, t) * head["n_owed"] < n_vacancies
+    is_accepted = uniform(trees.heads, t) * head["n_owed"] < n_vacancies
     head["n_owed"] -= 1
-    return filled
+    return is_accepted
 
 
 @helper
 def random_leaf(trees: Trees, t: int) -> int:
-    """Draw a leaf with probability proportional to its copies: a uniform point of the tree."""
+    """Draw a leaf with probability proportional to its number of copies: a uniform point of the tree."""
     rank = int(uniform(trees.heads, t) * tree_population(trees, t))
     node = trees.heads[t]["root"]
     while not is_leaf(node):
@@ -187,7 +188,7 @@ def random_leaf(trees: Trees, t: int) -> int:
 
 @kernel
 def forget_points(trees: Trees, X: Array) -> None:
-    """Forget the rows of X in every tree. A row outside of a tree's sample only reduces the number of points shown."""
+    """Forget the rows of X in every tree. A row that is not in a tree's sample only changes its counters."""
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
             if trees.heads[t]["n_leaves"] > 0:

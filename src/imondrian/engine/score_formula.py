@@ -1,22 +1,22 @@
-"""From mean depths and sizes to scores in (0, 1): Equation 3 of [Ma2020] and its counterpart for sizes."""
+"""Convert mean depths and sizes to scores in (0, 1): Equation 3 of [Ma2020] and its counterpart for sizes."""
 
 import math
 
 from imondrian.engine.jit import Array, helper, kernel
 
 _LOWEST_SCORE, _HIGHEST_SCORE = 2.0**-1022, 1.0 - 2.0**-53
-_LARGEST_EXPONENT = 700.0  # above this, the score is the lowest one anyway
+_LARGEST_EXPONENT = 700.0  # larger exponents also give the lowest score
 
 
 @helper
 def score_of_depth(depth: float) -> float:
-    """Convert a mean relative depth to a score: 2 ** -depth (Eq. 3), clipped to the inside of (0, 1)."""
+    """Convert a mean relative depth to a score: 2 ** -depth (Eq. 3), clipped to stay within (0, 1)."""
     return min(max(2.0**-depth, _LOWEST_SCORE), _HIGHEST_SCORE)
 
 
 @helper
 def score_of_log_size(excess: float) -> float:
-    """Convert a mean log size above the level to a score: 2 ** -exp(-excess), clipped to the inside of (0, 1)."""
+    """Convert a mean excess of log sizes over the level to a score: 2 ** -exp(-excess), clipped like depths."""
     return score_of_depth(math.exp(min(-excess, _LARGEST_EXPONENT)))
 
 
@@ -29,6 +29,6 @@ def depths_to_scores(depths: Array) -> None:
 
 @kernel
 def log_sizes_to_scores(excesses: Array) -> None:
-    """Convert mean log sizes above the level to scores, in place."""
+    """Convert mean excesses of log sizes over the level to scores, in place."""
     for i in range(excesses.size):
         excesses[i] = score_of_log_size(excesses[i])

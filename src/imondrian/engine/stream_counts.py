@@ -1,4 +1,4 @@
-"""The counters of a stream detector, and one kernel that updates everything that one row changes."""
+"""The counters of a stream detector, and a kernel that makes all updates for one row."""
 
 from imondrian.engine.histogram import count_in_bin, count_score
 from imondrian.engine.jit import Array, kernel
@@ -10,7 +10,7 @@ N_SEEN, N_SKIPPED, N_SCORED, N_DRIFTS, N_SHOWN = range(5)  # indices of the coun
 def count_row(histogram: Array, clock: Array, bins: Array, counts: Array, score: float, growth: float) -> None:
     """Count the score of one row in the threshold's histogram, in the drift monitor's bins and in the counters.
 
-    A single kernel call, so that an interruption (Ctrl+C) cannot separate these updates.
+    These updates are a single kernel call, so that an interruption (Ctrl+C) cannot come between them.
     """
     count_score(histogram, clock, score, growth)
     count_in_bin(bins, score)

@@ -1,4 +1,4 @@
-"""Threads over trees or over blocks of rows. Results never depend on the number of threads."""
+"""Running tasks, for trees or for blocks of rows, on threads. Results never depend on the number of threads."""
 
 import os
 from _thread import start_new_thread
@@ -9,25 +9,25 @@ from itertools import pairwise
 from queue import SimpleQueue
 
 Task = Callable[[], None]
-_MAX_THREADS = 256  # whatever a model file says
+_MAX_THREADS = 256  # even if a model file asks for more
 
 
 class Threads:
-    """Runs tasks on several threads and keeps track of those that still run after an interruption.
+    """Runs tasks on several threads, and keeps track of tasks that still run after an interruption.
 
     Parameters
     ----------
     n_jobs : int
-        Number of threads, at most 256; -1: one per processor, -2: one less, and so on.
+        Number of threads, at most 256; -1 means one per processor, -2 one less, and so on.
     """
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs = n_jobs
-        self.running: list[_TaskQueue] = []  # not finished yet
+        self.running: list[_TaskQueue] = []  # queues that are not finished yet
 
     @property
     def n_threads(self) -> int:
-        """Number of threads, at least one."""
+        """The actual number of threads, at least 1."""
         return min(self.n_jobs if self.n_jobs > 0 else max((os.cpu_count() or 1) + 1 + self.n_jobs, 1), _MAX_THREADS)
 
     def run(self, tasks: Iterable[Task]) -> None:
@@ -67,10 +67,10 @@ class Threads:
 class _TaskQueue:
     """Tasks that several threads work through.
 
-    An interruption hits the waiting thread between any two steps of its Python code. That thread therefore keeps no
-    counts and holds no locks: a task is removed from the queue, or cancelled, by a single C function, and the workers,
-    which are never interrupted, record what is done. (The locks of `threading` are partly Python code and can stay
-    held.)
+    An interruption can occur between any two steps of the Python code of the waiting thread. That thread therefore
+    keeps no counts and holds no locks: a single C function removes a task from the queue or cancels it, and the
+    workers, which are never interrupted, record which tasks are done. (The locks of `threading` are partly Python code
+    and could stay held.)
     """
 
     def __init__(self, tasks: list[Task]) -> None:

@@ -1,8 +1,9 @@
-"""Which points of a window a tree holds: those selected by a hash of the tree's key and the point's number, or all.
+"""Sliding window: a tree holds those points of the window that a hash of its key and the point's number selects.
 
-Points are numbered as they arrive. Whether tree t holds point i depends only on t and i: the test that selected a point
-also says what to forget when it leaves the window, so membership needs no storage. The points of the window are stored
-in a ring shared by all trees, number i in row i modulo its length; a row without a point is NaN.
+Points are numbered as they arrive. Whether tree t holds point i depends only on t, i and the seed: the same test tells
+whether to insert a point and whether to forget it when it leaves the window, so membership is not stored. The points of
+the window are stored in a ring buffer shared by all trees, point i in row i modulo its length; a row without a point is
+NaN.
 """
 
 from typing import Any, NamedTuple
@@ -24,16 +25,16 @@ from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
 
 class StepPlan(NamedTuple):
-    """Where, in a block of rows, the weights are updated."""
+    """The steps in a block of rows: after which rows the weights are updated."""
 
     ends: Array  # the number of rows shown before each step
-    weights: Array  # one row before the first step, one after each step
-    counts: Array  # by tree, written at each step: points inserted so far, and those outside the root box
+    weights: Array  # the weights before the first step and after each step, one row each
+    counts: Array  # output, for each tree and step: points inserted so far, and those outside the root box
 
 
 @kernel
 def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, weights: Array) -> None:
-    """Show the rows of X, at most as many as the ring has, to every tree, as points `number`, `number` + 1, ..."""
+    """Show the rows of X, at most one per row of the ring, to every tree, as points `number`, `number` + 1, ..."""
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
             slide(trees, t, ring, share, number + i, X[i], weights)
@@ -42,9 +43,9 @@ def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, 
 
 @kernel
 def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, X: Array, weights: Array) -> None:
-    """Like `slide_trees` for one row, with prefetching across trees.
+    """Like `slide_trees` for one row, with prefetching for all trees.
 
-    One tree after the other takes 1.1 to 1.2 times as long (100 trees of 256 points, 3 to 30 features).
+    Without prefetching it takes 1.1 to 1.2 times as long (100 trees of 256 points, 3 to 30 features).
     """
     length, paths = ring.shape[0], new_paths(trees.heads.size)
     if number >= length:
@@ -63,7 +64,7 @@ def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, X: 
 
 @helper
 def write_selecting_trees(trees: Trees, number: int, share: float, chosen: Array) -> int:
-    """Write the numbers of the trees that select the point; return how many."""
+    """Write the numbers of the trees that select the point; return how many there are."""
     n_selected = 0
     for t in range(trees.heads.size):
         chosen[n_selected] = t
@@ -73,13 +74,13 @@ def write_selecting_trees(trees: Trees, number: int, share: float, chosen: Array
 
 @helper
 def is_selected(heads: Array, t: int, number: int, share: float) -> bool:
-    """Return True if tree t holds that point while it is in the window; the probability is `share`."""
+    """Return True if tree t holds this point while it is in the window; the probability is `share`."""
     return hashed_uniform(heads, t, number) < share
 
 
 @helper
 def slide(trees: Trees, t: int, ring: Array, share: float, number: int, x: Array, weights: Array) -> None:
-    """Forget the point that leaves the window as x arrives, if tree t holds it, and insert x if tree t selects it."""
+    """Forget the point that leaves the window when x arrives, if tree t holds it; insert x if tree t selects it."""
     length = ring.shape[0]
     if number >= length and is_selected(trees.heads, t, number - length, share):
         forget_point(trees, t, ring[number % length])
@@ -97,7 +98,7 @@ def insert_point(trees: Trees, t: int, x: Array, weights: Array) -> None:
 
 @helper
 def store_next_number(trees: Trees, t: int, number: int, share: float) -> None:
-    """Store the number of the next point in the tree's head. With share 0 (rows that are only scored) do nothing."""
+    """Store the number of the next point in the tree's head. With share 0, rows are only scored: do nothing."""
     if share > 0.0:
         trees.heads[t]["next_number"] = number
 
@@ -124,9 +125,9 @@ def count_insertion(trees: Trees, t: int, x: Array, weights: Array) -> None:
 def score_depths_and_slide(
     trees: Trees, ring: Array, share: float, number: int, X: Array, steps: StepPlan, parts: Array
 ) -> None:
-    """Like `slide_trees`; before each row is shown, write its depth relative to c(n) in every tree to parts[t].
+    """Like `slide_trees`; before each row is shown, write its depth in each tree, relative to c(n), to parts[t].
 
-    Rows between two that change the tree are walked together.
+    Rows between which the tree does not change are walked together.
     """
     for t in range(trees.heads.size):
         first, step = 0, 0
@@ -143,7 +144,7 @@ def score_depths_and_slide(
 
 @helper
 def end_of_unchanged_rows(trees: Trees, t: int, ring: Array, share: float, number: int, first: int, n_rows: int) -> int:
-    """Return the end of the rows from `first` on that see tree t unchanged: one past the next row that changes it."""
+    """Return the end of the rows, from `first` on, that can be scored before tree t changes: after the next change."""
     for i in range(first, n_rows):
         new, old = number + i, number + i - ring.shape[0]
         if is_selected(trees.heads, t, new, share) or (old >= 0 and is_selected(trees.heads, t, old, share)):
@@ -184,16 +185,16 @@ def score_expected_depths_and_slide(
 def score_log_sizes_and_slide(
     trees: Trees, ring: Array, share: float, number: int, X: Array, steps: StepPlan, parts: Array
 ) -> None:
-    """Like `slide_trees`; before each row is shown, write its log size above the tree's level to parts[t].
+    """Like `slide_trees`; before each row is shown, write its log size minus the tree's level to parts[t].
 
-    At each step, the level becomes the mean log size of the present points.
+    At each step, the level is set to the mean log size of the points that the tree holds.
     """
     for t in range(trees.heads.size):
         step = 0
         for i in range(X.shape[0]):
             weights, level = steps.weights[step], trees.heads[t]["level"]
-            has_scale = tree_population(trees, t) > 1 and not np.isnan(level)
-            parts[t, i] = excess(trees, t, X[i], weights, level) if has_scale else 0.0
+            has_level = tree_population(trees, t) > 1 and not np.isnan(level)
+            parts[t, i] = excess(trees, t, X[i], weights, level) if has_level else 0.0
             slide(trees, t, ring, share, number + i, X[i], weights)
             if advance_step(trees, t, steps, step, i) > step:
                 step += 1
@@ -221,8 +222,8 @@ def write_levels(trees: Trees, weights: Array) -> None:
 @helper
 def write_level(trees: Trees, t: int, weights: Array) -> None:
     """Store the tree's mean log size in its head; NaN for fewer than two points."""
-    has_scale = tree_population(trees, t) > 1
-    trees.heads[t]["level"] = mean_log_size(trees, t, weights) if has_scale else np.nan
+    has_level = tree_population(trees, t) > 1
+    trees.heads[t]["level"] = mean_log_size(trees, t, weights) if has_level else np.nan
 
 
 @kernel
@@ -249,7 +250,7 @@ def selected_points(trees: Trees, t: int, ring: Array, number: int, share: float
 
 @kernel
 def forget_by_number(trees: Trees, ring: Array, share: float, numbers: Array) -> None:
-    """Forget some points of the window in every tree that holds them, then clear their rows of the ring."""
+    """Forget the points with these numbers in every tree that holds them, then clear their rows of the ring."""
     for t in range(trees.heads.size):
         for i in numbers:
             if is_selected(trees.heads, t, i, share):
@@ -269,10 +270,10 @@ def write_selected(heads: Array, numbers: Array, share: float, chosen: Array) ->
 def find_foreign_points(
     trees: Trees, ring: Array, number: int, share: float, key: np.uint64, max_lookups: int, is_foreign: Array
 ) -> None:
-    """Write, for every tree, whether it holds a point that is not one of the window's points that it selects.
+    """Write, for every tree, whether it holds a point that is not among the points of the window that it selects.
 
     Rows of the ring are found by a hash with a secret key, so that no file can make the search slow. If many rows are
-    equal, each look-up checks whether the tree has selected one of them; after max_lookups the rest is accepted.
+    equal, one look-up is made for each of them; after max_lookups look-ups, the remaining points are accepted.
     """
     first_of, next_of = ring_index(ring, number, key)
     n_lookups, row = 0, np.empty(ring.shape[1])
@@ -292,16 +293,16 @@ def find_foreign_points(
 
 @allocating_helper
 def ring_index(ring: Array, number: int, key: np.uint64) -> tuple[Array, Array]:
-    """Return a hash table of the distinct rows of a ring, and for each row the next equal one."""
+    """Return a hash table of the distinct rows of a ring, and for each row the next equal row."""
     n_entries = 8
     while n_entries < 2 * ring.shape[0]:
         n_entries *= 2
     first_of, next_of, row = np.full(n_entries, -1), np.full(ring.shape[0], -1), np.empty(ring.shape[1])
     for i in range(min(number, ring.shape[0])):
         if not np.isnan(ring[i, 0]):
-            at = find_entry(ring, first_of, hash_row_with_key(ring[i], row, key), ring[i])
-            next_of[i] = first_of[at]
-            first_of[at] = i
+            entry = find_entry(ring, first_of, hash_row_with_key(ring[i], row, key), ring[i])
+            next_of[i] = first_of[entry]
+            first_of[entry] = i
     return first_of, next_of
 
 
@@ -318,17 +319,17 @@ def hash_row_with_key(x: Array, row: Array, key: np.uint64) -> Any:
 
 @helper
 def find_entry(ring: Array, first_of: Array, word: Any, x: Array) -> Any:
-    """Return the entry of the hash table for a row: its own, or a free one."""
+    """Return the entry of the hash table that contains a row, or a free entry if there is none."""
     last = np.int64(first_of.size - 1)  # the size is a power of two
-    at = np.int64(word & np.uint64(last))
-    while first_of[at] >= 0 and not is_same_row(ring[first_of[at]], x):
-        at = (at + 1) & last
-    return at
+    entry = np.int64(word & np.uint64(last))
+    while first_of[entry] >= 0 and not is_same_row(ring[first_of[entry]], x):
+        entry = (entry + 1) & last
+    return entry
 
 
 @helper
 def find_row(ring: Array, first_of: Array, word: Any, x: Array) -> int:
-    """Return the position of that row in the ring, -1 if there is none."""
+    """Return the position of a row in the ring, or -1 if it is not there."""
     return first_of[find_entry(ring, first_of, word, x)]
 
 
@@ -343,7 +344,7 @@ def is_same_row(x: Array, other: Array) -> bool:
 
 @helper
 def number_at(position: int, number: int, length: int) -> int:
-    """Return the number of the point at a position of a ring when point `number` is the next to arrive."""
+    """Return the number of the point at a position of the ring when point `number` is the next to arrive."""
     return number - 1 - (number - 1 - position) % length
 
 
@@ -356,7 +357,7 @@ def write_scores_of_depths(parts: Array, scores: Array) -> None:
 
 @kernel
 def write_scores_of_log_sizes(parts: Array, scores: Array) -> None:
-    """Convert the mean of each column of log sizes above the level to a score."""
+    """Convert the mean of each column of excesses over the level to a score."""
     for i in range(scores.size):
         scores[i] = score_of_log_size(mean_over_trees(parts, i))
 

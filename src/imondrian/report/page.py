@@ -73,7 +73,7 @@ def _row(row: AnomalousRow, *, has_times: bool) -> str:
 def _reason(reason: Reason) -> str:
     bar = f'<div class="bar {reason.side}"><i style="width:{100 * reason.share:.1f}%"></i></div>'
     return (
-        f'<div class="reason"><span>{escape(reason.feature or NO_NAME)}</span><span>{escape(reason.amount)}</span>'
+        f'<div class="reason"><span>{escape(reason.feature or NO_NAME)}</span><span>{escape(reason.value_text)}</span>'
         f'<span class="{reason.side}">{reason.side}</span>'
         f"{bar}<span>{reason.share:.0%}</span></div>"
     )

@@ -1,4 +1,4 @@
-"""Samplers: which points a tree holds. All points or a uniform sample of them, or the points of a window."""
+"""Samplers decide which points a tree holds: all points, a uniform sample of them, or points of a sliding window."""
 
 from imondrian.engine.nodes import NO_LIMIT
 from imondrian.samplers.reservoir import Reservoir

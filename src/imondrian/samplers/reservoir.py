@@ -1,4 +1,4 @@
-"""The sampler without a window: each tree holds all points, or its own uniform sample of them."""
+"""The sampler without a window: each tree holds all points or its own uniform sample of them."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -37,11 +37,11 @@ class Reservoir:
         self.last_scored: ScoredRows | None = None
 
     def n_points(self, trees: Trees) -> int:
-        """Return the number of points shown and not forgotten, in the tree that was shown most."""
+        """Return the number of points shown and not forgotten; if it differs between trees, the largest."""
         return int(trees.heads["n_points"].max())
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of points shown, including forgotten points that no new one has compensated."""
+        """Return the number of points shown, including forgotten points for which no new point has compensated."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:
@@ -56,25 +56,25 @@ class Reservoir:
         """Build every tree on its own sample of the rows of X."""
         scale.restart(X, X.shape[0])
         weights = scale.weights()
-        on_trees(lambda some: build_trees(slice_trees(trees, some), X, weights, self.limit))
+        on_trees(lambda part: build_trees(slice_trees(trees, part), X, weights, self.limit))
 
     def block_length(self, n_rows: int) -> int:
-        """Return the number of rows for which a tree stays in the cache."""
+        """Return how many rows `extend` accepts: as many as a tree can process while it stays in the cache."""
         return min(n_rows, ROWS_PER_BLOCK)
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree; row i has the weights of the scale after row i."""
         ahead = scale.copy()
-        weights, n_after = ahead.follow(X), trees.heads["n_points"] + X.shape[0]
+        weights, n_after = ahead.update(X), trees.heads["n_points"] + X.shape[0]
         update = TreeUpdate(
-            apply=lambda some: extend_trees(slice_trees(trees, some), X, weights, self.limit),
+            apply=lambda part: extend_trees(slice_trees(trees, part), X, weights, self.limit),
             is_applied=lambda: trees.heads["n_points"] == n_after,
             finish=lambda: scale.restore(ahead.moments),
         )
         self.updates.apply(update, on_trees)
 
     def scored_block_length(self, n_rows: int, kind: str) -> int:
-        """Return 1: each row may change the trees in which the next one is scored."""
+        """Return 1: each row may change the trees that score the next row."""
         return 1
 
     def score_and_extend(
@@ -103,7 +103,7 @@ class Reservoir:
         return SCORES[kind].score(cache, X)
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X. A row outside of a tree's sample only reduces the number of points shown."""
+        """Forget the rows of X. A row that is not in a tree's sample only changes its counters."""
         self._check_presence(trees, X)
         n_after = trees.heads["n_points"] - X.shape[0]
 
@@ -112,14 +112,14 @@ class Reservoir:
                 scale.restart(self.points(trees), self.n_points(trees))
 
         update = TreeUpdate(
-            apply=lambda some: forget_points(slice_trees(trees, some), X),
+            apply=lambda part: forget_points(slice_trees(trees, part), X),
             is_applied=lambda: trees.heads["n_points"] == n_after,
             finish=finish,
         )
         self.updates.apply(update, on_trees)
 
     def points(self, trees: Trees) -> Array:
-        """Return the points in the trees; those of one tree if all hold the same."""
+        """Return the points in all trees, or in one tree if all trees hold the same points."""
         return held_points(trees_with_all_points(trees))
 
     def widened(self, n_features: int) -> Self:
@@ -127,25 +127,25 @@ class Reservoir:
         return self
 
     def check_join(self, state: dict[str, Array]) -> None:
-        """Accept any trees."""
+        """Accept all trees."""
 
     def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
         """Add the points of the other forest to the scale."""
         scale.join(moments)
 
     def state(self) -> dict[str, Array]:
-        """Return nothing: everything is in the trees."""
+        """Return an empty dictionary: everything is in the trees."""
         return {}
 
     def layout(self, n_features: int) -> dict[str, Layout]:
-        """Return nothing."""
+        """Return an empty dictionary."""
         return {}
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Do nothing."""
 
     def problems(self) -> Iterator[str]:
-        """Yield nothing."""
+        """Return an empty iterator."""
         return iter(())
 
     def tree_check(self) -> Check:
@@ -153,7 +153,7 @@ class Reservoir:
         return partial(samples_are_possible, max_samples=self.limit)
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
-        """Raise unless each row, as often as it occurs in X, may be one of those that each tree was shown."""
+        """Raise InvalidInputError if a row, as often as it occurs in X, cannot have been shown to each tree."""
         rows, first_index, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
         held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
         write_copies_held(trees, rows, held)

@@ -1,4 +1,4 @@
-"""The protocol of a sampler, which decides which points each tree holds, and what all samplers share."""
+"""The protocol of samplers, which decide which points each tree holds, and code that all samplers share."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self
@@ -13,33 +13,33 @@ from imondrian.scales import Scale
 from imondrian.scores import ScoringCache
 
 OnTrees = Callable[[Callable[[slice], None]], None]  # applies a function to all trees, a slice of them at a time
-Layout = tuple[tuple[int, ...], np.dtype[Any]]
-ROWS_PER_BLOCK = 4096  # between two chances to be interrupted; a tree stays in the cache for a block
+Layout = tuple[tuple[int, ...], np.dtype[Any]]  # shape and type of an array
+ROWS_PER_BLOCK = 4096  # a call can be interrupted between blocks; a tree stays in the cache during a block
 
 
 class TreeUpdate(NamedTuple):
-    """An update of all trees that survives an interruption: a tree has it or not, and its head says which."""
+    """An update of all trees that can be completed after an interruption."""
 
-    apply: Callable[[slice], None]  # updates some trees, each in one kernel call, which cannot be interrupted
-    is_applied: Callable[[], Array]  # for each tree, whether it has the update
-    finish: Callable[[], None]  # what follows when all trees have it; may be called twice
+    apply: Callable[[slice], None]  # updates a slice of the trees; a kernel call cannot be interrupted within a tree
+    is_applied: Callable[[], Array]  # returns, for each tree, whether it has been updated
+    finish: Callable[[], None]  # called after all trees have been updated; may be called twice
 
 
 class Updates:
-    """Applies updates to all trees, one at a time; each reaches all trees or none, even if it is interrupted."""
+    """Applies one update at a time; even if it is interrupted, an update finally reaches all trees or none."""
 
     def __init__(self) -> None:
-        self.pending: TreeUpdate | None = None  # started and not finished
+        self.pending: TreeUpdate | None = None  # the update that has started and not finished
 
     def apply(self, update: TreeUpdate, on_trees: OnTrees) -> None:
-        """Update all trees. After an interruption, call `finish_pending` once no thread is running any more."""
+        """Update all trees. After an interruption, call `finish_pending` once no thread is running."""
         self.pending = update
         on_trees(update.apply)
         update.finish()
         self.pending = None
 
     def finish_pending(self) -> None:
-        """Finish the update that was interrupted; drop it if no tree has it."""
+        """Finish an interrupted update; drop it if no tree has been updated."""
         update = self.pending
         if update is None:
             return
@@ -52,37 +52,37 @@ class Updates:
 
 
 class Step(NamedTuple):
-    """A step of a window: the weights and the levels were updated after some row of a block."""
+    """A step of a window: an update of the weights and the levels after some row of a block."""
 
-    n_rows: int  # rows of the block shown before the step
-    n_taken: int  # points that the trees had inserted by then, in total
-    n_outside: int  # those of them that lay outside the root box
+    n_rows: int  # number of rows of the block shown before the step
+    n_taken: int  # number of points that all trees together had inserted by then
+    n_outside: int  # number of those that lay outside the root box
 
 
 class ScoredRows(NamedTuple):
     """Rows that were scored and then shown to the trees."""
 
-    first: int  # number of the first row
-    end: int  # number of the point after the last row
-    read: Callable[[], tuple[Array, list[Step]]]  # returns their scores, and the steps taken among them
+    first: int  # number of the first point
+    end: int  # number of the last point, plus 1
+    read: Callable[[], tuple[Array, list[Step]]]  # returns the scores and the steps taken
 
 
 class Sampler(Protocol):
     """Decides which of the points shown to it each tree holds."""
 
     limit: int  # largest number of leaves of a tree
-    fixed_slots: int  # slots that every tree always has; 0 if tables grow
+    fixed_slots: int  # number of slots that every tree always has; 0 if tables grow
     updates: Updates
-    last_scored: ScoredRows | None  # the last rows that were scored and shown; None if this is not recorded
+    last_scored: ScoredRows | None  # the last rows that were scored and shown; None if not recorded
 
     def n_points(self, trees: Trees) -> int:
         """Return the number of points shown and neither forgotten nor, with a window, expired."""
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of points shown so far, including forgotten points that no new one has compensated."""
+        """Return the number of points shown so far, including forgotten points for which no new one compensates."""
 
     def n_bytes(self) -> int:
-        """Return the memory used in addition to the trees."""
+        """Return the memory in bytes used in addition to the trees."""
 
     def reserve(self, n_features: int) -> int:
         """Prepare for points of n_features features; return the number of slots per tree before the first point."""
@@ -113,10 +113,10 @@ class Sampler(Protocol):
         """Show one point that has already been scored."""
 
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
-        """Return the scores that `score_and_extend` would give to each row of X if it were the next one."""
+        """Return the score that `score_and_extend` would give each row of X if it came next."""
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X, or raise if one is not held; the scale is updated to the remaining points."""
+        """Forget the rows of X and update the scale; raise InvalidInputError if a row cannot have been shown."""
 
     def points(self, trees: Trees) -> Array:
         """Return the points held, including copies."""
@@ -125,7 +125,7 @@ class Sampler(Protocol):
         """Return a sampler like this one with more features, which are 0 in all points."""
 
     def check_join(self, state: dict[str, Array]) -> None:
-        """Raise if the trees of a forest whose sampler has that state cannot be joined to those of this one."""
+        """Raise InvalidInputError if trees of a forest whose sampler has this state cannot be joined to this one."""
 
     def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
         """Update the scale and the trees after trees of a forest with these moments were joined."""
@@ -134,7 +134,7 @@ class Sampler(Protocol):
         """Return the arrays to be saved in addition to the trees, by name."""
 
     def layout(self, n_features: int) -> dict[str, Layout]:
-        """Return shape and type of the arrays that `state` returns."""
+        """Return the shapes and types of the arrays that `state` returns."""
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Restore what `state` returned, without checks."""
@@ -143,9 +143,9 @@ class Sampler(Protocol):
         """Yield what is wrong with the restored arrays."""
 
     def tree_check(self) -> Check:
-        """Return the check that sound trees pass under this sampler."""
+        """Return a check of trees that depends on this sampler."""
 
 
 def not_held_error(X: Array, row: int) -> InvalidInputError:
-    """Return the error for a row to be forgotten that the forest does not hold."""
+    """Return the error for a row that cannot be forgotten because the forest does not hold it."""
     return InvalidInputError(f"X[{row}] is not in the forest, or not as many times as in X: {X[row]}.")

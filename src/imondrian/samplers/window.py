@@ -1,4 +1,4 @@
-"""The sampler with a window: the latest points in a ring that all trees share, of which each tree holds a share."""
+"""The sampler with a window: a ring buffer of the latest points, of which each tree holds a share."""
 
 import math
 import os
@@ -39,7 +39,7 @@ from imondrian.scores import SCORES, ScoringCache
 _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
-_MAX_TAKEN = 2.0**60  # insertions in a file, summed over trees: the sum stays far below 64 bits
+_MAX_TAKEN = 2.0**60  # largest sum of insertions over all trees in a file: far from overflowing 64 bits
 _UNLIKELY = 60.0  # minus the log of the probability that a tree ever needs more slots than it has
 
 
@@ -47,8 +47,8 @@ class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
     Memory is fixed: the ring of points, and enough slots in each tree that the probability of needing more at any time
-    is below exp(-60) (then a point is not inserted). Feature weights, and the level that `size` compares with, are
-    updated in steps of an eighth of the window.
+    is below exp(-60) (a point without a free slot is not inserted). Feature weights, and the levels to which the score
+    "size" is relative, are updated in steps of an eighth of the window.
 
     Parameters
     ----------
@@ -64,26 +64,26 @@ class Window:
         self.limit = self.fixed_slots = _capacity(length, share)
         self.ring = np.empty((0, 0))
         self.number = 0  # number of the next point
-        self.next_step = 1  # the number at which weights and levels are updated next
-        self.maintains_levels = False  # True from the first score by "size" on
+        self.next_step = 1  # number of points after which weights and levels are updated next
+        self.maintains_levels = False  # True after the first score of the kind "size"
         self.last_scored: ScoredRows | None = None
         self.updates = Updates()
-        self._empty_plan: tuple[Array, StepPlan] | None = None  # the plan without steps, after the weights it is for
+        self._empty_plan: tuple[Array, StepPlan] | None = None  # weights, and the plan without steps for them
 
     def n_points(self, trees: Trees) -> int:
         """Return the number of points in the window."""
         return int(np.count_nonzero(~np.isnan(self.ring[:, 0])))
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of the next point."""
+        """Return the number of points shown, which is the number of the next point."""
         return self.number
 
     def n_bytes(self) -> int:
-        """Return the size of the ring."""
+        """Return the size of the ring in bytes."""
         return self.ring.nbytes
 
     def reserve(self, n_features: int) -> int:
-        """Allocate the ring; trees have all their slots from the start."""
+        """Allocate the ring; return the fixed number of slots per tree."""
         self.ring = np.full((self.length, n_features), np.nan)
         return self.limit
 
@@ -92,7 +92,7 @@ class Window:
         self._write_to_ring(X[-self.length :], X.shape[0] - min(X.shape[0], self.length))
         self._take_step(trees, scale)
         weights = scale.weights()
-        on_trees(lambda some: build_on_window(slice_trees(trees, some), self.ring, self.number, weights, self.share))
+        on_trees(lambda part: build_on_window(slice_trees(trees, part), self.ring, self.number, weights, self.share))
         trees.heads["next_number"] = self.number
 
     def block_length(self, n_rows: int) -> int:
@@ -100,7 +100,7 @@ class Window:
         return min(n_rows, self.next_step - self.number, ROWS_PER_BLOCK)
 
     def scored_block_length(self, n_rows: int, kind: str) -> int:
-        """Return how many rows `score_and_extend` accepts; only "size" updates levels within a block."""
+        """Return how many rows `score_and_extend` accepts; only "size" can update levels within a block."""
         if self.maintains_levels and kind != "size":
             return self.block_length(n_rows)
         return min(n_rows, self.length, ROWS_PER_BLOCK)
@@ -109,8 +109,8 @@ class Window:
         """Show the rows of X to every tree."""
         weights, number = scale.weights(), self.number
 
-        def show(some: slice) -> None:
-            slide_trees(slice_trees(trees, some), self.ring, self.share, number, X, weights)
+        def show(part: slice) -> None:
+            slide_trees(slice_trees(trees, part), self.ring, self.share, number, X, weights)
 
         def finish() -> None:
             self._write_to_ring(X, number)
@@ -133,14 +133,14 @@ class Window:
         """
         if kind == "size" and not self.maintains_levels:
             write_levels(trees, scale.weights())
-            self.maintains_levels = True  # set last: an interruption before it must not leave levels unset
+            self.maintains_levels = True  # set last, so that an interruption never leaves it True without levels
         scoring = SCORES[kind]
         steps, next_step, moments = self._plan_steps(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
 
-        def show(some: slice) -> None:
-            of_some = StepPlan(steps.ends, steps.weights, steps.counts[some])
-            scoring.slide(slice_trees(trees, some), self.ring, self.share, number, X, of_some, parts[some])
+        def show(part: slice) -> None:
+            plan = StepPlan(steps.ends, steps.weights, steps.counts[part])
+            scoring.slide(slice_trees(trees, part), self.ring, self.share, number, X, plan, parts[part])
 
         def finish() -> None:
             self._write_to_ring(X, number)
@@ -156,23 +156,23 @@ class Window:
 
         self.last_scored = ScoredRows(number, number + X.shape[0], read)
         self._show(trees, X.shape[0], show, finish, on_trees)
-        outcome = read()
-        self.last_scored = ScoredRows(number, number + X.shape[0], lambda: outcome)
-        return outcome
+        results = read()
+        self.last_scored = ScoredRows(number, number + X.shape[0], lambda: results)
+        return results
 
     def score_and_extend_one(
         self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
     ) -> tuple[float, list[Step]]:
-        """Like `score_and_extend` for one point, bit for bit, without the set-up that pays off only for many."""
+        """Like `score_and_extend` for one point, bit for bit, without the set-up that is worthwhile only for many."""
         if self.next_step == self.number + 1 or (kind == "size" and not self.maintains_levels):
             scores, steps = self.score_and_extend(trees, x[None], kind, scale, on_trees)
             return float(scores[0]), steps
         weights, number, X = scale.weights(), self.number, x[None]
         score = SCORES[kind].score_next_row(trees, x, weights)
 
-        def show(some: slice) -> None:
+        def show(part: slice) -> None:
             call_without_dispatch(
-                slide_trees_by_one, slice_trees(trees, some), self.ring, self.share, number, X, weights
+                slide_trees_by_one, slice_trees(trees, part), self.ring, self.share, number, X, weights
             )
 
         self.last_scored = ScoredRows(number, number + 1, lambda: (np.array([score]), []))
@@ -180,14 +180,14 @@ class Window:
         return score, []
 
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
-        """Score the rows of X as `score_and_extend` would, as points that no tree selects."""
+        """Score the rows of X like `score_and_extend`, as points that no tree selects."""
         if kind == "size" and not self.maintains_levels:
             return SCORES[kind].score(cache, X)
         steps, blocks = self._plan_without_steps(cache.trees, cache.weights), even_slices(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X, of copies the oldest; gaps remain in the window. Weights and levels are updated."""
+        """Forget the rows of X (of copies, the oldest), which leaves gaps in the window; update weights and levels."""
         numbers = self._numbers_of(X)
         rows = numbers % self.length
 
@@ -209,18 +209,18 @@ class Window:
 
     def widened(self, n_features: int) -> Self:
         """Return a window like this one whose points have more features, all 0."""
-        more = np.zeros((self.length, n_features - self.ring.shape[1]))
-        more[np.isnan(self.ring[:, 0])] = np.nan
+        new_columns = np.zeros((self.length, n_features - self.ring.shape[1]))
+        new_columns[np.isnan(self.ring[:, 0])] = np.nan
         wider = type(self)(self.length, self.share)
-        wider.restore({**self.state(), "ring": np.hstack([self.ring, more])})
+        wider.restore({**self.state(), "ring": np.hstack([self.ring, new_columns])})
         return wider
 
     def state(self) -> dict[str, Array]:
-        """Return the ring and the clock."""
+        """Return the ring and the clock: numbers of the next point and of the next step, and `maintains_levels`."""
         return {"ring": self.ring, "clock": np.array([self.number, self.next_step, self.maintains_levels], np.int64)}
 
     def layout(self, n_features: int) -> dict[str, Layout]:
-        """Return shape and type of the ring and the clock."""
+        """Return the shapes and types of the ring and the clock."""
         return {"ring": ((self.length, n_features), np.dtype(np.float64)), "clock": ((3,), np.dtype(np.int64))}
 
     def restore(self, arrays: dict[str, Array]) -> None:
@@ -230,16 +230,16 @@ class Window:
         self.maintains_levels = bool(arrays["clock"][2])
 
     def check_join(self, state: dict[str, Array]) -> None:
-        """Raise unless the other window holds the same points under the same numbers."""
+        """Raise InvalidInputError unless the other window holds the same points with the same numbers."""
         if state["clock"][0] != self.number or not np.array_equal(state["ring"], self.ring, equal_nan=True):
             raise InvalidInputError("The forests differ in the points that their windows have seen.")
 
     def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
-        """Update the levels; both scales have the moments of the same window."""
+        """Update the levels; the scale does not change, because both windows hold the same points."""
         self._update_levels(trees, scale)
 
     def tree_check(self) -> Check:
-        """Return the check that trees hold only points of the window that they select."""
+        """Return the check that each tree holds only points of the window that it selects."""
         return self._trees_are_possible
 
     def problems(self) -> Iterator[str]:
@@ -257,7 +257,7 @@ class Window:
     # -- internal ---------------------------------------------------------------------------------------------
 
     def _update_levels(self, trees: Trees, scale: Scale) -> None:
-        """Set the levels to those of the present points, if they are maintained."""
+        """Set the levels to those of the current points, if they are maintained."""
         if self.maintains_levels:
             write_levels(trees, scale.weights())
 
@@ -265,20 +265,20 @@ class Window:
         """Score the rows of X without showing them to the trees."""
         scoring = SCORES[kind]
         parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
-        on_trees(lambda some: scoring.slide(slice_trees(trees, some), self.ring, 0.0, 0, X, steps, parts[some]))
+        on_trees(lambda part: scoring.slide(slice_trees(trees, part), self.ring, 0.0, 0, X, steps, parts[part]))
         scoring.combine(parts, scores)
         return scores
 
     def _show(
         self, trees: Trees, n_rows: int, show: Callable[[slice], None], finish: Callable[[], None], on_trees: OnTrees
     ) -> None:
-        """Show a block to all trees and finish the update; one row is too little work for threads."""
+        """Show a block of rows to all trees and finish the update; threads are not worthwhile for one row."""
         after = self.number + n_rows
         update = TreeUpdate(show, lambda: trees.heads["next_number"] == after, finish)
         self.updates.apply(update, _on_all if n_rows == 1 else on_trees)
 
     def _plan_steps(self, trees: Trees, X: Array, scale: Scale) -> tuple[StepPlan, int, Array]:
-        """Return the steps among the next rows, the number of the next step after them, and the moments then."""
+        """Return the steps during the next rows, and the values of `next_step` and of the moments after them."""
         if self.next_step > self.number + X.shape[0]:
             return self._plan_without_steps(trees, scale.weights()), self.next_step, scale.moments
         ahead, next_step, ends, weights = scale.copy(), self.next_step, [], [scale.weights()]
@@ -293,14 +293,14 @@ class Window:
         return _step_plan(trees, ends, weights), next_step, ahead.moments
 
     def _plan_without_steps(self, trees: Trees, weights: Array) -> StepPlan:
-        """Return a plan without steps; cached for the same weights, since single points need it again and again."""
+        """Return a plan without steps; it is cached for the same weights, since most single points need it."""
         plan = self._empty_plan
         if plan is None or plan[0] is not weights or plan[1].counts.shape[0] != trees.heads.size:
             plan = self._empty_plan = weights, _step_plan(trees, [], [weights])
         return plan[1]
 
     def _write_to_ring(self, X: Array, number: int) -> None:
-        """Write rows to the ring, starting with that number."""
+        """Write rows to the ring as points `number`, `number` + 1, ..."""
         first = number % self.length
         if X.shape[0] == 1:
             self.ring[first] = X[0]
@@ -312,7 +312,7 @@ class Window:
         self.number = number + X.shape[0]
 
     def _take_step(self, trees: Trees, scale: Scale) -> None:
-        """Set the weights and the levels to those of the present window."""
+        """Set the weights and the levels to those of the current window."""
         points = self.points(trees)
         scale.restart(points, points.shape[0])
         self._update_levels(trees, scale)
@@ -323,10 +323,10 @@ class Window:
         return np.roll(self.ring, -(self.number % self.length), axis=0)
 
     def _numbers_of(self, X: Array) -> Array:
-        """Return the numbers of the rows of X in the window; raise if one is missing."""
+        """Return the numbers of the rows of X in the window; raise InvalidInputError if one is not there."""
         first = max(self.number - self.length, 0)
         numbers_by_row: dict[bytes, list[int]] = defaultdict(list)
-        for number in range(self.number - 1, first - 1, -1):  # the oldest last: they are popped first
+        for number in range(self.number - 1, first - 1, -1):  # the oldest last, so that pop() returns it first
             numbers_by_row[(self.ring[number % self.length] + 0.0).tobytes()].append(number)
         numbers = []
         for row in X:
@@ -361,13 +361,13 @@ def _without_gaps(rows: Array) -> Array:
 
 
 def _step_length(number: int, window: int) -> int:
-    """Return the distance to the next step: an eighth of the points so far; in a full window, at equal distances."""
+    """Return the distance to the next step: an eighth of the points so far, or of the window once it is full."""
     length = _longest_step(number, window)
     return length if number < window else length - number % length
 
 
 def _longest_step(number: int, window: int) -> int:
-    """Return the largest possible distance between two steps, the first of which is at `number` or before."""
+    """Return the largest possible distance from a step at `number` or before to the next one."""
     return max(min(number, window) // _STEPS_PER_WINDOW, 1)
 
 
@@ -383,7 +383,7 @@ def _steps_taken(steps: StepPlan) -> list[Step]:
 
 
 def _capacity(length: int, share: float) -> int:
-    """Return a number of points that a tree hardly ever exceeds (Chernoff's bound for a Poisson number)."""
+    """Return a number of points that a tree almost never exceeds (Chernoff's bound for a Poisson variable)."""
     mean = length * share
     n = mean
     while n < length and n * math.log(n / mean) - (n - mean) < _UNLIKELY:

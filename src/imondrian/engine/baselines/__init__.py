@@ -1,1 +1,1 @@
-"""Kernels of the systems that the experiments compare with."""
+"""Kernels of the other methods with which the experiments compare."""

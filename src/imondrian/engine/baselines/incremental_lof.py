@@ -9,7 +9,7 @@ from imondrian.engine.jit import Array, helper, kernel
 _NO_ENTRY = -1
 _DENSITY, _FACTOR = 0, 1  # the two queues of rows to update
 _LARGEST = float(np.finfo(np.float64).max)
-_SMALLEST_REACH = 1e-10  # added to a mean reachability distance, as in scikit-learn: copies have a density too
+_SMALLEST_DISTANCE = 1e-10  # added to a mean reachability distance, as in scikit-learn: densities stay finite
 _BLOCK = 1024  # rows whose squared distances stay in the cache while features are summed
 
 
@@ -33,11 +33,11 @@ FIELDS = {
     "first": Field(np.int64, ("row",)),
     "following": Field(np.int64, ("entry",)),
     "preceding": Field(np.int64, ("entry",)),
-    # scratch space of the present insertion: rows to update, each once
+    # scratch space of the current insertion: rows to update, each once
     "queue": Field(np.int64, (2, "row")),
     "is_queued": Field(np.bool_, (2, "row")),
     "n_queued": Field(np.int64, (2,)),
-    "gaps": Field(np.float64, ("row",)),  # squared distances from the new row
+    "new_squares": Field(np.float64, ("row",)),  # squared distances from the new row
 }
 
 
@@ -57,11 +57,11 @@ class Tables(NamedTuple):
     queue: Array
     is_queued: Array
     n_queued: Array
-    gaps: Array
+    new_squares: Array
 
 
 def empty_tables(n_rows: int, n_neighbors: int, n_features: int) -> Tables:
-    """Return tables with room for n_rows rows. Memory is touched only when a row is used."""
+    """Return tables for n_rows rows. The memory of a row is not touched until the row is used."""
     sizes = {"row": n_rows, "slot": n_neighbors, "entry": n_rows * n_neighbors, "feature": n_features}
 
     def zeros(field: Field) -> Array:
@@ -131,35 +131,35 @@ def write_row(tables: Tables, row: int, x: Array) -> None:
 
 @helper
 def write_squared_distances(tables: Tables, n_rows: int, x: Array) -> None:
-    """Write the squared distances of x from all rows. Features are summed in order: the distance is symmetric."""
-    features, gaps = tables.features, tables.gaps
+    """Write the squared distances of x from all rows. The order of the sums is fixed, so distances are symmetric."""
+    features, squares = tables.features, tables.new_squares
     for block in range((n_rows + _BLOCK - 1) // _BLOCK):
         start = block * _BLOCK
         n_block = min(n_rows - start, _BLOCK)
         for i in range(n_block):
-            gaps[start + i] = 0.0
+            squares[start + i] = 0.0
         for j in range(x.size):
             value = x[j]
             for i in range(n_block):
-                apart = features[j, start + i] - value
-                gaps[start + i] = min(gaps[start + i] + apart * apart, _LARGEST)
+                difference = features[j, start + i] - value
+                squares[start + i] = min(squares[start + i] + difference * difference, _LARGEST)
 
 
 @helper
 def find_neighbours(tables: Tables, row: int, n_neighbours: int, n_rows: int) -> None:
-    """Find the nearest neighbours of a row among the first n_rows; among equally far rows, the earlier ones."""
+    """Find the nearest neighbours of a row among the first n_rows rows; of equally near rows, the earlier ones."""
     tables.k_squares[row] = 0.0
     for other in range(n_neighbours):
-        add_neighbour(tables, row, other, other, tables.gaps[other])
+        add_neighbour(tables, row, other, other, tables.new_squares[other])
     limit = tables.k_squares[row]
     for other in range(n_neighbours, n_rows):
-        if tables.gaps[other] < limit:
-            limit = replace_farthest(tables, row, n_neighbours, other, tables.gaps[other])
+        if tables.new_squares[other] < limit:
+            limit = replace_farthest(tables, row, n_neighbours, other, tables.new_squares[other])
 
 
 @helper
 def add_neighbour(tables: Tables, row: int, slot: int, other: int, square: float) -> None:
-    """Add a row, later than all present neighbours, in the first free slot."""
+    """Add a row that is later than all current neighbours in the first free slot."""
     tables.neighbours[row, slot] = other
     tables.squares[row, slot] = square
     if square >= tables.k_squares[row]:
@@ -187,27 +187,27 @@ def replace_farthest(tables: Tables, row: int, n_neighbours: int, other: int, sq
 def offer_to_all(tables: Tables, row: int) -> None:
     """Add the new row to the neighbours of all rows, while no row has k of them."""
     for other in range(row):
-        add_neighbour(tables, other, row - 1, row, tables.gaps[other])
+        add_neighbour(tables, other, row - 1, row, tables.new_squares[other])
         link(tables, other, row - 1)
         enqueue(tables, _DENSITY, other)
 
 
 @helper
 def offer_to_nearer(tables: Tables, row: int) -> None:
-    """Add the new row to the neighbours of every row that has a farther one."""
-    gaps, k_squares = tables.gaps, tables.k_squares
+    """Add the new row to the neighbours of every row that has a farther neighbour."""
+    new_squares, k_squares = tables.new_squares, tables.k_squares
     for other in range(row):
-        if gaps[other] < k_squares[other]:
+        if new_squares[other] < k_squares[other]:
             exchange_farthest(tables, other, row)
             enqueue(tables, _DENSITY, other)
 
 
 @helper
 def exchange_farthest(tables: Tables, row: int, new: int) -> None:
-    """Replace the farthest neighbour by the new row; the k-distance gets shorter or stays."""
+    """Replace the farthest neighbour by the new row; the k-distance gets shorter or stays the same."""
     slot, k_square = tables.farthest[row], tables.k_squares[row]
     unlink(tables, row, slot)
-    shorter = replace_farthest(tables, row, tables.neighbours.shape[1], new, tables.gaps[row])
+    shorter = replace_farthest(tables, row, tables.neighbours.shape[1], new, tables.new_squares[row])
     link(tables, row, slot)
     if shorter < k_square:
         enqueue_reaching(tables, row)
@@ -217,7 +217,7 @@ def exchange_farthest(tables: Tables, row: int, new: int) -> None:
 def enqueue_reaching(tables: Tables, row: int) -> None:
     """Enqueue the rows whose reachability distance from this row was its previous, longer k-distance.
 
-    They were nearer than that, so they are still among its neighbours: no list of unknown length is walked.
+    They are nearer than that, so they are still among its neighbours: it suffices to look at those.
     """
     for slot in range(tables.neighbours.shape[1]):
         other = tables.neighbours[row, slot]
@@ -234,7 +234,7 @@ def has_neighbour(tables: Tables, row: int, other: int, square: float) -> bool:
 
 @helper
 def update_densities(tables: Tables, n_neighbours: int) -> None:
-    """Compute the queued densities; if one has changed, enqueue the factors that depend on it.
+    """Update the queued densities; if one has changed, enqueue the factors that depend on it.
 
     The density of the new row changes from 0, so all rows that have it as a neighbour are enqueued.
     """
@@ -252,7 +252,7 @@ def update_densities(tables: Tables, n_neighbours: int) -> None:
 
 @helper
 def update_factors(tables: Tables, n_neighbours: int) -> None:
-    """Compute the queued factors."""
+    """Update the queued factors."""
     for i in range(tables.n_queued[_FACTOR]):
         row = tables.queue[_FACTOR, i]
         tables.factors[row] = outlier_factor(tables, row, n_neighbours, tables.densities[row])
@@ -264,12 +264,12 @@ def reachability_density(tables: Tables, row: int, n_neighbours: int) -> float:
     total = 0.0
     for slot in range(n_neighbours):
         total += np.sqrt(max(tables.squares[row, slot], tables.k_squares[tables.neighbours[row, slot]]))
-    return 1.0 / (total / max(n_neighbours, 1) + _SMALLEST_REACH)
+    return 1.0 / (total / max(n_neighbours, 1) + _SMALLEST_DISTANCE)
 
 
 @helper
 def outlier_factor(tables: Tables, row: int, n_neighbours: int, density: float) -> float:
-    """Return the mean density of a row's neighbours over its own; 1 without any (Definition 7 of [Breunig2000])."""
+    """Return the mean density of the neighbours over that of the row; 1 without any (Definition 7 of [Breunig2000])."""
     if n_neighbours == 0:
         return 1.0
     total = 0.0

@@ -1,24 +1,26 @@
-"""Kernels of the over-sampling principal component analysis: the first principal direction by the power method."""
+"""Kernels of the oversampling principal component analysis: the first principal direction by the power method."""
 
 import numpy as np
 
 from imondrian.engine.jit import Array, helper, kernel
 
-_TOLERANCE = 1e-12  # of the power method: largest change of a component of the direction in the last step
+_TOLERANCE = 1e-12  # of the power method: largest change of a component in the last step
 _MAX_STEPS = 1000
-_OFFSET = 1e-6  # of the first direction from the first axis
+_OFFSET = 1e-6  # offset of the initial direction from the first axis
 
 
 @kernel
-def write_principal_directions(scatter: Array, rows: Array, weight: float, directions: Array, along: Array) -> None:
+def write_principal_directions(
+    scatter: Array, rows: Array, weight: float, directions: Array, eigenvalues: Array
+) -> None:
     """Write the first eigenvector of diag(scatter) + weight * row row^T and its eigenvalue, for each row."""
     for i in range(rows.shape[0]):
         if weight == 0.0:
             start(directions, i, 0.0)
-            along[i] = scatter[0]
+            eigenvalues[i] = scatter[0]
         else:
             start(directions, i, _OFFSET)
-            along[i] = power_method(scatter, rows, i, weight, directions)
+            eigenvalues[i] = power_method(scatter, rows, i, weight, directions)
 
 
 @helper
@@ -37,20 +39,20 @@ def power_method(scatter: Array, rows: Array, i: int, weight: float, directions:
     """Multiply the direction by the matrix and normalize it until it converges; return the eigenvalue."""
     length = 0.0
     for _ in range(_MAX_STEPS):
-        pull = 0.0
+        projection = 0.0
         for j in range(scatter.size):
-            pull += weight * rows[i, j] * directions[i, j]
+            projection += weight * rows[i, j] * directions[i, j]
         squares = 0.0
         for j in range(scatter.size):
-            squares += (scatter[j] * directions[i, j] + pull * rows[i, j]) ** 2
+            squares += (scatter[j] * directions[i, j] + projection * rows[i, j]) ** 2
         length = np.sqrt(squares)
         if length == 0.0:
             break
         change = 0.0
         for j in range(scatter.size):
-            moved = (scatter[j] * directions[i, j] + pull * rows[i, j]) / length
-            change = max(change, abs(moved - directions[i, j]))
-            directions[i, j] = moved
+            component = (scatter[j] * directions[i, j] + projection * rows[i, j]) / length
+            change = max(change, abs(component - directions[i, j]))
+            directions[i, j] = component
         if change <= _TOLERANCE:
             break
     return length
