@@ -146,7 +146,7 @@ def _bounds(tree: Trees, node: Array, side: int) -> Array:
 
 
 def samples_are_possible(trees: Trees, max_samples: int) -> Iterator[Problem]:
-    """Samples are possible: the number of points held agrees with the number of points shown."""
+    """Check that the number of points held is possible for a sample of the points shown."""
     heads, held = trees.heads, trees.copies.sum(axis=1, dtype=np.int64)
     shown = heads["n_points"] + heads["n_owed"]
     n_vacancies = np.minimum(max_samples, shown) - held
