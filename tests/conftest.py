@@ -1,4 +1,4 @@
-"""Settings of all tests."""
+"""Settings and fixtures of all tests."""
 
 import os
 import signal
@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 from numba import config
 
 if hasattr(signal, "SIGHUP"):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, in the commands under test too
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, the tests and the commands they start would ignore it
 
 settings.register_profile(
     "imondrian",
-    deadline=None,  # machines are shared: no test asserts a time
+    deadline=None,  # machines are shared, so that run times vary
     derandomize=True,
     max_examples=30 if config.DISABLE_JIT else 100,
     suppress_health_check=[HealthCheck.too_slow],

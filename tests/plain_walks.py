@@ -1,4 +1,4 @@
-"""Plain walks, a row and a tree at a time, with which the faster ones are compared."""
+"""Plain implementations of the walks, one row in one tree at a time, to compare with the faster ones."""
 
 import numba
 
@@ -21,7 +21,7 @@ def path_length(trees, t, x):
 
 @plain
 def add_depths(trees, X, sums):
-    """Add to each row's sum its path length relative to c(n) in every tree, n the points that the tree holds."""
+    """Add to each row's sum its path length in every tree, relative to c(n) for a tree of n points."""
     for t in range(trees.heads.size):
         n = tree_population(trees, t)
         average = average_path_length(n)
@@ -31,7 +31,7 @@ def add_depths(trees, X, sums):
 
 @plain
 def add_expected_depths(trees, X, weights, sums):
-    """Add to each row's sum its expected depth relative to c(n) in every tree, n the points that the tree holds."""
+    """Add to each row's sum its expected depth in every tree, relative to c(n) for a tree of n points."""
     for t in range(trees.heads.size):
         n = tree_population(trees, t)
         average = average_path_length(n)
@@ -41,7 +41,7 @@ def add_expected_depths(trees, X, weights, sums):
 
 @plain
 def add_log_sizes(trees, X, weights, means, sums):
-    """Add to each row's sum by how much its log size exceeds the mean one in every tree."""
+    """Add to each row's sum the excess of its log size over the tree's mean, for every tree."""
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
             for i in range(X.shape[0]):

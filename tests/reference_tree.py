@@ -1,7 +1,7 @@
-"""A slow, obvious Mondrian tree, written from the text of [Ma2020]; where the paper is silent, from its decisions here.
+"""A slow, simple Mondrian tree, written from the text of [Ma2020] and, where the paper is silent, from our decisions.
 
-Draws come from an object with `exponential(rate)`, `choice(sizes)`, `between(low, high)`, and the two hooks of a
-descent, `descend()` and `survive(rate, duration)`, which a literal reading of Algorithm 5 does not need.
+Random draws come from an object with the methods `exponential(rate)`, `choice(sizes)` and `between(low, high)`. Its two
+hooks `descend()` and `survive(rate, duration)` are needed only for one clock per descent, not by Algorithm 5 itself.
 """
 
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-LARGEST = np.finfo(float).max  # a time that overflows counts as this one
+LARGEST = np.finfo(float).max  # a time that overflows becomes this value
 
 
 @dataclass
@@ -34,7 +34,7 @@ def total(sizes):
 
 
 def build(points, time_of_parent, draws):
-    """Algorithm 2; copies of one point are one leaf."""
+    """Algorithm 2; the copies of a point are one leaf."""
     lower, upper = points.min(axis=0), points.max(axis=0)
     if (lower == upper).all():
         return Node(lower, upper, len(points))
@@ -95,7 +95,7 @@ def c(n):
 
 
 class IndependentDraws:
-    """Draws as the paper has them: a fresh exponential at every node."""
+    """Draws as in the paper: an independent exponential at every node."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)

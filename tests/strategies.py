@@ -1,4 +1,4 @@
-"""Hostile points for property tests, and functions that make small trees."""
+"""Hypothesis strategies for hostile points, and functions that make small trees."""
 
 from functools import partial
 
@@ -36,12 +36,12 @@ POOLS = {
 
 @st.composite
 def point_sets(draw, min_rows=1, max_rows=24, max_features=3):
-    """Tables whose columns each come from a pool of awkward values, or from ordinary ones."""
+    """Draw a table; each column comes from a pool of difficult values or from ordinary ones."""
     n_rows = draw(st.integers(min_rows, max_rows))
     columns = []
     for _ in range(draw(st.integers(1, max_features))):
-        values = draw(st.sampled_from([None, *POOLS]))
-        number = st.floats(-10, 10) if values is None else st.sampled_from(POOLS[values])
+        pool = draw(st.sampled_from([None, *POOLS]))
+        number = st.floats(-10, 10) if pool is None else st.sampled_from(POOLS[pool])
         columns.append(draw(st.lists(number, min_size=n_rows, max_size=n_rows)))
     return np.array(columns).T.copy()
 
@@ -56,6 +56,7 @@ def empty(n_trees, n_slots, n_features, seed=0):
 
 
 def built(points, seed=0, n_trees=3, room=0, max_samples=NO_LIMIT):
+    """Return trees built on the points, with `room` more slots than needed."""
     points = np.ascontiguousarray(points, dtype=float)
     trees = empty(n_trees, min(len(points), max_samples) + room, points.shape[1], seed)
     build_trees(trees, points, np.ones(points.shape[1]), max_samples)
@@ -69,7 +70,7 @@ def extended(trees, points, max_samples=NO_LIMIT):
 
 
 def grown(points, seed=0, n_trees=3):
-    """Trees that were shown the points one by one."""
+    """Return trees that were shown the points one by one."""
     return extended(empty(n_trees, len(points), points.shape[1], seed), points)
 
 

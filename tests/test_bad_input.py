@@ -1,4 +1,4 @@
-"""Bad input in every adapter: a clear error, or a right answer. One row of the table below per case."""
+"""Bad and unusual input in every adapter: a clear error or a correct result."""
 
 import numpy as np
 import pytest
@@ -50,25 +50,26 @@ class River:
 ADAPTERS = [Forest, ScikitLearn, ScikitLearnPartial, PyOD, River]
 
 
-def changed(value):
+def with_value(value):
+    """Return the table with one value replaced."""
     table = X.astype(object if isinstance(value, str) else float)
     table[3, 1] = value
     return table
 
 
 ERRORS = {
-    "NaN": (changed(np.nan), "(?i)nan"),
-    "inf": (changed(np.inf), "(?i)inf"),
-    "minus inf": (changed(-np.inf), "(?i)inf"),
-    "text": (changed("odd"), "odd|number"),
-    "1e308": (changed(1e308), r"1e\+308"),
+    "NaN": (with_value(np.nan), "(?i)nan"),
+    "inf": (with_value(np.inf), "(?i)inf"),
+    "minus inf": (with_value(-np.inf), "(?i)inf"),
+    "text": (with_value("odd"), "odd|number"),
+    "1e308": (with_value(1e308), r"1e\+308"),
     "no rows": (X[:0], "(?i)empty|0 sample"),
 }
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
 @pytest.mark.parametrize("case", ERRORS)
-def test_what_cannot_be_learned_is_an_error_that_names_it(adapter, case):
+def test_bad_values_cannot_be_learned_and_are_named(adapter, case):
     table, message = ERRORS[case]
     if adapter is River and case == "no rows":
         assert River.fitted(table).score_one({0: 1.0}) == 0.0  # a stream that has not begun
@@ -79,7 +80,7 @@ def test_what_cannot_be_learned_is_an_error_that_names_it(adapter, case):
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
 @pytest.mark.parametrize("case", ERRORS)
-def test_what_cannot_be_scored_is_an_error_that_names_it(adapter, case):
+def test_bad_values_cannot_be_scored_and_are_named(adapter, case):
     table, message = ERRORS[case]
     model = adapter.fitted(X)
     before = adapter.scores(model, X)
@@ -92,7 +93,7 @@ def test_what_cannot_be_scored_is_an_error_that_names_it(adapter, case):
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
-def test_a_wrong_width(adapter):
+def test_a_wrong_number_of_features_is_an_error(adapter):
     model = adapter.fitted(X)
     if adapter is River:  # features appear and disappear
         assert (River.scores(model, X[:, :2]) == River.scores(model, X * [1, 1, 0])).all()
@@ -116,7 +117,7 @@ GOOD = {
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
 @pytest.mark.parametrize("case", GOOD)
-def test_odd_but_lawful_tables_are_learned_and_scored(adapter, case):
+def test_unusual_but_valid_tables_are_learned_and_scored(adapter, case):
     table = GOOD[case]
     model = adapter.fitted(table)
     for rows in (table, table * 2.0):
@@ -127,7 +128,7 @@ def test_odd_but_lawful_tables_are_learned_and_scored(adapter, case):
 
 
 @pytest.mark.parametrize("model", [IsolationMondrianForest(), IMForest()], ids=["scikit-learn", "PyOD"])
-def test_asking_before_fitting(model):
+def test_predicting_before_fitting_raises_an_error(model):
     with pytest.raises(NotFittedError):
         model.predict(X)
 

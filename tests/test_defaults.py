@@ -31,7 +31,7 @@ def assert_has(call, expected):
     assert {name: defaults_of(call)[name] for name in expected} == expected
 
 
-def test_the_numbers():
+def test_default_values():
     assert STREAM == {"n_trees": 100, "max_samples": 256, "window": 2048, "shingle": 1, "seed": 0}
     assert {
         "practice": Preset(kind="size", scale="std", contamination=0.05, threshold=0.01),
@@ -40,7 +40,7 @@ def test_the_numbers():
     assert (defaults.KEYED_N_TREES, defaults.KEYED_MAX_SAMPLES, defaults.KEYED_WINDOW) == (25, 64, 256)
 
 
-def test_classes():
+def test_defaults_of_classes():
     assert_has(MondrianForest, {"n_trees": 100, "seed": 0, "n_jobs": 1, "max_samples": None, "scale": None})
     assert "preset" not in defaults_of(MondrianForest)
     assert_has(StreamDetector, {**STREAM, **FROM_PRESET, "threshold": "preset", "on_error": "raise", "n_jobs": 1})
@@ -50,18 +50,18 @@ def test_classes():
     assert_has(StreamingThreshold, {"rule": 0.01, "half_life": 1024})
 
 
-def test_the_service():
+def test_defaults_of_the_service():
     expected = {**STREAM, **FROM_PRESET, "threshold": "preset", "warm_up": None, "learn_anomalies": True}
     assert expected == DEFAULTS
     assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **expected}
 
 
 @pytest.mark.parametrize("command", ["detect", "fit", "watch"])
-def test_the_command_line(command):
+def test_defaults_of_the_command_line(command):
     options = {each.name: each for each in app.commands[command].params}
     if command == "watch":
         for name, value in {"trees": 100, "samples": 256, "window": 2048, "shingle": 1, "seed": 0}.items():
-            assert getattr(DetectorOptions(), name) is None  # set by the model, if there is one
+            assert getattr(DetectorOptions(), name) is None  # a loaded model determines these settings
             assert f"[default: {value}]" in options[name].help
         assert "[default: practice]" in options["preset"].help
     else:
@@ -83,25 +83,25 @@ class Fields(HTMLParser):
         self.feed(files("imondrian.service").joinpath("static/index.html").read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
-        given = dict(attributes)
-        if tag == "input" and "name" in given:
-            is_box = given.get("type") == "checkbox"
-            self.values[given["name"]] = "checked" in given if is_box else given.get("value")
+        attributes = dict(attributes)
+        if tag == "input" and "name" in attributes:
+            is_checkbox = attributes.get("type") == "checkbox"
+            self.values[attributes["name"]] = "checked" in attributes if is_checkbox else attributes.get("value")
         elif tag == "select":
-            self.select = given["name"]
+            self.select = attributes["name"]
             self.values[self.select] = []
         elif tag == "option":
-            self.values[self.select].append(given.get("value"))
+            self.values[self.select].append(attributes.get("value"))
 
     def handle_endtag(self, tag):
         self.select = None if tag == "select" else self.select
 
     def handle_data(self, data):
         if self.select is not None and self.values[self.select] and self.values[self.select][-1] is None:
-            self.values[self.select][-1] = data  # an option without a value has that of its text
+            self.values[self.select][-1] = data  # an option without a value has its text as value
 
 
-def test_the_page():
+def test_defaults_of_the_web_page():
     values = Fields().values
     numbers = {name: int(values[name]) for name in ("window", "max_samples", "n_trees", "shingle")}
     assert numbers == {name: STREAM[name] for name in numbers}
@@ -114,7 +114,7 @@ def test_the_page():
 
 
 @pytest.mark.spark
-def test_spark():
+def test_defaults_of_spark():
     spark = pytest.importorskip("imondrian.spark")
     for call in (spark.fit, spark.fit_by_key):
         assert_has(call, {**SIZES, "seed": 0, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
@@ -126,7 +126,7 @@ def test_spark():
     assert_has(spark.score_by_key, {"output": "anomaly_score"})
 
 
-def test_a_preset_is_replaced_where_it_is_named():
+def test_preset_values_are_replaced():
     assert resolved("preset", "threshold", "practice") == 0.01
     assert resolved(None, "scale", "practice") is None
     given = {"preset": "practice", "kind": "preset", "scale": [1.0], "threshold": "preset", "max_samples": "preset"}

@@ -1,4 +1,4 @@
-"""Forests on samples that are drawn from parts of the data."""
+"""Forests built from samples that are drawn from partitions of the data."""
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ def data():
     return np.vstack([rng.normal(size=(400, 3)), np.repeat(rng.normal(size=(5, 3)), 20, axis=0)])
 
 
-def assembled(forest, X, n_parts=1):
-    """Fit a forest to X as if its distinct rows were in several places."""
+def fitted(forest, X, n_parts=1):
+    """Fit a forest to X as if its distinct rows were in several partitions."""
     rows, counts = np.unique(X + 0.0, axis=0, return_counts=True)  # -0.0 becomes 0.0
     parts = [Samples(forest, X.shape[1]) for _ in range(n_parts)]
     for i, part in enumerate(parts):
@@ -33,31 +33,31 @@ def merged(parts, size):
 
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 2.0, 3.0]])
 @pytest.mark.parametrize("n_parts", [2, 7])
-def test_places_do_not_matter(data, n_parts, scale):
+def test_the_forest_does_not_depend_on_the_partitions(data, n_parts, scale):
     forest = new_sampled_forest(10, 32, scale, seed=4)
-    whole, spread = assembled(forest, data), assembled(forest, data, n_parts)
+    whole, spread = fitted(forest, data), fitted(forest, data, n_parts)
     assert to_bytes(spread) == to_bytes(whole)
 
 
-def test_it_is_an_ordinary_forest(data):
-    forest = assembled(new_sampled_forest(10, 32, "std", seed=4), data, 3)
+def test_the_result_is_an_ordinary_forest(data):
+    forest = fitted(new_sampled_forest(10, 32, "std", seed=4), data, 3)
     assert (forest.n_trees, forest.n_points, forest.max_samples, forest.seed) == (10, 500, 32, 4)
-    again = from_bytes(to_bytes(forest))  # which checks every invariant
+    again = from_bytes(to_bytes(forest))  # reading checks every invariant
     np.testing.assert_array_equal(again.extend(data).score(data), forest.extend(data).score(data))
     assert forest.n_points == 1000
 
 
 def test_fewer_rows_than_a_sample_are_all_held(data):
-    forest = assembled(new_sampled_forest(4, 64), data[:20], 3)
+    forest = fitted(new_sampled_forest(4, 64), data[:20], 3)
     assert (forest.holds(data[:20]) == 4).all()
     assert forest.n_points == 20
 
 
 @pytest.mark.law
 def test_scores_are_distributed_as_those_of_a_forest_built_at_once(data):
-    """Kolmogorov-Smirnov over 400 seeds a side at 1e-4, for an inner point and a far one."""
+    """Kolmogorov-Smirnov test with 400 seeds on each side at the level 1e-4, for a central and a distant point."""
     rows = np.array([[0.0, 0.0, 0.0], [4.0, -4.0, 4.0]])
-    ours = np.array([assembled(new_sampled_forest(2, 32, seed=seed), data).score(rows) for seed in range(400)])
+    ours = np.array([fitted(new_sampled_forest(2, 32, seed=seed), data).score(rows) for seed in range(400)])
     theirs = np.array(
         [MondrianForest(2, max_samples=32, seed=seed + 1000).build(data).score(rows) for seed in range(400)]
     )

@@ -1,4 +1,4 @@
-"""Drift reports: none on streams that stay, one soon after a stream has moved, none for a burst."""
+"""Drift reports: none for stationary streams or a burst, one soon after a shift."""
 
 import numpy as np
 import pytest
@@ -28,8 +28,8 @@ def stream(rng, n, d, kind):
 @pytest.mark.law
 @pytest.mark.parametrize("kind", ["normal", "heavy", "copies", "mixed"])
 @pytest.mark.parametrize("preset", ["paper", "practice"])
-def test_streams_that_stay_are_hardly_ever_reported(kind, preset):
-    """Over 15 streams of 12 windows, 88 blocks each: at most one report in all (measured: none in 8 x 15)."""
+def test_stationary_streams_have_almost_no_reports(kind, preset):
+    """At most one report in 15 streams of 12 windows, 88 blocks each (measured: none in 8 x 15 streams)."""
     found = [
         reports(stream(np.random.default_rng(seed), 6144, 3, kind), preset=preset, seed=seed) for seed in range(15)
     ]
@@ -38,7 +38,7 @@ def test_streams_that_stay_are_hardly_ever_reported(kind, preset):
 
 @pytest.mark.parametrize("kind", ["normal", "heavy", "mixed"])
 @pytest.mark.parametrize("d", [1, 3, 10])
-def test_a_move_is_reported_within_half_a_window(kind, d):
+def test_a_shift_is_reported_within_half_a_window(kind, d):
     for seed in range(5):
         rng = np.random.default_rng(seed)
         found = reports(np.vstack([stream(rng, 3000, d, kind), stream(rng, 512, d, kind) + 40.0]), seed=seed)
@@ -49,24 +49,24 @@ def test_a_move_is_reported_within_half_a_window(kind, d):
 
 
 def test_a_burst_is_not_a_drift():
-    """Of a hundredth of a window; one that fills much of the window does change what is usual."""
+    """The burst is a hundredth of a window long; a burst that fills much of the window would be a drift."""
     for preset in ("paper", "practice"):
         rows = np.random.default_rng(0).normal(size=(6000, 3))
         rows[3000:3005] += 40.0
         assert reports(rows, preset=preset) == ()
 
 
-def test_figures_are_gathered_anew_after_a_report():
+def test_a_new_reference_is_collected_after_a_report():
     rng = np.random.default_rng(1)
     rows = np.vstack([rng.normal(size=(3000, 3)), rng.normal(50, 1, (3000, 3)), rng.normal(-50, 1, (3000, 3))])
     detector = StreamDetector(3, **SETTINGS)
     detector.process_many(rows)
     assert detector.n_drifts == len(detector.drifts) == 2
-    for drift, moved in zip(detector.drifts, (3000, 6000), strict=True):
-        assert moved - 64 <= drift.since <= moved + 64
+    for drift, shift in zip(detector.drifts, (3000, 6000), strict=True):
+        assert shift - 64 <= drift.since <= shift + 64
 
 
-def test_one_odd_block_alone_is_left_out_of_the_reference():
+def test_a_single_unusual_block_is_left_out_of_the_reference():
     monitor, rng = DriftMonitor(), np.random.default_rng(0)
     taken = outside = 0
 
@@ -89,7 +89,7 @@ def test_one_odd_block_alone_is_left_out_of_the_reference():
     assert (drift.since, drift.index, drift.what, drift.value) == (1200, 1399, "outside", 0.8)
 
 
-def test_what_was_counted_before_the_first_block_is_dropped():
+def test_scores_counted_before_the_first_block_are_dropped():
     monitor = DriftMonitor()
     monitor.count(np.array([0.5]))
     monitor.begin(0, 0, 0)

@@ -1,4 +1,4 @@
-"""The scikit-learn estimator: scikit-learn's own checks first."""
+"""The scikit-learn estimator, including scikit-learn's own checks."""
 
 import pickle
 
@@ -29,7 +29,7 @@ from imondrian.thresholds import two_means
         IsolationMondrianForest(n_estimators=10, window=50, max_samples=20, contamination=0.1),
     ]
 )
-def test_scikit_learn_s_own_checks(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
@@ -39,7 +39,7 @@ def data():
     return rng.normal(size=(600, 3)), rng.normal(size=(100, 3)) * 2.0
 
 
-def test_scores_are_those_of_the_forest_with_the_sign_turned(data):
+def test_scores_are_those_of_the_forest_with_the_sign_reversed(data):
     X, new = data
     for kind in SCORES:
         model = IsolationMondrianForest(kind=kind, random_state=0).fit(X)
@@ -48,21 +48,21 @@ def test_scores_are_those_of_the_forest_with_the_sign_turned(data):
         assert (model.predict(new) == np.where(model.decision_function(new) < 0, -1, 1)).all()
 
 
-def test_the_three_rules(data):
+def test_the_three_rules_for_the_threshold(data):
     X, _ = data
-    scores = {
+    thresholds = {
         c: -IsolationMondrianForest(contamination=c, random_state=0).fit(X).offset_ for c in ("auto", "kmeans", 0.1)
     }
-    own = -IsolationMondrianForest(random_state=0).fit(X).score_samples(X)
-    assert scores["auto"] == 0.5
-    assert scores["kmeans"] == two_means(own)
+    scores = -IsolationMondrianForest(random_state=0).fit(X).score_samples(X)
+    assert thresholds["auto"] == 0.5
+    assert thresholds["kmeans"] == two_means(scores)
     labels = IsolationMondrianForest(contamination=0.1, random_state=0).fit_predict(X)
     assert (labels == -1).sum() == 60
 
 
 @pytest.mark.parametrize("max_samples", ["auto", 64, 0.5, None])
 @pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.1])
-def test_partial_fit_in_any_pieces_gives_the_same(data, max_samples, contamination):
+def test_partial_fit_does_not_depend_on_the_division_into_calls(data, max_samples, contamination):
     X, new = data
     if max_samples == 0.5:
         max_samples = 300  # a float is a share of the rows in the first call
@@ -77,7 +77,7 @@ def test_partial_fit_in_any_pieces_gives_the_same(data, max_samples, contaminati
     assert more.forest_.n_points == 600
 
 
-def test_a_share_of_the_rows():
+def test_max_samples_can_be_a_share_of_the_rows():
     assert IsolationMondrianForest(max_samples=0.25).fit(np.eye(40)).forest_.max_samples == 10
 
 
@@ -97,7 +97,7 @@ def test_explanations_sum_to_the_score(data):
 
 
 def test_planted_features_lead_the_explanation():
-    """One feature shifted: it leads in at least 95 of 100 cases; two: both lead in at least 95."""
+    """With one or two shifted features, these have the largest parts in at least 95 of 100 cases."""
     rng = np.random.default_rng(1)
     model = IsolationMondrianForest(kind="size", scale="std", random_state=0).fit(rng.normal(size=(2000, 10)))
     for n_shifted in (1, 2):
@@ -109,7 +109,7 @@ def test_planted_features_lead_the_explanation():
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
-def test_frames_and_their_names(data, frame):
+def test_data_frames_and_their_column_names(data, frame):
     X, _ = data
     table = frame(dict(zip("abc", X.T, strict=True)))
     model = IsolationMondrianForest(n_estimators=5, random_state=0).fit(table)
@@ -125,7 +125,7 @@ def test_frames_and_their_names(data, frame):
             model.predict(frame(dict(zip(wrong, X.T, strict=True))))
 
 
-def test_everything_scikit_learn_users_do(data):
+def test_pickle_clone_pipeline_and_grid_search_work(data):
     X, new = data
     model = IsolationMondrianForest(n_estimators=5, random_state=0).fit(X)
     pickled, cloned = pickle.loads(pickle.dumps(model)), clone(model).fit(X)  # noqa: S301
@@ -143,7 +143,7 @@ def test_everything_scikit_learn_users_do(data):
     assert search.best_score_ > 0.8
 
 
-def test_joblib(data, tmp_path):
+def test_joblib_can_dump_and_run_estimators(data, tmp_path):
     X, _ = data
     model = IsolationMondrianForest(n_estimators=5, random_state=0).fit(X)
     joblib.dump(model, tmp_path / "model.joblib")
@@ -162,7 +162,7 @@ def test_the_kind_is_a_parameter_like_any_other():
 
 @pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.2])
 @pytest.mark.parametrize("named", [True, False])
-def test_a_model_file_brings_the_estimator_back(data, tmp_path, contamination, named):
+def test_an_estimator_is_restored_from_a_model_file(data, tmp_path, contamination, named):
     X, new = data
     table = pd.DataFrame(X, columns=list("abc")) if named else X
     model = IsolationMondrianForest(
@@ -177,7 +177,7 @@ def test_a_model_file_brings_the_estimator_back(data, tmp_path, contamination, n
     assert resumed.offset_ == model.offset_
 
 
-def test_the_preset_sets_what_is_not_given(data):
+def test_the_preset_determines_settings_that_are_not_given(data):
     X, _ = data
     settings = {
         "practice": {"kind": "size", "scale": "std", "contamination": 0.05},
@@ -195,12 +195,12 @@ def test_the_preset_sets_what_is_not_given(data):
     assert (default.fit_predict(X) == -1).sum() == 30
 
 
-def test_a_model_file_has_what_the_preset_stands_for(data, tmp_path):
+def test_a_model_file_stores_the_values_of_the_preset(data, tmp_path):
     model = IsolationMondrianForest(n_estimators=3, random_state=0).fit(data[0])
     imondrian.save(model, tmp_path / "model.imf")
     resumed = imondrian.load(tmp_path / "model.imf")
-    in_effect = {"kind": "size", "scale": "std", "contamination": 0.05}
-    assert resumed.get_params() == model.get_params() | in_effect
+    of_preset = {"kind": "size", "scale": "std", "contamination": 0.05}
+    assert resumed.get_params() == model.get_params() | of_preset
 
 
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 2.0, 3.0]])
@@ -242,7 +242,7 @@ def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
         lambda notes: notes.update(offset="x"),
     ],
 )
-def test_damaged_notes_are_refused(data, tmp_path, damage):
+def test_damaged_notes_are_rejected(data, tmp_path, damage):
     model = IsolationMondrianForest(n_estimators=2).fit(data[0])
     notes = model.fitted_model().notes()
     damage(notes)
@@ -251,13 +251,13 @@ def test_damaged_notes_are_refused(data, tmp_path, damage):
         imondrian.load(tmp_path / "model.imf")
 
 
-def test_notes_of_something_else_are_refused(data, tmp_path):
+def test_notes_of_another_kind_of_model_are_rejected(data, tmp_path):
     storage.save(imondrian.MondrianForest(2).build(data[0]).snapshot(), tmp_path / "model.imf", {"Another": {}})
     with pytest.raises(imondrian.DamagedFileError):
         imondrian.load(tmp_path / "model.imf")
 
 
-def test_a_failed_call_leaves_the_estimator_as_it_was(data):
+def test_a_failed_call_does_not_change_the_estimator(data):
     X, new = data
     model = IsolationMondrianForest(n_estimators=3, random_state=0)
     with pytest.raises(ValueError, match=r"1e\+308"):
@@ -271,7 +271,7 @@ def test_a_failed_call_leaves_the_estimator_as_it_was(data):
 
 
 @pytest.mark.parametrize("method", ["forget", "explain", "score_samples", "decision_function", "predict"])
-def test_an_unfitted_estimator_says_so(data, method, tmp_path):
+def test_an_unfitted_estimator_raises_an_error(data, method, tmp_path):
     with pytest.raises(NotFittedError):
         getattr(IsolationMondrianForest(), method)(data[0])
     with pytest.raises(NotFittedError):
@@ -280,23 +280,23 @@ def test_an_unfitted_estimator_says_so(data, method, tmp_path):
         imondrian.save(3, tmp_path / "model.imf")
 
 
-def test_the_offset_follows_the_parameters(data):
+def test_the_offset_depends_on_the_parameters(data):
     X, _ = data
-    for first_asked in (True, False):
+    for is_cached in (True, False):
         model = IsolationMondrianForest(contamination=0.1, max_samples=None, random_state=0).partial_fit(X)
-        _ = model.offset_ if first_asked else None
+        _ = model.offset_ if is_cached else None
         assert (model.set_params(contamination=0.4).predict(X) == -1).sum() == 240
         assert (model.set_params(kind="size").predict(X) == -1).sum() == 240
 
 
-def test_what_cannot_be_loaded_is_not_saved(data, tmp_path):
+def test_an_estimator_with_invalid_parameters_is_not_saved(data, tmp_path):
     model = IsolationMondrianForest(n_estimators=3).fit(data[0]).set_params(n_estimators=0)
     with pytest.raises(ValueError, match="n_estimators"):
         imondrian.save(model, tmp_path / "model.imf")
     assert not (tmp_path / "model.imf").exists()
 
 
-def test_shares_of_other_float_types(data):
+def test_contamination_can_have_other_float_types(data):
     labels = [
         IsolationMondrianForest(contamination=share, random_state=0).fit_predict(data[0]).tolist()
         for share in (np.float32(0.25), np.float64(0.25), 0.25)

@@ -1,4 +1,4 @@
-"""The forest: the same bits however it is called, errors that leave it unchanged, and its properties."""
+"""The forest: results do not depend on how it is called, and errors leave it unchanged."""
 
 import pickle
 
@@ -29,20 +29,20 @@ def moments(forest):
 
 
 def bits(forest):
-    """Everything that a forest consists of, as bytes; unused slots do not count."""
-    trees, beside = forest.state()
+    """Return the state of a forest as bytes, without unused slots."""
+    trees, arrays = forest.state()
     used = int(trees.heads["n_leaves"].max())
     slots = [trees.cuts[:, :used], trees.boxes[:, :used], trees.points[:, :used], trees.copies[:, :used]]
-    return b"".join(a.tobytes() for a in (*slots, trees.parents[:, : 2 * used], trees.heads, *beside.values()))
+    return b"".join(a.tobytes() for a in (*slots, trees.parents[:, : 2 * used], trees.heads, *arrays.values()))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_one_thread_equals_many(mode):
-    def life(n_jobs):
+    def state_and_scores(n_jobs):
         forest = MondrianForest(n_trees=11, n_jobs=n_jobs, **mode).build(X).extend(NEW).forget(NEW[-50:])
         return bits(forest), *(forest.score(np.tile(NEW, (30, 1)), kind).tobytes() for kind in SCORES)
 
-    assert life(1) == life(2) == life(-1)
+    assert state_and_scores(1) == state_and_scores(2) == state_and_scores(-1)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -56,7 +56,7 @@ def test_one_by_one_equals_all_at_once(mode):
         assert at_once.score(NEW, kind).tolist() == [one_by_one.score_one(x, kind) for x in NEW]
 
 
-def test_blocks_do_not_show():
+def test_results_do_not_depend_on_blocks():
     rows = RNG.normal(size=(5000, 2))
     halves = MondrianForest(n_trees=2).extend(rows[:2500]).extend(rows[2500:])
     assert bits(MondrianForest(n_trees=2).extend(rows)) == bits(halves)
@@ -69,12 +69,12 @@ def test_a_tree_does_not_depend_on_the_number_of_trees(mode):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
 
 
-def test_seeds_matter_and_repeat():
+def test_equal_seeds_give_equal_forests_and_different_seeds_different_ones():
     assert bits(MondrianForest(seed=1).build(X)) == bits(MondrianForest(seed=1).build(X))
     assert bits(MondrianForest(seed=1).build(X)) != bits(MondrianForest(seed=2).build(X))
 
 
-def test_building_again_begins_anew():
+def test_building_again_discards_all_points():
     assert bits(MondrianForest().build(NEW).build(X)) == bits(MondrianForest().build(X))
 
 
@@ -93,7 +93,7 @@ def test_scores_lie_strictly_between_0_and_1_on_hostile_points(points, seed, max
 
 
 @given(points=point_sets(min_rows=2), seed=SEEDS, max_samples=st.sampled_from([None, 3]))
-def test_forgetting_everything_leaves_an_empty_forest_that_can_begin_again(points, seed, max_samples):
+def test_forgetting_all_points_leaves_an_empty_forest_that_can_be_extended(points, seed, max_samples):
     forest = MondrianForest(n_trees=3, max_samples=max_samples, scale="std", seed=seed).build(points)
     forest.forget(points)
     assert forest.n_points == 0
@@ -111,7 +111,7 @@ def test_holds_counts_trees():
     assert sampled.holds(X).sum() == 7 * 30
 
 
-def test_a_point_that_a_sample_did_not_take_can_be_forgotten():
+def test_a_point_that_no_sample_accepted_can_be_forgotten():
     forest = MondrianForest(n_trees=4, max_samples=16).build(X)
     outside = X[forest.holds(X) == 0][:1]
     before = list(forest.score(NEW))
@@ -119,7 +119,7 @@ def test_a_point_that_a_sample_did_not_take_can_be_forgotten():
     assert list(forest.score(NEW)) == before
 
 
-def test_nothing_of_a_forgotten_point_stays():
+def test_no_value_of_a_forgotten_point_remains():
     for max_samples in (None, 16):
         secret = np.array([[1234.5, -77.25, 3.125, 0.0625]])
         forest = MondrianForest(n_trees=10, max_samples=max_samples).build(np.vstack([secret, X[:30]])).forget(secret)
@@ -127,19 +127,19 @@ def test_nothing_of_a_forgotten_point_stays():
             assert all(value not in array for array in forest.state()[0] if array.dtype == float)
 
 
-def test_join_puts_the_trees_side_by_side():
+def test_join_adds_the_trees_of_the_other_forest():
     one, other = MondrianForest(n_trees=3, seed=1).build(X), MondrianForest(n_trees=5, seed=2).build(X[:200])
     mean = (3 * np.log2(one.score(NEW)) + 5 * np.log2(other.score(NEW))) / 8
-    kept = bits(other)
+    before = bits(other)
     assert one.join(other) is one
     assert (one.n_trees, one.n_points) == (8, 300)
     np.testing.assert_allclose(np.log2(one.score(NEW)), mean, rtol=1e-12)
-    assert bits(other) == kept
+    assert bits(other) == before
     one.extend(NEW).forget(NEW)
     assert_sound(one.state()[0])
 
 
-def test_joined_scales_know_all_points():
+def test_a_joined_scale_has_the_moments_of_all_points():
     one, other = (MondrianForest(n_trees=2, scale="std", seed=i).build(half) for i, half in enumerate((X[:90], X[90:])))
     whole = MondrianForest(scale="std").build(X)
     np.testing.assert_allclose(moments(one.join(other)), moments(whole), rtol=1e-12, atol=1e-12)
@@ -153,7 +153,7 @@ def test_joined_scales_know_all_points():
         ({"scale": [1.0, 1.0, 1.0, 2.0]}, "differ in scale"),
     ],
 )
-def test_forests_that_do_not_fit_are_not_joined(changes, message):
+def test_incompatible_forests_are_not_joined(changes, message):
     forest = MondrianForest(n_trees=2).build(X)
     before = bits(forest)
     with pytest.raises(InvalidInputError, match=message):
@@ -187,7 +187,7 @@ BAD_TABLES = {
 
 @pytest.mark.parametrize("method", ["extend", "forget", "score", "explain", "holds"])
 @pytest.mark.parametrize("bad", BAD_TABLES)
-def test_a_bad_table_is_named_and_changes_nothing(method, bad):
+def test_a_bad_table_raises_a_clear_error_and_changes_nothing(method, bad):
     table, message = BAD_TABLES[bad]
     forest = MondrianForest(n_trees=3, scale="std").build(X)
     before = bits(forest)
@@ -218,7 +218,7 @@ def test_a_bad_table_builds_nothing(bad):
         ("abcd", "x must be numbers"),
     ],
 )
-def test_a_bad_point_is_named_and_changes_nothing(method, x, message):
+def test_a_bad_point_raises_a_clear_error_and_changes_nothing(method, x, message):
     forest = MondrianForest(n_trees=3).build(X)
     before = bits(forest)
     with pytest.raises(InvalidInputError, match=message):
@@ -227,7 +227,7 @@ def test_a_bad_point_is_named_and_changes_nothing(method, x, message):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_forgetting_what_is_not_there_is_an_error_and_changes_nothing(mode):
+def test_forgetting_an_unknown_point_is_an_error_and_changes_nothing(mode):
     forest = MondrianForest(n_trees=3, **mode).build(X[:30])
     before = bits(forest)
     with pytest.raises(InvalidInputError, match=r"X\[1\] is not in the forest"):
@@ -252,14 +252,14 @@ def test_minus_zero_is_zero():
 
 
 @pytest.mark.parametrize("method", ["score", "explain", "forget", "holds", "join"])
-def test_a_forest_that_was_shown_nothing_says_so(method):
+def test_an_empty_forest_raises_an_error(method):
     forest = MondrianForest()
     with pytest.raises(EmptyForestError, match="has not been shown any points"):
         getattr(forest, method)(forest if method == "join" else X)
 
 
 @pytest.mark.parametrize("method", ["score", "score_one", "explain"])
-def test_an_unknown_score_is_named(method):
+def test_an_unknown_kind_of_score_is_named(method):
     forest = MondrianForest(n_trees=2).build(X)
     with pytest.raises(InvalidInputError, match="kind must be one of depth, expected, size, but is 'deep'"):
         getattr(forest, method)(X[0] if method == "score_one" else X, kind="deep")
@@ -292,7 +292,7 @@ def test_weights_for_another_number_of_features_are_named():
         MondrianForest(scale=[1.0, 2.0]).build(X)
 
 
-def test_every_error_can_be_caught_as_one():
+def test_every_error_has_the_same_base_class():
     with pytest.raises(ImondrianError):
         MondrianForest(n_trees=-3)
     with pytest.raises(ValueError):
@@ -309,15 +309,15 @@ def test_any_layout_of_numbers_gives_the_same_forest(table):
     assert bits(MondrianForest(n_trees=3).build(table)) == bits(MondrianForest(n_trees=3).build(plain))
 
 
-def test_what_comes_in_is_left_as_it_is():
-    given_table = X.copy()
-    given_table.flags.writeable = False
-    forest = MondrianForest(n_trees=2, max_samples=16, scale="std").build(given_table).extend(given_table)
-    forest.forget(given_table[:3]).score(given_table, "size")
-    assert (given_table == X).all()
+def test_input_arrays_are_not_changed():
+    table = X.copy()
+    table.flags.writeable = False
+    forest = MondrianForest(n_trees=2, max_samples=16, scale="std").build(table).extend(table)
+    forest.forget(table[:3]).score(table, "size")
+    assert (table == X).all()
 
 
-def test_memory_is_told_and_bounded_by_the_sample():
+def test_memory_is_reported_and_bounded_by_the_sample():
     forest = MondrianForest(n_trees=10, max_samples=32)
     assert forest.n_bytes == 0
     built = forest.build(X).n_bytes
@@ -333,7 +333,7 @@ def test_tables_grow_by_doubling():
     assert len(sizes) == 11
 
 
-def test_trees_can_be_looked_at():
+def test_trees_can_be_inspected():
     forest = MondrianForest(n_trees=4).build(np.vstack([X, X[:7]]))
     for tree in forest.trees():
         leaf = tree.left < 0
@@ -347,13 +347,13 @@ def test_trees_can_be_looked_at():
     assert list(MondrianForest().trees()) == []
 
 
-def test_a_forest_can_be_pickled_and_shown():
+def test_a_forest_has_a_pickle_and_a_repr():
     forest = MondrianForest(n_trees=3, max_samples=16).build(X)
     assert bits(pickle.loads(pickle.dumps(forest)).extend(NEW)) == bits(forest.extend(NEW))  # noqa: S301
     assert repr(forest) == "MondrianForest(n_trees=3, max_samples=16, window=None, scale=None, seed=0, n_jobs=1)"
 
 
-def test_a_tree_that_can_hold_no_more_says_so(monkeypatch):
+def test_a_tree_with_too_many_points_is_an_error(monkeypatch):
     monkeypatch.setattr("imondrian.forest_state.MAX_POINTS", 310)
     forest = MondrianForest(n_trees=1).build(X)
     with pytest.raises(InvalidInputError, match="A tree can hold at most 310 points, not 500"):
@@ -361,23 +361,23 @@ def test_a_tree_that_can_hold_no_more_says_so(monkeypatch):
     assert forest.extend(NEW[:10]).n_points == 310
 
 
-def test_a_long_batch_takes_just_the_room_it_can_need():
+def test_a_long_batch_allocates_only_the_slots_it_can_need():
     forest = MondrianForest(n_trees=1).build(X)
     forest.extend(RNG.normal(size=(200, 4)))
     assert forest.state()[0].cuts.shape[1] == 500
 
 
-def test_a_forest_survives_when_memory_runs_out(monkeypatch):
+def test_a_forest_stays_sound_when_memory_runs_out(monkeypatch):
     forest, same = (MondrianForest(n_trees=2).build(X) for _ in range(2))
-    zeros, left = np.zeros, [3]
+    zeros, n_allocations_left = np.zeros, [3]
 
-    def few_zeros(*arguments, **options):
-        left[0] -= 1
-        if left[0] < 0:
+    def limited_zeros(*arguments, **options):
+        n_allocations_left[0] -= 1
+        if n_allocations_left[0] < 0:
             raise MemoryError
         return zeros(*arguments, **options)
 
-    monkeypatch.setattr("imondrian.engine.nodes.np.zeros", few_zeros)
+    monkeypatch.setattr("imondrian.engine.nodes.np.zeros", limited_zeros)
     with pytest.raises(MemoryError):
         forest.extend(NEW)
     monkeypatch.undo()
@@ -418,7 +418,7 @@ def test_trees_that_hold_all_points_stay_aligned(points, seed, order):
 
 
 @pytest.mark.parametrize("scale", [None, "std"])
-def test_a_widened_forest_goes_on_as_if_the_features_had_always_been_there(scale):
+def test_a_widened_forest_equals_one_that_always_had_the_features(scale):
     wide = np.hstack([X, np.zeros((300, 2))])
     forest, always = (MondrianForest(n_trees=3, scale=scale) for _ in range(2))
     forest.build(X).widen(6)
@@ -435,24 +435,24 @@ def test_a_forest_cannot_be_widened_to_fewer_features_or_beyond_its_weights():
         MondrianForest(n_trees=1, scale=[1.0] * 4).build(X).widen(5)
 
 
-def test_a_read_only_table_is_no_other_layout():
+def test_a_read_only_table_does_not_compile_a_kernel_again():
     table = X.copy()
     table.flags.writeable = False
     MondrianForest(n_trees=1).build(table)
     assert len(build_trees.signatures) == 1
 
 
-def test_forgetting_an_outlier_leaves_the_weights_of_the_others():
-    """The variance of the rest must not drown in that of the outlier."""
+def test_forgetting_an_outlier_restores_the_weights_of_the_other_points():
+    """The variance of the other points must not be lost in the rounding errors of the outlier's."""
     points = np.column_stack([RNG.normal(size=500), np.full(500, 5.0)])
     points[0, 1] = 1e6
     forest = MondrianForest(n_trees=20, scale="std").build(points).forget(points[:1])
-    never = MondrianForest(n_trees=20, scale="std").build(points[1:])
-    np.testing.assert_allclose(moments(forest), moments(never), rtol=1e-9)
+    reference = MondrianForest(n_trees=20, scale="std").build(points[1:])
+    np.testing.assert_allclose(moments(forest), moments(reference), rtol=1e-9)
     assert forest.score_one([0.0, 5.001], "size") < 0.6
 
 
-def test_parameters_cannot_be_changed_under_the_trees():
+def test_parameters_are_read_only():
     forest = MondrianForest(n_trees=2).build(X)
     for name in ("n_trees", "max_samples", "scale", "seed"):
         with pytest.raises(AttributeError):
@@ -460,8 +460,8 @@ def test_parameters_cannot_be_changed_under_the_trees():
 
 
 @pytest.mark.parametrize("kind", SCORES)
-def test_a_point_immeasurably_far_outside_does_no_harm(kind):
-    """Its weighted overhang overflows."""
+def test_a_point_extremely_far_away_is_handled(kind):
+    """The weighted overhang of the point overflows."""
     forest = MondrianForest(n_trees=5, scale="std").build([[0.0, 1.0], [1e-150, 2.0], [0.0, 3.0]])
     far = [[1e153, 2.0], [-1e153, 1e153]]
     assert (forest.score(far, kind) < 1.0).all()
@@ -470,7 +470,7 @@ def test_a_point_immeasurably_far_outside_does_no_harm(kind):
     assert_sound(forest.extend(far).state()[0])
 
 
-def test_an_overhang_so_small_that_it_vanishes_does_no_harm():
+def test_an_overhang_that_underflows_to_zero_is_handled():
     forest = MondrianForest(n_trees=5, scale=[0.3]).build([[0.0], [1.0]])
     for kind in SCORES:
         assert np.isfinite(forest.explain([[5e-324]], kind)).all()
@@ -483,11 +483,11 @@ def test_numbers_too_large_for_a_float_are_named(wrong):
 
 
 @pytest.mark.parametrize("wrong", [[10**400], [[1], [1, 2]], 3.0, []])
-def test_weights_that_are_none_are_named(wrong):
+def test_invalid_weights_are_named(wrong):
     with pytest.raises(InvalidInputError, match="scale must"):
         MondrianForest(scale=wrong)
 
 
-def test_a_kind_that_is_no_name_is_named():
+def test_a_kind_that_is_not_a_string_is_named():
     with pytest.raises(InvalidInputError, match=r"kind must be one of .* but is \['depth'\]"):
         MondrianForest().build(X).score(X, kind=["depth"])

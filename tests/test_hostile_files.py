@@ -1,4 +1,4 @@
-"""Hostile files: reading one needs at most a small multiple of its length in memory and time."""
+"""Hostile files: the memory and time needed to read a file are at most proportional to its length."""
 
 import io
 import json
@@ -27,13 +27,13 @@ def detector_of(**settings):
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled():
-    """What reading compiles is not to be measured."""
+    """Compile the kernels that reading uses, so that compilation is not measured."""
     from_bytes(to_bytes(detector_of()))
     from_bytes(to_bytes(MondrianForest(1, scale="std").build(X)))
 
 
 def with_notes(detector, change):
-    """Return the file of a detector whose notes were changed, with a right digest."""
+    """Return the file of a detector with changed notes and a matching digest."""
     parts = members(to_bytes(detector))
     header = json.loads(parts["header.json"])
     change(header["notes"]["StreamDetector"])
@@ -41,13 +41,13 @@ def with_notes(detector, change):
 
 
 def with_arrays(content, **arrays):
-    """Return a file in which members were replaced, with a right digest; in names of members, __ is a dot."""
+    """Return a file with replaced members and a matching digest; in the names of members, __ stands for a dot."""
     changed = {f"{name.replace('__', '.')}.npy": as_npy(array) for name, array in arrays.items()}
     return zipped({**members(content), **changed})
 
 
-def cost_of_refusing(content):
-    """Return the peak of memory and the error; the seconds are bounded generously."""
+def cost_of_rejecting(content):
+    """Check that a file is rejected within ten seconds; return the peak memory and the error message."""
     tracemalloc.start()
     began = time.process_time()
     try:
@@ -81,16 +81,16 @@ def set_parameter(**parameters):
         {"another": 1},
     ],
 )
-def test_parameters_are_checked_before_they_are_computed_with(parameters):
+def test_parameters_are_checked_before_they_are_used(parameters):
     content = with_notes(detector_of(), set_parameter(**parameters))
-    peak, message = cost_of_refusing(content)
+    peak, message = cost_of_rejecting(content)
     assert peak < 30 * len(content)
     assert len(message) < 600
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("window", [None, 64])
-def test_many_copies_are_counted_and_not_listed(window):
+def test_many_copies_are_counted_without_listing_them(window):
     forest = MondrianForest(2, window=window).extend(np.ones((3, 1)))
     content = to_bytes(forest)
     copies = as_array(members(content)["copies.npy"]).copy()
@@ -103,13 +103,13 @@ def test_many_copies_are_counted_and_not_listed(window):
         assert tracemalloc.get_traced_memory()[1] < 10**6
         tracemalloc.stop()
     else:
-        peak, message = cost_of_refusing(with_arrays(content, **arrays))
+        peak, message = cost_of_rejecting(with_arrays(content, **arrays))
         assert peak < 10**6
         assert "would not select" in message
 
 
 def test_many_small_trees_are_checked_in_compiled_code():
-    """20,000 trees in 2 MB: a file that took half a minute."""
+    """A file of 2 MB with 20,000 trees; checks in Python took half a minute."""
     forest = MondrianForest(20_000, max_samples=1).build(X[:5])
     content = to_bytes(forest)
     began = time.process_time()
@@ -117,7 +117,7 @@ def test_many_small_trees_are_checked_in_compiled_code():
     assert time.process_time() - began < 10.0
 
 
-def test_a_long_window_and_many_trees_are_checked_tree_by_tree_and_not_point_by_point():
+def test_a_long_window_with_many_trees_is_checked_in_bounded_time():
     forest = MondrianForest(5_000, max_samples=1, window=20_000).extend(np.ones((20_000, 1)))
     content = to_bytes(forest)
     began = time.process_time()
@@ -135,36 +135,36 @@ def long_directory(n_members):
 
 
 def test_a_long_directory_is_not_read():
-    content = sealed(long_directory(70_000))  # of the longer kind, since there are more than 65,535
-    peak, message = cost_of_refusing(content)
+    content = sealed(long_directory(70_000))  # more than 65,535 members: with a 64-bit end record
+    peak, message = cost_of_rejecting(content)
     assert peak < len(content)
     assert "may have at most 64" in message
     short = sealed(long_directory(100))
-    assert "may have at most 64" in cost_of_refusing(short)[1]
+    assert "may have at most 64" in cost_of_rejecting(short)[1]
 
 
-def test_a_last_record_that_hides_another_is_refused():
-    """Two end records, of which `zipfile` would use another one than our check."""
+def test_a_file_with_two_end_records_is_rejected():
+    """`zipfile` would use another end record than our check."""
     content = to_bytes(MondrianForest(1).build(X))
     end = len(content) - 64 - 22
     long_record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 10**6, 10**6, 2**30, 0)
     locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1)
-    assert "may have at most 64" in cost_of_refusing(sealed(content[:end] + long_record + locator + content[end:]))[1]
+    assert "may have at most 64" in cost_of_rejecting(sealed(content[:end] + long_record + locator + content[end:]))[1]
     hidden = content[: end + 12] + b"PK\x05\x06" + content[end + 16 :]
-    assert "does not end as a model file" in cost_of_refusing(sealed(hidden))[1]
+    assert "does not end as a model file" in cost_of_rejecting(sealed(hidden))[1]
 
 
 @pytest.mark.parametrize("filling", [b"[],", b"{},", b"0.0,", b'"ab",', b"1,"])
-def test_a_long_header_takes_a_small_multiple_of_its_length(filling):
+def test_a_long_header_needs_a_small_multiple_of_its_length_in_memory(filling):
     n = 2**22 // len(filling)
     parts = members(to_bytes(MondrianForest(1).build(X)))
     header = parts["header.json"].replace(b'"notes": {}', b'"notes": {"a": [' + filling * n + b"0]}")
     content = zipped({**parts, "header.json": header})
-    peak, _ = cost_of_refusing(content)
+    peak, _ = cost_of_rejecting(content)
     assert peak < 20 * len(content)
 
 
-def test_what_cannot_be_read_is_not_written():
+def test_a_header_that_is_too_long_to_read_is_not_written():
     forest, notes = detector_of().snapshot()
     from imondrian import storage  # noqa: PLC0415
 
@@ -179,7 +179,7 @@ def test_a_long_shingle_can_be_read_again():
     assert from_bytes(to_bytes(detector)).n_seen == 300
 
 
-def test_messages_are_one_short_line():
+def test_error_messages_are_one_short_line():
     parts = members(to_bytes(MondrianForest(1).build(X)))
     header = json.loads(parts["header.json"])
     for change in (
@@ -188,12 +188,12 @@ def test_messages_are_one_short_line():
         {"A\n" * 10**6: 1},
         {"parameters": {"A" * 10**6: 1}},
     ):
-        _, message = cost_of_refusing(zipped({**parts, "header.json": json.dumps({**header, **change})}))
+        _, message = cost_of_rejecting(zipped({**parts, "header.json": json.dumps({**header, **change})}))
         assert len(message) < 600
         assert "\n" not in message
 
 
-def test_the_header_alone_costs_little():
+def test_the_header_can_be_read_alone():
     content = to_bytes(detector_of())
     assert read_header(io.BytesIO(content), "file")["parameters"]["n_trees"] == 3
     with pytest.raises(DamagedFileError, match="file: this is not a model file"):
@@ -203,13 +203,13 @@ def test_the_header_alone_costs_little():
 # -- counters ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("position", range(4))
 @pytest.mark.parametrize("count", [2**61, 2**61 - 5, MAX_SHOWN + 1, -1, 1.5, True, "1", None])
-def test_counts_of_a_detector_that_later_saves_could_not_hold_are_refused(place, count):
+def test_impossible_counts_of_a_detector_are_rejected(position, count):
     def change(notes):
-        notes["counts"][place] = count
+        notes["counts"][position] = count
 
-    cost_of_refusing(with_notes(detector_of(), change))
+    cost_of_rejecting(with_notes(detector_of(), change))
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_counts_of_a_detector_that_later_saves_could_not_hold_are_refused(place,
         lambda notes: notes["counts"].append(0),
     ],
 )
-def test_counts_that_contradict_each_other_are_refused(change):
-    cost_of_refusing(with_notes(detector_of(), change))
+def test_contradictory_counts_are_rejected(change):
+    cost_of_rejecting(with_notes(detector_of(), change))
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_counts_that_contradict_each_other_are_refused(change):
         lambda monitor: monitor["counts"].__setitem__(0, 2**62),
     ],
 )
-def test_sums_of_a_drift_monitor_that_would_overflow_are_refused(change):
-    cost_of_refusing(with_notes(detector_of(), lambda notes: change(notes["monitor"])))
+def test_sums_of_a_drift_monitor_that_would_overflow_are_rejected(change):
+    cost_of_rejecting(with_notes(detector_of(), lambda notes: change(notes["monitor"])))
 
 
-def test_the_largest_sums_of_a_drift_monitor_go_on_to_be_readable():
+def test_a_detector_with_the_largest_sums_of_a_drift_monitor_stays_readable():
     def change(notes):
         notes["monitor"]["before"] = notes["monitor"]["present"] = [float(MAX_SHOWN)] * 64
         notes["monitor"]["moments"] = [[float(MAX_SHOWN), 1.0, float(MAX_SHOWN)]] * 2
@@ -251,14 +251,14 @@ def test_the_largest_sums_of_a_drift_monitor_go_on_to_be_readable():
         detector = from_bytes(to_bytes(detector))
 
 
-def test_trees_that_have_taken_more_than_can_be_summed_are_refused():
+def test_insertion_counts_whose_sum_would_overflow_are_rejected():
     content = to_bytes(MondrianForest(600, max_samples=4, window=8).extend(X[:8]))
     number = MAX_SHOWN - 8
     arrays = {"clock": np.array([number, number + 1, 0]), "heads__next_number": np.full(600, number)}
-    cost_of_refusing(with_arrays(content, **arrays, heads__n_taken=np.full(600, number)))
+    cost_of_rejecting(with_arrays(content, **arrays, heads__n_taken=np.full(600, number)))
 
 
-def test_a_forest_that_is_built_again_under_its_detector_can_be_saved():
+def test_a_detector_whose_forest_was_built_again_can_be_saved():
     detector = detector_of()
     detector.process_many(X)
     detector.forest.build(X[:50])
@@ -272,10 +272,10 @@ def test_weights_of_an_estimator_are_checked(scale):
     parts = members(to_bytes(IsolationMondrianForest(n_estimators=2).fit(X)))
     header = json.loads(parts["header.json"])
     header["notes"]["IsolationMondrianForest"]["parameters"]["scale"] = scale
-    cost_of_refusing(zipped({**parts, "header.json": json.dumps(header)}))
+    cost_of_rejecting(zipped({**parts, "header.json": json.dumps(header)}))
 
 
-def test_joining_forests_that_have_counted_all_they_can_stays_readable():
+def test_a_joined_forest_with_the_largest_counts_stays_readable():
     content = to_bytes(MondrianForest(2, max_samples=4, scale="std").extend(X[:50]))
     moments = as_array(members(content)["moments.npy"]).copy()
     moments[0] = MAX_SHOWN
@@ -285,14 +285,14 @@ def test_joining_forests_that_have_counted_all_they_can_stays_readable():
 
 @pytest.mark.parametrize("name", ["n_points", "n_owed"])
 @pytest.mark.parametrize("value", [2**61, MAX_SHOWN + 1, 2**62])
-def test_counts_of_a_sample_that_later_saves_could_not_hold_are_refused(name, value):
+def test_impossible_counts_of_a_sample_are_rejected(name, value):
     content = to_bytes(MondrianForest(2, max_samples=4).extend(X[:50]))
     changed = {f"heads__{name}": np.full(2, value), "heads__next_kept": np.full(2, 2**62)}
-    cost_of_refusing(with_arrays(content, **changed))
+    cost_of_rejecting(with_arrays(content, **changed))
 
 
-def test_the_largest_counts_go_on_to_be_readable():
-    """What is read can be shown points and saved; what could not be saved is refused, and changes nothing."""
+def test_a_forest_with_the_largest_counts_stays_readable():
+    """A loaded forest can be extended and saved; an extension that could not be saved is rejected."""
     content = to_bytes(MondrianForest(2, max_samples=4).extend(X[:50]))
     almost = np.full(2, MAX_SHOWN - 10)
     forest = from_bytes(with_arrays(content, heads__n_points=almost, heads__next_kept=np.full(2, 2**62)))
@@ -303,17 +303,17 @@ def test_the_largest_counts_go_on_to_be_readable():
     assert from_bytes(to_bytes(forest)).n_points == MAX_SHOWN
 
     window = to_bytes(MondrianForest(2, window=8).extend(X[:8]))
-    for number, is_read in ((MAX_SHOWN, True), (MAX_SHOWN + 8, False)):  # multiples of 8: points keep their places
+    for number, is_read in ((MAX_SHOWN, True), (MAX_SHOWN + 8, False)):  # multiples of 8: points keep their positions
         clock, next_number = np.array([number, number + 1, 0]), np.full(2, number)
         content = with_arrays(window, clock=clock, heads__next_number=next_number)
         if is_read:
             with pytest.raises(InvalidInputError, match="can count"):
                 from_bytes(content).extend(X[:1])
         else:
-            assert "more than" in cost_of_refusing(content)[1]
+            assert "more than" in cost_of_rejecting(content)[1]
 
 
-def test_a_detector_that_cannot_count_more_rows_says_so_and_is_readable():
+def test_a_detector_that_cannot_count_more_rows_raises_an_error_and_stays_readable():
     def change(notes):
         notes["counts"][:] = [MAX_SHOWN - 5, MAX_SHOWN - 105, 100, 0]
 

@@ -1,11 +1,11 @@
-"""Interruptions (Ctrl+C) at any moment: a call has happened up to a row that the object knows, or not at all."""
+"""Interruptions (Ctrl+C) at any moment: the object knows up to which row the interrupted call was carried out."""
 
 import copy
 import signal
 import sys
 import threading
 import time
-from _thread import _count as threads_at_work
+from _thread import _count as n_running_threads
 
 import numpy as np
 import pandas as pd
@@ -39,11 +39,11 @@ FILES = (
 
 
 class InterruptError(BaseException):
-    """What a signal handler raises; no code may take it for an error of its own."""
+    """Raised in place of a KeyboardInterrupt; not an Exception, so that no code catches it by accident."""
 
 
 class InterruptAt:
-    """Raises at the n-th line of our own code that is run in this thread: an interruption at a chosen place."""
+    """Raises InterruptError at the n-th line of this package's code that this thread executes."""
 
     def __init__(self, n):
         self.n, self.is_raised = n, False
@@ -66,17 +66,17 @@ class InterruptAt:
         return self._trace
 
 
-def interrupted(new, call, n_places=40):
-    """Yield what was made by `new` and interrupted in `call`: at so many of its lines, or at each of fewer."""
-    whole, made = InterruptAt(sys.maxsize), new()
-    with whole:
-        call(made)
-    n_lines = sys.maxsize - whole.n
-    for n in np.random.default_rng(n_lines).permutation(n_lines)[:n_places]:
-        made = new()
+def interrupted(new, call, n_lines=40):
+    """Yield objects made by `new` and interrupted in `call`, each at another one of n_lines randomly chosen lines."""
+    counter, model = InterruptAt(sys.maxsize), new()
+    with counter:
+        call(model)
+    n_executed = sys.maxsize - counter.n
+    for n in np.random.default_rng(n_executed).permutation(n_executed)[:n_lines]:
+        model = new()
         with pytest.raises(InterruptError), InterruptAt(n):
-            call(made)
-        yield made
+            call(model)
+        yield model
 
 
 SETTINGS = [
@@ -90,7 +90,7 @@ SETTINGS = [
 
 
 class Stream:
-    """Detectors that have seen the first rows, and what one that is never interrupted says of the next."""
+    """Detectors that have seen the first rows, and the results of a detector that is never interrupted."""
 
     def __init__(self, settings):
         self._first = StreamDetector(
@@ -105,11 +105,11 @@ class Stream:
         return copy.deepcopy(self._after[n_seen])
 
     def assert_uninterrupted(self, detector):
-        """Go on after the last row that the detector knows: it must be as one that was never interrupted."""
+        """Process the rows after `n_seen`; the results must be those of a detector that was never interrupted."""
         n_seen = detector.n_seen
         if n_seen not in self._expected:
-            never = self.detector(n_seen)
-            self._expected[n_seen] = never.process_many(X[n_seen : n_seen + 30]), to_bytes(never)
+            reference = self.detector(n_seen)
+            self._expected[n_seen] = reference.process_many(X[n_seen : n_seen + 30]), to_bytes(reference)
         results, content = self._expected[n_seen]
         for ours, theirs in zip(detector.process_many(X[n_seen : n_seen + 30]), results, strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -117,7 +117,7 @@ class Stream:
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_an_interrupted_detector_knows_how_far_it_has_come(settings):
+def test_an_interrupted_detector_knows_how_many_rows_it_has_processed(settings):
     stream, reached = Stream(settings), []
     for detector in interrupted(
         lambda: stream.detector(100), lambda detector: detector.process_many(X[100:140].tolist())
@@ -130,15 +130,15 @@ def test_an_interrupted_detector_knows_how_far_it_has_come(settings):
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("n_before", [100, 103, 128, 1])  # with 104 and 128 rows a step of the window ends
-def test_single_rows_happen_or_not(settings, n_before):
+@pytest.mark.parametrize("n_before", [100, 103, 128, 1])  # a step of the window ends after 104 and after 128 rows
+def test_an_interrupted_single_row_is_processed_or_not_at_all(settings, n_before):
     stream = Stream(settings)
     for detector in interrupted(lambda: stream.detector(n_before), lambda detector: detector.process(X[n_before])):
         assert detector.n_seen in (n_before, n_before + 1)
         stream.assert_uninterrupted(detector)
 
 
-def test_names_of_an_interrupted_call_are_learned_with_its_first_row():
+def test_feature_names_of_an_interrupted_call_are_learned_with_its_first_row():
     stream = Stream({})
     rows = [dict(zip("abc", row, strict=True)) for row in X[100:140]]
     for detector in interrupted(lambda: stream.detector(100), lambda detector: detector.process_many(rows)):
@@ -148,7 +148,7 @@ def test_names_of_an_interrupted_call_are_learned_with_its_first_row():
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"max_samples": 20}, {"scale": "std"}, {"window": 50, "max_samples": 20}])
 @pytest.mark.parametrize("verb", ["extend", "forget", "score_and_extend", "widen"])
-def test_all_trees_of_an_interrupted_forest_have_seen_the_same(settings, n_jobs, verb):
+def test_all_trees_of_an_interrupted_forest_have_been_shown_the_same_points(settings, n_jobs, verb):
     def new():
         return MondrianForest(9, n_jobs=n_jobs, **settings).extend(X[:60])
 
@@ -177,41 +177,41 @@ def test_all_trees_of_an_interrupted_forest_have_seen_the_same(settings, n_jobs,
         lambda n_jobs: MondrianForest(20, max_samples=4_000, n_jobs=n_jobs),
     ],
 )
-def test_signals_at_random_moments_lose_nothing(make, n_jobs):
-    """As Ctrl+C does it, several times in a row, so that the clearing up is interrupted as well."""
+def test_signals_at_random_moments_lose_no_rows(make, n_jobs):
+    """Several signals in a row, like Ctrl+C, so that the clean-up is interrupted as well."""
 
     def interrupt(_number, frame):
-        if "/src/imondrian/" in frame.f_code.co_filename:  # and not this test
+        if "/src/imondrian/" in frame.f_code.co_filename:  # not in this test
             raise KeyboardInterrupt
 
-    never, n_interrupted = make(n_jobs), 0
-    learn = "process_many" if isinstance(never, StreamDetector) else "extend"
+    reference, n_interrupted = make(n_jobs), 0
+    learn = "process_many" if isinstance(reference, StreamDetector) else "extend"
     n_known = (lambda each: each.n_seen) if learn == "process_many" else (lambda each: each.n_points)
-    getattr(never, learn)(X)
-    getattr(never, learn)(X[:1_000])
+    getattr(reference, learn)(X)
+    getattr(reference, learn)(X[:1_000])
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         for i in range(10):
-            made = make(n_jobs)
-            getattr(made, learn)(X[:10])
+            model = make(n_jobs)
+            getattr(model, learn)(X[:10])
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0017 * i, 0.0003)
-                getattr(made, learn)(X[10:])
+                getattr(model, learn)(X[10:])
             except KeyboardInterrupt:
                 n_interrupted += 1
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
-            getattr(made, learn)(X[n_known(made) :]) if n_known(made) < len(X) else None
-            assert n_known(made) == len(X)
-            getattr(made, learn)(X[:1_000])
-            assert to_bytes(made) == to_bytes(never)
+            getattr(model, learn)(X[n_known(model) :]) if n_known(model) < len(X) else None
+            assert n_known(model) == len(X)
+            getattr(model, learn)(X[:1_000])
+            assert to_bytes(model) == to_bytes(reference)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert n_interrupted > 0
 
 
-def test_an_interrupted_wait_for_threads_leaves_no_tree_changed_twice():
-    """Blocks long enough that the second interruption comes while tasks of the first call still run."""
+def test_an_interrupted_wait_for_threads_changes_no_tree_twice():
+    """Blocks are so long that the second interruption comes while tasks of the first call still run."""
 
     def interrupt(_number, frame):
         if "/src/imondrian/" in frame.f_code.co_filename:
@@ -232,30 +232,30 @@ def test_an_interrupted_wait_for_threads_leaves_no_tree_changed_twice():
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
             n_known = forest.n_points - 500
-            never = MondrianForest(16, seed=1).build(X[:500]).extend(X[: max(n_known, 1)])
+            reference = MondrianForest(16, seed=1).build(X[:500]).extend(X[: max(n_known, 1)])
             if n_known:
                 assert set(forest.state()[0].heads["n_points"].tolist()) == {forest.n_points}
-                np.testing.assert_array_equal(forest.score(X[:200]), never.score(X[:200]))
+                np.testing.assert_array_equal(forest.score(X[:200]), reference.score(X[:200]))
     finally:
         signal.signal(signal.SIGALRM, before)
     assert n_interrupted > 0
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_signal_handler_may_ask_for_counts_and_gets_an_error_for_more(n_jobs):
+def test_a_signal_handler_can_read_counts_and_gets_an_error_otherwise(n_jobs):
     X = np.random.default_rng(0).normal(size=(20_000, 3))
-    detector, never = (StreamDetector(3, n_trees=20, threshold="kmeans", n_jobs=n_jobs) for _ in range(2))
+    detector, reference = (StreamDetector(3, n_trees=20, threshold="kmeans", n_jobs=n_jobs) for _ in range(2))
     detector.process_many(X[:500])
     seen, errors = [], []
 
-    def ask(*_):
+    def handle(*_):
         seen.append((detector.n_seen, detector.threshold, detector.is_warm))
         try:
             detector.process(X[0])
         except BusyError as error:
             errors.append(error)
 
-    before = signal.signal(signal.SIGALRM, ask)
+    before = signal.signal(signal.SIGALRM, handle)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
         results = detector.process_many(X[500:])
@@ -265,10 +265,10 @@ def test_a_signal_handler_may_ask_for_counts_and_gets_an_error_for_more(n_jobs):
     assert seen
     assert len(errors) == len(seen)
     assert detector.n_seen == 20_000
-    np.testing.assert_array_equal(results.score, never.process_many(X).score[500:])
+    np.testing.assert_array_equal(results.score, reference.process_many(X).score[500:])
 
 
-def test_an_estimator_that_was_interrupted_has_the_offset_of_its_points():
+def test_an_interrupted_estimator_has_the_offset_of_its_points():
     X = np.random.default_rng(0).normal(size=(600, 3))
 
     def new():
@@ -293,7 +293,7 @@ def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # once while it waits, and again in the wait that follows
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # during the wait, and again during the wait that follows
         with pytest.raises(InterruptError):
             threads.run([long, long])
         with pytest.raises(InterruptError):
@@ -323,26 +323,26 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path):
         assert list(tmp_path.iterdir()) == [path]
 
 
-# -- forests that join, scales, windows --------------------------------------------------------------------------------
+# -- joined forests, scales, windows --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", [{}, {"scale": "std"}, {"scale": "std", "window": 64}])
-def test_an_interrupted_join_has_happened_or_not(settings):
+def test_an_interrupted_join_is_done_completely_or_not_at_all(settings):
     def new(seed=1):
         forest = MondrianForest(4, seed=seed, **settings)
-        forest.score_and_extend(X[:100], "size")  # a window keeps levels up from here on
+        forest.score_and_extend(X[:100], "size")  # from now on, a window maintains levels
         return forest
 
     other, before = new(2), to_bytes(new())
     after = to_bytes(new().join(other))
-    ends = {to_bytes(forest) for forest in interrupted(new, lambda forest: forest.join(other))}
-    assert ends <= {before, after}
-    assert before in ends
+    states = {to_bytes(forest) for forest in interrupted(new, lambda forest: forest.join(other))}
+    assert states <= {before, after}
+    assert before in states
 
 
 def test_the_first_score_by_size_may_be_interrupted():
-    never = MondrianForest(5, scale="std", window=64).extend(X[:100])
-    expected = never.score_and_extend(X[100:120], "size")
+    reference = MondrianForest(5, scale="std", window=64).extend(X[:100])
+    expected = reference.score_and_extend(X[100:120], "size")
     for forest in interrupted(
         lambda: MondrianForest(5, scale="std", window=64).extend(X[:100]),
         lambda forest: forest.score_and_extend(X[100:120], "size"),
@@ -356,7 +356,7 @@ def test_the_first_score_by_size_may_be_interrupted():
 # -- estimators --------------------------------------------------------------------------------
 
 
-def test_an_interrupted_fit_leaves_an_estimator_as_it_was(monkeypatch, tmp_path):
+def test_an_interrupted_fit_does_not_change_an_estimator(monkeypatch, tmp_path):
     frame = pd.DataFrame(X[:200], columns=list("abc"))
     model = IsolationMondrianForest(n_estimators=5, contamination=0.1, random_state=0).fit(frame)
     expected = model.predict(frame)
@@ -373,7 +373,7 @@ def test_an_interrupted_fit_leaves_an_estimator_as_it_was(monkeypatch, tmp_path)
         np.testing.assert_array_equal(same.predict(frame), expected)
 
 
-def test_an_interrupted_fit_leaves_a_pyod_detector_as_it_was(monkeypatch):
+def test_an_interrupted_fit_does_not_change_a_pyod_detector(monkeypatch):
     detector = IMForest(n_estimators=5, random_state=0).fit(X[:200])
     expected = detector.predict(X[:300])
 
@@ -386,19 +386,19 @@ def test_an_interrupted_fit_leaves_a_pyod_detector_as_it_was(monkeypatch):
     np.testing.assert_array_equal(detector.predict(X[:300]), expected)
 
 
-def test_a_row_that_a_river_model_was_not_shown_leaves_no_names():
+def test_feature_names_of_a_row_that_a_river_model_did_not_learn_are_dropped():
     def new():
         model = RiverForest(n_trees=4, seed=0)
         model.learn_one({"b": 1.0})
         return model
 
-    n_forgotten = 0
+    n_not_learned = 0
     for model in interrupted(new, lambda model: model.learn_one({"b": 0.5, "zzz": 3.0})):
         was_learned = model._forest.n_points == 2
         model.learn_one({"b": 0.0, "c": 1.0})
         assert list(model.explain_one({"b": 0.0, "c": 1.0})) == (["b", "zzz", "c"] if was_learned else ["b", "c"])
-        n_forgotten += not was_learned
-    assert n_forgotten > 0
+        n_not_learned += not was_learned
+    assert n_not_learned > 0
 
 
 # -- threads --------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def test_a_row_that_a_river_model_was_not_shown_leaves_no_names():
 def test_interrupted_calls_leave_no_thread_behind():
     forest = MondrianForest(12, n_jobs=2).build(X[:3000])
     forest.score(X[:3000])
-    n_threads, n_interrupted, is_inside = threads_at_work(), 0, False
+    n_threads, n_interrupted, is_inside = n_running_threads(), 0, False
 
     def interrupt(*_):
         if is_inside:
@@ -429,10 +429,10 @@ def test_interrupted_calls_leave_no_thread_behind():
         signal.signal(signal.SIGALRM, before)
     assert n_interrupted > 0
     for _ in range(100):
-        if threads_at_work() <= n_threads:
+        if n_running_threads() <= n_threads:
             break
         time.sleep(0.05)
-    assert threads_at_work() <= n_threads
+    assert n_running_threads() <= n_threads
 
 
 @pytest.mark.parametrize("kind", ["depth", "expected", "size"])
@@ -456,7 +456,7 @@ def test_a_signal_handler_cannot_change_a_forest_that_is_being_read(kind):
                 np.testing.assert_array_equal(scores, expected)
             if errors:
                 break
-            forest = MondrianForest(30, max_samples=200, seed=0).extend(X[:300])  # it came between two calls
+            forest = MondrianForest(30, max_samples=200, seed=0).extend(X[:300])  # the signal came between two calls
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)

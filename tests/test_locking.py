@@ -1,4 +1,4 @@
-"""Threads on one object: no mix of calls corrupts it, and nothing is lost or done twice."""
+"""Threads that share an object: no combination of calls corrupts it, and nothing is lost or done twice."""
 
 import copy
 import os
@@ -25,18 +25,18 @@ from tests.strategies import assert_sound
 X = np.random.default_rng(0).normal(size=(4_000, 3))
 
 
-def in_threads(*works):
-    """Run the works side by side, each in a thread; raise what any of them raised."""
-    errors, start = [], threading.Barrier(len(works))
+def in_threads(*functions):
+    """Run the functions at the same time, each in a thread; raise the first error of any of them."""
+    errors, start = [], threading.Barrier(len(functions))
 
-    def run(work):
+    def run(function):
         try:
             start.wait(10)
-            work()
+            function()
         except BaseException as error:  # noqa: BLE001 (raised below)
             errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -54,10 +54,10 @@ def repeated(call, rows, n=1):
 
 
 class Counter:
-    """Something whose readers and writers note who is inside."""
+    """An object that records which readers and writers are running."""
 
     def __init__(self):
-        self._locks, self.inside, self.seen = new_locks(), [], []
+        self._locks, self.running, self.history = new_locks(), [], []
 
     def _is_settled(self):
         return True
@@ -67,47 +67,47 @@ class Counter:
 
     @read_locked
     def read(self, meanwhile):
-        self._note("reader", meanwhile)
+        self._record("reader", meanwhile)
 
     @write_locked
-    def change(self, meanwhile):
-        self._note("writer", meanwhile)
+    def write(self, meanwhile):
+        self._record("writer", meanwhile)
 
-    def _note(self, who, meanwhile):
-        self.inside.append(who)
-        self.seen.append(tuple(self.inside))
+    def _record(self, role, meanwhile):
+        self.running.append(role)
+        self.history.append(tuple(self.running))
         meanwhile()
-        self.inside.remove(who)
+        self.running.remove(role)
 
 
-def test_readers_run_side_by_side():
-    counter, is_enough = Counter(), threading.Event()
+def test_readers_run_at_the_same_time():
+    counter, two_are_running = Counter(), threading.Event()
 
-    def look():
-        if len(counter.inside) > 1:
-            is_enough.set()
-        is_enough.wait(5)
+    def wait_for_another():
+        if len(counter.running) > 1:
+            two_are_running.set()
+        two_are_running.wait(5)
 
-    in_threads(*[lambda: counter.read(look)] * 8)  # more than there are stripes: not all threads share one
-    assert is_enough.is_set()
+    in_threads(*[lambda: counter.read(wait_for_another)] * 8)  # more threads than stripes: not all share one
+    assert two_are_running.is_set()
 
 
-def test_a_writer_is_alone():
+def test_a_writer_runs_alone():
     counter = Counter()
     in_threads(
         *[lambda: [counter.read(lambda: None) for _ in range(500)]] * 3,
-        *[lambda: [counter.change(lambda: None) for _ in range(500)]] * 2,
+        *[lambda: [counter.write(lambda: None) for _ in range(500)]] * 2,
     )
-    assert all(inside == ("writer",) for inside in counter.seen if "writer" in inside)
-    assert len(counter.seen) == 2_500
+    assert all(running == ("writer",) for running in counter.history if "writer" in running)
+    assert len(counter.history) == 2_500
 
 
-def test_code_of_others_may_read_in_the_middle_of_a_call_but_not_change():
+def test_other_code_may_read_but_not_write_inside_a_call():
     counter = Counter()
-    counter.change(lambda: counter.read(lambda: None))
-    assert counter.seen[-1] == ("writer", "reader")
+    counter.write(lambda: counter.read(lambda: None))
+    assert counter.history[-1] == ("writer", "reader")
     with pytest.raises(BusyError, match="already inside another call of the same Counter"):
-        counter.change(lambda: counter.change(lambda: None))
+        counter.write(lambda: counter.write(lambda: None))
 
 
 # -- forests and detectors --------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_any_mix_of_calls_leaves_a_sound_forest(settings, n_jobs):
 
 
 def forget_one(forest):
-    with suppress(InvalidInputError):  # it may have left a window meanwhile
+    with suppress(InvalidInputError):  # the point may have left the window meanwhile
         forest.forget(forest.points()[-1:])
 
 
@@ -159,7 +159,7 @@ def test_two_forests_may_join_each_other_at_the_same_time():
     assert {one.n_trees, other.n_trees} <= {4, 6}
 
 
-def test_an_estimator_can_be_asked_while_it_learns():
+def test_an_estimator_can_predict_while_it_learns():
     model = IsolationMondrianForest(n_estimators=8, max_samples=64, contamination="kmeans", random_state=0).fit(X[:500])
     in_threads(repeated(model.partial_fit, X[500:], 50), lambda: [model.predict(X[:50]) for _ in range(100)])
     assert model.forest_.n_points == 4_000
@@ -178,14 +178,14 @@ def test_a_river_model_can_be_used_from_threads():
     assert model._forest.n_points == 1_800
 
 
-def test_rows_that_two_threads_bring_first_are_both_learned():
+def test_first_calls_of_partial_fit_in_two_threads_are_both_learned():
     for _ in range(10):
         model = IsolationMondrianForest(n_estimators=2, random_state=0)
         in_threads(lambda m=model: m.partial_fit(X[:500]), lambda m=model: m.partial_fit(X[500:1_000]))
         assert model.forest_.n_points == 1_000
 
 
-def test_two_fits_at_once_leave_what_one_of_them_made():
+def test_two_simultaneous_fits_leave_the_result_of_one_of_them():
     pyod = pytest.importorskip("imondrian.pyod")
     for _ in range(5):
         model = pyod.IMForest(n_estimators=5, random_state=0)
@@ -193,7 +193,7 @@ def test_two_fits_at_once_leave_what_one_of_them_made():
         assert len(model.decision_scores_) == model.forest_.n_points
 
 
-def test_weights_are_seen_by_other_readers_only_when_complete(monkeypatch):
+def test_other_readers_see_weights_only_when_they_are_complete(monkeypatch):
     scale, seen = StandardScale(3), []
     scale.update(X[:10])
     monkeypatch.setattr("imondrian.scales.write_weights", lambda *_: seen.append(scale._weights))
@@ -202,7 +202,7 @@ def test_weights_are_seen_by_other_readers_only_when_complete(monkeypatch):
 
 
 @pytest.mark.parametrize("new", [IsolationMondrianForest, IMForest])
-def test_labels_are_those_of_one_fit(new):
+def test_all_labels_of_a_prediction_come_from_the_same_fit(new):
     near, far = X[:300], X[:300] * [1.0, 9.0, 1.0] + 5.0
     model, is_over = new(n_estimators=5, contamination=0.1, random_state=0).fit(near), threading.Event()
     of_near = model.predict(X[:500])
@@ -222,7 +222,7 @@ def test_labels_are_those_of_one_fit(new):
     in_threads(fit, predict)
 
 
-def test_a_copy_of_a_river_model_is_of_one_moment():
+def test_a_copy_of_a_river_model_is_consistent():
     model, is_over = RiverForest(n_trees=3, seed=0), threading.Event()
     model.learn_one({"a0": 0.0})
 
@@ -239,7 +239,7 @@ def test_a_copy_of_a_river_model_is_of_one_moment():
     in_threads(learn, copies)
 
 
-def test_a_forest_that_is_extended_past_its_detector_is_not_counted():
+def test_points_that_extend_the_forest_directly_are_not_counted_by_the_detector():
     for process in ("process_many", "process"):
         detector = StreamDetector(3, window=64, n_trees=10, threshold="kmeans")
         detector.process_many(X[:500])
@@ -251,20 +251,20 @@ def test_a_forest_that_is_extended_past_its_detector_is_not_counted():
         assert (detector.n_seen, detector.n_scored, detector.threshold) == (n_seen, n_seen, threshold)
 
 
-def test_nobody_waits_for_rows_that_somebody_else_waits_for():
-    detector, asked = StreamDetector(3, n_trees=5), threading.Event()
+def test_readers_do_not_wait_for_an_iterator_of_rows():
+    detector, was_read = StreamDetector(3, n_trees=5), threading.Event()
 
     def rows():
         yield X[0]
-        assert asked.wait(10)
+        assert was_read.wait(10)
         yield X[1]
 
-    def ask():
+    def read():
         detector.n_seen  # noqa: B018 (it must not wait for the rows)
         detector.score(X[:2])
-        asked.set()
+        was_read.set()
 
-    in_threads(lambda: detector.process_many(rows()), ask)
+    in_threads(lambda: detector.process_many(rows()), read)
     assert detector.n_seen == 2
 
 
@@ -370,7 +370,7 @@ FORKING = """
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 @pytest.mark.parametrize("what", FORKS)
-def test_a_process_may_fork_while(what):
+def test_a_process_may_fork_while_another_thread_works(what):
     code = textwrap.dedent(FORKING) + textwrap.dedent(FORKS[what])
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)

@@ -1,4 +1,4 @@
-"""The names of code in the documents exist, and the map from the paper to the code is complete."""
+"""The code names in the documents exist, and the table from the paper to the code is complete."""
 
 import re
 from importlib import import_module
@@ -21,13 +21,13 @@ IN_THE_PAPER = [*(f"Algorithm {i}" for i in range(1, 6)), *(f"Eq. {i}" for i in 
 
 
 def missing(text):
-    """Return the names of code in a document, outside of its examples, that do not exist."""
+    """Return the code names in a document, outside its examples, that do not exist."""
     inline = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     return [name for name in (" ".join(name.split()) for name in inline) if not exists(name)]
 
 
 def exists(name):
-    """Return True if `path.py`, `path.py: name`, `Class.member` or `function()` exists; others are not checked."""
+    """Return True if `path.py`, `path.py: name`, `Class.member` or `function()` exists, and for all other text."""
     if found := re.fullmatch(r"([\w/.-]+\.py)(?:: ([\w.]+))?", name):
         files = [folder / found[1] for folder in (ROOT, PACKAGE) if (folder / found[1]).is_file()]
         return any(found[2] is None or is_defined(file, found[2]) for file in files)
@@ -53,7 +53,7 @@ def is_defined(file, name):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_names_of_the_code_exist(document):
+def test_code_names_in_documents_exist(document):
     assert missing(document.read_text()) == []
 
 
@@ -61,7 +61,7 @@ def test_names_of_the_code_exist(document):
     "made_up",
     [
         "engine/extend.py: shorten",
-        "engine/extend.py: overhang",  # is imported there, and defined elsewhere
+        "engine/extend.py: overhang",  # imported there, but defined elsewhere
         "engine/nowhere.py: extend",
         "engine/nowhere.py",
         "scores.py: ScoringCache.median",
@@ -72,7 +72,7 @@ def test_names_of_the_code_exist(document):
         "tests/engine/test_oracle.py: test_nothing",
     ],
 )
-def test_a_made_up_name_is_noticed(made_up):
+def test_a_name_that_does_not_exist_is_found(made_up):
     assert missing(f"There is `MondrianForest.build`,\nand there is `{made_up}`.") == [made_up]
 
 
@@ -89,7 +89,7 @@ def test_every_algorithm_and_equation_has_a_row_with_its_function_and_its_test(w
 
 
 @pytest.mark.parametrize("n_held", [50, 16])
-def test_the_score_is_equations_1_to_4(n_held):
+def test_the_score_agrees_with_equations_1_to_4(n_held):
     points = np.random.default_rng(0).normal(size=(50, 3))
     points[1] = points[0]
     forest = MondrianForest(n_trees=7, max_samples=n_held).build(points)

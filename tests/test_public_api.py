@@ -1,4 +1,4 @@
-"""What `import imondrian` offers, and that type checkers understand it."""
+"""The public names of `imondrian`, and their types."""
 
 import inspect
 import os
@@ -75,7 +75,7 @@ MISTAKES = [
 ]
 
 
-def test_dir_shows_what_is_public_and_nothing_else():
+def test_dir_shows_only_public_names():
     assert [name for name in dir(imondrian) if not name.startswith("__")] == sorted(imondrian.__all__)
     assert {"Result", "Results", "Drift", "Shingle", "StreamingThreshold"} <= set(imondrian.__all__)
     for name in imondrian.__all__:
@@ -85,19 +85,19 @@ def test_dir_shows_what_is_public_and_nothing_else():
         _ = imondrian.models
 
 
-def test_arguments_of_a_forest_after_the_number_of_trees_have_names():
+def test_arguments_of_a_forest_after_the_number_of_trees_are_keyword_only():
     first, second, *others = inspect.signature(imondrian.MondrianForest).parameters.values()
     assert first.name == "n_trees"
     assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in (second, *others))
 
 
-def test_the_package_says_that_it_has_types():
+def test_the_package_is_marked_as_typed():
     assert files("imondrian").joinpath("py.typed").is_file()
 
 
 @pytest.fixture(scope="module")
 def mypy(tmp_path_factory):
-    """Give a function that type-checks a program as its user would, and returns the lines with errors."""
+    """Return a function that type-checks a program like a user and returns the lines with errors and the output."""
     folder = tmp_path_factory.mktemp("typed")
     source = Path(imondrian.__file__).parents[1]
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--follow-imports", "silent"]
@@ -119,13 +119,13 @@ def mypy(tmp_path_factory):
     return check
 
 
-def test_a_program_that_is_right_passes(mypy):
-    errors, told = mypy(PROGRAM)
-    assert errors == set(), told
+def test_a_correct_program_passes_type_checking(mypy):
+    errors, output = mypy(PROGRAM)
+    assert errors == set(), output
 
 
-def test_every_mistake_is_found(mypy):
+def test_type_checking_finds_every_mistake(mypy):
     n_before = PROGRAM.count("\n")
-    errors, told = mypy(PROGRAM + "\n".join(MISTAKES) + "\n")
+    errors, output = mypy(PROGRAM + "\n".join(MISTAKES) + "\n")
     found = [MISTAKES[line - n_before - 1] for line in sorted(errors)]
-    assert found == MISTAKES, told
+    assert found == MISTAKES, output

@@ -29,7 +29,7 @@ def detector(request, data):
     return IMForest(contamination=CONTAMINATION, random_state=42, **request.param).fit(data[0])
 
 
-def test_parameters(detector):
+def test_fitted_attributes_exist(detector):
     for name in ("decision_scores_", "labels_", "threshold_", "_mu", "_sigma", "forest_"):
         assert getattr(detector, name) is not None
 
@@ -115,7 +115,7 @@ def test_model_clone(detector):
     assert clone(detector).get_params() == detector.get_params()
 
 
-def test_explanations(detector, data):
+def test_explanations_sum_to_the_score(detector, data):
     np.testing.assert_allclose(np.abs(detector.explain(data[1])).sum(axis=1), detector.decision_function(data[1]))
 
 
@@ -124,6 +124,6 @@ def test_a_wrong_score_is_named(data):
         IMForest(kind="deep").fit(data[0])
 
 
-def test_unfitted(data):
+def test_an_unfitted_detector_raises_an_error(data):
     with pytest.raises(ValueError, match="not fitted"):
         IMForest().decision_function(data[0])

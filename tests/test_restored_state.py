@@ -33,9 +33,9 @@ def pyod_model():
 
 
 def detector():
-    made = StreamDetector(10, window=512, max_samples=128, n_trees=50, shingle=2)
-    made.process_many(X[:700])
-    return made
+    model = StreamDetector(10, window=512, max_samples=128, n_trees=50, shingle=2)
+    model.process_many(X[:700])
+    return model
 
 
 MODELS = {
@@ -52,7 +52,7 @@ MODELS = {
 
 
 def used(model):
-    """Change the model and return what it says afterwards."""
+    """Change the model; return its scores afterwards."""
     if isinstance(model, StreamDetector):
         return model.process_many(X[700:900]).score, model.process(X[0]).score
     if isinstance(model, MondrianForest):
@@ -72,27 +72,27 @@ def assert_same_use(one, other):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mode", [None, "r", "c", "r+"])
-def test_a_model_that_joblib_has_mapped_into_memory_goes_on(tmp_path, name, mode):
+def test_a_model_that_joblib_has_memory_mapped_can_be_used(tmp_path, name, mode):
     joblib.dump(MODELS[name](), tmp_path / "model.joblib")
     content = (tmp_path / "model.joblib").read_bytes()
     assert_same_use(joblib.load(tmp_path / "model.joblib", mmap_mode=mode), MODELS[name]())
-    assert (tmp_path / "model.joblib").read_bytes() == content  # not written through the map
+    assert (tmp_path / "model.joblib").read_bytes() == content  # the file is not changed through the memory map
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_buffers_of_a_pickle_may_be_read_only_or_unaligned(name):
+def test_pickle_buffers_may_be_read_only_or_unaligned(name):
     buffers = []
     content = pickle.dumps(MODELS[name](), protocol=5, buffer_callback=buffers.append)
     read_only = [bytes(buffer.raw()) for buffer in buffers]
     unaligned = [memoryview(bytearray(b"." + each))[1:] for each in read_only]
-    for given in (read_only, unaligned):
-        assert_same_use(pickle.loads(content, buffers=given), MODELS[name]())  # noqa: S301
+    for restored in (read_only, unaligned):
+        assert_same_use(pickle.loads(content, buffers=restored), MODELS[name]())  # noqa: S301
     assert all(bytes(ours) == theirs for ours, theirs in zip(unaligned, read_only, strict=True))
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_copies_and_pickles_are_the_model_and_share_nothing_with_it(name, protocol):
+def test_copies_and_pickles_equal_the_model_and_share_no_state_with_it(name, protocol):
     model = MODELS[name]()
     unpickled = pickle.loads(pickle.dumps(model, protocol))  # noqa: S301
     for other in (unpickled, copy.deepcopy(model), copy.copy(model)):
@@ -106,15 +106,15 @@ def one_more(detector):
     return detector.process_many(X[700:]).score
 
 
-def test_joblib_may_send_a_large_detector_to_other_processes():
+def test_joblib_can_send_a_large_detector_to_other_processes():
     expected = one_more(detector())
     sent = joblib.Parallel(n_jobs=2, max_nbytes="10K")(joblib.delayed(one_more)(detector()) for _ in range(2))
-    get_reusable_executor().shutdown(wait=True)  # else its processes stay
+    get_reusable_executor().shutdown(wait=True)  # otherwise its processes keep running
     for scores in sent:
         np.testing.assert_array_equal(scores, expected)
 
 
-def test_arrays_are_copied_only_where_they_must_be():
+def test_arrays_are_copied_only_if_necessary():
     plain = np.arange(6.0)
     assert as_owned_array(plain, np.dtype(float)) is plain
     for other in (plain[::2], plain[1:], plain.view(np.recarray), plain.astype(">f8")):
@@ -128,7 +128,7 @@ def test_arrays_are_copied_only_where_they_must_be():
         as_owned_array(plain, CUT)
 
 
-def test_a_pickle_of_another_version_is_one_clear_error():
+def test_a_pickle_of_another_version_raises_a_clear_error():
     for kind in (MondrianForest, StreamDetector):
         with pytest.raises(ValueError, match="another version of imondrian"):
             kind.__new__(kind).__setstate__({"_trees": None})

@@ -1,4 +1,4 @@
-"""The River detector: River's own checks first, on generated instead of downloaded data."""
+"""The River detector, including River's own checks on generated instead of downloaded data."""
 
 import inspect
 
@@ -17,7 +17,7 @@ NAMES = [f"V{i}" for i in range(8)]
 
 
 class Stream:
-    """A stand-in for the data set that River would download: the same protocol, anomalies further out."""
+    """Replaces the data set that River would download: the same protocol, with clear anomalies."""
 
     def __iter__(self):
         rng = np.random.default_rng(1)
@@ -62,11 +62,11 @@ def pytest_generate_tests(metafunc):
         datasets.CreditCard = original
 
 
-def test_river_s_own_checks(parameters, river_check):
+def test_checks_of_river_pass(parameters, river_check):
     river_check(IsolationMondrianForest(**parameters).clone())
 
 
-def test_the_whole_of_check_estimator():
+def test_check_estimator_of_river_passes():
     checks.check_estimator(IsolationMondrianForest(n_trees=3, seed=1))
 
 
@@ -95,7 +95,7 @@ def test_a_pandas_index_is_kept():
     assert model.score_many(table).index.tolist() == ["x", "y"]
 
 
-def test_features_come_and_go_and_count_as_zero():
+def test_missing_features_count_as_zero():
     model, plain = (IsolationMondrianForest(n_trees=5, max_samples=None, seed=3) for _ in range(2))
     model.learn_one({"a": 1.0})
     model.learn_one({"b": 2.0, "a": 3.0})
@@ -107,7 +107,7 @@ def test_features_come_and_go_and_count_as_zero():
     assert 0.0 < model.score_one({}) < 1.0
 
 
-def test_names_of_any_kind():
+def test_feature_names_can_have_any_type():
     model = IsolationMondrianForest(n_trees=3, seed=0)
     model.learn_one({1: 1.0, "a": 2.0, ("t", 3): 3.0})
     model.learn_one({("t", 3): 1.0, "b": 2.0})
@@ -119,20 +119,22 @@ def test_explanations_sum_to_the_score():
     assert sum(model.explain_one({"a": 1.0, "b": 2.0}).values()) == 0.0
     for values in RNG.normal(size=(200, 3)):
         model.learn_one(row(values))
-    odd = row([0.0, -9.0, 0.0])
-    parts = model.explain_one(odd)
-    assert sum(map(abs, parts.values())) == pytest.approx(model.score_one(odd))
+    anomaly_row = row([0.0, -9.0, 0.0])
+    parts = model.explain_one(anomaly_row)
+    assert sum(map(abs, parts.values())) == pytest.approx(model.score_one(anomaly_row))
     assert min(parts, key=parts.get) == "b"
 
 
-def test_pipelines_and_progressive_validation():
+def test_a_pipeline_works_in_progressive_validation():
     model = compose.Pipeline(preprocessing.StandardScaler(), IsolationMondrianForest(n_trees=20, seed=0))
     assert evaluate.progressive_val_score(Stream(), model, metrics.ROCAUC()).get() > 0.9
 
 
-def test_seeds():
+def test_equal_seeds_give_equal_scores():
     def scores(seed):
-        model = IsolationMondrianForest(n_trees=3, kind="size", seed=seed)  # depths of few trees are often equal
+        model = IsolationMondrianForest(
+            n_trees=3, kind="size", seed=seed
+        )  # the mean depths of few trees are often equal
         for x, _ in Stream().take(100):
             model.learn_one(x)
         return model.score_one(x)
@@ -145,7 +147,7 @@ def test_seeds():
 @pytest.mark.parametrize(
     "columns", [{0: [1.0, 2.0], 1: [3.0, 4.0]}, {0: [1.0, 2.0], "b": [3.0, 4.0]}], ids=["integers", "mixed"]
 )
-def test_columns_may_have_any_name(columns):
+def test_column_names_can_have_any_type(columns):
     one, many = (IsolationMondrianForest(n_trees=3, seed=1) for _ in range(2))
     many.learn_many(pd.DataFrame(columns))
     for i in range(2):
@@ -163,7 +165,7 @@ def test_columns_may_have_any_name(columns):
     ],
     ids=["text", "dates", "missing", "complex"],
 )
-def test_a_bad_frame_leaves_the_model_as_it_was(frame):
+def test_a_bad_data_frame_does_not_change_the_model(frame):
     model = IsolationMondrianForest(n_trees=2, seed=0)
     with pytest.raises(InvalidInputError):
         model.learn_many(frame)
@@ -175,7 +177,7 @@ def test_a_bad_frame_leaves_the_model_as_it_was(frame):
     "bad",
     [{"a": float("nan")}, {"a": "text"}, {"a": None}, {"a": 1e308}, {"new": float("inf")}, {"a": 10**400}, {"a": 1j}],
 )
-def test_a_bad_point_leaves_the_model_as_it_was(bad):
+def test_a_bad_point_does_not_change_the_model(bad):
     model = IsolationMondrianForest(n_trees=2, seed=0)
     model.learn_one({"a": 1.0})
     with pytest.raises(InvalidInputError):
@@ -184,7 +186,7 @@ def test_a_bad_point_leaves_the_model_as_it_was(bad):
     assert list(model.explain_one({"a": 2.0})) == ["a"]
 
 
-# -- inside River's own filters and pipelines -------------------------------------------------------------------------
+# -- in River's filters and pipelines ---------------------------------------------------------------------------------
 
 
 def noisy_stream(n_rows=2_000, seed=0):
@@ -196,7 +198,7 @@ def noisy_stream(n_rows=2_000, seed=0):
 
 @pytest.mark.parametrize("settings", [{}, {"kind": "size", "scale": "std"}, {"kind": "expected", "window": 256}])
 @pytest.mark.parametrize("protect", [True, False])
-def test_a_quantile_filter_flags_about_its_share_and_finds_what_is_odd(settings, protect):
+def test_a_quantile_filter_flags_about_its_share_and_finds_the_anomalies(settings, protect):
     model = IsolationMondrianForest(n_trees=20, max_samples=64, seed=1, **settings)
     filtered = anomaly.QuantileFilter(model, q=0.95, protect_anomaly_detector=protect)
     n_flagged = n_found = n_odd = 0
@@ -210,7 +212,7 @@ def test_a_quantile_filter_flags_about_its_share_and_finds_what_is_odd(settings,
     assert n_found >= 0.8 * n_odd
 
 
-def test_a_threshold_filter_in_a_pipeline_learns_what_is_ordinary():
+def test_a_threshold_filter_in_a_pipeline_learns_normal_points():
     model = IsolationMondrianForest(n_trees=20, max_samples=64, kind="size", seed=1)
     pipeline = preprocessing.StandardScaler() | anomaly.ThresholdFilter(model, threshold=0.9)
     for x, _ in noisy_stream(600):
@@ -231,7 +233,7 @@ def test_the_score_is_zero_until_two_different_points_were_learned():
     assert model.score_one({"x": 1.0}) > 0.0
 
 
-def test_learning_a_row_copies_no_node():
+def test_learning_a_row_does_not_copy_the_trees():
     model = IsolationMondrianForest(n_trees=5, max_samples=32, seed=1)
     for x, _ in noisy_stream(100):
         model.learn_one(x)

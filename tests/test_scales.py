@@ -1,4 +1,4 @@
-"""Weights that follow the data: exact, in any number of steps, forwards and backwards."""
+"""Weights that adapt to the data: exact, in any number of steps."""
 
 import numpy as np
 import pytest
@@ -16,20 +16,20 @@ def test_weights_are_one_over_the_standard_deviation():
     np.testing.assert_allclose(scale.weights(), 1.0 / X.std(axis=0), rtol=1e-10)
 
 
-def test_each_row_of_weights_is_that_of_the_points_so_far():
+def test_each_row_of_weights_is_computed_from_the_points_so_far():
     weights = StandardScale(2).update(X)
     np.testing.assert_allclose(weights[50], 1.0 / X[:51].std(axis=0), rtol=1e-10)
     assert weights[0].tolist() == [1.0, 1.0]
 
 
 @given(points=POINT_SETS)
-def test_steps_do_not_matter(points):
-    at_once, one_by_one, anew = (StandardScale(points.shape[1]) for _ in range(3))
+def test_moments_do_not_depend_on_the_division_into_calls(points):
+    at_once, one_by_one, restarted = (StandardScale(points.shape[1]) for _ in range(3))
     at_once.update(points)
     for x in points:
         one_by_one.update(x[None])
-    anew.restart(points, len(points))
-    assert at_once.moments.tolist() == one_by_one.moments.tolist() == anew.moments.tolist()
+    restarted.restart(points, len(points))
+    assert at_once.moments.tolist() == one_by_one.moments.tolist() == restarted.moments.tolist()
 
 
 @given(points=POINT_SETS)
@@ -39,7 +39,7 @@ def test_weights_are_positive_and_finite_on_hostile_points(points):
     assert np.isfinite(weights).all()
 
 
-def test_a_sample_stands_for_more_points():
+def test_a_sample_can_represent_more_points():
     scale = StandardScale(2)
     scale.restart(X, 1000)
     assert scale.moments[0].tolist() == [1000.0, 1000.0]
@@ -48,8 +48,8 @@ def test_a_sample_stands_for_more_points():
     assert (scale.moments == 0).all()
 
 
-def test_a_feature_far_from_zero_is_not_taken_for_constant():
-    """Nanoseconds since 1970 that spread over a second, millions of times."""
+def test_a_feature_far_from_zero_is_not_treated_as_constant():
+    """Nanoseconds since 1970 with a standard deviation of one second, for ten million points."""
     scale = StandardScale(1)
     scale.restart(1.7e18 + 1e9 * np.random.default_rng(0).normal(size=(1000, 1)), 10**7)
     assert scale.weights()[0] == pytest.approx(1e-9, rel=0.1)
@@ -63,7 +63,7 @@ def test_the_smallest_spreads_give_finite_weights(spread):
 
 
 @pytest.mark.parametrize(("scale", "weights"), [(None, [1.0, 1.0]), ([3.0, 0.5], [3.0, 0.5])])
-def test_fixed_weights_stay(scale, weights):
+def test_fixed_weights_do_not_change(scale, weights):
     fixed = new_scale(scale, 2)
     fixed.restart(X, 200)
     assert fixed.update(X[:3]).tolist() == [weights] * 3
@@ -97,7 +97,7 @@ def test_values_at_the_limit_of_size_do_not_overflow():
 @pytest.mark.parametrize(
     ("row", "value"), [(0, -1.0), (0, 1e160), (0, 2.0), (1, np.nan), (1, 1e160), (2, -1.0), (2, np.inf)]
 )
-def test_impossible_moments_are_noticed(row, value):
+def test_impossible_moments_are_detected(row, value):
     scale = StandardScale(2)
     scale.update(X)
     assert are_valid_moments(scale.moments, 200)

@@ -1,4 +1,4 @@
-"""Files: what was saved goes on as if nothing had been, and no damaged file is ever accepted."""
+"""Model files: a loaded model continues as if it had never been saved, and no damaged file is accepted."""
 
 import hashlib
 import io
@@ -66,36 +66,36 @@ def test_a_file_is_a_zip_of_plain_arrays(tmp_path):
         assert times.shape == (3, 120)
 
 
-def test_nothing_of_a_forgotten_point_is_written(tmp_path):
+def test_no_value_of_a_forgotten_point_is_written(tmp_path):
     forest = MondrianForest(n_trees=5, max_samples=8).build(np.vstack([X[:20], [[1234.5, 77.25, 3.125]]]))
     path = saved(tmp_path, forest.forget([[1234.5, 77.25, 3.125]]))
     assert np.float64(1234.5).tobytes() not in path.read_bytes()
 
 
-def test_a_forest_that_has_forgotten_all_can_be_saved(tmp_path):
+def test_a_forest_that_has_forgotten_all_points_can_be_saved(tmp_path):
     resumed = imondrian.load(saved(tmp_path, MondrianForest(n_trees=2).build(X).forget(X)))
     assert resumed.extend(X).n_points == 120
 
 
-def test_a_forest_whose_samples_have_been_emptied_can_be_saved(tmp_path):
+def test_a_forest_with_empty_samples_can_be_saved(tmp_path):
     forest = MondrianForest(n_trees=1, max_samples=2, scale="std").extend(X[:6])
     forest.forget(X[:6][forest.holds(X[:6]) > 0])
     assert imondrian.load(saved(tmp_path, forest)).n_points == 4
     assert imondrian.load(saved(tmp_path, forest.extend(X))).n_points == 124
 
 
-def test_a_forest_that_was_shown_nothing_cannot_be_saved(tmp_path):
+def test_a_forest_without_points_cannot_be_saved(tmp_path):
     with pytest.raises(EmptyForestError):
         saved(tmp_path, MondrianForest())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_file_is_a_missing_file(tmp_path):
+def test_a_missing_file_raises_file_not_found_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         imondrian.load(tmp_path / "none.imf")
 
 
-def test_mode_and_links_of_an_old_file_stay(tmp_path):
+def test_saving_keeps_the_mode_and_the_links_of_an_existing_file(tmp_path):
     path = saved(tmp_path, MondrianForest(n_trees=1).build(X))
     path.chmod(0o600)
     link = tmp_path / "link.imf"
@@ -162,13 +162,13 @@ def test_a_killed_save_leaves_the_old_file_intact(tmp_path, n_arrays):
 
 @pytest.fixture(scope="module", params=[None, 12], ids=["sample", "window"])
 def whole(request, tmp_path_factory):
-    """The bytes of a sound file, small enough to damage it thousands of times."""
+    """Return the bytes of a sound file that is small enough to be damaged thousands of times."""
     forest = MondrianForest(n_trees=2, max_samples=6, window=request.param, scale="std").build(np.round(X[:12], 3))
     return saved(tmp_path_factory.mktemp("whole"), forest).read_bytes()
 
 
-def refused(path, content):
-    """Return True if loading these bytes raises the documented error and no other."""
+def is_rejected(path, content):
+    """Return True if loading these bytes raises DamagedFileError with the name of the file."""
     path.write_bytes(content)
     try:
         imondrian.load(path)
@@ -178,7 +178,7 @@ def refused(path, content):
 
 
 def sealed(content):
-    """Add the matching digest to the bytes of a zip, as somebody who damages a file on purpose would."""
+    """Replace the digest of a zip by the matching one, as someone who alters a file on purpose would."""
     body = content[:-64]
     return body + hashlib.sha256(body).hexdigest().encode()
 
@@ -207,45 +207,45 @@ def as_array(content):
     return np.load(io.BytesIO(content), allow_pickle=False)
 
 
-def test_the_sound_file_is_accepted_however_it_was_zipped(tmp_path, whole):
+def test_a_sound_file_is_accepted_however_it_was_zipped(tmp_path, whole):
     for content in (whole, zipped(members(whole))):
         (tmp_path / "model.imf").write_bytes(content)
         assert imondrian.load(tmp_path / "model.imf").n_points == 12
 
 
-def test_400_cut_files_are_refused(tmp_path, whole):
+def test_400_truncated_files_are_rejected(tmp_path, whole):
     lengths = np.unique(np.linspace(0, len(whole) - 1, 400).astype(int))
     assert len(lengths) == 400
-    assert all(refused(tmp_path / "cut.imf", whole[:length]) for length in lengths)
-    assert refused(tmp_path / "long.imf", whole + b"\0")
+    assert all(is_rejected(tmp_path / "cut.imf", whole[:length]) for length in lengths)
+    assert is_rejected(tmp_path / "long.imf", whole + b"\0")
 
 
-def test_1000_files_with_a_flipped_bit_are_refused(tmp_path, whole):
+def test_1000_files_with_a_flipped_bit_are_rejected(tmp_path, whole):
     rng = np.random.default_rng(1)
     for place, bit in zip(rng.choice(len(whole), 1000, replace=False), rng.integers(8, size=1000), strict=True):
         content = bytearray(whole)
         content[place] ^= 1 << bit
-        assert refused(tmp_path / "flipped.imf", bytes(content)), (place, bit)
+        assert is_rejected(tmp_path / "flipped.imf", bytes(content)), (place, bit)
 
 
-def test_600_sealed_files_with_a_wild_byte_never_crash_and_are_sound_if_accepted(tmp_path, whole):
+def test_600_sealed_files_with_a_random_byte_never_crash_and_are_sound_if_accepted(tmp_path, whole):
     """With a matching digest, a changed byte may give another sound forest, but never an unsound one."""
     rng = np.random.default_rng(2)
-    n_refused = 0
+    n_rejected = 0
     for place, byte in zip(rng.choice(len(whole) - 64, 600), rng.integers(256, size=600), strict=True):
         content = bytearray(whole)
         content[place] = byte
-        if refused(tmp_path / "wild.imf", sealed(bytes(content))):
-            n_refused += 1
+        if is_rejected(tmp_path / "wild.imf", sealed(bytes(content))):
+            n_rejected += 1
         else:
             forest = imondrian.load(tmp_path / "wild.imf")
             forest.extend(NEW).forget(NEW[-5:])
             assert np.isfinite(forest.score(NEW, "size")).all()
-    assert n_refused > 300
+    assert n_rejected > 300
 
 
-def test_sealed_files_with_wild_indices_are_refused(tmp_path, whole):
-    """Every entry of every array of node numbers and counts, with values that point elsewhere, into a cycle or out."""
+def test_sealed_files_with_wrong_indices_are_rejected(tmp_path, whole):
+    """Every entry of every array of node numbers and counts is replaced by other, cyclic or invalid numbers."""
     parts, n_files = members(whole), 0
     structure = [
         "cuts.left.npy",
@@ -263,7 +263,7 @@ def test_sealed_files_with_wild_indices_are_refused(tmp_path, whole):
                 damaged.flat[place] = value
                 if (damaged != array).any() and not (name == "cuts.split_feature.npy" and value < 3):
                     n_files += 1
-                    assert refused(tmp_path / "wild.imf", zipped({**parts, name: as_npy(damaged)})), (
+                    assert is_rejected(tmp_path / "wild.imf", zipped({**parts, name: as_npy(damaged)})), (
                         name,
                         place,
                         value,
@@ -272,15 +272,15 @@ def test_sealed_files_with_wild_indices_are_refused(tmp_path, whole):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e160, -1.0])
-def test_sealed_files_with_wild_numbers_are_refused(tmp_path, whole, value):
+def test_sealed_files_with_wrong_numbers_are_rejected(tmp_path, whole, value):
     parts = members(whole)
     for name in ("points.npy", "boxes.npy", "cuts.split_time.npy", "cuts.split_value.npy", "moments.npy"):
         array = as_array(parts[name]).copy()
         array.flat[0] = value
-        assert refused(tmp_path / "wild.imf", zipped({**parts, name: as_npy(array)})), name
+        assert is_rejected(tmp_path / "wild.imf", zipped({**parts, name: as_npy(array)})), name
 
 
-def test_sealed_files_with_wrong_shapes_and_types_are_refused(tmp_path, whole):
+def test_sealed_files_with_wrong_shapes_and_types_are_rejected(tmp_path, whole):
     parts = members(whole)
     for name in [name for name in parts if name.endswith(".npy")]:
         array = as_array(parts[name])
@@ -289,11 +289,11 @@ def test_sealed_files_with_wrong_shapes_and_types_are_refused(tmp_path, whole):
             damaged += [np.asfortranarray(array)] if array.shape[-1] > 1 else []
             damaged += [array[:, :-1], np.concatenate([array, array], axis=1)]
         for i, wrong in enumerate(damaged):
-            assert refused(tmp_path / "wrong.imf", zipped({**parts, name: as_npy(wrong)})), (name, i)
-        assert refused(tmp_path / "wrong.imf", zipped({**parts, name: parts[name][:-1]}))
-        assert refused(tmp_path / "wrong.imf", zipped({**parts, name: parts[name] + b"\0"}))
-        assert refused(tmp_path / "wrong.imf", zipped({**parts, name: b""}))
-        assert refused(tmp_path / "wrong.imf", zipped({k: v for k, v in parts.items() if k != name}))
+            assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, name: as_npy(wrong)})), (name, i)
+        assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, name: parts[name][:-1]}))
+        assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, name: parts[name] + b"\0"}))
+        assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, name: b""}))
+        assert is_rejected(tmp_path / "wrong.imf", zipped({k: v for k, v in parts.items() if k != name}))
 
 
 @pytest.mark.parametrize(
@@ -307,48 +307,48 @@ def test_sealed_files_with_wrong_shapes_and_types_are_refused(tmp_path, whole):
     ],
     ids=["odd type", "open", "deep", "old integer", "empty"],
 )
-def test_a_sealed_file_whose_array_has_a_broken_header_is_refused(tmp_path, whole, header):
+def test_a_sealed_file_with_a_broken_array_header_is_rejected(tmp_path, whole, header):
     parts = members(whole)
     start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-    assert refused(tmp_path / "wrong.imf", zipped({**parts, "points.npy": start + bytes(288)}))
+    assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, "points.npy": start + bytes(288)}))
 
 
-def test_a_sealed_file_whose_counters_would_run_over_is_refused(tmp_path, whole):
+def test_a_sealed_file_with_impossible_counters_is_rejected(tmp_path, whole):
     parts = members(whole)
     wrong_number = 0 if "ring.npy" not in parts else 13  # a window has no sample with a next point to accept
     for name, value in (("n_points", 2**62 - 1), ("n_owed", 2**62), ("next_kept", wrong_number), ("n_points", -1)):
         array = as_array(parts[f"heads.{name}.npy"]).copy()
         array[0] = value
-        assert refused(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(array)})), name
+        assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(array)})), name
 
 
-def test_a_sealed_file_whose_moments_are_of_fewer_points_is_refused(tmp_path, whole):
+def test_a_sealed_file_with_moments_of_fewer_points_is_rejected(tmp_path, whole):
     parts = members(whole)
     if "ring.npy" in parts:
         pytest.skip("the moments of a window are those of its last step, when it may have been empty")
-    assert refused(tmp_path / "wrong.imf", zipped({**parts, "moments.npy": as_npy(np.zeros((3, 3)))}))
+    assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, "moments.npy": as_npy(np.zeros((3, 3)))}))
 
 
 @pytest.mark.parametrize("whole", [12], indirect=True)
-def test_sealed_files_with_an_impossible_window_are_refused(tmp_path, whole):
+def test_sealed_files_with_an_impossible_window_are_rejected(tmp_path, whole):
     parts = members(whole)
     ring, clock = as_array(parts["ring.npy"]), as_array(parts["clock.npy"])
     for place, value in ((0, -1), (0, 5), (0, 2**62), (1, 0), (1, 12), (1, 14), (1, 2**62)):
         wrong = clock.copy()
         wrong[place] = value
-        assert refused(tmp_path / "wrong.imf", zipped({**parts, "clock.npy": as_npy(wrong)})), (place, value)
+        assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, "clock.npy": as_npy(wrong)})), (place, value)
     for value in (np.nan, np.inf, 1e200, 5.5):
         wrong = ring.copy()
         wrong[3, 1] = value  # 5.5: a tree holds a point that the window does not
-        assert refused(tmp_path / "wrong.imf", zipped({**parts, "ring.npy": as_npy(wrong)})), value
+        assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, "ring.npy": as_npy(wrong)})), value
     for name, value in (("next_number", 11), ("lot", 1), ("n_taken", -1), ("n_outside", 99), ("level", np.inf)):
         wrong = as_array(parts[f"heads.{name}.npy"]).copy()
         wrong[0] = value
-        assert refused(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(wrong)})), name
+        assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, f"heads.{name}.npy": as_npy(wrong)})), name
 
 
 class Bomb:
-    """What would leave a trace if a pickle were ever opened."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -357,14 +357,14 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
-def test_a_pickle_inside_is_refused_and_not_opened(tmp_path, whole):
+def test_a_pickle_in_a_file_is_rejected_and_not_loaded(tmp_path, whole):
     trace, parts = tmp_path / "trace", members(whole)
     bomb = np.array([[Bomb(trace)]], dtype=object)
     for name in ("points.npy", "moments.npy", "heads.root.npy"):
-        assert refused(tmp_path / "bomb.imf", zipped({**parts, name: as_npy(bomb, allow_pickle=True)}))
-        assert refused(tmp_path / "bomb.imf", zipped({**parts, name: pickle.dumps(Bomb(trace))}))
-    assert refused(tmp_path / "bomb.imf", zipped({**parts, "more.pkl": pickle.dumps(Bomb(trace))}))
-    assert refused(tmp_path / "bomb.imf", pickle.dumps(Bomb(trace)))
+        assert is_rejected(tmp_path / "bomb.imf", zipped({**parts, name: as_npy(bomb, allow_pickle=True)}))
+        assert is_rejected(tmp_path / "bomb.imf", zipped({**parts, name: pickle.dumps(Bomb(trace))}))
+    assert is_rejected(tmp_path / "bomb.imf", zipped({**parts, "more.pkl": pickle.dumps(Bomb(trace))}))
+    assert is_rejected(tmp_path / "bomb.imf", pickle.dumps(Bomb(trace)))
     assert not trace.exists()
 
 
@@ -408,8 +408,8 @@ def with_header(parts, **changes):
         {"surprise": 1},
     ],
 )
-def test_a_sealed_file_with_a_wrong_header_is_refused(tmp_path, whole, changes):
-    assert refused(tmp_path / "wrong.imf", with_header(members(whole), **changes))
+def test_a_sealed_file_with_a_wrong_header_is_rejected(tmp_path, whole, changes):
+    assert is_rejected(tmp_path / "wrong.imf", with_header(members(whole), **changes))
 
 
 @pytest.mark.parametrize(
@@ -417,11 +417,11 @@ def test_a_sealed_file_with_a_wrong_header_is_refused(tmp_path, whole, changes):
     [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format": "imondrian forest"}', b"NaN", b" " * 2**25],
     ids=["empty", "list", "null", "cut", "not text", "deep", "short", "NaN", "long"],
 )
-def test_a_sealed_file_with_a_broken_header_is_refused(tmp_path, whole, header):
-    assert refused(tmp_path / "wrong.imf", zipped({**members(whole), "header.json": header}))
+def test_a_sealed_file_with_a_broken_header_is_rejected(tmp_path, whole, header):
+    assert is_rejected(tmp_path / "wrong.imf", zipped({**members(whole), "header.json": header}))
 
 
-def test_other_files_are_refused(tmp_path, whole):
+def test_files_that_are_not_model_files_are_rejected(tmp_path, whole):
     for content in (
         b"",
         b"x",
@@ -431,10 +431,10 @@ def test_other_files_are_refused(tmp_path, whole):
         sealed(b"PK" + bytes(500)),
         bytes(5000),
     ):
-        assert refused(tmp_path / "other.imf", content)
-    assert refused(tmp_path / "other.imf", zipped(members(whole), zipfile.ZIP_DEFLATED))
-    assert refused(tmp_path / "other.imf", zipped({"header.json": members(whole)["header.json"]}))
-    assert refused(tmp_path / "other.imf", with_a_member_twice(members(whole)))
+        assert is_rejected(tmp_path / "other.imf", content)
+    assert is_rejected(tmp_path / "other.imf", zipped(members(whole), zipfile.ZIP_DEFLATED))
+    assert is_rejected(tmp_path / "other.imf", zipped({"header.json": members(whole)["header.json"]}))
+    assert is_rejected(tmp_path / "other.imf", with_a_member_twice(members(whole)))
 
 
 def with_a_member_twice(parts):

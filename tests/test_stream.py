@@ -43,9 +43,9 @@ def detector_of(**settings):
 
 
 def state_of(detector):
-    """Everything that a detector consists of."""
-    trees, beside = detector.forest.state()
-    return [a.tobytes() for a in (*trees, *beside.values())], json.dumps(detector.notes())
+    """Return the complete state of a detector."""
+    trees, arrays = detector.forest.state()
+    return [a.tobytes() for a in (*trees, *arrays.values())], json.dumps(detector.notes())
 
 
 def one_by_one(detector, rows):
@@ -53,7 +53,7 @@ def one_by_one(detector, rows):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_many_equals_one_by_one_to_the_last_bit(variant):
+def test_process_many_equals_process_bit_for_bit(variant):
     many, one = detector_of(**variant), detector_of(**variant)
     results, expected = many.process_many(X), one_by_one(one, X)
     for ours, theirs in zip(results, expected, strict=True):
@@ -61,11 +61,11 @@ def test_many_equals_one_by_one_to_the_last_bit(variant):
     assert state_of(many) == state_of(one)
 
 
-@given(cuts=st.lists(st.integers(0, 200), max_size=5), n_jobs=st.sampled_from([1, 2]))
-def test_cutting_a_stream_does_not_show(cuts, n_jobs):
+@given(ends=st.lists(st.integers(0, 200), max_size=5), n_jobs=st.sampled_from([1, 2]))
+def test_results_do_not_depend_on_the_division_into_calls(ends, n_jobs):
     whole, pieces = detector_of(), detector_of(n_jobs=n_jobs)
     expected = whole.process_many(X[:200])
-    parts = [pieces.process_many(rows) for rows in np.split(X[:200], sorted(cuts))]
+    parts = [pieces.process_many(rows) for rows in np.split(X[:200], sorted(ends))]
     for ours, theirs in zip(zip(*parts, strict=True), expected, strict=True):
         np.testing.assert_array_equal(np.concatenate(ours), theirs)
     assert state_of(whole)[0] == state_of(pieces)[0]
@@ -74,29 +74,29 @@ def test_cutting_a_stream_does_not_show(cuts, n_jobs):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("n_before", [0, 1, 150])
 def test_saved_and_resumed_equals_never_saved(tmp_path, variant, n_before):
-    never = detector_of(**variant)
-    never.process_many(X[:n_before])
-    imondrian.save(never, tmp_path / "detector.imf")
+    reference = detector_of(**variant)
+    reference.process_many(X[:n_before])
+    imondrian.save(reference, tmp_path / "detector.imf")
     resumed = imondrian.load(tmp_path / "detector.imf")
-    assert repr(resumed) == repr(never)
-    assert state_of(resumed) == state_of(never)
-    for ours, theirs in zip(resumed.process_many(X[n_before:]), never.process_many(X[n_before:]), strict=True):
+    assert repr(resumed) == repr(reference)
+    assert state_of(resumed) == state_of(reference)
+    for ours, theirs in zip(resumed.process_many(X[n_before:]), reference.process_many(X[n_before:]), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert state_of(resumed) == state_of(never)
+    assert state_of(resumed) == state_of(reference)
 
 
 def test_a_point_is_scored_before_it_is_learned():
     detector = detector_of(max_samples=None)
     detector.process_many(X[:100])
     ahead = detector.score([[50.0, 0.0, 0.0]])
-    assert detector.score([[50.0, 0.0, 0.0]]) == ahead  # asking changes nothing
+    assert detector.score([[50.0, 0.0, 0.0]]) == ahead  # scoring changes nothing
     assert detector.process([50.0, 0.0, 0.0]).score == ahead
     detector.process_many(np.tile([[50.0, 0.0, 0.0]], (30, 1)))
-    assert detector.process([50.0, 0.0, 0.0]).score < 0.5  # by now such a point is known
+    assert detector.process([50.0, 0.0, 0.0]).score < 0.5  # by now, there are many such points
 
 
 def test_scores_are_those_of_the_forest():
-    """For scores without a level, the detector's scores are those of alternate scoring and extending."""
+    """For kinds without a level, the scores are those of calling `score_one` and `extend_one` for each row."""
     detector, forest = detector_of(preset="paper"), MondrianForest(7, max_samples=16, scale=None, seed=3, window=64)
     for i, x in enumerate(X[:150]):
         expected = 0.5 if i == 0 else forest.score_one(x)
@@ -104,14 +104,14 @@ def test_scores_are_those_of_the_forest():
         forest.extend_one(x)
 
 
-def test_the_level_of_sizes_lags_by_no_more_than_a_step():
+def test_scores_of_size_are_close_to_those_of_the_current_forest():
     detector = StreamDetector(3, window=512, max_samples=128, n_trees=50, threshold="kmeans", seed=1)
     detector.process_many(RNG.normal(size=(2000, 3)))
     rows = RNG.normal(size=(100, 3))
     np.testing.assert_allclose(detector.score(rows), detector.forest.score(rows, "size"), atol=0.02)
 
 
-def test_memory_is_known_before_the_first_point_and_stays():
+def test_memory_is_known_before_the_first_point_and_does_not_change():
     detector = detector_of(shingle=2)
     n_bytes = detector.n_bytes
     assert n_bytes > 0
@@ -121,7 +121,7 @@ def test_memory_is_known_before_the_first_point_and_stays():
     assert StreamDetector(10).n_bytes < 14e6  # 100 trees, 256 of 2,048
 
 
-def test_nothing_is_flagged_while_warming_up():
+def test_no_point_is_flagged_during_the_warm_up():
     rows = np.vstack([X[:30], [[1e6, 1e6, 1e6]], X[30:60], [[1e9, 1e9, 1e9]]])
     results = detector_of(threshold="auto", warm_up=40).process_many(rows)
     assert not results.is_anomaly[:40].any()
@@ -129,7 +129,7 @@ def test_nothing_is_flagged_while_warming_up():
     assert results.score[30] > 0.5 == results.threshold[30]
 
 
-def test_what_was_flagged_is_not_learned_if_so_wished():
+def test_flagged_points_are_not_learned_if_learn_anomalies_is_false():
     detector = detector_of(threshold="auto", learn_anomalies=False)
     detector.process_many(RNG.normal(size=(100, 3)))
     results = detector.process_many(np.tile([[9.0, 9.0, 9.0]], (200, 1)))
@@ -144,7 +144,7 @@ def test_a_stream_that_never_changes_has_no_anomalies(variant):
     assert not results.is_anomaly.any()
 
 
-def test_after_a_change_the_old_is_odd_and_the_new_is_normal_within_one_and_a_half_windows():
+def test_the_detector_adapts_to_a_change_within_one_and_a_half_windows():
     rng = np.random.default_rng(5)
     for preset in PRESETS:
         detector = StreamDetector(4, window=512, max_samples=128, n_trees=50, preset=preset, threshold=0.05)
@@ -157,10 +157,10 @@ def test_after_a_change_the_old_is_odd_and_the_new_is_normal_within_one_and_a_ha
         assert (then_new > detector.threshold).mean() < 0.2
 
 
-# -- rows of any kind -------------------------------------------------------------------------------------------------
+# -- rows of any type -------------------------------------------------------------------------------------------------
 
 
-def test_rows_of_any_kind_are_the_same_rows():
+def test_rows_of_any_type_give_the_same_scores():
     names = ["a", "b", "c"]
     expected = detector_of().process_many(X[:50]).score
     frame = pd.DataFrame(X[:50], columns=names)
@@ -174,7 +174,7 @@ def test_rows_of_any_kind_are_the_same_rows():
     assert detector.feature_names == names
 
 
-def test_one_feature_may_come_as_numbers():
+def test_rows_with_one_feature_can_be_numbers():
     one, many = (StreamDetector(1, window=16, n_trees=3) for _ in range(2))
     values = RNG.normal(size=30)
     assert [one.process(value).score for value in values.tolist()] == many.process_many(values).score.tolist()
@@ -202,7 +202,7 @@ def named():
 
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
 @pytest.mark.parametrize("shingle", [1, 3])
-def test_a_bad_row_raises_and_leaves_the_state_as_it_was(bad, shingle):
+def test_a_bad_row_raises_an_error_and_does_not_change_the_state(bad, shingle):
     detector = detector_of(shingle=shingle)
     detector.process_many(named())
     before = state_of(detector)
@@ -216,9 +216,9 @@ def test_a_bad_row_raises_and_leaves_the_state_as_it_was(bad, shingle):
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
 @pytest.mark.parametrize("shingle", [1, 3])
 def test_a_bad_row_can_be_skipped(bad, shingle):
-    never, one, many = (detector_of(shingle=shingle, on_error="skip") for _ in range(3))
+    reference, one, many = (detector_of(shingle=shingle, on_error="skip") for _ in range(3))
     good, rest = named(), X[80:120]
-    expected = np.concatenate([never.process_many(good).score, never.process_many(rest).score])
+    expected = np.concatenate([reference.process_many(good).score, reference.process_many(rest).score])
     for x in [*good, bad, *rest]:
         result = one.process(x)
         assert (result.score != result.score) == (x is bad)
@@ -228,7 +228,7 @@ def test_a_bad_row_can_be_skipped(bad, shingle):
     assert results.index.tolist() == list(range(121))
     assert one.n_skipped == many.n_skipped == 1
     assert state_of(one) == state_of(many)
-    assert state_of(one)[0] == state_of(never)[0]
+    assert state_of(one)[0] == state_of(reference)[0]
 
 
 def test_bad_rows_of_frames_and_arrays_can_be_skipped():
@@ -243,13 +243,13 @@ def test_bad_rows_of_frames_and_arrays_can_be_skipped():
     assert wrong.n_skipped == 5
 
 
-def test_the_first_names_must_be_as_many_as_features():
+def test_the_first_row_must_name_every_feature():
     with pytest.raises(InvalidInputError, match="x has 2 features, but there should be 3"):
         detector_of().process({"a": 1.0, "b": 2.0})
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "message"),
     [
         ({"n_features": 0}, "n_features must be between 1"),
         ({"window": 0}, "window must be between 1"),
@@ -270,12 +270,12 @@ def test_the_first_names_must_be_as_many_as_features():
         ({"n_jobs": 0}, "n_jobs must not be 0"),
     ],
 )
-def test_bad_settings_are_named(settings, complaint):
-    with pytest.raises(InvalidInputError, match=complaint):
+def test_bad_parameters_are_named(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
         detector_of(**settings)
 
 
-def test_an_empty_batch_is_no_batch():
+def test_an_empty_batch_changes_nothing():
     detector = detector_of()
     before = state_of(detector)
     assert [len(column) for column in detector.process_many([])] == [0, 0, 0, 0]
@@ -286,17 +286,17 @@ def test_an_empty_batch_is_no_batch():
 # -- shingles, explanations, scores of the window ---------------------------------------------------------------------
 
 
-@given(size=st.integers(1, 5), cuts=st.lists(st.integers(0, 12), max_size=4))
-def test_a_shingle_is_the_last_rows_side_by_side(size, cuts):
+@given(size=st.integers(1, 5), ends=st.lists(st.integers(0, 12), max_size=4))
+def test_a_shingle_concatenates_the_last_rows(size, ends):
     rows = np.arange(24.0).reshape(12, 2)
     shingle = Shingle(size, 2)
-    found = np.vstack([shingle.points(part) for part in np.split(rows, sorted(cuts))])
+    found = np.vstack([shingle.points(part) for part in np.split(rows, sorted(ends))])
     expected = [rows[i - size + 1 : i + 1].ravel() for i in range(size - 1, 12)]
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_shingled_detector_sees_the_shape_of_a_series():
-    """A value that is ordinary, but at the wrong moment."""
+def test_a_detector_with_a_shingle_finds_an_unusual_shape():
+    """The values are ordinary, but occur at the wrong time."""
     wave = np.sin(np.arange(2000) / 5.0)
     wave[1500:1503] = 0.0
     results = StreamDetector(1, window=1024, n_trees=50, shingle=8, threshold=0.02).process_many(wave)
@@ -317,7 +317,7 @@ def test_explanations_sum_to_the_score_and_name_the_feature():
 
 
 @pytest.mark.parametrize("max_samples", [16, None])
-def test_rescoring_gives_the_window_oldest_first(max_samples):
+def test_rescore_returns_the_window_oldest_first(max_samples):
     detector = detector_of(max_samples=max_samples, preset="paper")
     detector.process_many(X[:200])
     points, scores = detector.rescore()
@@ -345,7 +345,7 @@ def damaged_notes():
 
 
 @pytest.mark.parametrize(("name", "value"), list(damaged_notes()))
-def test_damaged_notes_are_refused(tmp_path, name, value):
+def test_damaged_notes_are_rejected(tmp_path, name, value):
     detector = detector_of()
     detector.process_many(X[:100])
     notes = detector.notes() | {name: value}
@@ -355,7 +355,7 @@ def test_damaged_notes_are_refused(tmp_path, name, value):
 
 
 @pytest.mark.parametrize("window", [2**28, 65])
-def test_notes_of_another_forest_are_refused_before_memory_is_taken(tmp_path, window):
+def test_notes_of_another_forest_are_rejected_before_memory_is_allocated(tmp_path, window):
     detector = detector_of()
     detector.process_many(X[:100])
     notes = detector.notes()
@@ -365,7 +365,7 @@ def test_notes_of_another_forest_are_refused_before_memory_is_taken(tmp_path, wi
         imondrian.load(tmp_path / "detector.imf")
 
 
-def test_a_detector_whose_forest_has_other_threads_can_be_resumed(tmp_path):
+def test_a_detector_with_a_changed_number_of_threads_can_be_restored(tmp_path):
     detector = detector_of()
     detector.process_many(X[:100])
     detector.forest.n_jobs = 2
@@ -373,7 +373,7 @@ def test_a_detector_whose_forest_has_other_threads_can_be_resumed(tmp_path):
     assert imondrian.load(tmp_path / "detector.imf").process(X[0]) == detector.process(X[0])
 
 
-# -- what a review found ----------------------------------------------------------------------------------------------
+# -- further cases ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
@@ -403,7 +403,7 @@ def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
     assert n_interrupted > 0
 
 
-def test_forgetting_an_outlier_brings_weights_and_levels_back():
+def test_forgetting_an_outlier_restores_weights_and_levels():
     detector = StreamDetector(2, window=512, n_trees=50, threshold="auto")
     rows = np.random.default_rng(0).normal(size=(1160, 2))
     detector.process_many(rows[:1000])
@@ -413,7 +413,7 @@ def test_forgetting_an_outlier_brings_weights_and_levels_back():
     assert abs(detector.process_many(rows[1100:]).score.mean() - 0.5) < 0.1
 
 
-def test_forgetting_takes_rows_of_any_kind_all_or_none():
+def test_forget_accepts_rows_of_any_type_and_forgets_all_or_none():
     detector, plain = detector_of(), detector_of()
     detector.process_many(named())
     plain.process_many(named())
@@ -433,20 +433,20 @@ def test_single_rows_of_a_shingle_cannot_be_forgotten():
         detector.forget(X[49:50])
 
 
-def test_score_and_scale_take_the_place_of_those_of_the_preset():
+def test_kind_and_scale_override_the_preset():
     ours = detector_of(preset="practice", kind="depth", scale=None)
     np.testing.assert_array_equal(ours.process_many(X).score, detector_of(preset="paper").process_many(X).score)
     assert (ours.kind, detector_of().kind) == ("depth", "size")
 
 
-def test_the_preset_sets_what_is_not_given():
+def test_the_preset_determines_settings_that_are_not_given():
     for preset, threshold in (("practice", 0.01), ("paper", "kmeans")):
         detector = StreamDetector(2, preset=preset)
-        in_effect = detector.parameters
-        assert (detector.kind, in_effect["kind"]) == (PRESETS[preset].kind,) * 2
-        assert in_effect["scale"] == detector.forest.scale == PRESETS[preset].scale
-        assert in_effect["threshold"] == PRESETS[preset].threshold == threshold
-        assert repr(StreamDetector(**in_effect)) == repr(detector)
+        parameters = detector.parameters
+        assert (detector.kind, parameters["kind"]) == (PRESETS[preset].kind,) * 2
+        assert parameters["scale"] == detector.forest.scale == PRESETS[preset].scale
+        assert parameters["threshold"] == PRESETS[preset].threshold == threshold
+        assert repr(StreamDetector(**parameters)) == repr(detector)
     assert StreamDetector(2).parameters["preset"] == "practice"
 
 
@@ -470,7 +470,7 @@ def test_a_file_with_the_names_of_version_0_1_is_read(tmp_path):
         assert not {"n_estimators", "score"} & written["StreamDetector"]["parameters"].keys()
 
 
-def test_a_file_from_before_score_and_scale_could_be_named_is_read(tmp_path):
+def test_a_file_without_kind_and_scale_is_read(tmp_path):
     detector = detector_of()
     detector.process_many(X[:100])
     notes = detector.notes()
@@ -479,7 +479,7 @@ def test_a_file_from_before_score_and_scale_could_be_named_is_read(tmp_path):
     np.testing.assert_array_equal(imondrian.load(tmp_path / "detector.imf").score(X), detector.score(X))
 
 
-def test_a_move_is_reported_though_nothing_is_learned_of_it():
+def test_a_shift_is_reported_even_if_its_points_are_not_learned():
     rng = np.random.default_rng(1)
     detector = StreamDetector(
         3, window=512, max_samples=64, n_trees=20, threshold="auto", learn_anomalies=False, seed=1
@@ -491,7 +491,7 @@ def test_a_move_is_reported_though_nothing_is_learned_of_it():
 
 
 @pytest.mark.parametrize("names", [["a", 1, 2.5], [np.str_("a"), np.int64(1), np.float64(2.5)]])
-def test_names_survive_a_file(tmp_path, names):
+def test_feature_names_are_restored_from_a_file(tmp_path, names):
     detector = detector_of(seed=np.int64(3), window=np.int64(64), max_samples=np.int32(16), shingle=np.int8(1))
     rows = [dict(zip(names, row, strict=True)) for row in X[:30]]
     detector.process_many(rows)
@@ -499,7 +499,7 @@ def test_names_survive_a_file(tmp_path, names):
     assert imondrian.load(tmp_path / "detector.imf").process(rows[3]) == detector.process(rows[3])
 
 
-def test_names_that_no_file_can_keep_are_refused():
+def test_feature_names_that_cannot_be_stored_are_rejected():
     with pytest.raises(InvalidInputError, match=r"must be text or a number, but one is \('a', 1\)"):
         detector_of().process({("a", 1): 1.0, "b": 2.0, "c": 3.0})
     with pytest.raises(InvalidInputError, match="The features 1 and '1' have the same name"):
@@ -509,7 +509,7 @@ def test_names_that_no_file_can_keep_are_refused():
             detector_of().process({name: 1.0, "b": 2.0, "c": 3.0})
 
 
-def test_a_detector_whose_trees_chose_nothing_yet_can_be_asked():
+def test_a_detector_with_empty_trees_can_explain_and_rescore():
     for seed in range(20):
         detector = StreamDetector(2, n_trees=3, seed=seed)
         detector.process([1.0, 2.0])
@@ -518,7 +518,7 @@ def test_a_detector_whose_trees_chose_nothing_yet_can_be_asked():
 
 
 @pytest.mark.parametrize("text", [["1", "2"], ["1", "2", "?"], [b"1", 2.0], [None, 1.0]])
-def test_text_is_no_number_in_whatever_it_comes(text):
+def test_text_is_not_accepted_as_a_number(text):
     for table in (
         pd.DataFrame({"a": text}),
         np.array(text, dtype=object)[:, None],
@@ -529,13 +529,13 @@ def test_text_is_no_number_in_whatever_it_comes(text):
         assert np.isnan(results.score).tolist() == [not isinstance(value, float) for value in text]
 
 
-def test_masked_values_are_no_values():
+def test_masked_values_are_rejected():
     detector = StreamDetector(2, n_trees=3)
     with pytest.raises(InvalidInputError, match=r"x\[1\] is nan"):
         detector.process(np.ma.masked_array([1.0, 999.0], mask=[False, True]))
 
 
-def test_a_row_of_a_frame_goes_by_its_names():
+def test_a_row_of_a_data_frame_is_converted_by_its_names():
     detector = StreamDetector(2, n_trees=3, window=8)
     detector.process({"a": 1.0, "b": 2.0})
     detector.process(pd.Series({"b": 4.0, "a": 3.0}))
@@ -543,7 +543,7 @@ def test_a_row_of_a_frame_goes_by_its_names():
     assert detector.rescore()[0].tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
 
-def test_asking_fixes_no_names():
+def test_score_and_explain_do_not_store_feature_names():
     detector = StreamDetector(2, n_trees=3)
     detector.explain({"b": 1.0, "a": 2.0})
     detector.score([{"b": 1.0, "a": 2.0}])
@@ -551,19 +551,19 @@ def test_asking_fixes_no_names():
 
 
 @pytest.mark.parametrize("bad", [[[1.0], [2.0, 3.0]], {"a": Decimal("sNaN")}, "1", b"1", {1.0}])
-def test_odd_rows_are_skipped_too(bad):
+def test_rows_of_unsupported_types_are_skipped(bad):
     detector = StreamDetector(1, n_trees=3, on_error="skip")
     assert np.isnan(detector.process(bad).score)
     assert np.isnan(detector.process_many([1.0, bad, 2.0]).score).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("bad", [5.0, None, np.array(5.0), {0: 1.0}])
-def test_what_is_no_table_is_named(bad):
+def test_an_argument_that_is_not_a_table_is_named(bad):
     with pytest.raises(InvalidInputError, match="X must be a table or an iterable of rows"):
         StreamDetector(1).process_many(bad)
 
 
-def test_a_long_batch_takes_little_memory_beside_the_state():
+def test_a_long_batch_needs_little_memory_beyond_the_state():
     detector = StreamDetector(1, window=50_000, max_samples=16, n_trees=20)
     rows = RNG.normal(size=(50_000, 1))
     detector.process_many(rows[:10])
@@ -574,7 +574,7 @@ def test_a_long_batch_takes_little_memory_beside_the_state():
     assert peak < 8e6
 
 
-def test_a_shingle_keeps_no_more_than_it_needs():
+def test_a_shingle_stores_only_the_rows_it_needs():
     shingle = Shingle(3, 2)
     shingle.points(RNG.normal(size=(1000, 2)))
     assert shingle.last.base is None

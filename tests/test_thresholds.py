@@ -1,4 +1,4 @@
-"""Thresholds: two-means against brute force and scikit-learn, shares against quantiles, streams against batches."""
+"""Thresholds, compared with brute force, K-means of scikit-learn and quantiles; streams compared with batches."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def squares(values):
 
 
 @given(scores=SCORES)
-def test_two_means_is_as_good_as_the_best_of_all_cuts(scores):
+def test_two_means_is_optimal(scores):
     ordered = np.sort(scores)
     costs = [squares(ordered[:i]) + squares(ordered[i:]) for i in range(1, ordered.size)]
     threshold = two_means(scores)
@@ -28,40 +28,40 @@ def test_two_means_is_as_good_as_the_best_of_all_cuts(scores):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_two_means_is_where_scikit_learn_s_k_means_parts_the_scores(seed):
+def test_two_means_agrees_with_k_means_of_scikit_learn(seed):
     scores = np.random.default_rng(seed).permutation(TYPICAL)
     means = KMeans(2, n_init=10, random_state=seed).fit(scores[:, None]).cluster_centers_
     assert two_means(scores) == pytest.approx(means.mean(), abs=1e-4)
 
 
 @pytest.mark.parametrize("scores", [[0.4], [0.4, 0.4, 0.4]])
-def test_where_all_scores_are_alike_none_is_an_anomaly(scores):
+def test_no_score_is_an_anomaly_if_all_are_equal(scores):
     assert not (np.array(scores) > two_means(np.array(scores))).any()
 
 
 @given(scores=SCORES, share=st.floats(0.01, 0.5))
-def test_a_share_lies_above_the_quantile(scores, share):
-    """To one score, as between scores the quantile is interpolated, like scikit-learn's."""
+def test_the_given_share_of_scores_lies_above_the_quantile(scores, share):
+    """Up to one score, since the quantile is interpolated between scores, as in scikit-learn."""
     assert (scores > quantile(share)(scores)).mean() <= share + 1 / scores.size
     assert (scores >= quantile(share)(scores)).mean() >= share - 1 / scores.size
 
 
-def test_rules_by_name():
+def test_rules_are_selected_by_name():
     assert threshold_rule("auto")(TYPICAL) == fixed()(TYPICAL) == 0.5
     assert threshold_rule("kmeans")(TYPICAL) == two_means(TYPICAL)
     assert threshold_rule(0.1)(TYPICAL) == np.quantile(TYPICAL, 0.9)
 
 
 @pytest.mark.parametrize("wrong", ["mean", 0.0, 0.6, -0.1, None, True, float("nan")])
-@pytest.mark.parametrize(("taker", "name"), [(threshold_rule, "contamination"), (StreamingThreshold, "rule")])
-def test_a_wrong_contamination_is_named(taker, name, wrong):
+@pytest.mark.parametrize(("function", "name"), [(threshold_rule, "contamination"), (StreamingThreshold, "rule")])
+def test_a_wrong_contamination_is_named(function, name, wrong):
     with pytest.raises(InvalidInputError, match=rf"^{name} must be 'auto', 'kmeans' or a share .* but is"):
-        taker(wrong)
+        function(wrong)
 
 
 @pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.05, 0.3])
-def test_a_stream_of_the_same_scores_comes_to_the_same_threshold(contamination):
-    """The histogram has 1,024 bins, so that it knows a threshold to about a thousandth."""
+def test_streaming_and_batch_thresholds_agree(contamination):
+    """The histogram has 1,024 bins, so that its thresholds are accurate to about 0.001."""
     stream = StreamingThreshold(contamination, half_life=10**9)
     for score in TYPICAL:
         stream.update(score)
@@ -71,7 +71,7 @@ def test_a_stream_of_the_same_scores_comes_to_the_same_threshold(contamination):
 
 
 @pytest.mark.parametrize("contamination", ["kmeans", 0.1])
-def test_a_stream_forgets(contamination):
+def test_old_scores_are_forgotten(contamination):
     moved, fresh = StreamingThreshold(contamination, 100), StreamingThreshold(contamination, 100)
     for score in TYPICAL * 0.3:
         moved.update(score)
@@ -81,7 +81,7 @@ def test_a_stream_forgets(contamination):
     assert moved.threshold == pytest.approx(fresh.threshold, abs=0.01)
 
 
-def test_the_threshold_does_not_hang_on_how_heavy_the_scores_have_become():
+def test_the_threshold_does_not_depend_on_the_scale_of_the_weights():
     threshold = StreamingThreshold("kmeans")
     threshold.observe(np.random.default_rng(0).choice([0.4, 0.42, 0.8], 2_000))
     heavy = StreamingThreshold("kmeans")
@@ -99,11 +99,11 @@ def test_an_endless_stream_does_not_overflow():
 
 
 @pytest.mark.parametrize("contamination", ["kmeans", 0.1])
-def test_nothing_is_flagged_before_anything_was_seen(contamination):
+def test_no_score_is_flagged_before_the_first_update(contamination):
     assert not StreamingThreshold(contamination).is_anomaly(0.99)
 
 
-def test_scores_at_the_ends_are_counted():
+def test_scores_of_0_and_1_are_counted():
     stream = StreamingThreshold("kmeans")
     for score in (0.0, 0.0, 1.0):
         stream.update(score)
@@ -122,7 +122,7 @@ def test_a_wrong_half_life_is_named():
 
 
 @pytest.mark.parametrize("early", [0.1, 0.9])
-def test_a_score_of_long_ago_is_no_cluster(early):
+def test_a_very_old_score_does_not_form_a_cluster(early):
     stream = StreamingThreshold("kmeans", half_life=100)
     stream.update(early)
     for _ in range(5000):
@@ -132,7 +132,7 @@ def test_a_score_of_long_ago_is_no_cluster(early):
 
 
 @pytest.mark.parametrize("score", [1.0, 0.4, 409.95 / 1024])
-def test_no_share_of_scores_that_are_all_alike_lies_above(score):
+def test_equal_scores_do_not_lie_above_their_quantile(score):
     stream = StreamingThreshold(0.1)
     for _ in range(100):
         stream.update(score)
@@ -140,8 +140,8 @@ def test_no_share_of_scores_that_are_all_alike_lies_above(score):
 
 
 @pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.1])
-def test_what_is_no_score_is_not_counted(contamination):
-    wild, tame = StreamingThreshold(contamination), StreamingThreshold(contamination)
-    wild.observe(np.array([0.3, -1e6, np.nan, 7.0, 0.6]))
-    tame.observe(np.array([0.3, 0.6]))
-    assert wild.threshold == tame.threshold
+def test_invalid_scores_are_not_counted(contamination):
+    with_invalid, expected = StreamingThreshold(contamination), StreamingThreshold(contamination)
+    with_invalid.observe(np.array([0.3, -1e6, np.nan, 7.0, 0.6]))
+    expected.observe(np.array([0.3, 0.6]))
+    assert with_invalid.threshold == expected.threshold

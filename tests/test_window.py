@@ -1,4 +1,4 @@
-"""Forests that hold a window: what they hold, that they stay sound, and that their trees have the law of fresh ones."""
+"""Forests with a window: which points they hold, their invariants, and the law of their trees."""
 
 import math
 
@@ -21,7 +21,7 @@ X = RNG.normal(size=(300, 3))
 
 
 def sampler_of(forest):
-    """The sampler of a forest, rebuilt from its state."""
+    """Return the sampler of a forest, restored from its state."""
     sampler = Window(forest.window, min((forest.max_samples or forest.window) / forest.window, 1.0))
     sampler.restore(forest.state()[1])
     return sampler
@@ -90,15 +90,15 @@ def test_forgetting_leaves_gaps_and_sound_trees(points, seed, max_samples, data)
 def test_forgetting_is_exact():
     forest = MondrianForest(n_trees=5, window=50, max_samples=20, scale="std").extend(X[:120])
     with pytest.raises(InvalidInputError, match=r"X\[1\] is not in the forest, or not as many times"):
-        forest.forget([X[100], X[0]])  # the second has left the window
+        forest.forget([X[100], X[0]])  # X[0] has left the window
     forest.forget(X[100:110])
     assert (forest.holds(X[100:110]) == 0).all()
     assert forest.n_points == 40
-    trees, beside = forest.state()
-    for array in (trees.points, trees.boxes, beside["ring"]):
+    trees, arrays = forest.state()
+    for array in (trees.points, trees.boxes, arrays["ring"]):
         assert not np.isin(X[100:110], array).any()
     np.testing.assert_allclose(
-        beside["moments"][1:],
+        arrays["moments"][1:],
         MondrianForest(scale="std").build(np.vstack([X[70:100], X[110:120]])).state()[1]["moments"][1:],
     )
     forest.forget(np.vstack([X[70:100], X[110:120]]))
@@ -106,13 +106,13 @@ def test_forgetting_is_exact():
         forest.score(X)
 
 
-def test_of_copies_the_oldest_is_forgotten():
+def test_the_oldest_of_several_copies_is_forgotten():
     forest = MondrianForest(n_trees=3, window=4).extend([[1.0], [2.0], [1.0], [3.0]]).forget([[1.0]])
     assert forest.rescore()[0].ravel().tolist() == [2.0, 1.0, 3.0]
 
 
-def test_a_tree_without_room_passes_points_by():
-    """The probability is below exp(-60); the kernel must survive it nevertheless."""
+def test_a_tree_without_free_slots_does_not_insert_points():
+    """The probability is below exp(-60), but the kernel must handle this case."""
     trees, ring = empty(4, 5, 3, seed=1), np.full((50, 3), np.nan)
     for i in range(len(X)):
         slide_trees(trees, ring, 0.5, i, X[i : i + 1], np.ones(3))
@@ -123,8 +123,8 @@ def test_a_tree_without_room_passes_points_by():
 
 
 @pytest.mark.parametrize(("window", "share"), [(2048, 0.125), (2048, 1.0), (100, 0.01), (10, 0.5), (1, 1.0)])
-def test_a_tree_has_room_for_all_it_is_ever_likely_to_choose(window, share):
-    """The tail of the binomial beyond the room is below exp(-60), by Chernoff's bound; so it is when summed up."""
+def test_a_tree_almost_never_selects_more_points_than_it_has_slots(window, share):
+    """The exact tail of the binomial distribution beyond the number of slots is below exp(-60), too."""
     limit = Window(window, share).limit
     n = np.arange(limit + 1, window + 1)
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, window + 1)))])
@@ -134,8 +134,8 @@ def test_a_tree_has_room_for_all_it_is_ever_likely_to_choose(window, share):
     assert limit <= window
 
 
-def test_chosen_points_are_a_uniform_share():
-    """Counts over 400 trees and 1,000 numbers: each within 5 deviations of its mean (1 in 1,000 seeds fails)."""
+def test_selected_points_are_a_uniform_share():
+    """400 trees, 1,000 numbers: each count is within 5 standard deviations of its mean (1 in 1,000 seeds fails)."""
     heads = empty(400, 1, 1, seed=11).heads
     chosen = np.empty((400, 1000), np.bool_)
     for t in range(400):
@@ -158,7 +158,7 @@ def test_memory_is_fixed_from_the_start():
 
 
 @pytest.mark.parametrize("scale", [None, "std"])
-def test_building_takes_the_last_rows_as_if_all_had_passed_by(scale):
+def test_a_built_window_holds_the_same_points_as_an_extended_one(scale):
     built = MondrianForest(n_trees=20, max_samples=16, window=64, scale=scale).build(X)
     passed = MondrianForest(n_trees=20, max_samples=16, window=64, scale=scale).extend(X)
     for t in range(20):
@@ -167,20 +167,20 @@ def test_building_takes_the_last_rows_as_if_all_had_passed_by(scale):
     assert_window_is_sound(built.extend(X))
 
 
-def test_weights_follow_the_window():
+def test_weights_are_those_of_the_window():
     forest = MondrianForest(n_trees=2, window=64, scale="std").extend(X[:256] * [1.0, 100.0, 1.0])
     forest.extend(X[:64] * [1.0, 1.0, 7.0])
     mean_squares = forest.state()[1]["moments"][2] / 64
     np.testing.assert_allclose(np.sqrt(mean_squares), (X[:64] * [1.0, 1.0, 7.0]).std(axis=0))
     huge = X[:64].copy()
-    huge[3] = 1e150  # would drown the others, were moments taken back
+    huge[3] = 1e150  # subtracting it from the moments would lose the others by rounding
     forest.extend(huge).extend(X[64:128])
     np.testing.assert_allclose(np.sqrt(forest.state()[1]["moments"][2] / 64), X[64:128].std(axis=0))
 
 
 @pytest.mark.parametrize("kind", SCORES)
 @pytest.mark.parametrize("window", [None, 40])
-def test_score_and_extend_is_scoring_and_extending_in_turn(kind, window):
+def test_score_and_extend_equals_scoring_and_extending_row_by_row(kind, window):
     one, many = (MondrianForest(n_trees=6, max_samples=16, window=window, scale="std") for _ in range(2))
     scores = many.score_and_extend(X[:100], kind)
     for i, x in enumerate(X[:100]):
@@ -189,7 +189,7 @@ def test_score_and_extend_is_scoring_and_extending_in_turn(kind, window):
     assert [a.tobytes() for a in one.state()[0]] == [a.tobytes() for a in many.state()[0]]
 
 
-def test_score_and_extend_is_exact_where_there_is_no_level():
+def test_score_and_extend_equals_score_one_for_scores_without_a_level():
     forest = MondrianForest(n_trees=6, max_samples=16, window=40)
     for kind in ("depth", "expected"):
         for x in X[:100]:
@@ -216,7 +216,7 @@ def test_forests_with_the_same_window_can_be_joined():
 
 
 @pytest.mark.parametrize("kind", SCORES)
-def test_rescoring_a_dense_window_takes_one_pass_and_gives_the_same(kind):
+def test_rescoring_a_window_in_one_pass_gives_the_same_scores(kind):
     points = np.round(X, 0)
     forest = MondrianForest(n_trees=4, window=50, scale="std").extend(points)
     rows, scores = forest.rescore(kind)
@@ -224,21 +224,21 @@ def test_rescoring_a_dense_window_takes_one_pass_and_gives_the_same(kind):
     np.testing.assert_allclose(scores, forest.score(rows, kind), rtol=1e-10)
 
 
-@pytest.mark.parametrize(("window", "complaint"), [(0, "window must be between 1"), (2.5, "window must be an integer")])
-def test_a_bad_window_is_named(window, complaint):
-    with pytest.raises(InvalidInputError, match=complaint):
+@pytest.mark.parametrize(("window", "message"), [(0, "window must be between 1"), (2.5, "window must be an integer")])
+def test_a_bad_window_is_named(window, message):
+    with pytest.raises(InvalidInputError, match=message):
         MondrianForest(window=window)
 
 
 @pytest.mark.parametrize("kind", SCORES)
 @pytest.mark.parametrize("n_trees", [1, 2])
-def test_rescoring_scores_points_that_no_tree_holds_as_such(kind, n_trees):
+def test_rescoring_includes_points_that_no_tree_holds(kind, n_trees):
     forest = MondrianForest(n_trees, max_samples=2, window=5).extend(X[:40])
     points, scores = forest.rescore(kind)
     np.testing.assert_allclose(scores, forest.score(points, kind), rtol=1e-10)
 
 
-def test_weights_given_are_copied():
+def test_weights_passed_by_the_user_are_copied():
     weights = np.ones(3)
     forest = MondrianForest(5, scale=weights, window=64).extend(X)
     before = forest.score(X, "size")
@@ -252,7 +252,7 @@ def test_weights_given_are_copied():
 
 
 def depths_and_times(forest, points):
-    """Per tree: what it holds, the time of its first cut, and the depth and time of isolation of the points."""
+    """Return, for each tree, its population, the time of its first cut, and the depth and isolation time of points."""
     statistics = []
     for tree in forest.trees():
         row = [float(tree.population[0]) if tree.population.size else 0.0, tree.split_time[0]]
@@ -269,10 +269,10 @@ def depths_and_times(forest, points):
 @pytest.mark.law
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="thousands of trees need compiled kernels")
 @pytest.mark.parametrize("max_samples", [None, 12])
-def test_after_ten_windows_trees_have_the_law_of_trees_built_on_the_window(max_samples):
-    """22 comparisons of 4,000 trees a side at the level 1e-4: a correct engine fails for 1 in 450 choices of seeds."""
+def test_trees_have_the_law_of_new_trees_after_ten_windows(max_samples):
+    """22 comparisons of 4,000 trees each at the level 1e-4: a correct engine fails for 1 in 450 choices of seeds."""
     points = np.round(np.random.default_rng(3).normal(size=(400, 2)), 1)
-    points[:360] += 5.0  # what has passed by lies elsewhere
+    points[:360] += 5.0  # earlier points lie elsewhere
     points[365] = points[364]
     latest = points[-40:]
     settings = {"n_trees": 4000, "max_samples": max_samples, "window": 40}

@@ -1,4 +1,4 @@
-"""c(n) with exact harmonic numbers."""
+"""The average path length c(n), with exact harmonic numbers."""
 
 import math
 
@@ -20,11 +20,11 @@ def test_average_path_lengths_are_exact():
     np.testing.assert_allclose(averages(numbers), [c(int(n)) for n in numbers], rtol=1e-15, atol=0)
 
 
-def test_c_of_two_is_one_and_not_the_paper_s_approximation():
+def test_c_of_two_is_exactly_one():
     assert averages(np.array([0, 1, 2])).tolist() == [0.0, 0.0, 1.0]
 
 
-def test_the_paper_s_formula_is_the_limit():
+def test_the_formula_of_the_paper_is_the_limit_for_large_n():
     n = 10**9
     paper = 2 * (math.log(n - 1) + 0.5772156649) - 2 * (n - 1) / n
     assert averages(np.array([n]))[0] == pytest.approx(paper, rel=1e-9)

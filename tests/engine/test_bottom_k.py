@@ -1,4 +1,4 @@
-"""Samples by key: the same however rows are spread, and uniform, copies included."""
+"""Bottom-k samples: uniform, including copies, and independent of how the rows are distributed."""
 
 import math
 
@@ -14,7 +14,7 @@ STEP, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 
 
 def drawn(tree_keys, X, counts, size):
-    """Return keys and points of every tree's sample, in order."""
+    """Return the keys and points of every tree's sample, in order of the keys."""
     keys, points = np.full((len(tree_keys), size), np.inf), np.zeros((len(tree_keys), size, X.shape[1]))
     offer_rows(np.array(tree_keys, np.uint64), X, np.array(counts, np.int64), keys, points)
     return in_order(keys, points)
@@ -30,29 +30,29 @@ def in_order(keys, points):
     )
 
 
-def scrambled(word):
-    """Scramble 64 bits as SplitMix64 does, in plain integers."""
+def mixed_bits(word):
+    """Mix 64 bits like SplitMix64, with Python integers."""
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
     return word ^ (word >> 31)
 
 
 def plain_sample(tree_key, X, counts, size):
-    """List the keys of all copies of all rows, and take the smallest."""
+    """Compute the keys of all copies of all rows, and return the smallest."""
     entries = []
     for x, count in zip(X, counts, strict=True):
         word = STEP
         for value in x:
-            word = (scrambled(word ^ int(np.float64(value + 0.0).view(np.uint64))) + STEP) & MASK
+            word = (mixed_bits(word ^ int(np.float64(value + 0.0).view(np.uint64))) + STEP) & MASK
         key, state = 0.0, (tree_key + word) & MASK
         for left in range(count, 0, -1):
-            key -= math.log1p(-(scrambled(state) >> 11) * 2.0**-53) / left
+            key -= math.log1p(-(mixed_bits(state) >> 11) * 2.0**-53) / left
             entries.append((key, *x))
             state = (state + STEP) & MASK
     return np.array(sorted(entries)[:size])
 
 
-def test_the_sample_is_that_of_all_keys_written_out():
+def test_the_sample_equals_that_of_a_plain_implementation():
     rng = np.random.default_rng(0)
     X, counts = rng.normal(size=(40, 3)), rng.integers(1, 6, 40)
     tree_keys = [int(word) for word in rng.integers(0, 2**63, 5)]
@@ -68,7 +68,7 @@ def test_the_sample_is_that_of_all_keys_written_out():
     st.randoms(use_true_random=False),
     st.integers(1, 10),
 )
-def test_order_does_not_matter(rows, random, size):
+def test_the_sample_does_not_depend_on_the_order_of_rows(rows, random, size):
     shuffled = random.sample(rows, len(rows))
     results = [
         drawn([7, 8], np.array([[float(value)] for value, _ in some]), [count for _, count in some], size)
@@ -85,21 +85,21 @@ def test_minus_zero_is_zero():
 
 @pytest.mark.law
 @pytest.mark.compiled
-def test_every_row_is_drawn_as_often_as_every_other():
-    """Chi-square over 20,000 trees at 1e-4: a true sampler fails once in 10,000 runs; seeds are fixed."""
+def test_every_row_is_drawn_equally_often():
+    """Chi-square test over 20,000 trees at the level 1e-4: a correct sampler fails for 1 in 10,000 seeds."""
     tree_keys = np.random.default_rng(1).integers(0, 2**63, 20_000)
     _, points = drawn(tree_keys, np.arange(50.0)[:, None], np.ones(50), 10)
-    drawings = np.bincount(points.ravel().astype(int), minlength=50)
+    counts = np.bincount(points.ravel().astype(int), minlength=50)
     expected = 20_000 * 10 / 50
-    variance = 20_000 * 0.2 * 0.8 * 50 / 49  # of a sample without replacement, its sum being fixed
-    assert stats.chi2.sf(((drawings - expected) ** 2).sum() / variance, 49) > 1e-4
+    variance = 20_000 * 0.2 * 0.8 * 50 / 49  # without replacement, the sum is fixed
+    assert stats.chi2.sf(((counts - expected) ** 2).sum() / variance, 49) > 1e-4
 
 
 @pytest.mark.law
 @pytest.mark.compiled
 @pytest.mark.parametrize("n_copies", [1, 2, 30, 1000])
-def test_of_copies_as_many_are_drawn_as_of_different_rows(n_copies):
-    """How many copies of a row are in a sample is hypergeometric; chi-square over 20,000 trees at 1e-4."""
+def test_copies_are_drawn_like_different_rows(n_copies):
+    """The number of copies of a row in a sample is hypergeometric; chi-square test over 20,000 trees at 1e-4."""
     tree_keys, n_others, size = np.random.default_rng(n_copies).integers(0, 2**63, 20_000), 40, 12
     counts = np.append(np.ones(n_others), n_copies)
     _, points = drawn(tree_keys, np.arange(n_others + 1.0)[:, None], counts, size)
@@ -116,7 +116,7 @@ def test_of_copies_as_many_are_drawn_as_of_different_rows(n_copies):
 @pytest.mark.law
 @pytest.mark.compiled
 def test_trees_draw_independently():
-    """Of 20,000 pairs of trees, how many rows two samples share is hypergeometric; chi-square at 1e-4."""
+    """The number of rows that two samples share is hypergeometric; chi-square test over 20,000 pairs at 1e-4."""
     tree_keys = np.random.default_rng(5).integers(0, 2**63, 40_000)
     _, points = drawn(tree_keys, np.arange(30.0)[:, None], np.ones(30), 6)
     shared = np.array([np.isin(a, b).sum() for a, b in zip(points[::2, :, 0], points[1::2, :, 0], strict=True)])

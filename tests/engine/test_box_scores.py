@@ -1,4 +1,4 @@
-"""The box-aware walk against plain Python written from its definition, and against real insertions."""
+"""Box-aware scores, compared with plain Python written from their definition, and with real insertions."""
 
 import math
 
@@ -26,7 +26,7 @@ WEIGHTS = np.array([1.0, 0.5, 3.0])
 
 
 def path(tree, x):
-    """The nodes of x from the root to the leaf."""
+    """Return the nodes on the path of x from the root to the leaf."""
     nodes = [0]
     while tree.left[nodes[-1]] >= 0:
         node = nodes[-1]
@@ -44,7 +44,7 @@ def extent(tree, node, weights):
 
 
 def isolation(tree, x, weights):
-    """Per node on the path: the chance to be cut off there, and to be alive when it is left."""
+    """Return, for each node on the path, its overhang and the probabilities of isolation there and of survival."""
     alive, earlier, result = 1.0, 0.0, []
     for node in path(tree, x):
         g = over(tree, node, x, weights)
@@ -117,7 +117,7 @@ def sums(add, rows, *arguments):
 
 
 def log_sizes(rows):
-    """The log size of each row in a tree, for `per_tree`."""
+    """Return a function for `per_tree` that returns the log size of each row in a tree."""
     return sums(add_log_sizes, rows, np.zeros(1))
 
 
@@ -132,16 +132,16 @@ def sums_above_and_means(trees, weights):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_expected_depth_is_what_its_definition_says(seed):
+def test_expected_depth_agrees_with_its_definition(seed):
     points, rows = ordinary(seed)
     trees = built(points, seed)
     found = per_tree(trees, sums(add_expected_depths, rows))
     plain = [[plain_expected(view(trees, t), x, WEIGHTS) / c(20) for x in rows] for t in range(3)]
-    np.testing.assert_allclose(found, plain, rtol=2e-5)  # the chance to be alive is taken to be no less than 1e-6
+    np.testing.assert_allclose(found, plain, rtol=2e-5)  # the survival probability is limited to at least 1e-6
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_log_size_is_what_its_definition_says(seed):
+def test_log_size_agrees_with_its_definition(seed):
     points, rows = ordinary(seed)
     trees = built(points, seed)
     found = per_tree(trees, log_sizes(rows))
@@ -158,7 +158,7 @@ def test_the_mean_log_size_is_that_of_the_points_held(seed):
 
 
 @given(points=point_sets(min_rows=2), seed=SEEDS)
-def test_the_mean_excess_of_the_points_held_is_zero_on_hostile_points_too(points, seed):
+def test_the_mean_excess_of_the_points_held_is_zero_on_hostile_points(points, seed):
     trees, weights = built(points, seed), np.ones(points.shape[1])
     excess = np.zeros(len(points))
     add_log_sizes(trees, points, weights, mean_log_sizes(trees, weights), excess)
@@ -166,7 +166,7 @@ def test_the_mean_excess_of_the_points_held_is_zero_on_hostile_points_too(points
 
 
 def plain_scores(trees, rows, weights):
-    """Both scores as the plain walk finds them."""
+    """Return the sums for both scores from the plain walk."""
     depths, excesses = np.zeros(len(rows)), np.zeros(len(rows))
     add_expected_depths(trees, rows, weights, depths)
     add_log_sizes(trees, rows, weights, mean_log_sizes(trees, weights), excesses)
@@ -174,7 +174,7 @@ def plain_scores(trees, rows, weights):
 
 
 def fast_scores(trees, rows, weights):
-    """Both scores as they are found for many rows in trees at rest."""
+    """Return the sums for both scores from the kernels for many rows."""
     depths, excesses, frozen = np.zeros(len(rows)), np.zeros(len(rows)), freeze(trees)
     add_frozen_expected_depths(trees, frozen, rows, weights, depths)
     add_frozen_log_sizes(trees, frozen, rows, weights, *sums_above_and_means(trees, weights), excesses)
@@ -182,15 +182,15 @@ def fast_scores(trees, rows, weights):
 
 
 @given(points=POINT_SETS, others=POINT_SETS, seed=SEEDS)
-def test_walking_upwards_gives_the_same_bits(points, others, seed):
+def test_walking_upwards_gives_the_same_scores_bit_for_bit(points, others, seed):
     trees, weights = grown(points, seed), np.ones(points.shape[1])
     rows = np.vstack([points, np.resize(others, (20, points.shape[1])), points + 0.5])
     for plain, fast in zip(plain_scores(trees, rows, weights), fast_scores(trees, rows, weights), strict=True):
         assert plain.tobytes() == fast.tobytes()
 
 
-def test_walking_upwards_gives_the_same_also_with_many_features():
-    """Sums over many features may be taken in another order."""
+def test_walking_upwards_gives_the_same_scores_with_many_features():
+    """Sums over many features may be computed in another order."""
     rng = np.random.default_rng(0)
     trees, weights = built(rng.normal(size=(200, 50))), rng.uniform(0.5, 2.0, 50)
     rows = rng.normal(size=(70, 50)) * 1.3
@@ -199,7 +199,7 @@ def test_walking_upwards_gives_the_same_also_with_many_features():
 
 
 @given(points=point_sets(min_rows=2), others=POINT_SETS, seed=SEEDS)
-def test_one_row_is_scored_as_many_are_to_the_last_bit(points, others, seed):
+def test_one_row_and_many_rows_have_the_same_scores_bit_for_bit(points, others, seed):
     trees, weights = grown(points, seed), np.ones(points.shape[1])
     rows = np.vstack([points, np.resize(others, (20, points.shape[1]))])
     sums_above, means = sums_above_and_means(trees, weights)
@@ -216,7 +216,7 @@ def test_one_row_is_scored_as_many_are_to_the_last_bit(points, others, seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_shares_are_what_their_definition_says(seed):
+def test_shares_agree_with_their_definition(seed):
     points, rows = ordinary(seed)
     trees = built(points, seed, n_trees=2)
     for t in range(2):
@@ -227,21 +227,21 @@ def test_shares_are_what_their_definition_says(seed):
 
 
 @given(points=point_sets(min_rows=2), others=POINT_SETS, seed=SEEDS)
-def test_shares_sum_to_one_in_every_tree_that_can_tell(points, others, seed):
+def test_shares_sum_to_one_in_every_tree_with_different_points(points, others, seed):
     trees = built(points, seed)
     rows = np.vstack([points, np.resize(others, (3, points.shape[1]))])
     shares = np.zeros((len(rows), 2, points.shape[1]))
     add_attributions(trees, rows, np.ones(points.shape[1]), shares)
     assert np.isfinite(shares).all()
-    can_tell = [3 if len(np.unique(np.vstack([points, x]) + 0.0, axis=0)) > 1 else 0 for x in rows]
-    np.testing.assert_allclose(shares.sum(axis=(1, 2)), can_tell, rtol=1e-9)
+    expected = [3 if len(np.unique(np.vstack([points, x]) + 0.0, axis=0)) > 1 else 0 for x in rows]
+    np.testing.assert_allclose(shares.sum(axis=(1, 2)), expected, rtol=1e-9)
 
 
 @pytest.mark.compiled
 @pytest.mark.law
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="thousands of trees need compiled kernels")
 def test_expected_depth_is_the_mean_depth_of_real_insertions():
-    """Copies of one tree, each with a stream of its own, extended by x: the mean is within 5 standard errors."""
+    """Copies of one tree with different random streams are extended by x; the mean is within 5 standard errors."""
     points, rows = ordinary(1, d=2)
     one = built(points, 1, n_trees=1, room=1)
     n = 20_000

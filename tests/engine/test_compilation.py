@@ -1,4 +1,4 @@
-"""Where kernels are, and when a cached kernel is compiled again."""
+"""Compiled functions: where they are defined, and when a cached kernel is compiled again."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def run(folder, cache):
 @pytest.mark.skipif(config.DISABLE_JIT, reason="needs compiled kernels")
 @pytest.mark.parametrize("has_cache_folder", [False, True], ids=["__pycache__", "NUMBA_CACHE_DIR"])
 def test_a_changed_constant_recompiles_every_kernel_that_uses_it(tmp_path, has_cache_folder):
-    """Both kernels use the constant of a third file, through helpers; neither of their own files changes."""
+    """Both kernels use a constant of another file, through helpers; their own files do not change."""
     shutil.copytree(PACKAGE, tmp_path / "imondrian", ignore=shutil.ignore_patterns("__pycache__"))
     cache = tmp_path / "cache" if has_cache_folder else None
     first, _ = run(tmp_path, cache)
@@ -56,7 +56,7 @@ def test_a_changed_constant_recompiles_every_kernel_that_uses_it(tmp_path, has_c
     source = tmp_path / "imondrian" / "engine" / "average_path_length.py"
     times = source.stat()
     source.write_text(source.read_text().replace("_EULER = 0.57721566490153286", "_EULER = 0.67721566490153286"))
-    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))  # not even the time of the file changes
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))  # the modification time does not change
     changed, hits = run(tmp_path, cache)
     assert hits == "[0, 0]"
     assert all(new != old for new, old in zip(changed.split(), first.split(), strict=True))

@@ -1,4 +1,4 @@
-"""The compact copy gives the same path lengths, bit for bit."""
+"""Frozen trees give the same path lengths, bit for bit."""
 
 import numpy as np
 from hypothesis import given
@@ -24,16 +24,16 @@ def assert_same_depths(trees, rows):
 
 
 @given(points=POINT_SETS, others=POINT_SETS, seed=SEEDS)
-def test_frozen_trees_give_the_same_bits(points, others, seed):
+def test_frozen_trees_give_the_same_depths_bit_for_bit(points, others, seed):
     assert_same_depths(grown(points, seed), np.vstack([points, np.resize(others, (20, points.shape[1]))]))
 
 
-def test_more_rows_than_a_block_and_not_a_multiple_of_the_lanes():
+def test_the_number_of_rows_need_not_be_a_multiple_of_blocks_or_lanes():
     rng = np.random.default_rng(0)
     assert_same_depths(built(rng.normal(size=(64, 3)), n_trees=4), rng.normal(size=(1027, 3)))
 
 
-def test_trees_of_one_point_and_of_none_count_as_average():
+def test_trees_with_one_point_or_none_have_the_average_depth():
     one, none = built([[1.0, 2.0]], n_trees=2), empty(2, 1, 2)
     rows = np.array([[1.0, 2.0], [5.0, 5.0]])
     for trees in (one, joined([one, none])):
@@ -43,7 +43,7 @@ def test_trees_of_one_point_and_of_none_count_as_average():
     assert (depths == 4.0).all()
 
 
-def test_forgetting_shows_in_a_new_copy():
+def test_a_new_frozen_copy_reflects_forgotten_points():
     points = np.random.default_rng(1).normal(size=(30, 2))
     trees = built(points)
     forget_points(trees, points[:10])

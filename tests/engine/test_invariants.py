@@ -1,4 +1,4 @@
-"""Each invariant, broken on purpose, is noticed."""
+"""The checks find each invariant that is broken on purpose."""
 
 import inspect
 import re
@@ -36,9 +36,9 @@ def cut(name, value, slot=0):
     return damage
 
 
-def entry(name, place, value):
+def entry(name, index, value):
     def damage(trees):
-        getattr(trees, name)[(0, *place)] = value
+        getattr(trees, name)[(0, *index)] = value
 
     return damage
 
@@ -49,7 +49,7 @@ def swap_children(trees):
 
 
 def make_a_cycle(trees):
-    """Take two inner nodes out of the tree, a leaf in the place of each, and let them hold each other."""
+    """Replace two inner nodes by one of their leaves, and make each of them a child of the other."""
     cuts, parents = trees.cuts[0], trees.parents[0]
     pair = [slot for slot in range(11) if cuts[slot]["left"] & 1 and cuts[slot]["right"] & 1][:2]
     for slot in pair:
@@ -65,7 +65,7 @@ def widen_a_box(trees):
 
 
 def move_a_cut(trees):
-    """Move a cut onto the upper bound of what must go left."""
+    """Move a cut onto the upper bound of its left child."""
     first = trees.cuts[0, trees.heads[0]["root"] >> 1]
     left, j = first["left"], first["split_feature"]
     first["split_value"] = trees.points[0, left >> 1, j] if left & 1 else trees.boxes[0, left >> 1, 1, j]
@@ -114,37 +114,39 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("problem", DAMAGES)
-def test_a_broken_invariant_is_named(problem):
+def test_a_broken_invariant_is_reported(problem):
     trees = sound_tree()
     DAMAGES[problem](trees)
     assert any(found.startswith(problem) for found in broken_invariants(trees, 0)), broken_invariants(trees, 0)
-    assert first_broken_tree(trees) == (NONE if problem.startswith("the tree holds") else 0)  # the sampler's check
+    assert first_broken_tree(trees) == (
+        NONE if problem.startswith("the tree holds") else 0
+    )  # these are checks of the sampler
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_compiled_checks_find_what_the_plain_ones_find(seed):
-    """A wild value anywhere: both call the tree sound, or neither does."""
+def test_compiled_and_plain_checks_agree(seed):
+    """With a random value anywhere, both accept the tree or both reject it."""
     rng, trees = np.random.default_rng(seed), sound_tree()
     for _ in range(40):
         damaged = Trees(*(array.copy() for array in trees))
         array = damaged[rng.integers(len(damaged))]
         if array.dtype.names:
             array = array[array.dtype.names[rng.integers(len(array.dtype.names))]]
-        whole, small = [0, 1, 2, 3, 2**31, 2**32 - 1], [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, 1e200]
-        place = np.unravel_index(rng.integers(array.size), array.shape)
-        array[place] = rng.choice(small) if array.dtype.kind == "f" else rng.choice(whole)
+        integers, floats = [0, 1, 2, 3, 2**31, 2**32 - 1], [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, 1e200]
+        index = np.unravel_index(rng.integers(array.size), array.shape)
+        array[index] = rng.choice(floats) if array.dtype.kind == "f" else rng.choice(integers)
         plain = broken_invariants(damaged, 0, lambda _: iter(()))
         assert (first_broken_tree(damaged) == NONE) == (not plain), plain
 
 
-def test_a_cycle_alone_would_pass_the_links():
-    """Parents and children agree in it, so that it is the populations that rule it out."""
+def test_a_cycle_passes_the_check_of_parents_and_children():
+    """Parents and children agree in a cycle; only the check of populations finds it."""
     trees = sound_tree()
     make_a_cycle(trees)
     assert not any("parent" in problem for problem in broken_invariants(trees, 0))
 
 
-def test_a_sample_that_has_missed_its_next_point_is_named():
+def test_a_sample_that_has_passed_its_next_point_is_reported():
     trees = built(POINTS, n_trees=1, max_samples=4)
     assert broken_invariants(trees, 0, sample_of(4)) == []
     trees.heads["next_kept"] = 12
@@ -153,7 +155,7 @@ def test_a_sample_that_has_missed_its_next_point_is_named():
     ]
 
 
-def test_a_sample_that_is_too_large_is_named():
+def test_a_sample_that_is_too_large_is_reported():
     assert "more points than its sample" in broken_invariants(sound_tree(), 0, sample_of(4))[0]
 
 
@@ -164,17 +166,17 @@ def test_an_empty_tree_is_sound_and_its_root_is_checked():
     assert broken_invariants(trees, 0) == ["an empty tree has a root: the tree as a whole"]
 
 
-def test_the_place_is_named():
+def test_the_damaged_slots_are_reported():
     trees = sound_tree()
     trees.copies[0, [3, 5]] = 0
     assert "a leaf holds no point: slot 3 and 1 more" in broken_invariants(trees, 0)
 
 
-def test_every_check_has_been_broken():
-    """Of each check, every problem it can make is among those provoked above."""
-    provoked = " ".join([*DAMAGES, "an empty tree has a root"])  # the last in a test of its own
+def test_every_problem_of_every_check_is_tested():
+    """Every problem that a check can report is caused by one of the tests above."""
+    tested = " ".join([*DAMAGES, "an empty tree has a root"])  # the last one has its own test
     for check in (check for group in INVARIANTS for check in group):
         problems = re.findall(r'yield \(?\s*f?"([^"]+)"', inspect.getsource(check))
         assert problems
         for problem in problems:
-            assert problem[:20] in provoked or "{" in problem, problem
+            assert problem[:20] in tested or "{" in problem, problem

@@ -1,9 +1,9 @@
-"""Trees that were built, extended or forgotten differently have the same law: two-sample tests over thousands of trees.
+"""Trees have the same distribution however they were built, extended and reduced: two-sample tests of many trees.
 
-Each comparison is a Kolmogorov-Smirnov test that fails below LEVEL. A test below makes at most 33 comparisons (the
-depth and the time of isolation of each of 16 points, and the time of the first cut), so that a correct engine fails
-it for fewer than 1 in 300 choices of the seeds; the seeds are fixed, so that it never fails by chance twice. With
-4,000 trees a side, distributions that differ by 0.05 anywhere are told apart with near certainty.
+Each comparison is a Kolmogorov-Smirnov test that fails below LEVEL. A test makes at most 33 comparisons (the depth and
+the time of isolation of each of 16 points, and the time of the first cut), so that a correct engine fails it for fewer
+than 1 in 300 choices of the seeds. The seeds are fixed, so that a test that passes always passes. With 4,000 trees on
+each side, distributions whose distribution functions differ by 0.05 anywhere are distinguished almost certainly.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ OTHERS = RNG.normal(size=(9, 2)) * 2.0
 
 
 def statistics(trees, points):
-    """Per tree: the depth and the time of isolation of each point, and the time of the first cut."""
+    """Return, for each tree, the depth and the time of isolation of each point, and the time of the first cut."""
     rows = np.arange(trees.heads.size)
     result = []
     for x in points:
@@ -113,8 +113,8 @@ def test_forgotten_and_replaced_equals_built_on_the_rest(batch):
     assert_same_law(statistics(trees, POINTS), batch)
 
 
-def test_another_law_is_noticed(batch):
-    """The comparison can fail: a cut through one box stretched by a tenth is told apart."""
+def test_a_different_law_is_detected(batch):
+    """The comparison can fail: it detects that one point has been moved by 1."""
     stretched = POINTS.copy()
     stretched[7, 0] += 1.0
     trees = built(stretched, seed=9, n_trees=N_TREES)
@@ -128,13 +128,13 @@ ROWS = np.arange(40.0)[:, None]
 
 
 def held_rows(trees):
-    """Per tree and row, whether the tree holds it."""
+    """Return, for each tree and row, whether the tree holds the row."""
     values = np.where(trees.copies > 0, trees.points[..., 0], -1.0)
     return (values[:, :, None] == ROWS[:, 0]).any(axis=1)
 
 
 def assert_uniform(held, candidates, size):
-    """Every candidate is held equally often, and every pair: chi-square-like bounds of 5 standard deviations.
+    """Check that all candidates, and all pairs of them, are held equally often, within 5 standard deviations.
 
     20 rows and 190 pairs exceed 5 standard deviations with probability below 2e-4.
     """
@@ -151,13 +151,13 @@ def assert_uniform(held, candidates, size):
 
 
 @pytest.mark.parametrize("n_built", [0, 1, 7, 8, 9, 20])
-def test_the_sample_is_uniform_wherever_building_ends_and_extending_begins(n_built):
+def test_the_sample_is_uniform_for_any_number_of_points_built_before_extending(n_built):
     trees = built(ROWS[:n_built], 10, N_TREES, 8, 8) if n_built else empty(N_TREES, 8, 1, 11)
     extended(trees, ROWS[n_built:20], max_samples=8)
     assert_uniform(held_rows(trees), np.arange(20), 8)
 
 
-def test_the_sample_stays_uniform_when_points_are_forgotten_and_others_come():
+def test_the_sample_stays_uniform_when_points_are_forgotten_and_new_ones_are_added():
     trees = built(ROWS[:20], 12, N_TREES, max_samples=8)
     forget_points(trees, ROWS[:6])
     assert (trees.heads["n_owed"] == 6).all()
@@ -168,8 +168,8 @@ def test_the_sample_stays_uniform_when_points_are_forgotten_and_others_come():
     assert_uniform(held_rows(trees), np.arange(6, 40), 8)
 
 
-def test_a_row_with_copies_is_let_go_as_often_as_others():
-    """Ten copies of one row among 20: the sample holds 8 * 10 / 20 of them on average (within 5 standard errors)."""
+def test_copies_are_removed_from_a_sample_as_often_as_other_rows():
+    """Ten of 20 rows are copies: a sample of 8 holds 8 * 10 / 20 of them on average (within 5 standard errors)."""
     rows = np.where(ROWS[:20] < 10, 0.0, ROWS[:20])
     trees = extended(built(rows[:12], 17, N_TREES, max_samples=8), rows[12:], max_samples=8)
     of_copies = np.where((trees.points[..., 0] == 0.0) & (trees.copies > 0), trees.copies, 0).sum(axis=1)
@@ -178,7 +178,7 @@ def test_a_row_with_copies_is_let_go_as_often_as_others():
     assert of_copies.var() == pytest.approx(variance, rel=0.15)
 
 
-def test_an_unlimited_sample_takes_every_point_after_forgetting():
+def test_an_unlimited_sample_accepts_every_point_after_forgetting():
     trees = built(ROWS[:20], 13, 50, room=20)
     forget_points(trees, ROWS[:6])
     extended(trees, ROWS[20:])
@@ -186,8 +186,8 @@ def test_an_unlimited_sample_takes_every_point_after_forgetting():
     assert NO_LIMIT > trees.heads["n_points"].max() == 34
 
 
-def test_trees_of_a_moving_sample_are_mondrian_trees():
-    """A tree whose reservoir has been running equals in law one that was built on the sample it holds now."""
+def test_trees_of_a_changing_sample_are_mondrian_trees():
+    """A tree whose sample has changed over time has the law of a tree that was built on its current sample."""
     wide = np.random.default_rng(14).normal(size=(64, 2))
     running = built(wide[:16], 15, N_TREES, max_samples=16)
     extended(running, wide[16:], max_samples=16)
@@ -196,12 +196,12 @@ def test_trees_of_a_moving_sample_are_mondrian_trees():
 
 
 def summary(trees):
-    """Per tree: the time of the first cut, the smaller share it parts off, and the mean depth of the points."""
+    """Return, for each tree, the time of the first cut, its smaller side, and the sum of the depths of the points."""
     rows = np.arange(trees.heads.size)
     root = trees.cuts[rows, trees.heads["root"] >> 1]
-    parted = [
+    populations = [
         np.where(node & 1, trees.copies[rows, node >> 1], trees.cuts[rows, node >> 1]["population"])
         for node in (root["left"], root["right"])
     ]
     inner = np.arange(trees.cuts.shape[1]) < trees.heads["n_leaves"][:, None] - 1
-    return [root["split_time"], np.minimum(*parted), np.where(inner, trees.cuts["population"], 0).sum(axis=1)]
+    return [root["split_time"], np.minimum(*populations), np.where(inner, trees.cuts["population"], 0).sum(axis=1)]

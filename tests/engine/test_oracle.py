@@ -1,4 +1,4 @@
-"""The engine against the slow reference tree, exactly, from the same draws."""
+"""The engine and the slow reference tree make exactly the same tree from the same random draws."""
 
 import numpy as np
 from hypothesis import given
@@ -11,7 +11,7 @@ from tests.strategies import POINT_SETS, SEEDS, built, empty, extended
 
 
 def assert_same(tree, i, node):
-    """Compare the tree below node i of the engine's with the reference's."""
+    """Compare the tree below node i of the engine with that below a node of the reference tree."""
     assert tree.population[i] == node.population
     assert (tree.lower[i] == node.lower).all()
     assert (tree.upper[i] == node.upper).all()
@@ -29,13 +29,13 @@ def stream_of(seed):
 
 
 @given(points=POINT_SETS, seed=SEEDS)
-def test_build_agrees(points, seed):
+def test_build_agrees_with_the_reference_tree(points, seed):
     expected = reference_tree.build(points, 0.0, reference_tree.ScriptedDraws(stream_of(seed)))
     assert_same(view(built(points, seed, n_trees=1), 0), 0, expected)
 
 
 @given(points=POINT_SETS, seed=SEEDS)
-def test_extend_agrees(points, seed):
+def test_extend_agrees_with_the_reference_tree(points, seed):
     draws = reference_tree.ScriptedDraws(stream_of(seed))
     expected = reference_tree.Node(points[0], points[0], 1)
     trees = extended(empty(1, len(points), points.shape[1], seed), points[:1])
@@ -46,7 +46,7 @@ def test_extend_agrees(points, seed):
 
 
 @given(points=POINT_SETS, others=POINT_SETS, seed=SEEDS)
-def test_path_length_agrees(points, others, seed):
+def test_path_lengths_agree_with_the_reference_tree(points, others, seed):
     expected = reference_tree.build(points, 0.0, reference_tree.ScriptedDraws(stream_of(seed)))
     trees = built(points, seed, n_trees=1)
     rows = np.vstack([points, np.resize(others, (4, points.shape[1]))])

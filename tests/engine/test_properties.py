@@ -1,4 +1,4 @@
-"""What holds of all trees, for hostile points and any seed."""
+"""Properties of all trees, for hostile points and any seed."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_forgetting_undoes_extending(points, x, seed):
     trees = built(points + 0.0, seed, room=1)
     before = copied(trees)
     forget_points(extended(trees, x), x)
-    for name in ("stream", "n_owed"):  # a draw has been made, and a point is owed
+    for name in ("stream", "n_owed"):  # a random draw was made, and n_owed counts the forgotten point
         before.heads[name] = trees.heads[name]
     assert_equal(trees, before)
 
@@ -106,7 +106,7 @@ def test_a_tree_does_not_depend_on_the_others(points, seed):
 
 
 @given(points=POINT_SETS, seed=SEEDS)
-def test_trees_side_by_side_are_the_same_trees(points, seed):
+def test_joined_trees_equal_the_original_trees(points, seed):
     ours, theirs = built(points, seed, n_trees=2), grown(points[:3], seed, n_trees=3)
     both = joined([ours, theirs])
     assert_sound(both)
@@ -115,8 +115,8 @@ def test_trees_side_by_side_are_the_same_trees(points, seed):
 
 
 @given(points=POINT_SETS, seed=SEEDS, powers=st.lists(st.integers(-3, 3), min_size=3, max_size=3))
-def test_weighing_a_feature_equals_scaling_it(points, seed, powers):
-    """Exact, since multiplying by powers of two is (for values that are not among the smallest of all)."""
+def test_weighting_a_feature_equals_scaling_it(points, seed, powers):
+    """Exactly equal, since multiplication by powers of two is exact (except for the smallest floats)."""
     points = np.where(np.abs(points) < 1e-290, 0.0, points)
     weights = 2.0 ** np.array(powers[: points.shape[1]])
     scaled = grown(points * weights, seed)
@@ -127,7 +127,7 @@ def test_weighing_a_feature_equals_scaling_it(points, seed, powers):
     assert (scaled.boxes == weighted.boxes * weights).all()
 
 
-def test_weights_so_small_that_rates_vanish_still_part_the_points():
+def test_points_are_separated_even_if_rates_underflow_to_zero():
     points = np.array([[5e-324], [0.0], [1e-323]])
     trees = empty(3, 3, 1)
     extend_trees(trees, points, np.full((3, 1), 1e-150), NO_LIMIT)
@@ -135,6 +135,6 @@ def test_weights_so_small_that_rates_vanish_still_part_the_points():
     assert (trees.heads["n_leaves"] == 3).all()
 
 
-def test_times_that_overflow_count_as_the_largest_number():
+def test_times_that_overflow_become_the_largest_float():
     trees = built(np.array([[0.0], [5e-324]]))
     assert (trees.cuts["split_time"][:, 0] == np.finfo(float).max).all()

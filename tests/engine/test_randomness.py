@@ -1,4 +1,4 @@
-"""Draws: their laws, their streams, and thresholds on the right side of the gap."""
+"""Random draws: their distributions, their streams, and split values inside the gap."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def heads_of(seed, n_trees=1):
 
 
 @given(seed=SEEDS)
-def test_the_stream_is_splitmix(seed):
+def test_the_stream_is_splitmix64(seed):
     heads = heads_of(seed)
     script = ScriptedDraws(heads["stream"][0])
     assert uniforms(heads, 5).tolist() == [script.uniform() for _ in range(5)]
@@ -58,7 +58,7 @@ def test_streams_differ_and_do_not_depend_on_their_number():
     assert not set(heads_of(0, 1000)["stream"]) & set(heads_of(1, 1000)["stream"])
 
 
-def test_laws():
+def test_draws_have_the_right_distributions():
     """Each fails for fewer than 1 in 10,000 seeds; the seed is fixed."""
     assert kstest(uniforms(heads_of(1), 5000), "uniform").pvalue > 1e-4
     assert kstest(exponentials(heads_of(2), 5000), "expon").pvalue > 1e-4
@@ -76,7 +76,7 @@ def test_streams_of_neighbouring_trees_are_independent():
 
 
 @given(low=st.floats(-1e153, 1e153), seed=SEEDS, steps=st.integers(1, 3))
-def test_a_threshold_lies_above_low_and_not_above_high(low, seed, steps):
+def test_a_value_in_a_gap_lies_above_low_and_not_above_high(low, seed, steps):
     high = low
     for _ in range(steps):
         high = np.nextafter(high, np.inf)
@@ -85,11 +85,11 @@ def test_a_threshold_lies_above_low_and_not_above_high(low, seed, steps):
     assert (drawn <= high).all()
 
 
-def test_a_feature_whose_rate_vanishes_is_drawn_only_when_all_do():
+def test_a_feature_whose_rate_underflows_can_be_drawn():
     assert features(heads_of(6), np.array([5e-324, 0.0]), np.array([1e-150, 1.0]), 3).tolist() == [0, 0, 0]
 
 
-def test_rates_that_overflow_count_as_the_largest_number():
+def test_rates_that_overflow_become_the_largest_float():
     assert set(features(heads_of(7), np.array([1e200, 1e200]), np.array([1e200, 1e200]), 20)) <= {0, 1}
 
 

@@ -1,4 +1,4 @@
-"""A small tree from scripted draws, with the expected tree drawn by hand."""
+"""A small tree from scripted random draws, compared with a tree worked out by hand."""
 
 import math
 
@@ -11,13 +11,13 @@ from imondrian.engine.reservoir import forget_points
 from imondrian.engine.view import view
 from tests.strategies import built, extended
 
-pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="draws can be scripted in plain Python only")
-HALF = math.log(2)  # what a clock shows for a uniform draw of 0.5
+pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="draws can be scripted only without JIT compilation")
+HALF = math.log(2)  # the exponential draw for a uniform draw of 0.5
 
 
 @pytest.fixture
 def script(monkeypatch):
-    """Let the draws be the numbers put into this list; what is left over at the end is an error."""
+    """Return a list from which the draws are taken; numbers left over at the end are an error."""
     draws = []
     for module in (randomness, reservoir):
         monkeypatch.setattr(module, "uniform", lambda _heads, _t: draws.pop(0))
@@ -25,7 +25,7 @@ def script(monkeypatch):
     assert draws == []
 
 
-def test_build_extend_and_forget_as_drawn(script):
+def test_build_extend_and_forget_follow_the_script(script):
     #   t = ln2 / 6      y < 1.5 ?                     rate 6 = 4 + 2; mass 5.4 falls into y
     #                   /         \
     #   + ln2 / 1   x < 0.5 ?   at (4, 2)              rate 1
@@ -40,9 +40,9 @@ def test_build_extend_and_forget_as_drawn(script):
     assert tree.lower.tolist() == [[0, 0], [0, 0], [4, 2], [0, 0], [1, 0]]
     assert tree.upper.tolist() == [[4, 2], [1, 0], [4, 2], [0, 0], [1, 0]]
 
-    # (0.5, -3) lies 3 outside the root box: the clock ln2 would ring at ln2 / 3, but the root's cut is at ln2 / 6;
-    # half the clock is left at the left child, overhang 3: it rings after ln2 / 6, before the child's cut.
-    # y is the only feature outside the box; the cut lies between -3 and 0, at 0 - 0.5 * 3.
+    # (0.5, -3) lies 3 outside the root box: the clock ln2 would expire at ln2 / 3, but the root's cut is at ln2 / 6;
+    # half the clock is left at the left child, with overhang 3: it expires after ln2 / 6, before the child's cut.
+    # Only y is outside the box; the cut lies between -3 and 0, at 0 - 0.5 * 3.
     script += [0.5, 0.7, 0.5]
     tree = view(extended(trees, [[0.5, -3.0]]), 0)
     assert tree.split_feature.tolist() == [1, 1, -1, -1, 0, -1, -1]
@@ -58,8 +58,8 @@ def test_build_extend_and_forget_as_drawn(script):
     assert tree.upper[0].tolist() == [1, 0]
 
 
-def test_a_reservoir_takes_and_lets_go_as_drawn(script):
-    # a sample of one: its key is 1 - exp(-ln2) = 0.5; the next point is passed over (ln 2.5 / ln2 = 1.3), not the third
+def test_a_reservoir_accepts_and_removes_points_according_to_the_script(script):
+    # a sample of one: its key is 1 - exp(-ln2) = 0.5; the second point is skipped (ln 2.5 / ln2 = 1.3), not the third
     script += [0.5, 0.6, 0.0]
     trees = built([[10.0]], n_trees=1, max_samples=1)
     assert math.exp(trees.heads["log_key"][0]) == pytest.approx(0.5)
@@ -67,7 +67,7 @@ def test_a_reservoir_takes_and_lets_go_as_drawn(script):
     extended(trees, [[20.0]], max_samples=1)
     assert trees.points[0, 0, 0] == 10.0
 
-    # the third lets the only one go; the key becomes 0.5 * 0.5, and ln 2 / -ln 0.75 = 2.4 points are passed over
+    # the third replaces the only point; the key becomes 0.5 * 0.5, and ln 2 / -ln 0.75 = 2.4 points are skipped
     script += [0.9, 0.5, 0.5]
     extended(trees, [[30.0]], max_samples=1)
     assert trees.points[0, 0, 0] == 30.0
@@ -75,7 +75,7 @@ def test_a_reservoir_takes_and_lets_go_as_drawn(script):
     assert trees.heads["next_kept"][0] == 6
 
 
-def test_draws_at_the_ends_of_their_range_do_no_harm(script):
+def test_draws_at_the_ends_of_their_range_are_handled(script):
     script += [0.0, 0.0, 0.0]
     assert built([[1.0]], n_trees=1, max_samples=1).heads["next_kept"][0] > 1
     script += [1.0 - 2.0**-53, 1.0 - 2.0**-53, 1.0 - 2.0**-53]

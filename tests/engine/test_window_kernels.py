@@ -1,4 +1,4 @@
-"""The window kernels compared with plain ones: walking rows together and prefetching do not change results."""
+"""The window kernels, compared with plain ones: walking rows together and prefetching do not change results."""
 
 import numpy as np
 from hypothesis import given
@@ -24,7 +24,7 @@ def same(ours, theirs):
 
 
 @given(points=POINT_SETS, seed=SEEDS)
-def test_one_row_at_a_time_with_memory_asked_for_ahead_leaves_the_same_trees(points, seed):
+def test_one_row_at_a_time_with_prefetching_gives_the_same_trees(points, seed):
     rows, weights = stream(points), np.ones(points.shape[1])
     trees, ring = fresh(points, seed)
     others, _ = fresh(points, seed)
@@ -36,7 +36,7 @@ def test_one_row_at_a_time_with_memory_asked_for_ahead_leaves_the_same_trees(poi
 
 
 @given(points=POINT_SETS, seed=SEEDS, length=st.integers(1, WINDOW))
-def test_rows_walked_together_have_the_depths_they_have_alone(points, seed, length):
+def test_rows_walked_together_have_the_same_depths_as_alone(points, seed, length):
     rows, weights = stream(points), np.ones(points.shape[1])
     trees, ring = fresh(points, seed)
     others, _ = fresh(points, seed)
