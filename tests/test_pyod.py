@@ -119,7 +119,7 @@ def test_explanations_sum_to_the_score(detector, data):
     np.testing.assert_allclose(np.abs(detector.explain(data[1])).sum(axis=1), detector.decision_function(data[1]))
 
 
-def test_a_wrong_score_is_named(data):
+def test_a_wrong_kind_is_named(data):
     with pytest.raises(ValueError, match="kind must be one of depth, expected, size, but is 'deep'"):
         IMForest(kind="deep").fit(data[0])
 

@@ -235,10 +235,10 @@ def test_600_sealed_files_with_a_random_byte_never_crash_and_are_sound_if_accept
     for place, byte in zip(rng.choice(len(whole) - 64, 600), rng.integers(256, size=600), strict=True):
         content = bytearray(whole)
         content[place] = byte
-        if is_rejected(tmp_path / "wild.imf", sealed(bytes(content))):
+        if is_rejected(tmp_path / "altered.imf", sealed(bytes(content))):
             n_rejected += 1
         else:
-            forest = imondrian.load(tmp_path / "wild.imf")
+            forest = imondrian.load(tmp_path / "altered.imf")
             forest.extend(NEW).forget(NEW[-5:])
             assert np.isfinite(forest.score(NEW, "size")).all()
     assert n_rejected > 300
@@ -263,7 +263,7 @@ def test_sealed_files_with_wrong_indices_are_rejected(tmp_path, whole):
                 damaged.flat[place] = value
                 if (damaged != array).any() and not (name == "cuts.split_feature.npy" and value < 3):
                     n_files += 1
-                    assert is_rejected(tmp_path / "wild.imf", zipped({**parts, name: as_npy(damaged)})), (
+                    assert is_rejected(tmp_path / "altered.imf", zipped({**parts, name: as_npy(damaged)})), (
                         name,
                         place,
                         value,
@@ -277,7 +277,7 @@ def test_sealed_files_with_wrong_numbers_are_rejected(tmp_path, whole, value):
     for name in ("points.npy", "boxes.npy", "cuts.split_time.npy", "cuts.split_value.npy", "moments.npy"):
         array = as_array(parts[name]).copy()
         array.flat[0] = value
-        assert is_rejected(tmp_path / "wild.imf", zipped({**parts, name: as_npy(array)})), name
+        assert is_rejected(tmp_path / "altered.imf", zipped({**parts, name: as_npy(array)})), name
 
 
 def test_sealed_files_with_wrong_shapes_and_types_are_rejected(tmp_path, whole):

@@ -51,15 +51,16 @@ class ForestState:
     @classmethod
     def restored(cls, parameters: ForestParameters, trees: Trees, arrays: dict[str, Array]) -> Self:
         """Return a state made from these arrays; arrays that do not have the layout of kernels are copied."""
-        own = Trees(*(as_owned_array(array, field.dtype) for array, field in zip(trees, FIELDS.values(), strict=True)))
-        n_features = own.points.shape[2]
+        fields = zip(trees, FIELDS.values(), strict=True)
+        owned = Trees(*(as_owned_array(array, field.dtype) for array, field in fields))
+        n_features = owned.points.shape[2]
         scale, sampler = new_scale(parameters.scale, n_features), new_sampler(parameters.max_samples, parameters.window)
         layouts = sampler.layout(n_features)
         scale.restore(arrays["moments"])
         sampler.restore({name: as_owned_array(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
-        if own.cuts.shape[1] < sampler.fixed_slots:
-            own = resized(own, sampler.fixed_slots)
-        return cls(own, scale, sampler)
+        if owned.cuts.shape[1] < sampler.fixed_slots:
+            owned = resized(owned, sampler.fixed_slots)
+        return cls(owned, scale, sampler)
 
     @property
     def n_features(self) -> int:

@@ -94,7 +94,7 @@ def test_rates_that_overflow_become_the_largest_float():
 
 
 @given(seed=SEEDS, n=st.integers(1, 50), data=st.data())
-def test_distinct_numbers_are_distinct_and_in_range(seed, n, data):
+def test_a_sample_without_replacement_is_distinct_and_in_range(seed, n, data):
     k = data.draw(st.integers(1, n))
     drawn = numbers(heads_of(seed), n, k)
     assert len(set(drawn.tolist())) == k
@@ -103,7 +103,7 @@ def test_distinct_numbers_are_distinct_and_in_range(seed, n, data):
 
 
 @pytest.mark.compiled
-def test_distinct_numbers_are_uniform():
+def test_a_sample_without_replacement_is_uniform():
     """Fails for fewer than 1 in 10,000 seeds; the seed is fixed."""
     heads = heads_of(8)
     counts = np.bincount(np.concatenate([numbers(heads, 11, 4) for _ in range(4000)]), minlength=11)
