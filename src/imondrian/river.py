@@ -165,7 +165,7 @@ class IsolationMondrianForest(AnomalyDetector):
         self._names, self._learning = names, None
 
     def _width(self, names: Mapping[Hashable, int]) -> int:
-        """Return the number of features of the forest; after an interruption some may be unnamed, with all values 0."""
+        """Return the number of values in a row; an interruption may leave unnamed features, whose values are all 0."""
         return max(len(names), self._forest.n_features or 0)
 
 
