@@ -34,7 +34,7 @@ def upload(change):
     return with_notes(detector, change)
 
 
-def test_an_object_with_a_key_twice_is_refused_in_linear_time(here):
+def test_an_object_with_a_duplicate_key_is_refused_in_linear_time(here):
     keys = ",".join(f'"{i:05x}":0' for i in range(60_000))
     began = time.monotonic()
     status, _, content = here.ask("PUT", "/detectors/b", f'{{{keys},"0ea5f":0}}'.encode())
@@ -50,7 +50,7 @@ def test_an_integer_of_thousands_of_digits_is_refused(here, body):
     assert status == 422, content
 
 
-def test_a_length_of_thousands_of_digits_is_refused(here):
+def test_a_content_length_of_thousands_of_digits_is_refused(here):
     with socket.create_connection(("127.0.0.1", here.port), 10) as connection:
         connection.sendall(b"POST /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n")
         assert connection.recv(1_000).startswith(b"HTTP/1.1 4")
@@ -72,7 +72,7 @@ def test_a_model_that_would_harm_the_service_later_is_refused(here, change):
     assert here.ask("POST", "/detectors/a/points", {"points": X.tolist()})[0] == 200
 
 
-def test_explanations_for_clients_who_have_left_are_not_made(registry, monkeypatch):
+def test_explanations_are_not_computed_for_clients_that_disconnected(registry, monkeypatch):
     features = [f"f{j}" for j in range(200)]
     registry.create("wide", {"features": features, **SMALL})
     registry.get("wide").worker.submit(
@@ -93,7 +93,7 @@ def test_explanations_for_clients_who_have_left_are_not_made(registry, monkeypat
     assert len(n_made) < 20 * 90
 
 
-def test_what_takes_too_long_to_do_when_the_service_ends_is_done_after_the_next_start(tmp_path):
+def test_work_unfinished_at_shutdown_is_replayed_at_the_next_start(tmp_path):
     registry = Registry(tmp_path / "data")
     registry.create("a", CONFIGURATION)
     worker = registry.get("a").worker
@@ -114,7 +114,7 @@ def test_what_takes_too_long_to_do_when_the_service_ends_is_done_after_the_next_
         again.close()
 
 
-def test_requests_at_work_do_not_keep_the_service_from_ending(tmp_path):
+def test_running_requests_do_not_prevent_shutdown(tmp_path):
     features = [f"f{j}" for j in range(300)]
     service = Service(tmp_path / "data").start()
     try:

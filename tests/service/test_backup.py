@@ -38,7 +38,7 @@ def shell(service, commands, folder):
     return ran.stdout
 
 
-def test_a_model_file_is_taken_looked_at_and_restored(running, stream, tmp_path):
+def test_a_model_file_is_downloaded_inspected_and_restored(running, stream, tmp_path):
     assert re.search("rows seen +2$", shell(running, OUT, tmp_path), re.MULTILINE)
     shown = re.search(r"^# (.*)$", BACK, re.MULTILINE)[1]
     assert shell(running, BACK, tmp_path) == shown
@@ -49,7 +49,7 @@ def test_a_model_file_is_taken_looked_at_and_restored(running, stream, tmp_path)
         assert client.process("restored", stream[2:300]) == client.process("pumps", stream[2:300])
 
 
-def test_all_detectors_are_taken_and_brought_back_from_python(running, stream, tmp_path, monkeypatch):
+def test_all_detectors_are_saved_and_restored_from_python(running, stream, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with running.client() as client:
         client.create("a.b-c", ["x", "y"], **SMALL)
@@ -80,7 +80,7 @@ def test_the_folder_is_copied_while_the_service_is_stopped(running, tmp_path, st
     running.start()
 
 
-def test_while_it_runs_sqlite_says_that_the_file_is_locked(running, tmp_path):
+def test_sqlite_reports_a_locked_file_while_the_service_runs(running, tmp_path):
     with (
         closing(sqlite3.connect(tmp_path / "data" / FILE, timeout=0.1)) as source,
         pytest.raises(sqlite3.OperationalError, match="locked"),
@@ -93,7 +93,7 @@ def test_while_it_runs_sqlite_says_that_the_file_is_locked(running, tmp_path):
     assert running.ask("GET", "/health")[0] == 200  # and the service does not notice
 
 
-def test_a_killed_service_leaves_a_log_that_belongs_to_the_file(running, tmp_path):
+def test_a_killed_service_leaves_a_write_ahead_log_that_is_part_of_the_database(running, tmp_path):
     running.process.kill()
     running.process.communicate(timeout=60)
     assert f"{FILE}-wal" in {path.name for path in (tmp_path / "data").iterdir()}

@@ -35,7 +35,7 @@ def test_reserved_memory_is_limited_and_released():
     memory.reserve(60)
 
 
-def test_slots_are_limited_and_so_is_the_queue_for_them():
+def test_slots_and_the_queue_for_them_are_limited():
     async def run():
         limit, at_once, most, n_refused = ConcurrencyLimit(2, 3), 0, 0, 0
 
@@ -75,7 +75,7 @@ def half_sent(here, method, path, head=b"Content-Length: 100000"):
 
 @pytest.mark.parametrize(("method", "path", "n"), [("POST", "points", 1), ("POST", "scores", 1), ("PUT", "model", 3)])
 @pytest.mark.parametrize("head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked"])
-def test_bodies_that_are_half_sent_have_a_common_bound(here, method, path, n, head):
+def test_incomplete_bodies_share_one_memory_limit(here, method, path, n, head):
     body, n = {"points": [[1, 2]]}, n * (2 if head.startswith(b"Transfer") else 1)
     with contextlib.ExitStack() as stack:
         for _ in range(n):
@@ -92,7 +92,7 @@ def asked_in_full(here, n_bytes):
     return here.ask("POST", "/detectors/a/scores", json.dumps({"points": [[1, 2]]}).encode().ljust(n_bytes))
 
 
-def test_a_body_without_a_length_that_becomes_too_much_is_answered_503(here):
+def test_a_body_without_a_length_gets_503_when_it_exceeds_the_memory(here):
     with here.connect() as connection:
         connection.sendall(b"PUT /detectors/a/model HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n")
         with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def test_a_body_without_a_length_that_becomes_too_much_is_answered_503(here):
         assert connection.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
-def test_few_copies_are_made_at_once(here, monkeypatch):
+def test_the_number_of_simultaneous_copies_is_limited(here, monkeypatch):
     here.ask("POST", "/detectors/a/points", {"points": [[1, 2], [3, 4]]})
     private_copy, lock, counts, statuses = ReadCopy.private_copy, threading.Lock(), [0, 0], []
 
@@ -130,7 +130,7 @@ def test_few_copies_are_made_at_once(here, monkeypatch):
     assert 1 <= counts[1] <= Limits().copies_at_once
 
 
-def test_a_copy_for_which_there_is_no_memory_is_answered_503(tmp_path):
+def test_a_request_gets_503_if_there_is_no_memory_for_its_copy(tmp_path):
     registry = Registry(tmp_path, Limits(memory_bytes=2**15))
     handle, _ = registry.create("a", XY)
     assert handle.worker.summary.n_bytes > 2**15
@@ -169,7 +169,7 @@ def test_responses_are_sent_in_pieces(n_bytes):
     assert [piece.get("more_body", False) for piece in pieces] == [True] * (len(pieces) - 1) + [False]
 
 
-def test_a_large_answer_for_which_there_is_no_memory_is_answered_503():
+def test_a_request_gets_503_if_there_is_no_memory_for_its_large_response():
     memory = MemoryBudget(4 * 2**20)
     start, *pieces = answered(5 * 2**20, memory)
     assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"1")
@@ -178,7 +178,7 @@ def test_a_large_answer_for_which_there_is_no_memory_is_answered_503():
     memory.reserve(4 * 2**20)  # all of it was released
 
 
-def test_bodies_of_empty_lists_take_little_and_keep_nobody_waiting(tmp_path):
+def test_bodies_of_empty_lists_need_little_memory_and_block_nobody(tmp_path):
     with Service(tmp_path) as service:
         service.ask("PUT", "/detectors/a", XY)
         before = n_bytes_of(service)
@@ -206,7 +206,7 @@ def n_bytes_of(service):
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
-def test_those_who_do_not_read_a_file_of_the_page_use_up_no_memory_of_requests(tmp_path):
+def test_clients_that_do_not_read_a_page_file_reserve_no_request_memory(tmp_path):
     registry = Registry(tmp_path, Limits(memory_bytes=MIB))
     registry.create("a", XY)
     app = create_app(registry)

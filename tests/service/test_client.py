@@ -17,7 +17,7 @@ from tests.service.serving import SMALL, free_port
 from tests.service.test_worker import expected
 
 
-def test_all_that_it_can_do(service, stream, tmp_path):
+def test_all_methods(service, stream, tmp_path):
     with service.client() as client:
         assert client.create("a", ["x", "y"], **SMALL)["name"] == "a"
         assert [each["name"] for each in client.detectors()] == ["a"]
@@ -38,7 +38,7 @@ def test_all_that_it_can_do(service, stream, tmp_path):
         assert raised.value.status == 404
 
 
-def test_rows_of_any_kind_are_the_same(service, stream):
+def test_all_types_of_rows_give_the_same_scores(service, stream):
     rows = stream[:5]
     with service.client() as client:
         client.create("kinds", ["x", "y"], **SMALL)
@@ -63,18 +63,18 @@ def test_rows_of_any_kind_are_the_same(service, stream):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8765", "ftp://127.0.0.1", "http://", "http://a:b@127.0.0.1", ""])
-def test_a_wrong_address_is_named(address):
+def test_an_invalid_address_is_refused(address):
     with pytest.raises(InvalidInputError, match="address"):
         Client(address)
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_wrong_timeout_is_named(timeout):
+def test_an_invalid_timeout_is_refused(timeout):
     with pytest.raises(InvalidInputError, match="timeout"):
         Client(timeout=timeout)
 
 
-def test_that_nobody_answers_is_told_with_the_address():
+def test_the_error_names_the_address_if_nothing_responds():
     address = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ServiceError, match=f"{address} does not respond") as raised:
         Client(address, timeout=0.3).detectors()
@@ -106,7 +106,7 @@ class Moody(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_request_is_sent_again_under_the_same_id_until_it_is_answered():
+def test_a_request_is_repeated_with_the_same_id_until_it_succeeds():
     with http.server.HTTPServer(("127.0.0.1", 0), Moody) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

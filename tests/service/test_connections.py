@@ -84,7 +84,7 @@ def wait_until(condition):
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", REQUEST])
-def test_connections_that_only_wait_shut_nobody_out(serve, sent):
+def test_idle_connections_lock_nobody_out(serve, sent):
     here = serve(connections=10)
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(here.connect()) for _ in range(40)]
@@ -100,7 +100,7 @@ def test_connections_that_only_wait_shut_nobody_out(serve, sent):
     assert here.ask("GET", "/")[0] == 200
 
 
-def test_the_one_that_waits_longest_makes_room(serve):
+def test_the_connection_that_has_been_idle_longest_is_closed(serve):
     here = serve(connections=3)
     with here.connect() as first, here.connect() as second:
         for connection in (second, first):  # the second has been idle longer
@@ -114,7 +114,7 @@ def test_the_one_that_waits_longest_makes_room(serve):
             assert not is_closed(third)
 
 
-def test_if_all_are_at_work_a_new_one_is_answered_503(serve, echo):
+def test_a_new_connection_gets_503_if_all_others_are_active(serve, echo):
     here = serve(connections=3)
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(here.connect()) for _ in range(3)]
@@ -148,7 +148,7 @@ def test_if_all_are_at_work_a_new_one_is_answered_503(serve, echo):
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n12", b"HTTP/1.1 408 ", {"body_seconds": 0.2}),
     ],
 )
-def test_who_sends_no_more_is_not_waited_for(serve, sent, told, bounds):
+def test_connections_that_stop_sending_are_closed(serve, sent, told, bounds):
     here = serve(**bounds)
     with here.connect() as connection:
         connection.sendall(sent)
@@ -157,7 +157,7 @@ def test_who_sends_no_more_is_not_waited_for(serve, sent, told, bounds):
     assert bool(answer) == bool(told)
 
 
-def test_a_body_that_trickles_is_not_waited_for(serve, echo):
+def test_a_body_that_arrives_too_slowly_is_refused(serve, echo):
     here = serve(body_seconds=0.5, body_rate=1000)
     with here.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
@@ -170,7 +170,7 @@ def test_a_body_that_trickles_is_not_waited_for(serve, echo):
         assert received(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_body_that_takes_long_but_goes_on_is_waited_for(serve):
+def test_a_slow_body_above_the_minimum_rate_is_accepted(serve):
     here = serve(body_seconds=0.4, body_rate=10)
     with here.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n")
@@ -180,7 +180,7 @@ def test_a_body_that_takes_long_but_goes_on_is_waited_for(serve):
         assert b"2000 /" in received(connection, b"2000 /")
 
 
-def test_an_answer_that_nobody_reads_is_not_kept(serve):
+def test_a_connection_is_closed_if_its_response_is_not_read(serve):
     here = serve(response_seconds=0.3)
     with here.connect() as connection:
         connection.sendall(REQUEST.replace(b"/", b"/large", 1))
@@ -217,7 +217,7 @@ MANY = b"".join(b"a%d: b\r\n" % i for i in range(99))
     ],
     ids=range(12),
 )
-def test_heads_are_bounded(serve, sent, told):
+def test_heads_are_limited(serve, sent, told):
     here = serve(head_seconds=60.0)
     with here.connect() as connection:
         sender = threading.Thread(target=sent_as_far_as_possible, args=(connection, sent))
@@ -232,7 +232,7 @@ def sent_as_far_as_possible(connection, data):
         connection.sendall(data)
 
 
-def test_a_head_beyond_the_bounds_never_reaches_the_application(serve, echo):
+def test_a_head_above_the_limits_never_reaches_the_application(serve, echo):
     here = serve()
     paths = list(echo.paths)
     with here.connect() as connection:
@@ -244,7 +244,7 @@ def test_a_head_beyond_the_bounds_never_reaches_the_application(serve, echo):
 # -- pipelined requests ---------------------------------------------------------------------------------------------
 
 
-def test_requests_sent_together_are_answered_in_order(serve):
+def test_pipelined_requests_are_answered_in_order(serve):
     here = serve()
     with here.connect() as connection:
         connection.sendall(b"".join(head(b"/%d" % i) for i in range(8)))
@@ -252,7 +252,7 @@ def test_requests_sent_together_are_answered_in_order(serve):
     assert [part[:1] for part in answer.split(b"0 /")[1:]] == [b"%d" % i for i in range(8)]
 
 
-def test_only_so_many_requests_wait_behind_another(serve, echo):
+def test_the_number_of_pipelined_requests_is_limited(serve, echo):
     here = serve(pipelined=4)
     with here.connect() as connection:
         connection.sendall(head(b"/held") + b"".join(head(b"/%d" % i) for i in range(10_000)))
@@ -266,7 +266,7 @@ def test_only_so_many_requests_wait_behind_another(serve, echo):
     assert [path for path in echo.paths if path != "/health"] == ["/held", "/0", "/1", "/2", "/3"]
 
 
-def test_nonsense_behind_a_request_does_not_cost_its_answer(serve, echo):
+def test_a_request_is_answered_even_if_invalid_data_follows_it(serve, echo):
     here = serve()
     with here.connect() as connection:
         connection.sendall(head(b"/held") + b"nonsense\r\n\r\n")
@@ -278,7 +278,7 @@ def test_nonsense_behind_a_request_does_not_cost_its_answer(serve, echo):
     assert answer.endswith(b"0 /held")
 
 
-def test_a_body_that_breaks_off_in_nonsense_is_answered_400(serve, echo):
+def test_an_invalid_chunked_body_gets_400(serve, echo):
     here = serve()
     with here.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n\r\n")
@@ -287,7 +287,7 @@ def test_a_body_that_breaks_off_in_nonsense_is_answered_400(serve, echo):
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n12"])
-def test_half_a_request_does_not_keep_the_service_from_ending(echo, sent):
+def test_an_incomplete_request_does_not_prevent_shutdown(echo, sent):
     with Here(echo, ConnectionLimits(grace_seconds=600)) as here, here.connect() as connection:
         connection.sendall(sent)
         wait_until(lambda: len(here._server.server_state.connections) >= 1)
@@ -330,7 +330,7 @@ def test_a_body_of_too_many_small_chunks_is_refused(serve, chunk, n_chunks, told
     assert answer.endswith(b"%d /" % (len(chunk) * n_chunks)) or told == b"400 "
 
 
-def test_a_request_after_a_chunked_one_is_answered_too(serve):
+def test_requests_after_chunked_ones_are_answered(serve):
     here = serve()
     with here.connect() as connection:
         connection.sendall(chunked(b"/1", b"1", 5_000) + head(b"/2") + chunked(b"/3", b"12", 5_000) + head(b"/4"))
@@ -339,7 +339,7 @@ def test_a_request_after_a_chunked_one_is_answered_too(serve):
     assert bodies == [b"5000 /1", b"0 /2", b"10000 /3", b"0 /4"]
 
 
-def test_others_have_their_turn_while_small_chunks_are_parsed(serve, monkeypatch):
+def test_the_event_loop_runs_while_small_chunks_are_parsed(serve, monkeypatch):
     here, on_body, stop = serve(chunks=10**9), connections.Connection.on_body, threading.Event()
     n_parsed, most = 0, 0  # chunks since the last turn of the event loop, and in any
 
@@ -399,7 +399,7 @@ def post(length, body=b"", more=b""):
 
 
 @pytest.mark.parametrize("body", [b"", b"12", b"1" * 60_000])
-def test_a_short_body_that_is_not_read_leaves_the_connection_open(early, body):
+def test_the_connection_stays_open_after_a_short_unread_body(early, body):
     with Here(early) as here, here.connect() as connection:
         for _ in range(3):
             connection.sendall(post(len(body)))
@@ -418,7 +418,7 @@ def test_a_short_body_that_is_not_read_leaves_the_connection_open(early, body):
         post(5, b"", b"Expect: 100-continue\r\n"),
     ],
 )
-def test_after_an_answer_that_did_not_wait_for_a_long_body_nothing_more_is_parsed(early, sent):
+def test_nothing_is_parsed_after_an_early_response_to_a_long_body(early, sent):
     with Here(early, ConnectionLimits(linger_seconds=0.5)) as here, here.connect() as connection:
         connection.sendall(sent)
         answer = received(connection)  # the service sends nothing more, but still reads
@@ -442,7 +442,7 @@ def is_reset(connection):
     return False
 
 
-def test_what_is_discarded_after_the_last_answer_is_bounded(early):
+def test_input_discarded_after_the_last_response_is_limited(early):
     with Here(early, ConnectionLimits(linger_bytes=10**6, linger_seconds=600.0)) as here, here.connect() as connection:
         connection.sendall(post(10**9))
         assert received(connection).endswith(b"none")
@@ -453,12 +453,12 @@ def test_what_is_discarded_after_the_last_answer_is_bounded(early):
         wait_until(lambda: is_reset(connection))
 
 
-def test_a_client_that_sends_all_of_a_long_body_reads_the_early_answer(early):
+def test_a_client_that_sends_a_whole_long_body_can_read_the_early_response(early):
     with Here(early) as here:
         assert here.ask("POST", "/p", bytes(30 * 2**20))[0] == 404
 
 
-def test_a_lingering_connection_does_not_keep_the_service_from_ending(early):
+def test_a_lingering_connection_does_not_prevent_shutdown(early):
     with Here(early, ConnectionLimits(linger_seconds=600.0)) as here, here.connect() as connection:
         connection.sendall(chunked(b"/p", b"1", 1, b""))
         received(connection)
@@ -475,7 +475,7 @@ H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A
 @pytest.mark.parametrize("more", [H2C, b"Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: b\r\n"])
 @pytest.mark.parametrize("is_apart", [False, True])
 @pytest.mark.parametrize("body", [b"", b"1234", b"GET /far HTTP/1.1\r\nHost: a\r\n\r\n", b"1" * 200_000])
-def test_a_wish_for_another_protocol_is_ignored(serve, echo, more, is_apart, body):
+def test_upgrade_requests_are_ignored(serve, echo, more, is_apart, body):
     here = serve()
     with here.connect() as connection:
         for _ in range(2):
@@ -488,7 +488,7 @@ def test_a_wish_for_another_protocol_is_ignored(serve, echo, more, is_apart, bod
     assert "/far" not in echo.paths
 
 
-def test_a_chunked_body_after_a_wish_for_another_protocol_is_read(serve, echo):
+def test_a_chunked_body_after_an_upgrade_header_is_read(serve, echo):
     here = serve()
     with here.connect() as connection:
         sent = chunked(b"/p", b"GET /far HTTP/1.1\r\n\r\n", 3).replace(b"Host: a\r\n", b"Host: a\r\n" + H2C)
@@ -499,7 +499,7 @@ def test_a_chunked_body_after_a_wish_for_another_protocol_is_read(serve, echo):
     assert "/far" not in echo.paths
 
 
-def test_a_tunnel_is_refused(serve, echo):
+def test_connect_is_refused(serve, echo):
     here = serve()
     with here.connect() as connection:
         connection.sendall(b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n" + head(b"/far"))
@@ -520,7 +520,7 @@ class Heads:
             await send({"type": "http.response.body", "body": body})
 
 
-def test_headers_after_a_body_are_ignored():
+def test_trailers_are_ignored():
     with Here(Heads()) as here, here.connect() as connection:
         for _ in range(2):
             sent = chunked(

@@ -15,7 +15,7 @@ def blocks(kind):
     return re.findall(rf"```{kind}\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
-def test_the_commands_and_the_client(service, capsys):
+def test_the_commands_and_the_client_example_run(service, capsys):
     commands = next(block for block in blocks("sh") if "curl" in block).replace(ADDRESS, service.address)
     shown = re.search(r"^# (\{.*?\}), \.\.\.\]\}$", commands, re.MULTILINE)[1]
     said = subprocess.run(["bash", "-euc", commands], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -34,7 +34,7 @@ def test_every_route_is_in_the_table(service):
             assert re.search(rf"`[^|]*{method.upper()}[^|]*{re.escape(path)}`", DOCUMENT), (method, path)
 
 
-def test_limits_are_those_of_the_code():
+def test_documented_limits_match_the_code():
     limits, retention, bounds = Limits(), Retention(), ConnectionLimits()
     for figure in (
         (

@@ -29,7 +29,7 @@ def figures(service):
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_all_figures_are_the_same_after_the_service_was_ended_or_killed(tmp_path, stream, how):
+def test_all_figures_are_the_same_after_a_stop_or_a_kill(tmp_path, stream, how):
     service = Service(tmp_path)
     with service:
         service.ask("PUT", "/detectors/a", XY)
@@ -65,7 +65,7 @@ def test_nothing_is_counted_twice_whatever_is_replayed(used, stream):  # noqa: F
         registry.close()
 
 
-def test_another_model_does_not_change_what_was_counted(tmp_path, stream):
+def test_replacing_the_model_does_not_change_the_counts(tmp_path, stream):
     registry = Registry(tmp_path / "live", retention=Retention(points_between_snapshots=50))
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:200])
@@ -89,7 +89,7 @@ def before(tmp_path):
     return tmp_path
 
 
-def test_a_file_of_the_version_before_is_opened_and_counted_from_its_last_snapshot_on(before):
+def test_counts_in_a_file_of_the_previous_version_start_at_its_last_snapshot(before):
     registry = Registry(before)
     assert registry.get("a").worker.summary.n_seen == 50
     assert counted(registry) == (10, 1, 10)

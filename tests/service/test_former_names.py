@@ -40,7 +40,7 @@ def former_file(content):
     return file.getvalue()
 
 
-def test_a_folder_of_version_0_1_goes_on_and_gives_its_recorded_answers_again(tmp_path):
+def test_a_folder_of_version_0_1_continues_and_repeats_its_saved_replies(tmp_path):
     tmp_path.joinpath(FILE).write_bytes(lzma.decompress(BEFORE.read_bytes()))
     store = Store(tmp_path)
     former = store.detector(1).configuration
@@ -65,7 +65,7 @@ def test_a_folder_of_version_0_1_goes_on_and_gives_its_recorded_answers_again(tm
     registry.close()
 
 
-def test_a_configuration_and_snapshots_with_the_former_names_go_on(used, stream):  # noqa: F811
+def test_a_configuration_and_snapshots_with_former_names_still_work(used, stream):  # noqa: F811
     store = Store(used)
     kept = store.detector(1).configuration
     snapshots = list(store.snapshots(1))
@@ -83,7 +83,7 @@ def test_a_configuration_and_snapshots_with_the_former_names_go_on(used, stream)
     registry.close()
 
 
-def test_a_model_file_with_the_former_names_is_restored(registry, stream):
+def test_a_model_file_with_former_names_is_restored(registry, stream):
     alone = new_detector({**DEFAULTS, **XY})
     alone.process_many(stream[:300])
     content = former_file(to_bytes(alone, {}))
@@ -97,12 +97,12 @@ def test_a_model_file_with_the_former_names_is_restored(registry, stream):
 
 
 @pytest.mark.parametrize("name", FORMER.values())
-def test_new_detectors_are_not_made_with_the_former_names(registry, name):
+def test_former_names_are_refused_for_new_detectors(registry, name):
     with pytest.raises(InvalidInputError, match=f"Unknown setting '{name}'"):
         registry.create("a", {**XY, name: "size"})
 
 
-def test_the_preset_sets_what_is_not_given(registry):
+def test_the_preset_sets_missing_settings(registry):
     sizes = {"features": ["x", "y"], "window": 64, "n_trees": 2}
     for preset, kind, scale, threshold in (("practice", "size", "std", 0.01), ("paper", "depth", None, "kmeans")):
         handle, _ = registry.create(preset, {**sizes, "preset": preset})

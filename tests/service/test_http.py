@@ -45,7 +45,7 @@ def alone():
     return new_detector({**DEFAULTS, **XY})
 
 
-def test_rows_objects_and_lines_are_the_same(ask, alone, stream):
+def test_rows_objects_and_lines_give_the_same_results(ask, alone, stream):
     rows, objects, lines = stream[:100], stream[100:200], stream[200:300]
     assert ask("POST", "/points", {"points": rows.tolist()}) == (200, {"results": expected(alone, rows)})
     named = [{"y": y, "x": x} for x, y in objects.tolist()]
@@ -74,7 +74,7 @@ def test_scores_and_explanations_learn_nothing(ask, alone, stream):
     assert answer["explanations"][0]["anomaly_score"] == pytest.approx(alone.score([[9.0, 0.0]])[0])
 
 
-def test_before_the_first_point_there_are_scores_and_explanations_too(ask):
+def test_scores_and_explanations_work_before_the_first_point(ask):
     assert ask("POST", "/scores", {"points": [[1, 2]]})[1]["anomaly_score"] == [0.5]
     status, answer = ask("POST", "/explanations", {"points": [[1, 2]]})
     assert (status, [reason["part"] for reason in answer["explanations"][0]["explanation"]]) == (200, [0.25, 0.25])
@@ -89,7 +89,7 @@ def test_points_are_forgotten(ask, alone, stream):
     assert ask("POST", "/scores", {"points": stream.tolist()})[1]["anomaly_score"] == alone.score(stream).tolist()
 
 
-def test_the_history_has_the_latest_rows_and_why_they_are_odd(ask, stream):
+def test_the_history_has_the_latest_rows_and_their_explanations(ask, stream):
     results = ask("POST", "/points", {"points": stream.tolist()})[1]["results"]
     status, rows = ask("GET", "/history?after=579")
     assert (status, rows["index"]) == (200, list(range(580, 600)))
@@ -118,7 +118,7 @@ def test_a_row_is_explained_as_if_it_had_not_been_learned(ask, alone, stream):
     assert row["explanation"][0]["feature"] == "x"
 
 
-def test_rows_of_a_shingle_are_explained_with_those_before_them(service, stream):
+def test_rows_of_a_shingle_are_explained_together_with_the_previous_rows(service, stream):
     service.ask("PUT", "/detectors/shingled", {**XY, "shingle": 3}, JSON)
     service.ask("POST", "/detectors/shingled/points", {"points": stream.tolist()})
     status, _, content = service.ask("GET", "/detectors/shingled/history/599")
@@ -129,7 +129,7 @@ def test_rows_of_a_shingle_are_explained_with_those_before_them(service, stream)
     service.ask("DELETE", "/detectors/shingled")
 
 
-def test_a_model_file_goes_out_and_comes_in_checked(ask, alone, stream):
+def test_a_model_file_is_downloaded_and_checked_when_uploaded(ask, alone, stream):
     ask("POST", "/points", {"points": stream[:200].tolist()})
     status, content = ask("GET", "/model")
     alone.process_many(stream[:200])
@@ -154,7 +154,7 @@ def test_a_model_file_goes_out_and_comes_in_checked(ask, alone, stream):
     assert ask("GET", "")[1]["n_seen"] == 600
 
 
-def test_the_same_request_again_gets_the_same_answer(ask, stream):
+def test_a_repeated_request_gets_the_same_response(ask, stream):
     headers = JSON | {"Idempotency-Key": "one"}
     first = ask("POST", "/points", {"points": stream[:5].tolist()}, headers)
     assert ask("POST", "/points", {"points": stream[:5].tolist()}, headers) == first
@@ -193,7 +193,7 @@ WRONG_BODIES = [
 
 @pytest.mark.parametrize(("body", "told"), WRONG_BODIES, ids=range(len(WRONG_BODIES)))
 @pytest.mark.parametrize("path", ["/points", "/scores", "/explanations"])
-def test_a_wrong_body_is_told_in_one_line_and_nothing_is_learned(ask, path, body, told):
+def test_an_invalid_body_gets_a_one_line_error_and_nothing_is_learned(ask, path, body, told):
     status, answer = ask("POST", path, body)
     assert status == 422, answer
     assert told in answer["detail"], answer
@@ -211,7 +211,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_names_make_nothing_and_reach_nothing(service, name):
+def test_hostile_names_create_and_access_nothing(service, name):
     before = sorted(path.name for path in service.folder.rglob("*"))
     detectors = service.ask("GET", "/detectors")[2]
     asked = "".join(letter if letter.isascii() and letter not in " \n" else "%F0%9F" for letter in name)
@@ -223,14 +223,14 @@ def test_hostile_names_make_nothing_and_reach_nothing(service, name):
     assert sorted(path.name for path in service.folder.rglob("*")) == before
 
 
-def test_only_the_files_of_the_page_are_given(service):
+def test_only_the_files_of_the_page_are_served(service):
     assert service.ask("GET", "/")[0] == 200
     assert service.ask("GET", "/static/plotly.min.js")[0] == 200
     for name in ("../asgi.py", "..%2Fasgi.py", "asgi.py", "", "index.html/"):
         assert service.ask("GET", f"/static/{name}")[0] == 404, name
 
 
-def test_a_file_that_a_browser_has_already_is_not_sent_again(service):
+def test_a_file_in_the_browser_cache_is_not_sent_again(service):
     path = "/static/plotly.min.js"
     _, headers, content = service.ask("GET", path)
     assert service.ask("GET", path, headers={"If-None-Match": headers["etag"]})[::2] == (304, b"")
@@ -257,7 +257,7 @@ def test_a_file_that_a_browser_has_already_is_not_sent_again(service):
     ],
 )
 @pytest.mark.parametrize("headers", [JSON, {}, {"Content-Type": "application/x-www-form-urlencoded"}])
-def test_a_wrong_configuration_is_told_in_one_line_whatever_it_is_said_to_be(service, body, told, headers):
+def test_an_invalid_configuration_gets_a_one_line_error_for_any_content_type(service, body, told, headers):
     status, _, content = service.ask("PUT", "/detectors/wrong", body, headers)
     detail = json.loads(content)["detail"]
     assert status == 422
@@ -266,7 +266,7 @@ def test_a_wrong_configuration_is_told_in_one_line_whatever_it_is_said_to_be(ser
     assert service.ask("GET", "/detectors/wrong")[0] == 404
 
 
-def test_every_answer_keeps_browsers_safe(service):
+def test_every_response_has_the_security_headers(service):
     for path in (
         "/",
         "/static/style.css",
@@ -285,7 +285,7 @@ def test_every_answer_keeps_browsers_safe(service):
             assert "server" not in headers
 
 
-def test_pages_of_other_sites_cannot_reach_it_through_a_browser(service):
+def test_pages_of_other_sites_are_refused(service):
     for headers in ({"Host": "evil.example"}, {"Host": f"evil.example:{service.port}"}, {"Host": "["}, {"Host": ""}):
         assert service.ask("GET", "/detectors", headers=headers)[0] == 403, headers
     for origin in ("http://evil.example", "null", f"http://127.0.0.1:{service.port + 1}", "http://127.0.0.1"):
@@ -295,12 +295,12 @@ def test_pages_of_other_sites_cannot_reach_it_through_a_browser(service):
         assert service.ask("GET", "/detectors", headers=headers)[0] == 200, host
 
 
-def test_a_method_that_a_path_does_not_have_is_told_with_those_it_has(service):
+def test_an_unsupported_method_gets_405_with_the_allowed_ones(service):
     status, headers, _ = service.ask("PATCH", "/detectors/none/points")
     assert (status, headers["allow"]) == (405, "DELETE, POST")
 
 
-def test_metrics_are_those_that_prometheus_reads(service, stream):
+def test_metrics_have_the_prometheus_format(service, stream):
     service.ask("PUT", "/detectors/counted", XY, JSON)
     service.ask("POST", "/detectors/counted/points", {"points": stream.tolist()})
     _, headers, content = service.ask("GET", "/metrics")
@@ -326,7 +326,7 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(service, ask):
     assert ask("POST", "/points", b" " * (32 * 2**20 + 1))[0] == 413
 
 
-def test_a_body_without_a_length_is_counted_while_it_is_read(service):
+def test_the_length_of_a_chunked_body_is_checked_while_it_is_read(service):
     service.ask("PUT", "/detectors/long", XY, JSON)
     head = b"HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"100000\r\n" + b" " * 2**20 + b"\r\n"
@@ -340,7 +340,7 @@ def test_a_body_without_a_length_is_counted_while_it_is_read(service):
     service.ask("DELETE", "/detectors/long")
 
 
-def test_who_leaves_in_the_middle_of_a_body_has_nothing_learned(service, ask, stream):
+def test_nothing_is_learned_if_the_client_disconnects_within_a_body(service, ask, stream):
     name = json.loads(service.ask("GET", "/detectors")[2])[-1]["name"]
     lines = [f"{json.dumps(row)}\n".encode() for row in stream[:10].tolist()]
     head = (
@@ -354,7 +354,7 @@ def test_who_leaves_in_the_middle_of_a_body_has_nothing_learned(service, ask, st
     assert ask("GET", "")[1]["n_seen"] == 10
 
 
-def test_who_leaves_in_the_middle_of_a_body_leaves_nothing_in_the_log(tmp_path):
+def test_nothing_is_logged_if_the_client_disconnects_within_a_body(tmp_path):
     with Service(tmp_path) as service:
         assert service.ask("PUT", "/detectors/a", XY, JSON)[0] == 201
         for method, path in [
@@ -373,7 +373,7 @@ def test_who_leaves_in_the_middle_of_a_body_leaves_nothing_in_the_log(tmp_path):
     assert len(service.said.splitlines()) == 1, service.said
 
 
-def test_only_models_and_points_may_be_long(service, ask):
+def test_only_bodies_with_models_or_points_may_be_long(service, ask):
     assert service.ask("PUT", "/detectors/long", b" " * (2**20 + 1), JSON)[0] == 413
     assert ask("PUT", "/model", b" " * (33 * 2**20), {})[0] == 422
 
@@ -387,7 +387,7 @@ def test_too_many_points_are_refused(ask):
     assert "1001 points" in answer["detail"]
 
 
-def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
+def test_a_full_queue_gives_429_with_retry_after(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_requests=2))
     handle, _ = registry.create("a", XY)
     body, statuses = {"points": stream[:1].tolist()}, []
@@ -416,7 +416,7 @@ def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
     assert statuses[5:] == 3 * [(200, None)]
 
 
-def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
+def test_health_reports_a_failing_disk_until_it_works_again(tmp_path):
     registry = Registry(tmp_path)
     registry.create("a", XY)
     body = {"points": [[1, 2]]}
@@ -435,7 +435,7 @@ def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
         assert json.loads(here.ask("POST", "/detectors/a/points", body)[2])["results"][0]["index"] == 0
 
 
-def test_what_fails_inside_is_answered_without_internals(tmp_path, monkeypatch, caplog):
+def test_internal_errors_are_reported_without_details(tmp_path, monkeypatch, caplog):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     with Here(create_app(registry)) as here, monkeypatch.context() as patched:
@@ -462,7 +462,7 @@ def guarded(request, tmp_path_factory):
         yield running
 
 
-def test_without_the_token_nothing_is_told_but_health_and_the_page(guarded):
+def test_only_health_and_the_page_are_public_without_the_token(guarded):
     for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": f"Basic {TOKEN}"}):
         for method, path in [
             ("GET", "/detectors"),
@@ -477,7 +477,7 @@ def test_without_the_token_nothing_is_told_but_health_and_the_page(guarded):
         assert guarded.ask("GET", "/", headers=given)[0] == 200
 
 
-def test_no_answer_sends_a_client_to_a_host_that_it_named(guarded):
+def test_no_response_redirects_to_the_host_header(guarded):
     for path in ("/static/style.css/", "/health/", "/detectors/", "//evil.example/", "/static//evil.example/.."):
         for given in ({}, {"Authorization": f"Bearer {TOKEN}"}):
             status, headers, content = guarded.ask("GET", path, headers=given | {"Host": "evil.example"})
@@ -486,7 +486,7 @@ def test_no_answer_sends_a_client_to_a_host_that_it_named(guarded):
             assert b"evil.example" not in content
 
 
-def test_with_the_token_all_works_from_anywhere(guarded, stream):
+def test_any_host_works_with_the_token(guarded, stream):
     given = {"Authorization": f"Bearer {TOKEN}", "Host": "pumps.example"}
     assert guarded.ask("PUT", "/detectors/a", XY, given | JSON)[0] in (200, 201)
     assert guarded.ask("POST", "/detectors/a/points", {"points": stream[:1].tolist()}, given)[0] == 200

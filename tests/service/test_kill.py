@@ -95,7 +95,7 @@ def killed_again_and_again(services, senders, draws):
     services.start()
 
 
-def test_after_fifty_kills_every_answered_point_was_learned_once_and_scores_are_those_of_one_that_never_stopped(
+def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fifty_kills(
     tmp_path,
 ):
     services = Services(tmp_path)

@@ -176,13 +176,13 @@ def active(page):
 # -- detectors ------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_detector_the_page_says_how_to_make_one(own_service, own_page):
+def test_without_detectors_the_page_explains_how_to_create_one(own_service, own_page):
     own_page.goto(own_service().address)
     own_page.wait_for_selector("text=No detector yet")
     assert "curl -X PUT" in own_page.inner_text("#empty-example")
 
 
-def test_a_detector_is_made_by_the_form(service, page):
+def test_the_form_creates_a_detector(service, page):
     page.goto(service.address)
     if not page.is_visible("#new-name"):
         page.click("#new > summary")
@@ -206,7 +206,7 @@ def test_a_detector_is_made_by_the_form(service, page):
     assert '"pressure":' in page.inner_text("#no-points-example")
 
 
-def test_what_the_service_refuses_is_told_at_the_form(service, page, tolerated):
+def test_the_form_shows_the_error_of_a_refused_request(service, page, tolerated):
     tolerated.append("409")
     posted(service, "taken")
     page.goto(f"{service.address}/#taken")
@@ -217,7 +217,7 @@ def test_what_the_service_refuses_is_told_at_the_form(service, page, tolerated):
     page.wait_for_selector("#create-error:has-text('taken')")
 
 
-def test_a_detector_is_removed_only_after_a_yes(service, page):
+def test_removing_a_detector_must_be_confirmed(service, page):
     posted(service, "unwanted")
     shown(page, service, "unwanted")
     page.click("#remove")
@@ -229,7 +229,7 @@ def test_a_detector_is_removed_only_after_a_yes(service, page):
     assert "unwanted" not in [one["name"] for one in asked(service, "detectors")]
 
 
-def test_the_list_and_the_figures_follow_the_stream(service, page):
+def test_the_list_and_the_figures_are_updated_as_points_arrive(service, page):
     posted(service, "growing")
     shown(page, service, "growing")
     page.wait_for_selector("#detectors a[aria-current]:has-text('400 points')")
@@ -239,7 +239,7 @@ def test_the_list_and_the_figures_follow_the_stream(service, page):
     wait_until(page, "Array.from(document.querySelectorAll('#summary dd'), (cell) => cell.textContent)[0] === '450'")
 
 
-def test_a_paused_page_asks_for_nothing_until_it_goes_on(service, page):
+def test_a_paused_page_sends_no_requests_until_it_is_resumed(service, page):
     posted(service, "paused")
     shown(page, service, "paused")
     page.click("#pause")
@@ -250,7 +250,7 @@ def test_a_paused_page_asks_for_nothing_until_it_goes_on(service, page):
     wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
 
 
-def test_a_page_that_nobody_sees_asks_for_nothing(service, own_page):
+def test_a_hidden_page_sends_no_requests(service, own_page):
     posted(service, "unseen")
     own_page.clock.install()
     shown(own_page, service, "unseen")
@@ -267,7 +267,7 @@ def test_a_page_that_nobody_sees_asks_for_nothing(service, own_page):
         set_hidden(own_page, False)
 
 
-def test_no_more_than_the_latest_2000_points_are_kept(service, page):
+def test_only_the_latest_2000_points_are_shown(service, page):
     posted(service, "long")
     shown(page, service, "long")
     asked(service, "process", "long", np.tile(rows(400), (5, 1)))
@@ -275,7 +275,7 @@ def test_no_more_than_the_latest_2000_points_are_kept(service, page):
     assert page.evaluate("document.getElementById('chart').data[0].x[0]") == 400
 
 
-def test_of_many_features_the_user_chooses_some(service, page):
+def test_the_user_selects_which_of_many_features_are_shown(service, page):
     names = [f"sensor {i}" for i in range(20)]
     posted(service, "wide", names, np.random.default_rng(1).normal(size=(150, 20)))
     shown(page, service, "wide")
@@ -305,7 +305,7 @@ def test_exactly_the_anomalies_of_the_service_are_marked(service, page):
     )
 
 
-def test_a_click_on_an_anomaly_shows_why(service, page):
+def test_a_click_on_an_anomaly_shows_its_explanation(service, page):
     odd = posted(service, "clicked")
     shown(page, service, "clicked")
     marks = page.locator("#chart .scatterlayer path.point")
@@ -321,7 +321,7 @@ def test_a_click_on_an_anomaly_shows_why(service, page):
     assert page.locator("#explanation .reasons li").count() == 3
 
 
-def test_the_keyboard_alone_shows_why_and_comes_back(service, page):
+def test_an_explanation_is_opened_and_closed_with_the_keyboard(service, page):
     posted(service, "typed")
     shown(page, service, "typed")
     page.wait_for_selector("text='390'")
@@ -335,7 +335,7 @@ def test_the_keyboard_alone_shows_why_and_comes_back(service, page):
     assert page.evaluate("(selector) => document.activeElement.matches(selector)", button)
 
 
-def test_an_open_explanation_stays_while_points_come(service, page):
+def test_an_open_explanation_stays_while_points_arrive(service, page):
     posted(service, "steady")
     shown(page, service, "steady")
     page.click("[aria-label='Why point 300 is anomalous']")
@@ -346,7 +346,7 @@ def test_an_open_explanation_stays_while_points_come(service, page):
     assert active(page) == "explanation"
 
 
-def test_the_skip_link_leads_past_the_list(service, own_page):
+def test_the_skip_link_jumps_past_the_list(service, own_page):
     posted(service, "skipped")
     shown(own_page, service, "skipped")
     own_page.keyboard.press("Tab")
@@ -393,7 +393,7 @@ def test_a_chosen_file_gets_the_scores_of_the_service(service, page, tmp_path):
     assert page.locator("#top-rows button").first.inner_text() == str(int(np.argmax(scores)) + 1)
 
 
-def test_a_row_of_a_table_is_explained_by_the_keyboard(service, page):
+def test_a_row_of_a_table_is_explained_with_the_keyboard(service, page):
     posted(service, "asked")
     shown(page, service, "asked")
     score_text(page, text_of([[20.0, 20.0, 20.0], [20.0, 20.0, 90.0]]))
@@ -423,7 +423,7 @@ def test_the_download_has_the_scores(service, page):
     assert records[3]["note"] == 'say "3"'
 
 
-def test_what_is_wrong_with_a_table_is_told(service, page):
+def test_problems_with_a_table_are_shown(service, page):
     asked(service, "create", "strict", FEATURES)
     page.goto(f"{service.address}/#strict")
     page.wait_for_selector("#name:text-is('strict')")
@@ -434,7 +434,7 @@ def test_what_is_wrong_with_a_table_is_told(service, page):
         assert not page.is_visible("#scored")
 
 
-def test_a_long_table_goes_in_blocks(service, page):
+def test_a_long_table_is_sent_in_blocks(service, page):
     posted(service, "blocks")
     shown(page, service, "blocks")
     sizes = []
@@ -446,7 +446,7 @@ def test_a_long_table_goes_in_blocks(service, page):
     assert [len(json.loads(request.post_data)["points"]) for request in sizes] == [5000, 1]
 
 
-def test_rows_are_learned_only_if_the_user_wants_it(service, own_page):
+def test_rows_are_learned_only_on_request(service, own_page):
     posted(service, "taught")
     shown(own_page, service, "taught")
     score_text(own_page, text_of(rows()[:10]))
@@ -491,7 +491,7 @@ def test_hostile_headers_and_cells_are_only_text(service, own_page):
 # -- the service ----------------------------------------------------------------------------------------------------
 
 
-def test_the_token_is_asked_for_until_it_is_right(own_service, own_page, tolerated):
+def test_the_token_dialog_is_shown_until_the_token_is_accepted(own_service, own_page, tolerated):
     tolerated.append("401")
     service = own_service(token=TOKEN)
     posted(service, "locked")
@@ -512,7 +512,7 @@ def test_the_token_is_asked_for_until_it_is_right(own_service, own_page, tolerat
     assert not own_page.is_visible("#token-dialog")
 
 
-def test_the_page_goes_on_when_the_service_is_back(own_service, own_page, tolerated):
+def test_the_page_continues_after_a_restart_of_the_service(own_service, own_page, tolerated):
     tolerated.append("ERR_CONNECTION|ERR_EMPTY_RESPONSE|ERR_SOCKET")
     service = own_service()
     posted(service, "back")
@@ -525,7 +525,7 @@ def test_the_page_goes_on_when_the_service_is_back(own_service, own_page, tolera
     wait_until(own_page, "document.getElementById('chart').data[0].x.length === 450")
 
 
-def test_complaints_of_the_service_are_seen(service, own_page, tolerated):
+def test_complaints_of_the_service_are_shown(service, own_page, tolerated):
     tolerated.append("503")
     answer = json.dumps({"status": "failing", "complaints": ["The disk <b>is full."]})
     own_page.route("**/health", lambda route: route.fulfill(status=503, body=answer, content_type="application/json"))
@@ -533,7 +533,7 @@ def test_complaints_of_the_service_are_seen(service, own_page, tolerated):
     own_page.wait_for_selector("#complaints:has-text('The disk <b>is full.')")
 
 
-def test_a_detector_that_is_set_aside_is_named_with_the_reason(own_service, own_page, tolerated, tmp_path):
+def test_the_page_shows_why_a_detector_is_set_aside(own_service, own_page, tolerated, tmp_path):
     tolerated.append("503")
     service = own_service()
     posted(service, "good")
@@ -562,7 +562,7 @@ def test_light_and_dark_differ_on_the_page_and_in_the_charts(service, own_page):
     assert light[1] != dark[1]
 
 
-def test_a_phone_needs_no_scrolling_sideways(service, own_page):
+def test_the_page_fits_the_width_of_a_phone(service, own_page):
     posted(service, "phone", [*FEATURES[:2], "a-name-that-is-very-long-and-has-no-place-to-break-at-all" * 2])
     own_page.set_viewport_size({"width": 390, "height": 844})
     shown(own_page, service, "phone")

@@ -55,11 +55,11 @@ def assert_goes_on(folder, stream, n_known, complaints=0):
     return registry.damage_reports
 
 
-def test_a_killed_service_goes_on_to_the_last_bit(used, stream):
+def test_a_killed_service_continues_to_the_last_bit(used, stream):
     assert_goes_on(used, stream, 330)
 
 
-def test_a_service_that_was_ended_goes_on_and_ends_with_a_snapshot_and_no_log(used, stream):
+def test_a_clean_stop_leaves_a_snapshot_and_no_write_ahead_log(used, stream):
     Registry(used, retention=OFTEN).close()
     assert not (used / f"{FILE}-wal").exists()
     registry = Registry(used)
@@ -68,7 +68,7 @@ def test_a_service_that_was_ended_goes_on_and_ends_with_a_snapshot_and_no_log(us
     assert_goes_on(used, stream, 330)
 
 
-def test_the_page_has_its_rows_again(used, stream):
+def test_the_history_is_restored(used, stream):
     for _ in range(2):  # after a kill, and after a clean stop
         registry = Registry(used)
         rows = registry.get("a").worker.history.rows()
@@ -80,7 +80,7 @@ def test_the_page_has_its_rows_again(used, stream):
         registry.close()
 
 
-def test_forgetting_and_model_files_are_done_again_too(tmp_path, stream):
+def test_forgetting_and_model_files_are_replayed(tmp_path, stream):
     registry = Registry(tmp_path / "live")
     handle, _ = registry.create("a", XY)
     other = new_detector(handle.record.configuration)
@@ -98,7 +98,7 @@ def test_forgetting_and_model_files_are_done_again_too(tmp_path, stream):
     registry.close()
 
 
-def test_a_damaged_snapshot_is_told_and_the_one_before_is_used(used, stream):
+def test_a_damaged_snapshot_is_reported_and_the_previous_one_is_used(used, stream):
     spoil(
         used,
         "UPDATE snapshots SET content = substr(content, 1, 5000) || zeroblob(100) || substr(content, 5101)"
@@ -116,7 +116,7 @@ def assert_goes_on_quietly(folder):
     registry.close()
 
 
-def test_without_a_sound_snapshot_the_journal_begins_anew_if_it_is_whole(tmp_path, stream):
+def test_without_a_valid_snapshot_a_complete_journal_is_replayed_from_the_start(tmp_path, stream):
     registry = Registry(tmp_path / "live", retention=Retention(points_between_snapshots=200))
     handle, _ = registry.create("a", XY)
     for first in range(0, 330, 10):
@@ -127,7 +127,7 @@ def test_without_a_sound_snapshot_the_journal_begins_anew_if_it_is_whole(tmp_pat
     assert_goes_on(tmp_path / "killed", stream, 330, complaints=1)
 
 
-def test_without_a_sound_snapshot_and_without_the_beginning_of_the_journal_it_begins_anew_and_tells(used, stream):
+def test_without_a_valid_snapshot_and_a_complete_journal_the_detector_starts_empty(used, stream):
     spoil(used, "UPDATE snapshots SET content = x'00'")
     registry = Registry(used)
     assert any("starts empty" in complaint for complaint in registry.damage_reports)
@@ -148,7 +148,7 @@ def test_without_a_sound_snapshot_and_without_the_beginning_of_the_journal_it_be
         "DELETE FROM entries",
     ],
 )
-def test_a_damaged_end_of_the_journal_is_set_aside_and_told(used, stream, damage):
+def test_a_damaged_end_of_the_journal_is_set_aside_and_reported(used, stream, damage):
     spoil(used, f"{damage} WHERE number = 32")  # of 33
     complaints = assert_goes_on(used, stream, 310, complaints=1)
     assert "journal of 'a' is damaged" in complaints[0]
@@ -158,7 +158,7 @@ def test_a_damaged_end_of_the_journal_is_set_aside_and_told(used, stream, damage
     assert_goes_on_quietly(used)
 
 
-def test_a_request_that_was_lost_with_the_end_of_the_journal_can_come_again(used, stream):
+def test_a_request_lost_with_the_end_of_the_journal_can_be_repeated(used, stream):
     spoil(used, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 33")
     registry = Registry(used)
     results = learned(registry.get("a"), stream[320:330], "id-320")
@@ -166,7 +166,7 @@ def test_a_request_that_was_lost_with_the_end_of_the_journal_can_come_again(used
     registry.close()
 
 
-def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_after_it(used, stream, monkeypatch):
+def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_later_ones(used, stream, monkeypatch):
     process_many = StreamDetector.process_many
 
     def failing(detector, points):
@@ -208,7 +208,7 @@ def changed(content, first, n_bytes=1):
         lambda log, _: changed(log, 0, 4),  # in the magic number
     ],
 )
-def test_a_damaged_write_ahead_log_is_told(used, damage):
+def test_a_damaged_write_ahead_log_is_reported(used, damage):
     log = used / f"{FILE}-wal"
     content = bytearray(log.read_bytes())
     damage(content, (len(content) - 32) // FRAME)
@@ -221,7 +221,7 @@ def test_a_damaged_write_ahead_log_is_told(used, damage):
 
 
 @pytest.mark.parametrize("kept", range(1, 40))
-def test_a_cut_write_ahead_log_loses_at_most_its_end(used, stream, kept):
+def test_a_truncated_write_ahead_log_loses_at_most_its_end(used, stream, kept):
     log = used / f"{FILE}-wal"
     content = log.read_bytes()
     log.write_bytes(content[: len(content) * kept // 40])
@@ -243,7 +243,7 @@ def pages_of(path):
     return n_pages, dict(rows)
 
 
-def test_a_page_that_cannot_be_read_is_told_and_the_rest_goes_on(used, tmp_path, stream):
+def test_an_unreadable_page_is_reported_and_the_rest_still_works(used, tmp_path, stream):
     registry = Registry(used)
     learned(registry.get("a"), stream[330:340], "id-330")
     shutil.copytree(used, tmp_path / "again")
@@ -264,7 +264,7 @@ def test_a_page_that_cannot_be_read_is_told_and_the_rest_goes_on(used, tmp_path,
         shutil.rmtree(folder)
 
 
-def test_a_rescue_that_was_interrupted_in_its_last_moment_is_completed(used, stream):
+def test_a_rescue_interrupted_before_its_last_step_is_completed(used, stream):
     Registry(used).close()
     shutil.copy(used / FILE, used / f"{FILE}.rescued")
     (used / FILE).rename(used / f"{FILE}.damaged")
@@ -294,7 +294,7 @@ def assert_scores_are_right(folder, stream):
     registry.close()
 
 
-def test_a_service_that_is_killed_again_and_again_keeps_snapshots_all_the_same(tmp_path, stream):
+def test_snapshots_are_saved_even_if_the_service_is_killed_repeatedly(tmp_path, stream):
     shutil.copytree(killed_after(tmp_path / "0", stream[:60]), tmp_path / "1")
     for i in range(1, 6):
         registry = Registry(tmp_path / str(i), retention=OFTEN)
@@ -327,7 +327,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_on_a_real_full_disk_it_refuses_asks_starts_again_and_goes_on(small_disk, stream):
+def test_on_a_full_file_system_the_service_refuses_restarts_and_continues(small_disk, stream):
     registry = Registry(small_disk / "data", retention=OFTEN)
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:50])
@@ -348,24 +348,24 @@ def test_on_a_real_full_disk_it_refuses_asks_starts_again_and_goes_on(small_disk
     registry.close()
 
 
-def test_a_file_that_is_none_of_sqlite_is_refused_by_name(tmp_path):
+def test_the_error_names_a_file_that_is_not_a_sqlite_database(tmp_path):
     (tmp_path / FILE).write_bytes(b"something else entirely" * 100)
     with pytest.raises(StorageError, match=FILE):
         Registry(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path):
+def test_the_error_names_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):
         Registry(tmp_path / "file" / "data")
 
 
-def test_one_folder_serves_one_service(registry, tmp_path):
+def test_a_folder_can_be_used_by_only_one_service(registry, tmp_path):
     with pytest.raises(StorageError, match="in use by another service"):
         Registry(tmp_path / "data")
 
 
-def test_a_full_disk_refuses_and_when_there_is_room_again_all_goes_on(tmp_path, stream):
+def test_requests_are_refused_while_the_disk_is_full(tmp_path, stream):
     registry = Registry(tmp_path, retention=OFTEN)
     handle, _ = registry.create("a", XY)
     database = registry._store._database
@@ -393,7 +393,7 @@ def learned_until_full(handle, stream, n_learned):
     raise AssertionError("the disk was never full")
 
 
-def test_the_disk_is_bounded(tmp_path, stream):
+def test_the_size_on_disk_is_bounded(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(points_between_snapshots=200, replies=10))
     handle, _ = registry.create("a", XY)
     sizes = []

@@ -26,7 +26,7 @@ def submitted(handle, points, request=None):
     return handle.worker.submit(POINTS, points.tobytes(), len(points), request)
 
 
-def test_what_waits_for_a_removed_detector_is_refused_and_not_done(registry, stream):
+def test_queued_requests_of_a_removed_detector_are_refused_and_not_applied(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:  # nothing is applied meanwhile
         at_work = submitted(handle, stream[:1])
@@ -49,7 +49,7 @@ def test_what_waits_for_a_removed_detector_is_refused_and_not_done(registry, str
     assert n_rows(registry) == {"detectors": 1, "entries": 1, "snapshots": 0, "answers": 0, "damaged": 0}
 
 
-def test_a_long_request_at_work_is_given_up_when_the_detector_is_removed(registry, stream):
+def test_a_long_running_request_is_abandoned_when_the_detector_is_removed(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
         long = submitted(handle, np.tile(stream, (20, 1)))
@@ -61,7 +61,7 @@ def test_a_long_request_at_work_is_given_up_when_the_detector_is_removed(registr
     assert handle.worker.complaints == {}
 
 
-def test_a_removed_detector_writes_no_snapshot(tmp_path, stream):
+def test_a_removed_detector_saves_no_snapshot(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(points_between_snapshots=1))
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
@@ -73,7 +73,7 @@ def test_a_removed_detector_writes_no_snapshot(tmp_path, stream):
     registry.close()
 
 
-def test_if_a_removal_fails_what_waits_is_done(registry, stream):
+def test_queued_requests_are_applied_if_a_removal_fails(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
         waiting = [submitted(handle, stream[:1])]
@@ -101,7 +101,7 @@ def held_writer(registry):
         free.set()
 
 
-def test_a_name_is_not_free_before_its_detector_is_gone(registry, stream):
+def test_a_name_is_not_free_until_its_detector_is_deleted(registry, stream):
     handle, _ = registry.create("a", XY)
     with held_writer(registry):
         removal = registry.start_removal("a")
@@ -131,7 +131,7 @@ def test_the_memory_of_a_removed_detector_counts_until_its_thread_has_ended(tmp_
     registry.close()
 
 
-def test_the_end_does_not_wait_longer_than_it_may_for_a_detector_that_is_being_made(tmp_path, stream):
+def test_shutdown_does_not_wait_too_long_for_a_detector_that_is_being_created(tmp_path, stream):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:5])
@@ -178,7 +178,7 @@ def assert_others_are_answered(here):
     assert time.monotonic() - began < PATIENCE
 
 
-def test_requests_that_wait_for_a_removed_detector_are_answered_404(registry, here, stream):
+def test_queued_requests_of_a_removed_detector_get_404(registry, here, stream):
     handle = registry.get("a")
     with handle.worker.read_copy._write_lock:
         submitted(handle, stream[:1])  # being applied
@@ -190,7 +190,7 @@ def test_requests_that_wait_for_a_removed_detector_are_answered_404(registry, he
     assert here.ask("GET", "/detectors/a")[0] == 404
 
 
-def test_detectors_that_wait_to_be_made_take_no_threads(registry, here):
+def test_requests_waiting_to_create_a_detector_occupy_no_threads(registry, here):
     requests = [("PUT", f"/detectors/c{i}", XY) for i in range(N_THREADS)]
     model = to_bytes(new_detector({**DEFAULTS, **XY}))
     requests += [("PUT", f"/detectors/m{i}/model", model) for i in range(N_THREADS)]
@@ -205,7 +205,7 @@ def test_detectors_that_wait_to_be_made_take_no_threads(registry, here):
     assert set(statuses) == {201}
 
 
-def test_questions_that_wait_for_the_copy_of_a_detector_take_no_threads(registry, here):
+def test_reads_waiting_for_the_shared_copy_occupy_no_threads(registry, here):
     body = {"points": [[1, 2]]}
     requests = [("POST", f"/detectors/a/{what}", body) for what in ("scores", "explanations")] * N_THREADS
     with registry.get("a").worker.read_copy._read_lock, asked_meanwhile(here, *requests) as statuses:

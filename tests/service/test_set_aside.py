@@ -131,7 +131,7 @@ def test_too_little_memory_for_one_detector_sets_it_aside(killed, stream, monkey
     assert_is_back(killed, stream)
 
 
-def test_too_little_memory_for_a_snapshot_is_not_taken_for_damage(killed, stream, monkeypatch):
+def test_too_little_memory_for_a_snapshot_is_not_treated_as_damage(killed, stream, monkeypatch):
     from_notes = StreamDetector.from_notes.__func__
 
     def failing(cls, forest, notes):
@@ -159,7 +159,7 @@ def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed, st
     assert_is_back(killed, stream)
 
 
-def test_a_snapshot_that_cannot_be_read_but_is_sound_sets_the_detector_aside(killed, stream, monkeypatch):
+def test_an_undamaged_snapshot_that_cannot_be_read_sets_the_detector_aside(killed, stream, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.storage.VERSION", 2)  # as if the file had an unknown version
         registry = Registry(killed)
@@ -176,14 +176,14 @@ def add_model(folder, content):
     store.close()
 
 
-def test_a_model_in_the_journal_that_is_larger_than_its_detector_sets_it_aside(killed, stream):
+def test_a_journalled_model_larger_than_its_detector_sets_it_aside(killed, stream):
     add_model(killed, file_of(new_detector(WIDE), n_trees=1_000))
     assert_is_set_aside(killed, stream, "n_trees of the forest must be 2, but is 1000")
     spoil(killed, "DELETE FROM entries WHERE detector = 1 AND number = 34")
     assert_is_back(killed, stream)
 
 
-def test_a_model_in_the_journal_over_the_limits_sets_the_detector_aside_until_the_limits_allow_it(killed, stream):
+def test_a_journalled_model_above_the_limits_sets_the_detector_aside(killed, stream):
     add_model(killed, file_of(new_detector(WIDE)))
     assert_is_set_aside(killed, stream, "2000000 are allowed", Limits(detector_bytes=2_000_000))
     registry = Registry(killed)
@@ -191,7 +191,7 @@ def test_a_model_in_the_journal_over_the_limits_sets_the_detector_aside_until_th
     registry.close()
 
 
-def test_a_detector_that_is_set_aside_can_be_removed_and_its_name_is_free_again(killed, stream):
+def test_a_detector_that_is_set_aside_can_be_removed_and_created_again(killed, stream):
     spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
     registry = Registry(killed, Limits(detectors=2))
     with Here(create_app(registry)) as here:
@@ -202,7 +202,7 @@ def test_a_detector_that_is_set_aside_can_be_removed_and_its_name_is_free_again(
     assert kept_of(killed, 1) == [[], [], [], [], []]
 
 
-def test_a_detector_that_is_set_aside_counts_as_one(killed):
+def test_a_detector_that_is_set_aside_counts_towards_the_limit(killed):
     spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
     registry = Registry(killed, Limits(detectors=2))
     with pytest.raises(SetAsideError, match="set aside"):
@@ -213,7 +213,7 @@ def test_a_detector_that_is_set_aside_counts_as_one(killed):
     registry.close()
 
 
-def test_the_service_says_at_its_start_which_detector_is_set_aside(killed):
+def test_the_service_prints_at_the_start_which_detector_is_set_aside(killed):
     spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
     service = Service(killed).start()
     service.process.terminate()
@@ -223,7 +223,7 @@ def test_the_service_says_at_its_start_which_detector_is_set_aside(killed):
 
 
 @pytest.mark.parametrize("created", ["x", b"x", float("inf"), -1.0])
-def test_a_damaged_time_of_creation_sets_one_detector_aside(killed, stream, created):
+def test_a_damaged_creation_time_sets_one_detector_aside(killed, stream, created):
     (row,) = kept_of(killed, 1)[0]
     spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", created)
     assert_is_set_aside(killed, stream, "The creation time of 'bad' is damaged")
@@ -243,7 +243,7 @@ def test_a_damaged_time_of_creation_sets_one_detector_aside(killed, stream, crea
         ("'" + "a" * 100 + "'", "'" + "a" * 100 + "'"),
     ],
 )
-def test_a_detector_with_a_damaged_name_is_set_aside_under_another(killed, stream, name, told):
+def test_a_detector_with_a_damaged_name_is_set_aside_under_another_name(killed, stream, name, told):
     spoil(killed, f"UPDATE detectors SET name = {name} WHERE id = 1")  # noqa: S608
     registry = Registry(killed)
     registry.create("other", GOOD)
@@ -266,7 +266,7 @@ def kept_of_any(registry, detector):
     return registry._store._database.execute("SELECT number FROM entries WHERE detector = ?", (detector,)).fetchall()
 
 
-def test_the_name_of_another_detector_is_not_taken_for_a_damaged_one(killed):
+def test_the_substitute_for_a_damaged_name_differs_from_existing_names(killed):
     spoil(killed, "UPDATE detectors SET name = 'damaged-1' WHERE id = 2")
     spoil(killed, "UPDATE detectors SET name = '' WHERE id = 1")
     registry = Registry(killed)

@@ -71,7 +71,7 @@ def peak_of(call):
         (2, {"threshold": "auto", "preset": "paper", "max_samples": 1}),
     ],
 )
-def test_the_bytes_of_a_detector_are_known_before_it_is_made(n_features, settings):
+def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):
     detector = StreamDetector(n_features, **settings)
     sizes = DetectorSize(*(detector.parameters[name] for name in DetectorSize._fields))
     assert memory_bytes_of(sizes) == detector.n_bytes
@@ -113,14 +113,14 @@ def test_a_forest_must_have_the_settings_of_its_detector(change):
         ({"n_trees": 9}, {"detector_bytes": 5 * MIB}),
     ],
 )
-def test_a_file_over_the_limits_is_refused_before_it_is_read(settings, limits):
+def test_a_file_above_the_limits_is_refused_before_it_is_read(settings, limits):
     detector = StreamDetector(1, **{name: WIDE[name] for name in ("window", "max_samples")} | settings)
     content = to_bytes(detector)
     del detector
     assert peak_of(lambda: refused(content, WIDE, Limits(**limits))) < 4 * MIB
 
 
-def test_all_detectors_together_have_a_limit_for_files_too(tmp_path):
+def test_the_total_memory_limit_also_applies_to_files(tmp_path):
     content = to_bytes(new_detector({**DEFAULTS, **XY}))
     registry = Registry(tmp_path, Limits(total_bytes=200_000))
     n_bytes = registry.restore("a", content, None)[0].worker.summary.n_bytes
@@ -132,7 +132,7 @@ def test_all_detectors_together_have_a_limit_for_files_too(tmp_path):
     registry.close()
 
 
-def test_a_zip_of_very_many_members_is_refused_at_once():
+def test_a_zip_with_too_many_members_is_refused():
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.comment = b"0" * 64
@@ -143,7 +143,7 @@ def test_a_zip_of_very_many_members_is_refused_at_once():
 
 
 @pytest.mark.parametrize("header", [b"[]", b"{}", b'{"notes": {}}', b"{", b'{"notes": {"StreamDetector": 3}}', b"\xff"])
-def test_a_header_that_cannot_be_is_a_damaged_file(header):
+def test_an_invalid_header_is_reported_as_a_damaged_file(header):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.comment = b"0" * 64
@@ -152,7 +152,7 @@ def test_a_header_that_cannot_be_is_a_damaged_file(header):
         check_model(file.getvalue(), WIDE, Limits())
 
 
-def test_a_second_end_inside_of_the_comment_is_not_believed():
+def test_a_second_end_record_in_the_zip_comment_is_refused():
     end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 100, 0, 0)
     content = to_bytes(new_detector(WIDE))
     with pytest.raises(DamagedFileError, match="truncated or altered"):
@@ -176,7 +176,7 @@ def test_a_detector_is_restored_from_its_file_in_one_request(registry, here, str
             client.replace("d", content)
 
 
-def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(tmp_path, stream):
+def test_a_restored_detector_survives_a_kill_and_its_request_is_applied_once(tmp_path, stream):
     alone = new_detector({**DEFAULTS, **XY, "warm_up": None})
     alone.process_many(stream[:300])
     registry = Registry(tmp_path / "live")
@@ -210,7 +210,7 @@ def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(
         (to_bytes(StreamDetector(2, on_error="skip")), "on_error is 'skip', not 'raise'"),
     ],
 )
-def test_what_cannot_be_restored_leaves_nothing_behind(registry, here, content, told):
+def test_a_refused_model_leaves_nothing_behind(registry, here, content, told):
     status, answer = put(here, "a", content)
     assert status == 422
     assert told in answer["detail"]
@@ -218,7 +218,7 @@ def test_what_cannot_be_restored_leaves_nothing_behind(registry, here, content, 
     assert set(n_rows(registry).values()) == {0}
 
 
-def test_names_of_features_are_checked_in_files_too(registry):
+def test_names_and_ids_are_also_checked_for_uploads(registry):
     detector = StreamDetector(1, window=8)
     detector.process({"a\nb": 1.0})
     with pytest.raises(InvalidInputError, match="printable"):
@@ -237,7 +237,7 @@ def test_too_many_detectors_are_refused_before_the_file_is_read(tmp_path):
     registry.close()
 
 
-def test_a_detector_that_was_made_before_its_first_model_is_answered_200_again_and_again(here):
+def test_replacing_the_model_of_an_existing_detector_always_gets_200(here):
     here.ask("PUT", "/detectors/a", XY)
     content = here.ask("GET", "/detectors/a/model")[2]
     for _ in range(2):
@@ -245,7 +245,7 @@ def test_a_detector_that_was_made_before_its_first_model_is_answered_200_again_a
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_a_sound_model_for_which_there_is_no_memory_at_present_is_answered_503(registry, here, monkeypatch, name):
+def test_an_upload_gets_503_if_there_is_no_memory_for_a_valid_model(registry, here, monkeypatch, name):
     registry.create("a", {**XY, "warm_up": None})
     content = here.ask("GET", "/detectors/a/model")[2]
 
@@ -259,7 +259,7 @@ def test_a_sound_model_for_which_there_is_no_memory_at_present_is_answered_503(r
     assert put(here, name, content)[0] == (200 if name == "a" else 201)
 
 
-def test_a_detector_for_which_there_is_no_memory_at_present_is_answered_503(here, monkeypatch):
+def test_creation_gets_503_if_there_is_no_memory_for_the_detector(here, monkeypatch):
     def failing(*_):
         raise MemoryError
 
@@ -272,7 +272,7 @@ def test_a_detector_for_which_there_is_no_memory_at_present_is_answered_503(here
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_a_model_counts_as_much_memory_as_its_header_describes_while_it_is_read(tmp_path, monkeypatch, name):
+def test_reading_a_model_reserves_the_memory_that_its_header_describes(tmp_path, monkeypatch, name):
     registry = Registry(tmp_path)
     registry.create("a", {**WIDE, "warm_up": None})
     app = create_app(registry)
@@ -292,7 +292,7 @@ def test_a_model_counts_as_much_memory_as_its_header_describes_while_it_is_read(
         wait_until(lambda: memory._n_reserved == 0)
 
 
-def test_the_largest_model_can_be_read_while_nothing_else_takes_memory():
+def test_the_largest_model_can_be_read_while_no_other_memory_is_reserved():
     limits = Limits()
     memory = MemoryBudget(limits.memory_bytes)
     memory.reserve(3 * limits.model_bytes)

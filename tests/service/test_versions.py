@@ -25,7 +25,7 @@ def later(monkeypatch):
     monkeypatch.setattr("llvmlite.__version__", "99.1")
 
 
-def test_the_versions_are_those_that_scores_depend_on():
+def test_the_versions_include_everything_that_scores_depend_on():
     versions = current_versions()
     assert {"imondrian", "python", "numpy", "numba", "llvmlite", "machine", "processor"} <= set(versions)
     assert all(isinstance(value, str) and value for value in versions.values())
@@ -38,7 +38,7 @@ def test_differences_are_named():
     assert difference({}, {"a": "1"}) == "unknown versions"
 
 
-def test_a_journal_of_other_versions_is_done_again_told_and_kept_as_a_snapshot_at_once(used, stream, later):  # noqa: F811
+def test_a_journal_of_other_versions_is_replayed_reported_and_saved_as_a_snapshot(used, stream, later):  # noqa: F811
     registry = Registry(used, retention=OFTEN)
     (told,) = registry.damage_reports
     assert told.startswith("The last 3 entries of the journal of 'a' were written under other versions (llvmlite ")
@@ -54,13 +54,13 @@ def test_a_journal_of_other_versions_is_done_again_told_and_kept_as_a_snapshot_a
     assert_goes_on(used.with_name("again"), stream, 330)
 
 
-def test_after_an_end_in_order_there_is_nothing_to_tell(used, stream, monkeypatch):  # noqa: F811
+def test_nothing_is_reported_after_a_clean_stop(used, stream, monkeypatch):  # noqa: F811
     Registry(used).close()
     monkeypatch.setattr("llvmlite.__version__", "99.1")
     assert_goes_on(used, stream, 330)
 
 
-def test_only_replayed_entries_matter(tmp_path, stream, monkeypatch):
+def test_only_the_versions_of_replayed_entries_matter(tmp_path, stream, monkeypatch):
     folder = killed_after(tmp_path / "live", stream[:60])
     Registry(folder).close()  # saves a snapshot
     monkeypatch.setattr("llvmlite.__version__", "99.1")
@@ -77,7 +77,7 @@ def n_versions(registry):
     return registry._store._database.execute("SELECT count(*) FROM versions").fetchone()[0]
 
 
-def test_several_versions_in_one_journal_are_all_named(tmp_path, stream, monkeypatch):
+def test_all_versions_in_a_journal_are_reported(tmp_path, stream, monkeypatch):
     folder = killed_after(tmp_path / "live", stream[:10])
     for i, version in enumerate(("98.1", "98.2", "98.3")):
         monkeypatch.setattr("llvmlite.__version__", version)
@@ -93,7 +93,7 @@ def test_several_versions_in_one_journal_are_all_named(tmp_path, stream, monkeyp
     registry.close()
 
 
-def test_versions_of_entries_that_are_set_aside_go_with_them(used, stream, later):  # noqa: F811
+def test_versions_of_entries_that_are_set_aside_are_deleted(used, stream, later):  # noqa: F811
     store = Store(used)
     with store.transaction():
         store.add_entries(1, [store.entries_after(1, 32)[0]._replace(number=34, request=None)])
@@ -107,7 +107,7 @@ def test_versions_of_entries_that_are_set_aside_go_with_them(used, stream, later
     registry.close()
 
 
-def test_a_snapshot_that_cannot_be_kept_is_told_and_tried_at_the_next_start(used, later, monkeypatch):  # noqa: F811
+def test_a_snapshot_that_cannot_be_saved_is_reported_and_retried_at_the_next_start(used, later, monkeypatch):  # noqa: F811
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -126,7 +126,7 @@ def test_a_snapshot_that_cannot_be_kept_is_told_and_tried_at_the_next_start(used
     assert_goes_on_quietly(used.with_name("again"))
 
 
-def test_a_journal_without_versions_is_of_unknown_ones(tmp_path):
+def test_a_journal_without_versions_has_unknown_versions(tmp_path):
     tmp_path.joinpath(FILE).write_bytes(lzma.decompress(BEFORE.read_bytes()))
     registry = Registry(tmp_path)
     (told,) = registry.damage_reports
@@ -139,7 +139,7 @@ def test_a_journal_without_versions_is_of_unknown_ones(tmp_path):
     assert_goes_on_quietly(tmp_path)
 
 
-def test_a_damaged_version_is_an_unknown_one(used, stream):  # noqa: F811
+def test_damaged_versions_are_unknown_versions(used, stream):  # noqa: F811
     spoil(used, "UPDATE versions SET content = '{'")
     registry = Registry(used)
     assert "(unknown versions)" in registry.damage_reports[0]
@@ -149,7 +149,7 @@ def test_a_damaged_version_is_an_unknown_one(used, stream):  # noqa: F811
     registry.close()
 
 
-def test_versions_are_written_with_the_first_entries_that_are(tmp_path, stream):
+def test_versions_are_written_in_the_same_transaction_as_the_first_entries(tmp_path, stream):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     database = registry._store._database

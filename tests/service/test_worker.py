@@ -43,7 +43,7 @@ def expected(detector, points):
     return [dict(zip(("anomaly_score", "is_anomaly", "threshold", "index"), row, strict=True)) for row in columns]
 
 
-def test_scores_are_those_of_the_detector_by_itself(registry, stream):
+def test_scores_equal_those_of_a_plain_detector(registry, stream):
     handle, _ = registry.create("a", XY)
     alone = new_detector(handle.record.configuration)
     for some in np.split(stream, [1, 2, 3, 100, 420]):
@@ -52,7 +52,7 @@ def test_scores_are_those_of_the_detector_by_itself(registry, stream):
     assert handle.worker.counts.n_anomalies > 0
 
 
-def test_many_at_once_are_each_answered_and_learned_once(registry, stream):
+def test_concurrent_requests_are_each_answered_and_learned_once(registry, stream):
     handle, _ = registry.create("a", XY)
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda point: learned(handle, point[None])[0], stream))
@@ -62,7 +62,7 @@ def test_many_at_once_are_each_answered_and_learned_once(registry, stream):
     assert [answers[i] for i in order] == expected(alone, stream[order])
 
 
-def test_a_request_that_comes_again_gets_the_same_answer_and_is_not_learned_again(registry, stream):
+def test_a_repeated_request_gets_the_same_reply_and_is_not_learned_again(registry, stream):
     handle, _ = registry.create("a", XY)
     first = learned(handle, stream[:9], "one")
     learned(handle, stream[9:20])
@@ -70,7 +70,7 @@ def test_a_request_that_comes_again_gets_the_same_answer_and_is_not_learned_agai
     assert handle.worker.summary.n_seen == 20
 
 
-def test_a_request_that_comes_again_while_it_waits_waits_for_the_same(registry, stream):
+def test_a_repeated_request_shares_the_future_of_the_pending_one(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:  # nothing can be applied meanwhile
         first = handle.worker.submit(POINTS, stream[:2].tobytes(), 2, "one")
@@ -89,13 +89,13 @@ def test_the_oldest_replies_are_dropped(tmp_path, stream):
 
 
 @pytest.mark.parametrize("request_id", ["", "x" * 129, "a b", "ä", "a\n"])
-def test_an_id_of_a_request_has_bounds(registry, stream, request_id):
+def test_an_invalid_request_id_is_refused(registry, stream, request_id):
     handle, _ = registry.create("a", XY)
     with pytest.raises(InvalidInputError, match="1 to 128"):
         learned(handle, stream[:1], request_id)
 
 
-def test_forgetting_is_exact_and_what_is_not_there_changes_nothing(registry, stream):
+def test_forgetting_is_exact_and_unknown_points_change_nothing(registry, stream):
     handle, _ = registry.create("a", XY)
     alone = new_detector(handle.record.configuration)
     learned(handle, stream[:200])
@@ -109,7 +109,7 @@ def test_forgetting_is_exact_and_what_is_not_there_changes_nothing(registry, str
     assert learned(handle, stream[200:300]) == expected(alone, stream[200:300])
 
 
-def test_a_model_file_takes_the_place_of_the_detector(registry, stream):
+def test_a_model_file_replaces_the_detector(registry, stream):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:10])
     other = new_detector(handle.record.configuration)
@@ -119,7 +119,7 @@ def test_a_model_file_takes_the_place_of_the_detector(registry, stream):
     assert learned(handle, stream[500:]) == expected(other, stream[500:])
 
 
-def test_who_only_asks_does_not_wait_for_what_is_learned(registry, stream):
+def test_reads_do_not_wait_for_learning(registry, stream):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:300])
     with handle.worker.read_copy.read() as before:
@@ -132,7 +132,7 @@ def test_who_only_asks_does_not_wait_for_what_is_learned(registry, stream):
         meanwhile.score(stream)
 
 
-def test_who_asks_sees_all_that_was_answered_once_nothing_is_learned(registry, stream):
+def test_reads_see_all_confirmed_points_when_nothing_is_being_learned(registry, stream):
     handle, _ = registry.create("a", XY)
     for n in (1, 2, 3):
         learned(handle, stream[:1])
@@ -140,7 +140,7 @@ def test_who_asks_sees_all_that_was_answered_once_nothing_is_learned(registry, s
             assert copy.n_seen == n
 
 
-def test_a_copy_that_is_too_old_is_waited_for(tmp_path, stream):
+def test_reads_wait_for_a_new_copy_if_the_current_one_is_too_old(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(copy_max_age=0.0))
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:10])
@@ -159,7 +159,7 @@ def test_a_copy_that_is_too_old_is_waited_for(tmp_path, stream):
     registry.close()
 
 
-def test_who_asks_gets_a_copy_in_the_middle_of_a_large_block(tmp_path, stream):
+def test_reads_get_a_copy_while_a_large_block_is_being_learned(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(copy_max_age=0.0))
     handle, _ = registry.create("a", XY)
     large = np.tile(stream, (40, 1))
@@ -173,7 +173,7 @@ def test_who_asks_gets_a_copy_in_the_middle_of_a_large_block(tmp_path, stream):
     registry.close()
 
 
-def test_a_detector_that_fails_tells_so_and_is_as_before_after_a_start(tmp_path, stream, monkeypatch):
+def test_a_failed_detector_reports_the_error_and_is_restored_by_a_restart(tmp_path, stream, monkeypatch):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     other, _ = registry.create("b", XY)
@@ -194,7 +194,7 @@ def test_a_detector_that_fails_tells_so_and_is_as_before_after_a_start(tmp_path,
     registry.close()
 
 
-def test_what_a_full_queue_cannot_take_is_refused_and_may_come_again(tmp_path, stream):
+def test_requests_refused_by_a_full_queue_can_be_repeated(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_points=5, waiting_requests=3))
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
@@ -209,7 +209,7 @@ def test_what_a_full_queue_cannot_take_is_refused_and_may_come_again(tmp_path, s
     registry.close()
 
 
-def test_what_cannot_be_kept_is_not_learned_and_may_come_again(registry, stream):
+def test_requests_that_cannot_be_stored_are_not_learned_and_can_be_repeated(registry, stream):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:10])
     registry._store._database.execute("PRAGMA query_only = ON")  # like a disk that has become read-only
@@ -221,7 +221,7 @@ def test_what_cannot_be_kept_is_not_learned_and_may_come_again(registry, stream)
     assert [each["index"] for each in learned(handle, stream[10:20], "one")] == list(range(10, 20))
 
 
-def test_a_removed_detector_takes_nothing_more(registry, stream):
+def test_a_removed_detector_accepts_no_more_requests(registry, stream):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:10])
     registry.remove("a")
@@ -238,7 +238,7 @@ def n_rows(registry):
     return {table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}  # noqa: S608
 
 
-def test_making_the_same_again_changes_nothing_and_another_is_a_conflict(registry):
+def test_creating_the_same_detector_again_changes_nothing_and_a_different_one_is_a_conflict(registry):
     handle, is_new = registry.create("a", XY)
     assert is_new
     assert registry.create("a", XY) == (handle, False)
@@ -246,7 +246,7 @@ def test_making_the_same_again_changes_nothing_and_another_is_a_conflict(registr
         registry.create("a", {**XY, "window": 64})
 
 
-def test_there_are_only_so_many_detectors(tmp_path):
+def test_the_number_of_detectors_is_limited(tmp_path):
     registry = Registry(tmp_path, Limits(detectors=2))
     registry.create("a", XY)
     registry.create("b", XY)
@@ -255,7 +255,7 @@ def test_there_are_only_so_many_detectors(tmp_path):
     registry.close()
 
 
-def test_all_detectors_together_have_a_limit_of_memory(tmp_path):
+def test_the_total_memory_of_all_detectors_is_limited(tmp_path):
     registry = Registry(tmp_path, Limits(total_bytes=300_000))
     handle, _ = registry.create("a", XY)
     for i in range(300_000 // handle.worker.summary.n_bytes - 1):
@@ -265,7 +265,7 @@ def test_all_detectors_together_have_a_limit_of_memory(tmp_path):
     registry.close()
 
 
-def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_it(registry):
+def test_a_detector_that_needs_too_much_memory_is_refused_before_allocation(registry):
     huge = {"features": [f"x{i}" for i in range(1000)], "window": 100_000, "max_samples": None, "n_trees": 1000}
     for wanted in (huge, {**huge, "features": ["x"]}):
         with pytest.raises(InvalidInputError, match="bytes"):
@@ -291,7 +291,7 @@ def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_i
         ({"scale": [1.0]}, "scale"),
     ],
 )
-def test_a_wrong_configuration_is_named(registry, wrong, told):
+def test_an_invalid_setting_is_named(registry, wrong, told):
     with pytest.raises(InvalidInputError, match=told):
         registry.create("a", {**XY, **wrong})
     assert registry.all() == []
@@ -308,7 +308,7 @@ def test_every_setting_reaches_the_detector(registry):
         assert detector.kind == "expected"
 
 
-def test_another_request_under_a_known_id_is_refused(registry, stream):
+def test_a_different_request_with_a_known_id_is_refused(registry, stream):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:5], "one")
     for kind, points in [(POINTS, stream[5:9]), (FORGET, stream[:5])]:
@@ -317,7 +317,7 @@ def test_another_request_under_a_known_id_is_refused(registry, stream):
     assert handle.worker.summary.n_seen == 5
 
 
-def test_a_removal_that_fails_leaves_the_detector_as_it_was(registry, stream):
+def test_a_failed_removal_leaves_the_detector_unchanged(registry, stream):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:10])
     registry._store._database.execute("PRAGMA query_only = ON")
@@ -341,7 +341,7 @@ def test_a_detector_that_has_failed_can_be_removed(registry, stream, monkeypatch
 
 
 @pytest.mark.parametrize("error", [MemoryError, ZeroDivisionError])
-def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_path, stream, monkeypatch, error):
+def test_a_failed_snapshot_is_reported_until_one_succeeds(tmp_path, stream, monkeypatch, error):
     registry = Registry(tmp_path, retention=Retention(points_between_snapshots=10))
     handle, _ = registry.create("a", XY)
 
@@ -360,7 +360,7 @@ def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_p
     registry.close()
 
 
-def test_what_fails_in_the_thread_that_writes_fails_alone(registry, stream):
+def test_an_error_in_a_write_does_not_affect_later_ones(registry, stream):
     handle, _ = registry.create("a", XY)
     for error in (MemoryError, ZeroDivisionError):
 
@@ -372,7 +372,7 @@ def test_what_fails_in_the_thread_that_writes_fails_alone(registry, stream):
     assert len(learned(handle, stream[:5])) == 5
 
 
-def test_after_the_end_nothing_is_taken_and_nobody_waits(tmp_path, stream):
+def test_requests_after_the_shutdown_are_refused_at_once(tmp_path, stream):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     registry.close()
@@ -382,7 +382,7 @@ def test_after_the_end_nothing_is_taken_and_nobody_waits(tmp_path, stream):
         registry.create("b", XY)
 
 
-def test_a_model_that_comes_takes_its_own_rows_along_and_no_others(registry, stream):
+def test_a_new_model_clears_the_history(registry, stream):
     handle, _ = registry.create("a", XY)
     other = new_detector(handle.record.configuration)
     other.process_many(stream[:5])
@@ -393,7 +393,7 @@ def test_a_model_that_comes_takes_its_own_rows_along_and_no_others(registry, str
     assert [row.number for row in handle.worker.history.rows()][:3] == [5, 6, 7]
 
 
-def test_a_detector_too_many_is_refused_before_it_is_made(tmp_path, monkeypatch):
+def test_a_detector_above_the_limit_is_refused_before_it_is_created(tmp_path, monkeypatch):
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
     monkeypatch.setattr("imondrian.service.configuration.StreamDetector", None)
@@ -402,7 +402,7 @@ def test_a_detector_too_many_is_refused_before_it_is_made(tmp_path, monkeypatch)
     registry.close()
 
 
-def test_model_files_that_wait_are_bounded_by_their_bytes(tmp_path, stream):
+def test_queued_model_files_are_limited_by_their_total_size(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_bytes=1000))
     handle, _ = registry.create("a", XY)
     model = to_bytes(new_detector(handle.record.configuration))
@@ -417,7 +417,7 @@ def test_model_files_that_wait_are_bounded_by_their_bytes(tmp_path, stream):
     registry.close()
 
 
-def test_a_removal_after_the_end_is_refused(tmp_path):
+def test_a_removal_after_the_shutdown_is_refused(tmp_path):
     registry = Registry(tmp_path)
     registry.create("a", XY)
     registry.close()
@@ -425,7 +425,7 @@ def test_a_removal_after_the_end_is_refused(tmp_path):
         registry.remove("a")
 
 
-def test_who_asks_never_sees_a_detector_that_is_half_changed(registry, stream, monkeypatch):
+def test_reads_never_see_a_half_changed_detector(registry, stream, monkeypatch):
     handle, _ = registry.create("a", XY)
     learned(handle, stream[:3])
     with handle.worker.read_copy.read() as copy:
@@ -445,7 +445,7 @@ def test_who_asks_never_sees_a_detector_that_is_half_changed(registry, stream, m
     assert handle.worker.read_copy.private_copy().n_seen == 3
 
 
-def test_a_copy_that_finds_no_memory_is_not_the_fault_of_the_detector(registry, stream, monkeypatch):
+def test_too_little_memory_for_a_copy_does_not_affect_the_writer(registry, stream, monkeypatch):
     handle, _ = registry.create("a", XY)
     handle.worker.read_copy._is_requested = True
     with monkeypatch.context() as patched:
@@ -458,7 +458,7 @@ def no_memory(*_):
     raise MemoryError
 
 
-def test_refused_requests_are_not_held_on_to(registry, stream, monkeypatch):
+def test_each_refused_request_gets_a_new_error(registry, stream, monkeypatch):
     handle, _ = registry.create("a", XY)
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", no_memory)
@@ -472,7 +472,7 @@ def test_refused_requests_are_not_held_on_to(registry, stream, monkeypatch):
     assert len(set(map(id, errors))) == 3
 
 
-def test_a_detector_that_cannot_be_made_leaves_its_name_free(registry, monkeypatch):
+def test_a_detector_that_cannot_be_created_leaves_its_name_free(registry, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.service.registry.new_state", no_memory)
         with pytest.raises(MemoryError):
@@ -480,7 +480,7 @@ def test_a_detector_that_cannot_be_made_leaves_its_name_free(registry, monkeypat
     assert registry.create("a", XY)[1]
 
 
-def test_an_answer_that_is_given_again_takes_the_place_of_the_one_before():
+def test_a_newer_reply_replaces_the_one_with_the_same_id():
     answers = SavedReplies(3, 1000)
     for number, request in enumerate("acda", start=1):
         answers.add(SavedReply(number, request, b"", Reply(200, b"1234")))

@@ -52,7 +52,7 @@ def ran(code, names, folder):
     return names
 
 
-def test_batch_keys_and_pipeline(spark, rows, tmp_path):
+def test_the_batch_key_and_pipeline_examples_run(spark, rows, tmp_path):
     batch, by_key, _, pipeline = EXAMPLES
     names = ran(batch, {}, tmp_path)
     assert names["model"].forest_.n_points == 600
@@ -68,7 +68,7 @@ def test_batch_keys_and_pipeline(spark, rows, tmp_path):
     assert all((tmp_path / name).exists() for name in FILES)
 
 
-def test_stream(spark, rows, tmp_path):
+def test_the_stream_example_runs(spark, rows, tmp_path):
     messages = rows.select(
         F.col("id").cast("string"), "machine", F.timestamp_seconds(F.col("id") + 1_700_000_000).alias("time"), "x", "y"
     )
