@@ -141,7 +141,7 @@ def test_too_little_memory_for_a_snapshot_is_not_treated_as_damage(killed, strea
 
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "from_notes", classmethod(failing))
-        assert_is_set_aside(killed, stream, "more memory than there is")
+        assert_is_set_aside(killed, stream, "more memory than is available")
     assert_is_back(killed, stream)
 
 

@@ -232,7 +232,7 @@ def test_names_and_ids_are_also_checked_for_uploads(registry):
 def test_too_many_detectors_are_refused_before_the_file_is_read(tmp_path):
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
-    with pytest.raises(ConflictError, match="the largest number allowed"):
+    with pytest.raises(ConflictError, match="the maximum number allowed"):
         registry.restore("b", b"none", None)
     registry.close()
 

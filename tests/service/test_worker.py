@@ -397,7 +397,7 @@ def test_a_detector_above_the_limit_is_refused_before_it_is_created(tmp_path, mo
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
     monkeypatch.setattr("imondrian.service.configuration.StreamDetector", None)
-    with pytest.raises(ConflictError, match="the largest number allowed"):
+    with pytest.raises(ConflictError, match="the maximum number allowed"):
         registry.create("b", XY)
     registry.close()
 

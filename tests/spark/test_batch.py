@@ -252,7 +252,7 @@ def test_no_column_name_is_reserved(frame, forest):
     assert scored.where("imondrian_result = 1 AND anomaly_score IS NOT NULL").count() == 3000
 
 
-def test_all_results_are_computed_by_one_function_call(frame, forest, capsys):
+def test_all_results_are_computed_in_one_pass(frame, forest, capsys):
     score(frame, forest, FEATURES, explain=True, label="odd").explain()
     assert capsys.readouterr().out.count("ArrowEvalPython") == 1
 
