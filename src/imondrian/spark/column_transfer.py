@@ -63,7 +63,7 @@ def from_arrow(schema: StructType) -> list[Column]:
 
 
 def in_utc(table: Any) -> Any:
-    """Return an Arrow table with the time zone of all times set to UTC, as Spark requires; the instants are the same."""
+    """Return an Arrow table with the time zone of all times set to UTC, as Spark requires; instants are unchanged."""
     fields = [pa.field(field.name, _in_utc(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
 

@@ -1,4 +1,4 @@
-"""Fit a forest to the rows of a distributed frame: samples are drawn on the executors, trees are built on the driver."""
+"""Fit a forest to the rows of a distributed frame: executors draw the samples, the driver builds the trees."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence

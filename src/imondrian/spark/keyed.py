@@ -66,8 +66,8 @@ def fit_by_key(  # noqa: PLR0913
 ) -> DataFrame:
     """Fit a forest to the rows of each key; the returned frame is lazy.
 
-    Samples are drawn as in `fit`: the forest of a key does not depend on how its rows are distributed. All rows of a key
-    are sent to one worker and must fit in its memory.
+    Samples are drawn as in `fit`: the forest of a key does not depend on how its rows are distributed. All rows of a
+    key are sent to one worker and must fit in its memory.
 
     Parameters
     ----------
