@@ -14,10 +14,10 @@ from imondrian.service.configuration import DEFAULTS  # noqa: E402
 from imondrian.service.schemas import Configuration  # noqa: E402
 from tests.service.serving import SMALL  # noqa: E402
 
-PROMISED = create_api(None).openapi()
-SCHEMA = schemathesis.openapi.from_dict(PROMISED)
+DESCRIPTION = create_api(None).openapi()
+SCHEMA = schemathesis.openapi.from_dict(DESCRIPTION)
 # The number of features depends on the detector, which the schema cannot express: data that it allows can be refused.
-NOT_PROMISED = [positive_data_acceptance]
+EXCLUDED_CHECKS = [positive_data_acceptance]
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -36,39 +36,39 @@ def pumps(service):
 
 
 def test_the_service_publishes_its_openapi_description(service):
-    assert json.loads(service.ask("GET", "/openapi.json")[2]) == PROMISED
+    assert json.loads(service.request("GET", "/openapi.json")[2]) == DESCRIPTION
 
 
 @SCHEMA.parametrize()
 @settings(max_examples=40)
 def test_every_route_matches_its_description(case, service):
-    case.call_and_validate(base_url=service.address, excluded_checks=NOT_PROMISED)
+    case.call_and_validate(base_url=service.address, excluded_checks=EXCLUDED_CHECKS)
 
 
 @SCHEMA.include(path_regex="{name}").exclude(path="/detectors/{name}", method="DELETE").parametrize()
 @settings(max_examples=40)
 def test_every_route_of_an_existing_detector_matches_its_description(case, service):
     case.path_parameters = {**case.path_parameters, "name": "pumps"}
-    case.call_and_validate(base_url=service.address, excluded_checks=NOT_PROMISED)
+    case.call_and_validate(base_url=service.address, excluded_checks=EXCLUDED_CHECKS)
 
 
-BODIES = PROMISED["paths"]["/detectors/{name}/points"]["post"]["requestBody"]["content"]
+BODIES = DESCRIPTION["paths"]["/detectors/{name}/points"]["post"]["requestBody"]["content"]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, body in BODIES.items() for name in body["examples"]])
 def test_every_example_of_points_is_accepted(service, kind, name):
     example = BODIES[kind]["examples"][name]["value"]
     body = example.encode() if isinstance(example, str) else example
-    assert service.ask("POST", "/detectors/pumps/points", body, {"Content-Type": kind})[0] == 200
+    assert service.request("POST", "/detectors/pumps/points", body, {"Content-Type": kind})[0] == 200
 
 
 def test_documented_defaults_match_the_configuration():
     assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **DEFAULTS}
 
 
-@pytest.mark.parametrize("path", PROMISED["paths"])
+@pytest.mark.parametrize("path", DESCRIPTION["paths"])
 def test_every_route_has_a_description_and_an_example_body(path):
-    for operation in PROMISED["paths"][path].values():
+    for operation in DESCRIPTION["paths"][path].values():
         assert operation["description"]
         body = json.dumps(operation.get("requestBody", "examples"))
         assert "examples" in body or "binary" in body

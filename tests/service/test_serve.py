@@ -57,7 +57,7 @@ def test_accepted_connections_have_tcp_nodelay():
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def told(*options, environment=None):
+def error_output(*options, environment=None):
     """Start a service that must fail to start, and return its error output."""
     command = [sys.executable, "-m", "imondrian", "serve", *options]
     done = subprocess.run(
@@ -69,58 +69,58 @@ def told(*options, environment=None):
 
 
 def test_another_address_without_a_token_is_refused(tmp_path):
-    said = told("--data", str(tmp_path), "--host", "0.0.0.0", environment={"IMONDRIAN_TOKEN": ""})  # noqa: S104
-    assert "0.0.0.0" in said  # noqa: S104
-    assert "--token-file" in said
+    output = error_output("--data", str(tmp_path), "--host", "0.0.0.0", environment={"IMONDRIAN_TOKEN": ""})  # noqa: S104
+    assert "0.0.0.0" in output  # noqa: S104
+    assert "--token-file" in output
     assert not list(tmp_path.iterdir())
 
 
 def test_the_token_cannot_be_given_on_the_command_line(tmp_path):
-    assert "No such option" in told("--data", str(tmp_path), "--token", "secret-secret-secret")
+    assert "No such option" in error_output("--data", str(tmp_path), "--token", "secret-secret-secret")
 
 
 def test_an_unusable_folder_or_one_in_use_gives_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
-    assert "file" in told("--data", str(tmp_path / "file"), "--port", str(free_port()))
+    assert "file" in error_output("--data", str(tmp_path / "file"), "--port", str(free_port()))
     with Service(tmp_path / "data"):
-        said = told("--data", str(tmp_path / "data"), "--port", str(free_port()))
-    assert "in use by another service (process" in said
-    assert len(said.strip().splitlines()) == 1
+        output = error_output("--data", str(tmp_path / "data"), "--port", str(free_port()))
+    assert "in use by another service (process" in output
+    assert len(output.strip().splitlines()) == 1
 
 
 def test_a_port_in_use_gives_a_one_line_error(tmp_path):
     with Service(tmp_path / "one") as service:
-        said = told("--data", str(tmp_path / "two"), "--port", str(service.port))
-    assert str(service.port) in said
-    assert len(said.strip().splitlines()) == 1
+        output = error_output("--data", str(tmp_path / "two"), "--port", str(service.port))
+    assert str(service.port) in output
+    assert len(output.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_the_service_prints_its_address_and_stops_cleanly(tmp_path, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_the_service_prints_its_address_and_stops_cleanly(tmp_path, signal_number):
     with Service(tmp_path) as service:
-        assert service.ask("GET", "/health")[0] == 200
-        service.process.send_signal(how)
-        said, _ = service.process.communicate(timeout=60)
-    assert service.address in said
-    assert "Traceback" not in said
+        assert service.request("GET", "/health")[0] == 200
+        service.process.send_signal(signal_number)
+        output, _ = service.process.communicate(timeout=60)
+    assert service.address in output
+    assert "Traceback" not in output
     assert service.process.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["imondrian.db"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_right_after_the_start_stops_the_service_cleanly(tmp_path, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_right_after_the_start_stops_the_service_cleanly(tmp_path, signal_number):
     for i, delay in enumerate((0.0, 0.02, 0.05, 0.1, 0.2)):
         service = Service(tmp_path / str(i))
         process = subprocess.Popen(service.command(), stderr=subprocess.PIPE, text=True)
         try:
-            said = process.stderr.readline()
+            output = process.stderr.readline()
             time.sleep(delay)
-            process.send_signal(how)
-            said += process.communicate(timeout=30)[1]
+            process.send_signal(signal_number)
+            output += process.communicate(timeout=30)[1]
         finally:
             process.kill()
-        assert process.returncode == 0, said
-        assert len(said.splitlines()) == 1, said
+        assert process.returncode == 0, output
+        assert len(output.splitlines()) == 1, output
         assert [path.name for path in (tmp_path / str(i)).iterdir()] == ["imondrian.db"]
 
 
@@ -129,13 +129,13 @@ def test_a_signal_right_after_the_start_stops_the_service_cleanly(tmp_path, how)
 )
 def test_an_incomplete_request_does_not_prevent_a_clean_stop(tmp_path, sent):
     with Service(tmp_path) as service, service.connect() as connection:
-        assert service.ask("PUT", "/detectors/a", {"features": ["x"]})[0] == 201
+        assert service.request("PUT", "/detectors/a", {"features": ["x"]})[0] == 201
         connection.sendall(sent)
-        assert service.ask("GET", "/health")[0] == 200
+        assert service.request("GET", "/health")[0] == 200
         service.process.terminate()
-        said, _ = service.process.communicate(timeout=60)
+        output, _ = service.process.communicate(timeout=60)
     assert service.process.returncode == 0
-    assert len(said.splitlines()) == 1, said
+    assert len(output.splitlines()) == 1, output
 
 
 # -- file descriptors -----------------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ def test_the_service_responds_despite_more_connections_than_descriptors(tmp_path
         for _ in range(1100):
             stack.enter_context(service.connect())
         for _ in range(3):
-            assert service.ask("GET", "/health")[0] == 200
-    first, second = service.said.splitlines()
+            assert service.request("GET", "/health")[0] == 200
+    first, second = service.output.splitlines()
     assert "at most 448 connections instead of 1000" in first
     assert "serving" in second
 
@@ -241,8 +241,8 @@ def test_the_service_warns_about_a_token_file_that_others_can_read(tmp_path):
         token.chmod(given)
         with Service(tmp_path / "data", "--token-file", str(token)) as service:
             pass
-        assert len(service.said.splitlines()) == n_lines, service.said
-        assert ("0644" in service.said) == (n_lines == 2)
+        assert len(service.output.splitlines()) == n_lines, service.output
+        assert ("0644" in service.output) == (n_lines == 2)
 
 
 def test_a_read_only_folder_gives_a_clear_error(tmp_path, monkeypatch):

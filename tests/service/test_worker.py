@@ -29,13 +29,13 @@ from tests.service.serving import SMALL
 XY = {"features": ["x", "y"], **SMALL}
 
 
-def learned(handle, points, request=None):
+def learn(handle, points, request=None):
     return results(handle.worker.submit(POINTS, points.tobytes(), len(points), request).result())
 
 
-def results(answer):
-    assert answer.status == 200, answer
-    return json.loads(answer.content)["results"]
+def results(reply):
+    assert reply.status == 200, reply
+    return json.loads(reply.content)["results"]
 
 
 def expected(detector, points):
@@ -45,9 +45,9 @@ def expected(detector, points):
 
 def test_scores_equal_those_of_a_plain_detector(registry, stream):
     handle, _ = registry.create("a", XY)
-    alone = new_detector(handle.record.configuration)
+    reference = new_detector(handle.record.configuration)
     for some in np.split(stream, [1, 2, 3, 100, 420]):
-        assert learned(handle, some) == expected(alone, some)
+        assert learn(handle, some) == expected(reference, some)
     assert handle.worker.summary.n_seen == len(stream)
     assert handle.worker.counts.n_anomalies > 0
 
@@ -55,18 +55,18 @@ def test_scores_equal_those_of_a_plain_detector(registry, stream):
 def test_concurrent_requests_are_each_answered_and_learned_once(registry, stream):
     handle, _ = registry.create("a", XY)
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda point: learned(handle, point[None])[0], stream))
-    order = np.argsort([answer["index"] for answer in answers])
-    assert [answers[i]["index"] for i in order] == list(range(len(stream)))
-    alone = new_detector(handle.record.configuration)
-    assert [answers[i] for i in order] == expected(alone, stream[order])
+        replies = list(pool.map(lambda point: learn(handle, point[None])[0], stream))
+    order = np.argsort([reply["index"] for reply in replies])
+    assert [replies[i]["index"] for i in order] == list(range(len(stream)))
+    reference = new_detector(handle.record.configuration)
+    assert [replies[i] for i in order] == expected(reference, stream[order])
 
 
 def test_a_repeated_request_gets_the_same_reply_and_is_not_learned_again(registry, stream):
     handle, _ = registry.create("a", XY)
-    first = learned(handle, stream[:9], "one")
-    learned(handle, stream[9:20])
-    assert learned(handle, stream[:9], "one") == first
+    first = learn(handle, stream[:9], "one")
+    learn(handle, stream[9:20])
+    assert learn(handle, stream[:9], "one") == first
     assert handle.worker.summary.n_seen == 20
 
 
@@ -83,8 +83,8 @@ def test_the_oldest_replies_are_dropped(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(replies=3))
     handle, _ = registry.create("a", XY)
     for i in range(5):
-        learned(handle, stream[i : i + 1], f"id-{i}")
-    assert [learned(handle, stream[i : i + 1], f"id-{i}")[0]["index"] for i in (2, 3, 4, 1)] == [2, 3, 4, 5]
+        learn(handle, stream[i : i + 1], f"id-{i}")
+    assert [learn(handle, stream[i : i + 1], f"id-{i}")[0]["index"] for i in (2, 3, 4, 1)] == [2, 3, 4, 5]
     registry.close()
 
 
@@ -92,36 +92,36 @@ def test_the_oldest_replies_are_dropped(tmp_path, stream):
 def test_an_invalid_request_id_is_refused(registry, stream, request_id):
     handle, _ = registry.create("a", XY)
     with pytest.raises(InvalidInputError, match="1 to 128"):
-        learned(handle, stream[:1], request_id)
+        learn(handle, stream[:1], request_id)
 
 
 def test_forgetting_is_exact_and_unknown_points_change_nothing(registry, stream):
     handle, _ = registry.create("a", XY)
-    alone = new_detector(handle.record.configuration)
-    learned(handle, stream[:200])
-    alone.process_many(stream[:200])
-    answer = handle.worker.submit(FORGET, stream[150:160].tobytes(), 10).result()
-    assert (answer.status, json.loads(answer.content)) == (200, {"n_points": 10})
-    answer = handle.worker.submit(FORGET, stream[150:151].tobytes(), 1).result()
-    assert answer.status == 422
-    assert "detail" in json.loads(answer.content)
-    alone.forget(stream[150:160])
-    assert learned(handle, stream[200:300]) == expected(alone, stream[200:300])
+    reference = new_detector(handle.record.configuration)
+    learn(handle, stream[:200])
+    reference.process_many(stream[:200])
+    reply = handle.worker.submit(FORGET, stream[150:160].tobytes(), 10).result()
+    assert (reply.status, json.loads(reply.content)) == (200, {"n_points": 10})
+    reply = handle.worker.submit(FORGET, stream[150:151].tobytes(), 1).result()
+    assert reply.status == 422
+    assert "detail" in json.loads(reply.content)
+    reference.forget(stream[150:160])
+    assert learn(handle, stream[200:300]) == expected(reference, stream[200:300])
 
 
 def test_a_model_file_replaces_the_detector(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     other = new_detector(handle.record.configuration)
     other.process_many(stream[300:500])
-    answer = handle.worker.submit(MODEL, to_bytes(other), 0).result()
-    assert json.loads(answer.content) == {"n_points": 200}
-    assert learned(handle, stream[500:]) == expected(other, stream[500:])
+    reply = handle.worker.submit(MODEL, to_bytes(other), 0).result()
+    assert json.loads(reply.content) == {"n_points": 200}
+    assert learn(handle, stream[500:]) == expected(other, stream[500:])
 
 
 def test_reads_do_not_wait_for_learning(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:300])
+    learn(handle, stream[:300])
     with handle.worker.read_copy.read() as before:
         assert before.n_seen == 300
     with (
@@ -135,7 +135,7 @@ def test_reads_do_not_wait_for_learning(registry, stream):
 def test_reads_see_all_confirmed_points_when_nothing_is_being_learned(registry, stream):
     handle, _ = registry.create("a", XY)
     for n in (1, 2, 3):
-        learned(handle, stream[:1])
+        learn(handle, stream[:1])
         with handle.worker.read_copy.read() as copy:
             assert copy.n_seen == n
 
@@ -143,18 +143,18 @@ def test_reads_see_all_confirmed_points_when_nothing_is_being_learned(registry, 
 def test_reads_wait_for_a_new_copy_if_the_current_one_is_too_old(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(copy_max_age=0.0))
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
-    copies, asked = handle.worker.read_copy, threading.Event()
+    learn(handle, stream[:10])
+    shared_copy, has_read = handle.worker.read_copy, threading.Event()
 
-    def ask():
-        with copies.read() as copy:
-            asked.set()
+    def read_copy():
+        with shared_copy.read() as copy:
+            has_read.set()
             return copy.n_seen
 
     with ThreadPoolExecutor(1) as pool:
-        with copies.write_lock():
-            future = pool.submit(ask)
-            assert not asked.wait(0.2)
+        with shared_copy.write_lock():
+            future = pool.submit(read_copy)
+            assert not has_read.wait(0.2)
         assert future.result() == 10
     registry.close()
 
@@ -177,18 +177,18 @@ def test_a_failed_detector_reports_the_error_and_is_restored_by_a_restart(tmp_pa
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     other, _ = registry.create("b", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", lambda *_: 1 / 0)
         with pytest.raises(DetectorFailedError, match="ZeroDivisionError"):
-            learned(handle, stream[10:20], "one")
+            learn(handle, stream[10:20], "one")
     with pytest.raises(DetectorFailedError):
-        learned(handle, stream[20:30])
-    assert len(learned(other, stream[:10])) == 10
+        learn(handle, stream[20:30])
+    assert len(learn(other, stream[:10])) == 10
     registry.close()
     registry = Registry(tmp_path)
     assert registry.damage_reports == []
-    again = learned(registry.get("a"), stream[10:20], "one")  # it was in the journal, and has been replayed
+    again = learn(registry.get("a"), stream[10:20], "one")  # it was in the journal, and has been replayed
     assert [each["index"] for each in again] == list(range(10, 20))
     assert registry.get("a").worker.summary.n_seen == 20
     registry.close()
@@ -205,28 +205,28 @@ def test_requests_refused_by_a_full_queue_can_be_repeated(tmp_path, stream):
             handle.worker.submit(POINTS, stream[:5].tobytes(), 5, "again")
     for future in waiting:
         future.result()
-    assert len(learned(handle, stream[:5], "again")) == 5
+    assert len(learn(handle, stream[:5], "again")) == 5
     registry.close()
 
 
 def test_requests_that_cannot_be_stored_are_not_learned_and_can_be_repeated(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     registry._store._database.execute("PRAGMA query_only = ON")  # like a disk that has become read-only
     with pytest.raises(StorageError, match="readonly"):
-        learned(handle, stream[10:20], "one")
+        learn(handle, stream[10:20], "one")
     assert registry.writer.retry() is not None
     registry._store._database.execute("PRAGMA query_only = OFF")
     assert registry.writer.retry() is None
-    assert [each["index"] for each in learned(handle, stream[10:20], "one")] == list(range(10, 20))
+    assert [each["index"] for each in learn(handle, stream[10:20], "one")] == list(range(10, 20))
 
 
 def test_a_removed_detector_accepts_no_more_requests(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     registry.remove("a")
     with pytest.raises(UnavailableError):
-        learned(handle, stream[:1])
+        learn(handle, stream[:1])
     with pytest.raises(NotFoundError, match="'a'"):
         registry.get("a")
     assert set(n_rows(registry).values()) == {0}
@@ -273,7 +273,7 @@ def test_a_detector_that_needs_too_much_memory_is_refused_before_allocation(regi
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"features": []}, "features"),
         ({"features": ["x", "x"]}, "differ, but .x. appears more than once"),
@@ -291,18 +291,18 @@ def test_a_detector_that_needs_too_much_memory_is_refused_before_allocation(regi
         ({"scale": [1.0]}, "scale"),
     ],
 )
-def test_an_invalid_setting_is_named(registry, wrong, told):
-    with pytest.raises(InvalidInputError, match=told):
+def test_an_invalid_setting_is_named(registry, wrong, message):
+    with pytest.raises(InvalidInputError, match=message):
         registry.create("a", {**XY, **wrong})
     assert registry.all() == []
 
 
 def test_every_setting_reaches_the_detector(registry):
-    given = {**XY, "kind": "expected", "scale": [1.0, 2.0], "shingle": 1, "learn_anomalies": False, "seed": 7}
-    handle, _ = registry.create("a", given)
+    settings = {**XY, "kind": "expected", "scale": [1.0, 2.0], "shingle": 1, "learn_anomalies": False, "seed": 7}
+    handle, _ = registry.create("a", settings)
     with handle.worker.read_copy.read() as detector:
-        assert {name: detector.parameters[name] for name in given if name != "features"} == {
-            name: value for name, value in given.items() if name != "features"
+        assert {name: detector.parameters[name] for name in settings if name != "features"} == {
+            name: value for name, value in settings.items() if name != "features"
         }
         assert isinstance(detector, StreamDetector)
         assert detector.kind == "expected"
@@ -310,7 +310,7 @@ def test_every_setting_reaches_the_detector(registry):
 
 def test_a_different_request_with_a_known_id_is_refused(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:5], "one")
+    learn(handle, stream[:5], "one")
     for kind, points in [(POINTS, stream[5:9]), (FORGET, stream[:5])]:
         with pytest.raises(InvalidInputError, match="'one' was already used for a different request"):
             handle.worker.submit(kind, points.tobytes(), len(points), "one")
@@ -319,12 +319,12 @@ def test_a_different_request_with_a_known_id_is_refused(registry, stream):
 
 def test_a_failed_removal_leaves_the_detector_unchanged(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     registry._store._database.execute("PRAGMA query_only = ON")
     with pytest.raises(StorageError):
         registry.remove("a")
     registry._store._database.execute("PRAGMA query_only = OFF")
-    assert [each["index"] for each in learned(handle, stream[10:12])] == [10, 11]
+    assert [each["index"] for each in learn(handle, stream[10:12])] == [10, 11]
     registry.remove("a")
     assert registry.all() == []
 
@@ -334,7 +334,7 @@ def test_a_detector_that_has_failed_can_be_removed(registry, stream, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", lambda *_: 1 / 0)
         with pytest.raises(DetectorFailedError):
-            learned(handle, stream[:5])
+            learn(handle, stream[:5])
     assert "a: The detector has failed" in registry.complaints()[0]
     registry.remove("a")
     assert registry.complaints() == []
@@ -350,11 +350,11 @@ def test_a_failed_snapshot_is_reported_until_one_succeeds(tmp_path, stream, monk
 
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.service.state.to_bytes", failing)
-        learned(handle, stream[:30])
-        learned(handle, stream[30:31])
+        learn(handle, stream[:30])
+        learn(handle, stream[30:31])
         assert "a: The last snapshot could not be saved" in registry.complaints()[0]
-    learned(handle, stream[31:60])
-    learned(handle, stream[60:61])  # applied after the snapshot is saved
+    learn(handle, stream[31:60])
+    learn(handle, stream[60:61])  # applied after the snapshot is saved
     assert registry.complaints() == []
     assert n_rows(registry)["snapshots"] == 1
     registry.close()
@@ -369,7 +369,7 @@ def test_an_error_in_a_write_does_not_affect_later_ones(registry, stream):
 
         with pytest.raises(error):
             registry.writer.write(failing)
-    assert len(learned(handle, stream[:5])) == 5
+    assert len(learn(handle, stream[:5])) == 5
 
 
 def test_requests_after_the_shutdown_are_refused_at_once(tmp_path, stream):
@@ -377,7 +377,7 @@ def test_requests_after_the_shutdown_are_refused_at_once(tmp_path, stream):
     handle, _ = registry.create("a", XY)
     registry.close()
     with pytest.raises(UnavailableError):
-        learned(handle, stream[:1])
+        learn(handle, stream[:1])
     with pytest.raises(StorageError, match="shutting down"):
         registry.create("b", XY)
 
@@ -386,10 +386,10 @@ def test_a_new_model_clears_the_history(registry, stream):
     handle, _ = registry.create("a", XY)
     other = new_detector(handle.record.configuration)
     other.process_many(stream[:5])
-    learned(handle, stream[:100])
+    learn(handle, stream[:100])
     handle.worker.submit(MODEL, to_bytes(other), 0).result()
-    learned(handle, stream[5:8])
-    learned(handle, stream[8:9])
+    learn(handle, stream[5:8])
+    learn(handle, stream[8:9])
     assert [row.number for row in handle.worker.history.rows()][:3] == [5, 6, 7]
 
 
@@ -427,7 +427,7 @@ def test_a_removal_after_the_shutdown_is_refused(tmp_path):
 
 def test_reads_never_see_a_half_changed_detector(registry, stream, monkeypatch):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:3])
+    learn(handle, stream[:3])
     with handle.worker.read_copy.read() as copy:
         assert copy.n_seen == 3
     process_many = StreamDetector.process_many
@@ -439,7 +439,7 @@ def test_reads_never_see_a_half_changed_detector(registry, stream, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", failing)
         with pytest.raises(DetectorFailedError):
-            learned(handle, stream[3:13])
+            learn(handle, stream[3:13])
     with handle.worker.read_copy.read() as copy:
         assert copy.n_seen == 3
     assert handle.worker.read_copy.private_copy().n_seen == 3
@@ -450,8 +450,8 @@ def test_too_little_memory_for_a_copy_does_not_affect_the_writer(registry, strea
     handle.worker.read_copy._is_requested = True
     with monkeypatch.context() as patched:
         patched.setattr(ReadCopy, "_update", no_memory)
-        learned(handle, stream[:10])
-    assert [each["index"] for each in learned(handle, stream[10:12])] == [10, 11]
+        learn(handle, stream[:10])
+    assert [each["index"] for each in learn(handle, stream[10:12])] == [10, 11]
 
 
 def no_memory(*_):
@@ -463,11 +463,11 @@ def test_each_refused_request_gets_a_new_error(registry, stream, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", no_memory)
         with pytest.raises(DetectorFailedError):
-            learned(handle, stream[:5])
+            learn(handle, stream[:5])
     errors = []
     for _ in range(3):
         with pytest.raises(DetectorFailedError) as raised:
-            learned(handle, stream[:5])
+            learn(handle, stream[:5])
         errors.append(raised.value)
     assert len(set(map(id, errors))) == 3
 
@@ -481,9 +481,9 @@ def test_a_detector_that_cannot_be_created_leaves_its_name_free(registry, monkey
 
 
 def test_a_newer_reply_replaces_the_one_with_the_same_id():
-    answers = SavedReplies(3, 1000)
+    replies = SavedReplies(3, 1000)
     for number, request in enumerate("acda", start=1):
-        answers.add(SavedReply(number, request, b"", Reply(200, b"1234")))
-    assert [given.number for given in answers.since(0)] == [2, 3, 4]
-    assert answers.oldest == 2
-    assert answers._n_bytes == 12
+        replies.add(SavedReply(number, request, b"", Reply(200, b"1234")))
+    assert [settings.number for settings in replies.since(0)] == [2, 3, 4]
+    assert replies.oldest == 2
+    assert replies._n_bytes == 12

@@ -42,8 +42,8 @@ def test_partitions_do_not_matter(frame, forest, n_partitions):
 
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 0.5, 2.0]])
 def test_the_forest_equals_the_one_built_on_one_machine(frame, points, scale):
-    ours = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
-    assert to_bytes(ours.forest_) == to_bytes(assembled(new_sampled_forest(20, 64, scale, seed=5), points))
+    model = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
+    assert to_bytes(model.forest_) == to_bytes(assembled(new_sampled_forest(20, 64, scale, seed=5), points))
 
 
 @pytest.mark.parametrize(
@@ -55,17 +55,17 @@ def test_the_forest_equals_the_one_built_on_one_machine(frame, points, scale):
     ],
 )
 def test_the_preset_sets_missing_settings(frame, points, given, kind, scale, contamination):
-    ours = fit(frame, FEATURES, 10, 32, seed=5, **given)
-    assert isinstance(ours, IsolationMondrianForest)
-    parameters = ours.get_params()
-    assert (parameters["kind"], parameters["contamination"], ours.forest_.scale) == (kind, contamination, scale)
+    model = fit(frame, FEATURES, 10, 32, seed=5, **given)
+    assert isinstance(model, IsolationMondrianForest)
+    parameters = model.get_params()
+    assert (parameters["kind"], parameters["contamination"], model.forest_.scale) == (kind, contamination, scale)
     assert parameters["preset"] == given.get("preset", "practice")
-    scores = ours.forest_.score(points, kind)
-    threshold = -ours.offset_
+    scores = model.forest_.score(points, kind)
+    threshold = -model.offset_
     assert threshold == (
-        0.5 if contamination == "auto" else threshold_rule(contamination)(ours.forest_.rescore(kind)[1])
+        0.5 if contamination == "auto" else threshold_rule(contamination)(model.forest_.rescore(kind)[1])
     )
-    scored = score(frame, ours, label="is_anomaly").cache()  # with the feature names of the model
+    scored = score(frame, model, label="is_anomaly").cache()  # with the feature names of the model
     np.testing.assert_array_equal(scores_of(scored).astype(float), scores)
     np.testing.assert_array_equal(scores_of(scored, "is_anomaly").astype(bool), scores > threshold)
 
@@ -81,11 +81,11 @@ def test_the_result_is_an_ordinary_forest(forest, points, tmp_path):
 
 def test_copies_do_not_distort_the_samples(forest):
     """A tenth of the rows are equal: of 20 x 64 rows drawn, 128 on average, with standard deviation 10.6."""
-    held = 0
+    n_copies = 0
     for tree in forest.trees():
         is_copy = (tree.split_feature == -1) & (tree.lower == [0.25, -1.5, 0.0]).all(axis=1)
-        held += tree.population[is_copy].sum()
-    assert 128 - 53 < held < 128 + 53
+        n_copies += tree.population[is_copy].sum()
+    assert 128 - 53 < n_copies < 128 + 53
 
 
 def test_minus_zero_is_a_copy_of_zero(spark):
@@ -308,10 +308,10 @@ def python_workers():
     return found
 
 
-def kill_workers_of(asking, tracker):
+def kill_workers_of(scoring_thread, tracker):
     """Kill every worker once while a task is running; return the stage."""
     deadline = time.monotonic() + 60
-    while asking.is_alive() and time.monotonic() < deadline:
+    while scoring_thread.is_alive() and time.monotonic() < deadline:
         for stage in tracker.getActiveStageIds():
             info = tracker.getStageInfo(stage)
             if info is not None and info.numActiveTasks > 0:
@@ -330,10 +330,10 @@ def test_a_killed_worker_does_not_change_the_scores(spark, forest):
     X = np.array(rows.orderBy("id").select(*FEATURES).toPandas())
     scored = score(rows, forest, FEATURES, kind="size").select("id", "anomaly_score")
     result, tracker = {}, spark.sparkContext.statusTracker()
-    asking = threading.Thread(target=lambda: result.update(table=scored.toPandas()))
-    asking.start()
-    stage = kill_workers_of(asking, tracker)
-    asking.join(120)
-    assert not asking.is_alive()
+    scoring_thread = threading.Thread(target=lambda: result.update(table=scored.toPandas()))
+    scoring_thread.start()
+    stage = kill_workers_of(scoring_thread, tracker)
+    scoring_thread.join(120)
+    assert not scoring_thread.is_alive()
     assert tracker.getStageInfo(stage).numFailedTasks > 0
     np.testing.assert_array_equal(result["table"].sort_values("id")["anomaly_score"], forest.score(X, "size"))

@@ -77,7 +77,7 @@ def table_of(result):
 
 
 @pytest.fixture
-def fed(points, tmp_path):
+def input_folder(points, tmp_path):
     """A folder with six files, each with its rows in random order."""
     for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
         add_file(
@@ -86,18 +86,18 @@ def fed(points, tmp_path):
     return tmp_path
 
 
-def test_scores_are_the_same_as_those_of_detectors_on_one_machine(spark, fed, expected):
-    result, _ = run(spark, fed, time="time")
+def test_scores_are_the_same_as_those_of_detectors_on_one_machine(spark, input_folder, expected):
+    result, _ = run(spark, input_folder, time="time")
     assert result.columns == ["id", "key", "time", *FEATURES, "anomaly_score", "threshold", "is_anomaly"]
     np.testing.assert_array_equal(table_of(result), expected)
     assert expected[:, 2].sum() > 0
 
 
-def test_without_a_time_the_order_depends_only_on_the_rows(spark, fed, points, tmp_path_factory):
+def test_without_a_time_the_order_depends_only_on_the_rows(spark, input_folder, points, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
         add_file(other / "in", rows_of(points, ids), streams.SCHEMA, number)
-    np.testing.assert_array_equal(table_of(run(spark, fed)[0]), table_of(run(spark, other)[0]))
+    np.testing.assert_array_equal(table_of(run(spark, input_folder)[0]), table_of(run(spark, other)[0]))
 
 
 def start_stream(folder, n_batches):
@@ -151,7 +151,7 @@ def test_a_thousand_keys_can_be_watched(spark, tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"identity": "id"}], ids=["late", "late and repeated"])
 def test_late_and_repeated_rows_are_dropped(spark, points, tmp_path, options):
-    """Spark compares rows with the watermark of two batches before."""
+    """Spark compares rows with the watermark of the previous batch, computed from the batches before that one."""
     first, late = rows_of(points, range(100)), rows_of(points, range(200, 210))
     later = [(1000 + i, key, START + timedelta(hours=2, seconds=i), *x) for i, (_, key, _, *x) in enumerate(first)]
     last = [(number, 0, START + timedelta(hours=3, seconds=number), 0.0, 0.0, 0.0) for number in (2000, 2001)]
@@ -295,10 +295,11 @@ def test_equal_detectors_are_counted_once(points):
 
 def test_the_cache_holds_the_latest_detectors(points):
     detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
-    made = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
-    contents = [detectors.put(detector) for detector in made]
+    originals = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
+    contents = [detectors.put(detector) for detector in originals]
     taken = [detectors.pop(content) for content in contents]
-    assert [ours is theirs for ours, theirs in zip(taken, made, strict=True)] == [False, False, True, True, True]
+    is_cached = [taken_one is original for taken_one, original in zip(taken, originals, strict=True)]
+    assert is_cached == [False, False, True, True, True]
 
 
 def test_a_state_that_is_not_a_detector_is_refused(points):
