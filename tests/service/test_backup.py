@@ -93,7 +93,7 @@ def test_sqlite_reports_a_locked_file_while_the_service_runs(running, tmp_path):
         command = ["sqlite3", str(tmp_path / "data" / FILE), ".backup copy.db"]
         completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert "locked" in completed.stderr
-    assert running.request("GET", "/health")[0] == 200  # and the service does not notice
+    assert running.request("GET", "/health")[0] == 200  # the service is not affected
 
 
 def test_a_killed_service_leaves_a_write_ahead_log_that_is_part_of_the_database(running, tmp_path):

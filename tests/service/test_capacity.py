@@ -85,7 +85,7 @@ def test_incomplete_bodies_share_one_memory_limit(server, method, path, n, head)
         wait_until(lambda: post_padded_body(server, 60_000)[0] == 503)
         assert post_padded_body(server, 60_000)[1]["retry-after"] == "1"
         assert server.request("POST", "/detectors/a/points", body)[0] == 200  # small bodies reserve nothing
-    wait_until(lambda: post_padded_body(server, 60_000)[0] == 200)  # clients that left have released their memory
+    wait_until(lambda: post_padded_body(server, 60_000)[0] == 200)  # the memory of disconnected clients is released
 
 
 def post_padded_body(server, n_bytes):

@@ -12,7 +12,7 @@ from imondrian.service import connections
 from imondrian.service.limits import ConnectionLimits
 from tests.service.serving import ThreadServer
 
-TIMEOUT = 20.0  # seconds to wait for something quick
+TIMEOUT = 20.0  # seconds to wait for something that should be quick
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -80,7 +80,7 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-# -- many -----------------------------------------------------------------------------------------------------------
+# -- too many connections -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", REQUEST])
@@ -132,7 +132,7 @@ def test_a_new_connection_gets_503_if_all_others_are_active(serve, echo):
     assert server.request("GET", "/")[0] == 200
 
 
-# -- slow -----------------------------------------------------------------------------------------------------------
+# -- slow clients ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_connection_is_closed_if_its_response_is_not_read(serve):
         assert len(received(connection)) < 10**8
 
 
-# -- long -----------------------------------------------------------------------------------------------------------
+# -- long heads -----------------------------------------------------------------------------------------------------
 
 
 def head(url=b"/", headers=b""):
@@ -257,7 +257,7 @@ def test_the_number_of_pipelined_requests_is_limited(serve, echo):
     with server.connect() as connection:
         connection.sendall(head(b"/held") + b"".join(head(b"/%d" % i) for i in range(10_000)))
         wait_until(lambda: "/held" in echo.paths)
-        for _ in range(100):  # more, while the service reads
+        for _ in range(100):  # more requests, while the service reads
             send_as_much_as_possible(connection, head(b"/more"))
         echo.release.set()
         response = received(connection)
@@ -496,7 +496,7 @@ def test_a_chunked_body_after_an_upgrade_header_is_read(serve, echo):
     server = serve()
     with server.connect() as connection:
         sent = chunked(b"/p", b"GET /far HTTP/1.1\r\n\r\n", 3).replace(b"Host: a\r\n", b"Host: a\r\n" + H2C)
-        for first in range(0, len(sent), 7):  # wherever the data is divided
+        for first in range(0, len(sent), 7):  # split at arbitrary positions
             connection.sendall(sent[first : first + 7])
             time.sleep(0.001)
         assert received(connection, b"63 /p").endswith(b"63 /p")

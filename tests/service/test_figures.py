@@ -1,4 +1,4 @@
-"""Counts shown to users are exact after any end of the service, also in files of the previous version."""
+"""Counts shown to users are exact however the service ended, also in files of the previous version."""
 
 import json
 import lzma

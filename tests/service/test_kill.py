@@ -20,7 +20,7 @@ N_ROUNDS, N_CLIENTS = 50, 4
 XY = {"features": ["x", "y"], **SMALL}
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="services are made by forking")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="services are started by forking")
 
 
 class Services:
@@ -69,7 +69,7 @@ class Sender(threading.Thread):
                 client.create("a", **XY)
                 while not self.is_stopped.is_set():
                     self._post(client)
-        except Exception as error:  # noqa: BLE001 (the test tells it)
+        except Exception as error:  # noqa: BLE001 (the test reports it)
             self.error = error
 
     def _post(self, client):

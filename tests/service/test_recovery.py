@@ -1,4 +1,4 @@
-"""Detectors continue to the last bit after any end of the service; damaged data is reported, and not used."""
+"""Detectors continue to the last bit however the service ended; damaged data is reported, and not used."""
 
 import shutil
 import sqlite3
@@ -29,7 +29,7 @@ def killed_folder(tmp_path, stream):
     handle, _ = registry.create("a", XY)
     for first in range(0, 330, 10):
         learn(handle, stream[first : first + 10], f"id-{first}")
-    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # like after a kill
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # the state after a kill
     registry.close()
     return tmp_path / "killed"
 

@@ -323,7 +323,7 @@ def kill_workers_of(scoring_thread, tracker):
     return None
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="workers are found by way of /proc")
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="workers are found in /proc")
 def test_a_killed_worker_does_not_change_the_scores(spark, forest):
     columns = [F.randn(seed).alias(name) for seed, name in enumerate(FEATURES)]
     rows = spark.range(400_000, numPartitions=4).select("id", *columns)

@@ -272,7 +272,7 @@ def test_invalid_arguments_are_named(spark, tmp_path, arguments, message):
         watch(stream, **{"key": "key", "features": FEATURES, **arguments})
 
 
-# -- detectors kept by a worker ---------------------------------------------------------------------------------
+# -- detectors cached by a worker ---------------------------------------------------------------------------------
 
 
 def test_a_detector_is_cached_under_its_bytes(points):

@@ -217,7 +217,7 @@ class DetectorWorker:
         self._refuse(refused, RemovedError(_REMOVED))
         removal.set_result(None) if error is None else removal.set_exception(error)
 
-    # -- in its own thread -----------------------------------------------------------------------------------------
+    # -- in its own thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while batch := self._next_batch():
