@@ -22,6 +22,7 @@ from tests.service.test_recovery import (
     assert_no_complaints,
     damage_database,
     killed_after,
+    killed_folder,  # noqa: F401 (a fixture)
 )
 from tests.service.test_worker import expected, learn, n_rows
 
@@ -45,7 +46,7 @@ def test_differences_are_named():
     assert difference({}, {"a": "1"}) == "unknown versions"
 
 
-def test_a_journal_of_other_versions_is_replayed_reported_and_saved_as_a_snapshot(killed_folder, stream, other_version):
+def test_a_journal_of_other_versions_is_replayed_reported_and_saved_as_a_snapshot(killed_folder, stream, other_version):  # noqa: F811
     registry = Registry(killed_folder, retention=OFTEN)
     (report,) = registry.damage_reports
     assert report.startswith("The last 3 entries of the journal of 'a' were written under other versions (llvmlite ")
@@ -61,7 +62,7 @@ def test_a_journal_of_other_versions_is_replayed_reported_and_saved_as_a_snapsho
     assert_continues(killed_folder.with_name("again"), stream, 330)
 
 
-def test_nothing_is_reported_after_a_clean_stop(killed_folder, stream, monkeypatch):
+def test_nothing_is_reported_after_a_clean_stop(killed_folder, stream, monkeypatch):  # noqa: F811
     Registry(killed_folder).close()
     monkeypatch.setattr("llvmlite.__version__", "99.1")
     assert_continues(killed_folder, stream, 330)
@@ -100,7 +101,7 @@ def test_all_versions_in_a_journal_are_reported(tmp_path, stream, monkeypatch):
     registry.close()
 
 
-def test_versions_of_entries_that_are_set_aside_are_deleted(killed_folder, stream, other_version):
+def test_versions_of_entries_that_are_set_aside_are_deleted(killed_folder, stream, other_version):  # noqa: F811
     store = Store(killed_folder)
     with store.transaction():
         store.add_entries(1, [store.entries_after(1, 32)[0]._replace(number=34, request=None)])
@@ -114,9 +115,7 @@ def test_versions_of_entries_that_are_set_aside_are_deleted(killed_folder, strea
     registry.close()
 
 
-def test_a_snapshot_that_cannot_be_saved_is_reported_and_retried_at_the_next_start(
-    killed_folder, other_version, monkeypatch
-):
+def test_a_failed_snapshot_is_reported_and_retried_at_the_next_start(killed_folder, other_version, monkeypatch):  # noqa: F811
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -148,7 +147,7 @@ def test_a_journal_without_versions_has_unknown_versions(tmp_path):
     assert_no_complaints(tmp_path)
 
 
-def test_damaged_versions_are_unknown_versions(killed_folder, stream):
+def test_damaged_versions_are_unknown_versions(killed_folder, stream):  # noqa: F811
     damage_database(killed_folder, "UPDATE versions SET content = '{'")
     registry = Registry(killed_folder)
     assert "(unknown versions)" in registry.damage_reports[0]

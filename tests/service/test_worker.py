@@ -484,6 +484,6 @@ def test_a_newer_reply_replaces_the_one_with_the_same_id():
     replies = SavedReplies(3, 1000)
     for number, request in enumerate("acda", start=1):
         replies.add(SavedReply(number, request, b"", Reply(200, b"1234")))
-    assert [settings.number for settings in replies.since(0)] == [2, 3, 4]
+    assert [reply.number for reply in replies.since(0)] == [2, 3, 4]
     assert replies.oldest == 2
     assert replies._n_bytes == 12
