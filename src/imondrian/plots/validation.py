@@ -71,8 +71,8 @@ def as_finite(values: Any, name: str, n_dimensions: int) -> Array:
     wrong = ~(np.abs(array) <= MAX_SIZE)  # also True for NaN
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        place = f"{name}[{', '.join(map(str, where))}]"
-        raise InvalidInputError(f"{place} is {array[where]}: values must be finite, and up to {MAX_SIZE:g} in size.")
+        element = f"{name}[{', '.join(map(str, where))}]"
+        raise InvalidInputError(f"{element} is {array[where]}: values must be finite, and up to {MAX_SIZE:g} in size.")
     return array
 
 
