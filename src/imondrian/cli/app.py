@@ -189,7 +189,7 @@ def explain(*, rows: str | None, **values: Any) -> None:
         "--model", metavar="FILE", help="Model file of the detector, resumed if it exists, and saved at the end: .imf."
     ),
     integer_option(
-        "--save-every", "Also save the detector after every ROWS rows.  [default: only at the end]", metavar="ROWS"
+        "--save-every", "Also save the detector about every ROWS rows.  [default: only at the end]", metavar="ROWS"
     ),
     click.option("--explain", is_flag=True, help="Add an explanation to anomalies; slower."),
     click.option(

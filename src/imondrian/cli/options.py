@@ -259,7 +259,7 @@ PLOT_MODEL = click.option(
     "--model", metavar="FILE", help="Model file to use: .imf.  [default: fit a forest on the data]"
 )
 PLOT_TREE = integer_option("--tree", "Index of the tree, from 0.", smallest=0, default=0, show_default=True)
-QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
+QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 CONSOLE = grouped("console_options", ConsoleOptions, QUIET, JSON)
 FAIL_ON_ANOMALY = click.option("--fail-on-anomaly", is_flag=True, help="Exit with code 1 if there are anomalies.")

@@ -1,8 +1,9 @@
 """The paper's four synthetic sets in the plane: inliers of some shape, and outliers uniform over a square.
 
-[Ma2020] gives their pictures and sizes ("Dataset (a) has 255 and the rest of datasets have 100 inliers while the
-number of outliers are 45"), but not how they were drawn. They look like those of scikit-learn's example "Comparing
-anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are used here.
+[Ma2020] shows plots of them and gives their sizes ("Dataset (a) has 255 and the rest of datasets have 100 inliers while
+the number of outliers are 45"), but does not say how they were drawn. They look like those of scikit-learn's example
+"Comparing anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are used
+here.
 Each of two blobs has 50 inliers, as that sentence says and that example does.
 """
 
