@@ -64,8 +64,8 @@ def test_identical_points_can_be_plotted(points):
             ("x", "y"),
             r"is_anomaly must be true or false, but is_anomaly\[0\] is -1",
         ),
-        (POINTS, IS_ANOMALY, ("x",), r"names must hold 2 name\(s\), one for each feature, but is \('x',\)"),
-        (POINTS, IS_ANOMALY, "xy", r"names must hold 2 name\(s\), one for each feature, but is 'xy'"),
+        (POINTS, IS_ANOMALY, ("x",), r"names must contain 2 name\(s\), one for each feature, but is \('x',\)"),
+        (POINTS, IS_ANOMALY, "xy", r"names must contain 2 name\(s\), one for each feature, but is 'xy'"),
     ],
 )
 def test_invalid_arguments_raise_with_the_reason(points, is_anomaly, given_names, message):

@@ -108,7 +108,7 @@ def test_invalid_arguments_raise_with_the_reason():
     tree = tree_of(NORMAL_POINTS[:, :3])
     with pytest.raises(InvalidInputError, match="The tree is empty"):
         plot_tree(view(empty(1, 4, 2), 0))
-    with pytest.raises(InvalidInputError, match=r"names must hold 3 name\(s\), .* but is \['a'\]"):
+    with pytest.raises(InvalidInputError, match=r"names must contain 3 name\(s\), .* but is \['a'\]"):
         plot_tree(tree, ["a"])
     for levels in (-1, 2.5, True, None):
         with pytest.raises(InvalidInputError, match=f"levels must be .* but is {levels}"):

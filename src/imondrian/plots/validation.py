@@ -46,7 +46,9 @@ def as_names(names: Any, n_features: int) -> list[Any]:
     """Check a sequence of names, one for each feature."""
     listed = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else []
     if len(listed) != n_features:
-        raise InvalidInputError(f"names must hold {n_features} name(s), one for each feature, but is {names!r:.200}.")
+        raise InvalidInputError(
+            f"names must contain {n_features} name(s), one for each feature, but is {names!r:.200}."
+        )
     return listed
 
 
