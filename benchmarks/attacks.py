@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service import request, served
+from service import request, running_service
 
 SECONDS, PAUSE = 15.0, 0.005  # duration of an attack; pause between two requests
 MIB = 2**20
@@ -183,9 +183,9 @@ def prepare(port: int, attack: Attack) -> None:
                 raise SystemExit(f"{method} {path}: {status.decode()}")
 
 
-def measured(attack: Attack) -> tuple[float, float, list[float]]:
+def measure(attack: Attack) -> tuple[float, float, list[float]]:
     """Return the memory before the attack, its peak, and the latencies of `/health`."""
-    with tempfile.TemporaryDirectory() as folder, served(folder) as (port, process):
+    with tempfile.TemporaryDirectory() as folder, running_service(folder) as (port, process):
         prepare(port, attack)
         before = memory(process, "VmRSS")
         ended = multiprocessing.Event()
@@ -208,9 +208,12 @@ def main() -> None:
     for attack in ATTACKS:
         if words and not any(word in attack.name for word in words):
             continue
-        before, peak, latencies = measured(attack)
-        median, late, slowest = 1000 * np.quantile(latencies, [0.5, 0.99, 1.0])
-        print(f"| {attack.name} | {before:.0f}, {peak:.0f} | {median:.0f}, {late:.0f}, {slowest:.0f} |", flush=True)
+        before, peak, latencies = measure(attack)
+        median, percentile_99, slowest = 1000 * np.quantile(latencies, [0.5, 0.99, 1.0])
+        print(
+            f"| {attack.name} | {before:.0f}, {peak:.0f} | {median:.0f}, {percentile_99:.0f}, {slowest:.0f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ class Effort(NamedTuple):
 
     name: str
     divisor: int
-    most_repeats: int
+    max_repeats: int
 
     def rows(self, n_rows: int) -> int:
         """Return the number of rows, at least enough for the sample of a tree."""
@@ -19,7 +19,7 @@ class Effort(NamedTuple):
 
     def repeats(self, n_repeats: int) -> int:
         """Return the number of repeats."""
-        return min(n_repeats, self.most_repeats)
+        return min(n_repeats, self.max_repeats)
 
 
 FULL = Effort("full", 1, 1_000)

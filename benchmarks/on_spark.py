@@ -22,11 +22,11 @@ from imondrian.spark import fit, fit_by_key, score, watch
 NAMES = [f"x{j}" for j in range(10)]
 N_KEYS, ROWS_PER_STREAM, N_FILES = 1000, 50, 4
 N_REPEATS = 3
-BARE = {"kind": "depth", "scale": None, "threshold": "auto"}  # the least work besides the forest
+BARE = {"kind": "depth", "scale": None, "threshold": "auto"}  # the least work besides the forest itself
 
 
 def main() -> None:
-    """Measure all works alternately, and print the table."""
+    """Measure all tasks alternately, and print the table."""
     n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
     spark = session()
     with tempfile.TemporaryDirectory() as folder:
@@ -35,7 +35,7 @@ def main() -> None:
         df = spark.read.parquet(path)
         forest = fit(df, NAMES, **BARE)
         peer = fitted_peer(df)
-        works: dict[str, Callable[[], Any]] = {
+        tasks: dict[str, Callable[[], Any]] = {
             "read and sum": lambda: (
                 df.select(sum((F.col(name) for name in NAMES), F.lit(0.0)).alias("s")).agg(F.sum("s")).collect()
             ),
@@ -48,7 +48,7 @@ def main() -> None:
             "1,000 keys: fit 100 x 256": lambda: fit_by_key(df, "key", NAMES, **BARE).agg(F.sum("n_points")).collect(),
         }
         print(f"{n_rows} rows of {len(NAMES)} features, Spark {spark.version} on two cores; medians of {N_REPEATS}")
-        for name, seconds in measured(works).items():
+        for name, seconds in median_seconds(tasks).items():
             print(f"{name:28} {seconds:8.1f} s {n_rows / seconds:12,.0f} rows/s", flush=True)
         report_stream(spark, f"{folder}/stream")
     spark.stop()
@@ -73,15 +73,15 @@ def rows_of(spark: SparkSession, n_rows: int) -> DataFrame:
     return spark.range(n_rows).select("id", (F.col("id") % N_KEYS).cast("int").alias("key"), *columns)
 
 
-def measured(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Return the median seconds of each work; the works alternate."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
+def median_seconds(tasks: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Return the median seconds of each task; the tasks alternate."""
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(N_REPEATS):
-        for name, work in works.items():
+        for name, task in tasks.items():
             start = time.perf_counter()
-            work()
+            task()
             seconds[name].append(time.perf_counter() - start)
-    return {name: sorted(some)[len(some) // 2] for name, some in seconds.items()}
+    return {name: sorted(values)[len(values) // 2] for name, values in seconds.items()}
 
 
 def total(df: DataFrame) -> Any:

@@ -1,4 +1,4 @@
-"""Measurements that need their own process: compiling, start-up, peak memory, growing large forests."""
+"""Measurements that need their own process: compilation, start-up, peak memory, growth of large forests."""
 
 import json
 import os
@@ -34,12 +34,12 @@ def first_use() -> dict[str, float]:
             forest.score(rows, kind)
             forest.score_one(rows[0], kind)
             forest.explain(rows, kind)
-    of_forest = time.perf_counter() - START
+    forest_seconds = time.perf_counter() - START
     for preset in ("paper", "practice"):
         detector = StreamDetector(2, window=32, max_samples=8, n_trees=2, preset=preset, threshold="kmeans")
         detector.process_many(rows)
         detector.process(rows[0])
-    return {"forest": of_forest, "all": time.perf_counter() - START}
+    return {"forest": forest_seconds, "all": time.perf_counter() - START}
 
 
 def start_up(contestant: str) -> dict[str, float]:
@@ -103,7 +103,7 @@ def stages(points: str, divisor: int) -> dict[str, float]:
     return {"s": time.perf_counter() - start}
 
 
-def made_parts() -> list[Any]:
+def synthetic_parts() -> list[Any]:
     """Divide points like those of SMTP into five parts."""
     import numpy as np
 
@@ -118,10 +118,10 @@ def smtp_parts() -> list[Any]:
     from imondrian.experiments.splits import published_stages
 
     data = load("smtp", download=False)
-    return [data.X[places] for places in published_stages(data)]
+    return [data.X[stage] for stage in published_stages(data)]
 
 
-PARTS = {"made": made_parts, "smtp": smtp_parts}
+PARTS = {"synthetic": synthetic_parts, "smtp": smtp_parts}
 
 
 def growth(kind: str, n_features: int, zones: dict[str, list[int]], block: int, ends: list[int]) -> dict[str, Any]:
@@ -137,9 +137,9 @@ def growth(kind: str, n_features: int, zones: dict[str, list[int]], block: int, 
         for first in range(0, end, block):
             start = time.perf_counter()
             forest.extend(points[first : first + block])
-            took = (time.perf_counter() - start) / block * 1e6
+            microseconds = (time.perf_counter() - start) / block * 1e6
             for zone in (zone for zone, (begin, after) in zones.items() if begin <= first < after):
-                found[zone].append(took)
+                found[zone].append(microseconds)
     return {"us": found, "GB": peak_megabytes() / 1e3}
 
 

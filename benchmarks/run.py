@@ -2,7 +2,7 @@
 
 A workload is a group (fit, score, ...) or a name that --list shows; the default is all workloads. The tables are
 printed. JSON and a plot of the scaling are written to the results folder: as latest.json and scaling.png if
-everything was run, otherwise as quick or chosen.
+everything was run, otherwise with the names quick or chosen.
 """
 
 import argparse
@@ -37,10 +37,10 @@ def main() -> None:
         print(list_of(SUITES))
         return
     try:
-        contests = chosen(SUITES, arguments.workload)
+        contests = selected_contests(SUITES, arguments.workload)
     except KeyError as error:
         parser.error(f"there is no workload {error}; choose from {', '.join(SUITES)}, or a name that --list shows")
-    run = measured(contests, QUICK if arguments.quick else FULL)
+    run = measure(contests, QUICK if arguments.quick else FULL)
     name = "quick" if arguments.quick else "chosen" if arguments.workload else "latest"
     write(run, arguments.results, name)
     sys.exit(int(any(reason.startswith(FAILED) for reason in run.unmeasured.values())))
@@ -62,14 +62,14 @@ def list_of(suites: dict[str, list["Contest"]]) -> str:
     return "\n".join("\n    ".join([group, *names]) for group, names in groups.items())
 
 
-def chosen(suites: dict[str, list["Contest"]], names: Sequence[str]) -> list["Contest"]:
+def selected_contests(suites: dict[str, list["Contest"]], names: Sequence[str]) -> list["Contest"]:
     """Return the contests of the named groups and workloads, each once; raise KeyError for an unknown name."""
     by_name = {name: [contest] for contests in suites.values() for contest in contests for name in contest.names}
     found = [contest for name in names or suites for contest in (by_name | suites)[name]]
     return list({contest.names: contest for contest in found}.values())
 
 
-def measured(contests: Sequence["Contest"], effort: "Effort") -> "Run":
+def measure(contests: Sequence["Contest"], effort: "Effort") -> "Run":
     """Measure the contests one by one and print each result; one that fails does not end the run."""
     from report import Run, result_rows
 
@@ -77,7 +77,7 @@ def measured(contests: Sequence["Contest"], effort: "Effort") -> "Run":
     unmeasured: dict[str, str] = {}
     start = time.perf_counter()
     for contest in contests:
-        found, reason = outcome(contest, effort)
+        found, reason = measure_contest(contest, effort)
         clock = f"{time.perf_counter() - start:5.0f} s"
         for workload, threads, ours, peers in result_rows(found):
             text = "; ".join(filter(None, [ours and f"ours {ours}", peers]))
@@ -89,7 +89,7 @@ def measured(contests: Sequence["Contest"], effort: "Effort") -> "Run":
     return Run(effort.name, measurements, unmeasured)
 
 
-def outcome(contest: "Contest", effort: "Effort") -> tuple[list["Measurement"], str]:
+def measure_contest(contest: "Contest", effort: "Effort") -> tuple[list["Measurement"], str]:
     """Return the measurements, and the reason if there are none."""
     reason = contest.reason_to_skip()
     if reason is not None:
@@ -115,9 +115,9 @@ def write(run: "Run", folder: Path, name: str) -> None:
     except ImportError as error:
         print(f"no plot: {error}")
         return
-    picture = folder / ("scaling.png" if name == "latest" else f"scaling-{name}.png")
-    draw(summary(run), picture)
-    print(f"plot written to {picture}")
+    plot = folder / ("scaling.png" if name == "latest" else f"scaling-{name}.png")
+    draw(summary(run), plot)
+    print(f"plot written to {plot}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from suites import fit, online, score, streams
 
 RESULTS = Path(__file__).parent / "results"
-LOOKS = {  # Okabe-Ito colours, safe for colour-blind readers; markers differ too
+LINE_STYLES = {  # Okabe-Ito colours, safe for colour-blind readers; markers differ too
     "ours": ("#0072B2", "o"),
     "scikit-learn": ("#E69F00", "s"),
     "isotree": ("#009E73", "^"),
@@ -51,14 +51,14 @@ class Medians:
         """Return a median, or None if it was not measured."""
         return self.by_name.get((workload, contestant))
 
-    def line(self, label: str, contestant: str, names: dict[int, str], factor: float, look: tuple[str, str]) -> Line:
+    def line(self, label: str, contestant: str, names: dict[int, str], factor: float, style: tuple[str, str]) -> Line:
         """Return the line of a contestant over workloads of several sizes."""
         found = [(size, self.get(name, contestant)) for size, name in names.items()]
-        return Line(label, *look, [(size, factor * value) for size, value in found if value is not None])
+        return Line(label, *style, [(size, factor * value) for size, value in found if value is not None])
 
     def lines(self, names: dict[int, str], factor: float) -> list[Line]:
         """Return the lines of ours and of the peers."""
-        return [self.line(contestant, contestant, names, factor, look) for contestant, look in LOOKS.items()]
+        return [self.line(contestant, contestant, names, factor, style) for contestant, style in LINE_STYLES.items()]
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
@@ -93,14 +93,14 @@ def draw_score(axes: Axes, medians: Medians) -> None:
 
 def draw_online(axes: Axes, medians: Medians) -> None:
     """Plot the time to extend by a point against the number of points held."""
-    looks = {3: (LOOKS["ours"][0], "o"), 10: (DARK_BLUE, "s")}
+    styles = {3: (LINE_STYLES["ours"][0], "o"), 10: (DARK_BLUE, "s")}
     lines = [
         medians.line(
             f"ours, d = {n_features}",
             "ours",
             {size: online.growth_name(n_features, size) for size in online.SIZES},
             1.0,
-            looks[n_features],
+            styles[n_features],
         )
         for n_features in online.FEATURES
     ]
@@ -119,16 +119,16 @@ def finish(axes: Axes, lines: Sequence[Line], title: str, x_name: str, y_name: s
         axes.plot(*zip(*line.points, strict=True), color=line.colour, marker=line.marker, lw=2.4 if is_ours else 1.4)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    widen(axes, [y for line in lines for _, y in line.points])
+    set_time_limits(axes, [y for line in lines for _, y in line.points])
     axes.set_xlabel(x_name, color=INK)
     axes.set_ylabel(y_name, color=INK)
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(visible=True, which="major", color="#E4E4E4", lw=0.7)
-    name_lines(axes, lines)
+    label_lines(axes, lines)
 
 
-def widen(axes: Axes, values: Sequence[float]) -> None:
+def set_time_limits(axes: Axes, values: Sequence[float]) -> None:
     """Make the time axis span at least a factor of ten, centred on the values."""
     low, high = np.log10(min(values)), np.log10(max(values))
     margin = max(0.5 * (1.0 - (high - low)), 0.12)
@@ -140,27 +140,27 @@ def widen(axes: Axes, values: Sequence[float]) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def name_lines(axes: Axes, lines: Sequence[Line]) -> None:
+def label_lines(axes: Axes, lines: Sequence[Line]) -> None:
     """Write the labels to the right of the line ends, moved apart where they would overlap."""
     low, high = np.log(axes.get_ylim())
     ordered = sorted(lines, key=lambda line: line.points[-1][1])
     heights = np.array([(np.log(line.points[-1][1]) - low) / (high - low) for line in ordered])
-    for line, height in zip(ordered, moved_apart(heights, GAP), strict=True):
+    for line, height in zip(ordered, spread_out(heights, GAP), strict=True):
         weight = "bold" if line.label.startswith("ours") else "normal"
         axes.text(1.02, height, line.label, transform=axes.transAxes, color=line.colour, va="center", weight=weight)
 
 
-def moved_apart(heights: np.ndarray, gap: float) -> np.ndarray:
-    """Move ascending heights so that neighbours are at least a gap apart; groups keep their centre."""
+def spread_out(heights: np.ndarray, gap: float) -> np.ndarray:
+    """Move ascending heights so that neighbours are at least one gap apart; a group that is moved keeps its mean."""
     groups: list[np.ndarray] = []
     for height in heights:
         groups.append(np.array([height]))
-        while len(groups) > 1 and placed(groups[-1], gap)[0] - placed(groups[-2], gap)[-1] < gap:
+        while len(groups) > 1 and evenly_spaced(groups[-1], gap)[0] - evenly_spaced(groups[-2], gap)[-1] < gap:
             groups[-2:] = [np.concatenate(groups[-2:])]
-    return np.concatenate([placed(group, gap) for group in groups])
+    return np.concatenate([evenly_spaced(group, gap) for group in groups])
 
 
-def placed(group: np.ndarray, gap: float) -> np.ndarray:
+def evenly_spaced(group: np.ndarray, gap: float) -> np.ndarray:
     """Space heights one gap apart around their mean."""
     return group.mean() + gap * (np.arange(group.size) - (group.size - 1) / 2)
 
@@ -181,12 +181,12 @@ def draw_streams(axes: Axes, medians: Medians) -> None:
     if not bars:
         show_no_data(axes)
         return
-    colours = [LOOKS["ours"][0] if label.startswith("ours") else PEER_BAR for label in bars]
+    colours = [LINE_STYLES["ours"][0] if label.startswith("ours") else PEER_BAR for label in bars]
     axes.barh(list(bars), list(bars.values()), color=colours, height=0.68)
     axes.set_xscale("log")
     axes.set_xlim(min(bars.values()) / 4.0, max(bars.values()) * 6.0)
-    for place, value in enumerate(bars.values()):
-        axes.text(value * 1.12, place, f"{value:,.0f}" if value >= 100 else f"{value:.3g}", va="center", color=INK)
+    for position, value in enumerate(bars.values()):
+        axes.text(value * 1.12, position, f"{value:,.0f}" if value >= 100 else f"{value:.3g}", va="center", color=INK)
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="y", length=0)

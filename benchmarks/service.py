@@ -29,7 +29,7 @@ X = np.random.default_rng(0).normal(size=(20 * N_BLOCK, N_FEATURES))
 
 
 @contextmanager
-def served(folder: str) -> Iterator[tuple[int, int]]:
+def running_service(folder: str) -> Iterator[tuple[int, int]]:
     """Run the service, and yield its port and process id."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
@@ -78,7 +78,7 @@ def load(port: int, requests: list[bytes], n_connections: int, seconds: float) -
         for key, _ in selector.select(1.0):
             received = key.data
             received += key.fileobj.recv(2**18)
-            if is_whole(received):
+            if is_complete(received):
                 n_done += 1
                 received.clear()
                 key.fileobj.sendall(requests[n_done % len(requests)])
@@ -87,8 +87,8 @@ def load(port: int, requests: list[bytes], n_connections: int, seconds: float) -
     return n_done / (now - started)
 
 
-def is_whole(received: bytearray) -> bool:
-    """Return True if the response has arrived with its whole body."""
+def is_complete(received: bytearray) -> bool:
+    """Return True if the complete response has arrived."""
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return False
@@ -116,7 +116,7 @@ def main() -> None:
 
     with (
         tempfile.TemporaryDirectory(dir=os.environ.get("IMONDRIAN_BENCH")) as folder,
-        served(folder) as (port, process),
+        running_service(folder) as (port, process),
     ):
         for name in ("a", "b"):
             configuration = json.dumps({"features": [f"x{i}" for i in range(N_FEATURES)]}).encode()

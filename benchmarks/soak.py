@@ -24,7 +24,7 @@ def main() -> None:
     """Run the stream, and check memory and trees."""
     n_points = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
     detector = StreamDetector(N_FEATURES, window=WINDOW, max_samples=SAMPLES, threshold="kmeans", seed=1)
-    promised = detector.n_bytes
+    n_bytes = detector.n_bytes
     rng, settled, start = np.random.default_rng(0), float("nan"), time.perf_counter()
     for done in range(BATCH, n_points + 1, BATCH):
         detector.process_many(batch(rng, done / n_points))
@@ -34,11 +34,11 @@ def main() -> None:
             speed = done / (time.perf_counter() - start)
             print(f"{done:9d} points  {resident_megabytes():7.1f} MB resident  {speed:7.0f} points/s", flush=True)
     growth = resident_megabytes() - settled
-    complaints = broken(detector)
+    problems = problems_of(detector)
     print(f"memory grew by {growth:.2f} MB after the first {N_SETTLED} points (limit {MAX_GROWTH})")
-    print(f"state: {detector.n_bytes} bytes, promised {promised}; {detector.n_drifts} drifts reported")
-    print(f"unsound trees: {complaints or 'none'}")
-    sys.exit(int(growth > MAX_GROWTH or bool(complaints) or detector.n_bytes != promised))
+    print(f"state: {detector.n_bytes} bytes, {n_bytes} at the start; {detector.n_drifts} drifts reported")
+    print(f"invalid trees: {problems or 'none'}")
+    sys.exit(int(growth > MAX_GROWTH or bool(problems) or detector.n_bytes != n_bytes))
 
 
 def batch(rng: np.random.Generator, progress: float) -> np.ndarray:
@@ -49,7 +49,7 @@ def batch(rng: np.random.Generator, progress: float) -> np.ndarray:
     return points
 
 
-def broken(detector: StreamDetector) -> list[str]:
+def problems_of(detector: StreamDetector) -> list[str]:
     """Return the violated invariants of the forest."""
     trees, arrays = detector.forest.state()
     window = Window(WINDOW, SAMPLES / WINDOW)

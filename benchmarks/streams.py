@@ -1,8 +1,8 @@
 """Quality on streams: our AUC beside published ones, with the protocol of the Online Isolation Forest study.
 
 Rows are shuffled and arrive in batches of 100; 32 trees, a window of 2,048; medians over 5 seeds. "Learn, then score"
-is that study's order: a batch is scored after it has been learned. "Score, then learn" is stricter: a row is unknown
-when it is scored. Both presets are run, with the same settings for all data sets.
+is that study's order: a batch is scored after it has been learned. "Score, then learn" is stricter: a row is scored
+before it is learned. Both presets are run, with the same settings for all data sets.
 
 The data sets are those in the folder named by IMONDRIAN_DATA, or downloaded.
 Usage: python benchmarks/streams.py [n_seeds]
@@ -39,8 +39,8 @@ def main() -> None:
     n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     table: dict[str, dict[str, float]] = {name: dict(zip(SETS, row, strict=True)) for name, row in PUBLISHED.items()}
     for preset_name, preset in PRESETS.items():
-        for order, scored in ORDERS.items():
-            table[f"{preset_name}, {order}"] = {name: auc_on(name, preset, scored, n_seeds) for name in SETS}
+        for order, process in ORDERS.items():
+            table[f"{preset_name}, {order}"] = {name: auc_on(name, preset, process, n_seeds) for name in SETS}
     print_table(table)
     mean = statistics.mean(table["practice, learn then score"].values())
     print(
@@ -66,23 +66,23 @@ Order = Callable[[MondrianForest, np.ndarray, str], np.ndarray]
 ORDERS: dict[str, Order] = {"learn then score": learn_then_score, "score then learn": score_then_learn}
 
 
-def auc_on(name: str, preset: Preset, scored: Order, n_seeds: int) -> float:
+def auc_on(name: str, preset: Preset, process: Order, n_seeds: int) -> float:
     """Return the median AUC over the seeds."""
     start = time.perf_counter()
     data = load(name)
-    aucs = [auc_of_seed(data.X, data.y, preset, scored, seed) for seed in range(n_seeds)]
+    aucs = [auc_of_seed(data.X, data.y, preset, process, seed) for seed in range(n_seeds)]
     median = statistics.median(aucs)
-    took = time.perf_counter() - start
-    print(f"{name:12s} {preset.kind:6s} {scored.__name__:17s} {median:.3f}  {took:6.1f} s", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"{name:12s} {preset.kind:6s} {process.__name__:17s} {median:.3f}  {seconds:6.1f} s", flush=True)
     return median
 
 
-def auc_of_seed(X: np.ndarray, y: np.ndarray, preset: Preset, scored: Order, seed: int) -> float:
+def auc_of_seed(X: np.ndarray, y: np.ndarray, preset: Preset, process: Order, seed: int) -> float:
     """Return the AUC of one stream."""
     order = np.random.default_rng(seed).permutation(len(X))
     forest = MondrianForest(TREES, max_samples=SAMPLES, scale=preset.scale, seed=seed, n_jobs=-1, window=WINDOW)
     batches = [X[order[i : i + BATCH]] for i in range(0, len(order), BATCH)]
-    scores = [scored(forest, batch, preset.kind) for batch in batches]
+    scores = [process(forest, batch, preset.kind) for batch in batches]
     return float(roc_auc_score(y[order], np.concatenate(scores)))
 
 

@@ -33,13 +33,13 @@ def faster(workload: str, peer: str, times: float, source: str = SPEED) -> Targe
     return Target(f"{workload}: {peer} over ours", Side(workload, peer), Side(workload), ">=", times, "x", source)
 
 
-def gain(workload: str, contestant: str = "ours") -> Target:
+def two_threads_gain(workload: str, contestant: str = "ours") -> Target:
     """Require that two threads are at least 1.7 times as fast as one."""
     over, under = (Side(workload, contestant, n_threads) for n_threads in (1, 2))
     return Target(f"{workload}: one thread over two", over, under, ">=", 1.7, "x", SPEED)
 
 
-def grows(name: str, late: str, early: str, times: float, source: str) -> Target:
+def grows_at_most(name: str, late: str, early: str, times: float, source: str) -> Target:
     """Require that a late point takes at most `times` times as long as an early one."""
     return Target(name, Side(late), Side(early), "<=", times, "x", source)
 
@@ -71,26 +71,26 @@ TARGETS = (
     faster(streams.name_of("paper", "many"), "krcf", 10.0),
     faster(streams.name_of("practice", "process"), "krcf", 2.5),
     faster(streams.name_of("practice", "many"), "krcf", 5.0),
-    faster(online.MADE_STAGES, online.PAPER, 30.0, PAPER),
+    faster(online.SYNTHETIC_STAGES, online.PAPER, 30.0, PAPER),
     faster(online.SMTP_STAGES, online.PAPER, 30.0, PAPER),
     at_most(online.EXTEND, 60.0, "s"),
     at_most(online.MEMORY, 1.5, "GB"),
-    grows(
+    grows_at_most(
         "online: time per point at 95,000 over 1,000",
         online.smtp_growth_name(online.LATE),
         online.smtp_growth_name(online.EARLY),
         2.0,
         BEFORE,
     ),
-    grows(
+    grows_at_most(
         "online, d = 10: time per point at 10^6 over 10^4",
         online.growth_name(10, 1_000_000),
         online.growth_name(10, 10_000),
         2.5,
         SPEED,
     ),
-    gain(threads.ARITHMETIC, threads.MACHINE),
-    gain(threads.FIT),
-    gain(threads.SCORE),
-    gain(threads.EXTEND),
+    two_threads_gain(threads.ARITHMETIC, threads.MACHINE),
+    two_threads_gain(threads.FIT),
+    two_threads_gain(threads.SCORE),
+    two_threads_gain(threads.EXTEND),
 )

@@ -14,7 +14,7 @@ from imondrian.thresholds import threshold_rule
 
 RULES = ("kmeans", "auto", 0.01, 0.02, 0.05, 0.1)
 SEEDS = range(3)
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     sets = dict(data_sets())
     print(f"{len(sets)} sets: {', '.join(sets)}")
     for name, preset in PRESETS.items():
-        results = np.array([measured(X, is_odd, preset.kind, preset.scale) for X, is_odd in sets.values()])
+        results = np.array([measure_rules(X, is_anomaly, preset.kind, preset.scale) for X, is_anomaly in sets.values()])
         columns = ("rows flagged: mean", "median", "anomalies found", "precision", "F1")
         print(f"\n| preset {name} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
         for k, rule in enumerate(RULES):
@@ -32,24 +32,24 @@ def main() -> None:
 
 
 def data_sets() -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    """Yield the points and labels of each open data set, shuffled, at most MOST_ROWS rows."""
+    """Yield the points and labels of each open data set, shuffled, at most MAX_ROWS rows."""
     for name in names("open"):
         data = load(name)
-        rows = np.random.default_rng(0).permutation(len(data.X))[:MOST_ROWS]
+        rows = np.random.default_rng(0).permutation(len(data.X))[:MAX_ROWS]
         yield name, (data.X[rows], data.y[rows].astype(bool))
 
 
-def measured(X: np.ndarray, is_odd: np.ndarray, kind: str, scale: str | None) -> np.ndarray:
+def measure_rules(X: np.ndarray, is_anomaly: np.ndarray, kind: str, scale: str | None) -> np.ndarray:
     """Return for each rule the share flagged, recall, precision and F1, averaged over the seeds."""
     figures = np.zeros((len(RULES), 4))
     for seed in SEEDS:
         scores = MondrianForest(100, max_samples=256, scale=scale, seed=seed, n_jobs=-1).build(X).score(X, kind)
         for k, rule in enumerate(RULES):
             is_flagged = scores > threshold_rule(rule)(scores)
-            n_right = int((is_flagged & is_odd).sum())
-            n_flagged, n_odd = int(is_flagged.sum()), int(is_odd.sum())
-            f1 = 2.0 * n_right / (n_flagged + n_odd)
-            figures[k] += [n_flagged / len(X), n_right / n_odd, n_right / max(n_flagged, 1), f1]
+            n_right = int((is_flagged & is_anomaly).sum())
+            n_flagged, n_anomalies = int(is_flagged.sum()), int(is_anomaly.sum())
+            f1 = 2.0 * n_right / (n_flagged + n_anomalies)
+            figures[k] += [n_flagged / len(X), n_right / n_anomalies, n_right / max(n_flagged, 1), f1]
     return figures / len(SEEDS)
 
 

@@ -31,7 +31,7 @@ class Measurement(NamedTuple):
         return statistics.median(self.values)
 
 
-class Work(NamedTuple):
+class Task(NamedTuple):
     """A function to time, the number of rows, points or forests it processes, and its warm-up."""
 
     run: Callable[[], object]
@@ -45,40 +45,45 @@ class Work(NamedTuple):
         return (time.perf_counter() - start) / self.n
 
 
-def timed(workload: str, works: dict[Entrant, Work], repeats: int, unit: str) -> list[Measurement]:
+def time_tasks(workload: str, tasks: dict[Entrant, Task], repeats: int, unit: str) -> list[Measurement]:
     """Warm up all entrants, then time them alternately; the unit begins with "s", "ms" or "us"."""
     factor = PER_SECOND[unit.split(maxsplit=1)[0]]
-    seconds = interleaved(works, repeats)
-    return measurements(workload, {who: [factor * value for value in values] for who, values in seconds.items()}, unit)
+    seconds = time_alternately(tasks, repeats)
+    return measurements(
+        workload, {entrant: [factor * value for value in values] for entrant, values in seconds.items()}, unit
+    )
 
 
 def measurements(workload: str, found: dict[Entrant, list[float]], unit: str) -> list[Measurement]:
     """Return the measurements of a workload, sorted by the number of threads."""
-    return [Measurement(workload, *who, unit, found[who]) for who in sorted(found, key=lambda who: who.threads)]
+    return [
+        Measurement(workload, *entrant, unit, found[entrant])
+        for entrant in sorted(found, key=lambda entrant: entrant.threads)
+    ]
 
 
-def interleaved(works: dict[Entrant, Work], repeats: int) -> dict[Entrant, list[float]]:
+def time_alternately(tasks: dict[Entrant, Task], repeats: int) -> dict[Entrant, list[float]]:
     """Warm up all entrants, then time them alternately; return the seconds of every repeat."""
-    for work in works.values():
-        (work.warm_up or work.run)()
-    return gathered({who: work.seconds for who, work in works.items()}, repeats)
+    for task in tasks.values():
+        (task.warm_up or task.run)()
+    return measure_alternately({entrant: task.seconds for entrant, task in tasks.items()}, repeats)
 
 
-def gathered(measures: Mapping[Entrant, Callable[[], float]], repeats: int) -> dict[Entrant, list[float]]:
+def measure_alternately(measures: Mapping[Entrant, Callable[[], float]], repeats: int) -> dict[Entrant, list[float]]:
     """Call the measuring functions alternately, `repeats` times each."""
-    found: dict[Entrant, list[float]] = {who: [] for who in measures}
+    found: dict[Entrant, list[float]] = {entrant: [] for entrant in measures}
     for _ in range(repeats):
-        for who, measure in measures.items():
-            found[who].append(measure())
+        for entrant, measure in measures.items():
+            found[entrant].append(measure())
     return found
 
 
-def in_turn(call: Callable[[Any], object], items: Iterable[Any], n: int, each: int = 1) -> Work:
-    """Return work that calls a function with the next n items, cycling over them; an item may be a block of rows."""
+def cycling_task(call: Callable[[Any], object], items: Iterable[Any], n: int, each: int = 1) -> Task:
+    """Return a task that calls a function with the next n items, cycling over them; an item may be a block of rows."""
     endless = cycle(items)
 
     def run() -> None:
         for item in islice(endless, n):
             call(item)
 
-    return Work(run, n * each)
+    return Task(run, n * each)

@@ -27,7 +27,9 @@ def main() -> None:
     anomalies = scored.filter(pl.col("is_anomaly"))
     n_malignant = anomalies.filter(pl.col("diagnosis") == "malignant").height
     share = (scored["diagnosis"] == "malignant").mean()
-    print(f"\n{n_malignant} of the {anomalies.height} anomalies are malignant, and {share:.0%} of all tumours.")
+    print(
+        f"\n{n_malignant} of the {anomalies.height} anomalies are malignant, compared with {share:.0%} of all tumours."
+    )
     print("The diagnosis was not used.\n")
     run(
         "watch",

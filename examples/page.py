@@ -1,4 +1,4 @@
-"""Screenshots of the web page of the service, with readings of pumps that follow the time of day, and seven faults.
+"""Screenshots of the web page of the service, with pump readings that have a daily cycle and seven faults.
 
 Needs playwright and Chromium. Writes service.png, and versions in dark mode and on a phone.
 
@@ -38,10 +38,10 @@ VIEWS = {
 
 
 def main(folder: Path) -> None:
-    """Start a service, fill it, and take the screenshots."""
+    """Start a service, create the detectors, and take the screenshots."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as data, served(data), sync_playwright() as playwright:
-        fill()
+    with tempfile.TemporaryDirectory() as data, running_service(data), sync_playwright() as playwright:
+        create_detectors()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, view in VIEWS.items():
             take_screenshot(browser, view, folder / f"{name}.png")
@@ -49,8 +49,8 @@ def main(folder: Path) -> None:
 
 
 @contextmanager
-def served(data: str) -> Iterator[None]:
-    """Return a context manager in which a service runs."""
+def running_service(data: str) -> Iterator[None]:
+    """Return a context manager that runs a service."""
     command = [sys.executable, "-m", "imondrian", "serve", "--data", data, "--port", str(PORT)]
     process = subprocess.Popen(command)
     try:
@@ -60,12 +60,12 @@ def served(data: str) -> Iterator[None]:
         process.wait()
 
 
-def fill() -> None:
+def create_detectors() -> None:
     """Create two detectors, and let one learn the readings."""
-    rng, hours = np.random.default_rng(3), np.arange(1500)
-    day = np.sin(2 * np.pi * hours / 288)
+    rng, steps = np.random.default_rng(3), np.arange(1500)
+    day = np.sin(2 * np.pi * steps / 288)
     level, swing, noise = np.array([22, 4.2, 0.12, 31]), np.array([2, 0.2, 0.0, 3]), np.array([0.3, 0.05, 0.03, 0.5])
-    readings = np.abs(level + day[:, None] * swing + rng.normal(size=(hours.size, 4)) * noise)
+    readings = np.abs(level + day[:, None] * swing + rng.normal(size=(steps.size, 4)) * noise)
     for row, feature, change in FAULTS:
         readings[row, feature] += change
     with Client(ADDRESS, timeout=120.0) as client:

@@ -1,4 +1,4 @@
-"""The benchmark in small: workloads keep their names and data, records are whole, and who is missing is named."""
+"""A small run of the benchmark: workloads keep their names and data, records are complete, missing peers are named."""
 
 import json
 import os
@@ -112,14 +112,14 @@ def bench(*arguments, **environment):
 
 
 def output_of(code):
-    """Return what a program in the folder of the benchmark prints as JSON."""
+    """Run Python code in the benchmark folder, and return the JSON that it prints."""
     command = [sys.executable, "-c", f"import json; {code}"]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=BENCHMARKS).stdout)
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    """A quick run of some groups where one peer is broken: what it printed, and the folder it wrote."""
+    """A quick run of some groups in which one peer is broken: its standard output and its results folder."""
     folder = tmp_path_factory.mktemp("benchmark")
     (folder / f"{BROKEN}.py").write_text(f"raise ImportError({REASON!r})")
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
@@ -147,14 +147,14 @@ def test_workloads_keep_their_data():
     )
 
 
-def test_a_workload_that_is_not_there_is_an_error_that_names_the_others():
+def test_an_unknown_workload_is_an_error_that_lists_the_groups():
     finished = bench("fit", "fitt")
     assert finished.returncode == 2
     assert "there is no workload 'fitt'" in finished.stderr
     assert ", ".join(WORKLOADS) in finished.stderr
 
 
-def test_targets_are_about_workloads_and_contestants_that_there_are():
+def test_targets_refer_to_existing_workloads_and_contestants():
     sides = output_of("from targets import TARGETS; print(json.dumps([s for t in TARGETS for s in t[1:3] if s]))")
     assert {workload for workload, _, _ in sides} <= {name for names in WORKLOADS.values() for name in names}
     assert {contestant for _, contestant, _ in sides} <= {"ours", "paper", "this machine", *PEERS}
@@ -164,10 +164,10 @@ def test_targets_are_about_workloads_and_contestants_that_there_are():
 class TestQuickRun:
     pytestmark = COMPILED
 
-    def test_it_measures_the_workloads_it_names_on_one_thread_and_on_two(self, found):
+    def test_the_requested_workloads_are_measured_with_one_and_two_threads(self, found):
         grown = [name for name in WORKLOADS["online"] if "20 trees, d = 3" in name]
-        asked = [*WORKLOADS["fit"], *WORKLOADS["files"], *WORKLOADS["threads"], *grown]
-        assert list(dict.fromkeys(m["workload"] for m in found["measurements"])) == asked
+        requested = [*WORKLOADS["fit"], *WORKLOADS["files"], *WORKLOADS["threads"], *grown]
+        assert list(dict.fromkeys(m["workload"] for m in found["measurements"])) == requested
         assert {m["threads"] for m in found["measurements"]} == {1, 2}
         assert found["unmeasured"] == {}
 
@@ -176,7 +176,7 @@ class TestQuickRun:
             assert min(m["values"]) > 0.0
             assert m["median"] == median(m["values"])
 
-    def test_ratios_are_those_of_medians_to_ours(self, found):
+    def test_ratios_are_medians_divided_by_our_median(self, found):
         medians = {(m["workload"], m["contestant"], m["threads"]): m["median"] for m in found["measurements"]}
         ratios = {(r["workload"], r["contestant"], r["threads"]): r["ratio"] for r in found["ratios"]}
         others = {key for key in medians if key[1] not in ("ours", "this machine")}
@@ -186,7 +186,7 @@ class TestQuickRun:
             ours = medians[workload, "ours", threads]
             assert ratio == pytest.approx(medians[workload, contestant, threads] / ours)
 
-    def test_targets_of_what_was_run_are_judged(self, found):
+    def test_targets_of_measured_workloads_have_a_verdict(self, found):
         verdicts = {target["name"]: target["verdict"] for target in found["targets"]}
         large_fit, two_threads = WORKLOADS["fit"][-1], WORKLOADS["threads"][1]
         assert verdicts[f"{large_fit}: scikit-learn over ours"] in ("ok", "MISS")
@@ -194,27 +194,27 @@ class TestQuickRun:
         assert verdicts[f"{large_fit}: {BROKEN} over ours"] == "not measured"
         assert {target["workload"] for target in found["targets"]} <= {m["workload"] for m in found["measurements"]}
 
-    def test_a_ratio_is_judged_by_its_target(self, found):
+    def test_verdicts_follow_from_the_measured_values(self, found):
         for target in found["targets"]:
             if target["verdict"] != "not measured":
                 relation, *_, bound = target["target"].removesuffix(" s").removesuffix(" GB").split()
                 is_met = target["value"] >= float(bound) if relation == ">=" else target["value"] <= float(bound)
                 assert target["verdict"] == ("ok" if is_met else "MISS"), target
 
-    def test_peers_that_are_missing_are_named_with_the_reason(self, quick, found):
+    def test_missing_peers_are_named_with_the_reason(self, quick, found):
         missing = {line.removeprefix("peer ").partition(":")[0]: line for line in found["missing"]}
         absent = {peer for peer, module in PEERS.items() if find_spec(module) is None}
         assert missing.keys() == absent | {BROKEN}
         assert missing[BROKEN] == f"peer {BROKEN}: missing (ImportError: {REASON})"
         assert all(line in quick[0] for line in found["missing"])
 
-    def test_it_says_that_it_is_quick_and_where_it_wrote(self, quick, found):
+    def test_the_output_says_that_the_run_is_quick_and_where_the_results_are(self, quick, found):
         printed, folder = quick
         assert found["run"].startswith("quick")
         assert found["run"] in printed
         assert str(folder / "quick.json") in printed
         assert not (folder / "latest.json").exists()
 
-    def test_the_picture_is_drawn(self, quick):
+    def test_the_plot_is_written(self, quick):
         pytest.importorskip("matplotlib")
         assert (quick[1] / "scaling-quick.png").read_bytes().startswith(b"\x89PNG")

@@ -10,7 +10,7 @@ from contests import Contest, Effort
 from imondrian import MondrianForest
 from peers import present
 from stream_peers import N_WARM, new_krcf
-from timing import Entrant, Measurement, Work, in_turn, timed
+from timing import Entrant, Measurement, Task, cycling_task, time_tasks
 from workloads import SAMPLES, TREES, normal_points
 
 N_ROWS, BLOCK, N_BLOCKS, REPEATS = 300, 2_000, 3, 9
@@ -55,15 +55,15 @@ def measure(effort: Effort, what: str) -> list[Measurement]:
     of_row, of_block, method = WORKLOADS[what]
     forests = {n: MondrianForest(TREES, max_samples=SAMPLES, scale="std", n_jobs=n).build(X[:N_WARM]) for n in (1, 2)}
     rows, blocks = list(X[N_WARM : N_WARM + N_ROWS]), np.split(X[N_WARM:], N_BLOCKS)
-    peers: dict[Entrant, Work] = {
-        Entrant(name): in_turn(getattr(new_krcf(X), method), rows, N_ROWS) for name in present(["krcf"])
+    peers: dict[Entrant, Task] = {
+        Entrant(name): cycling_task(getattr(new_krcf(X), method), rows, N_ROWS) for name in present(["krcf"])
     }
-    single = {Entrant("ours"): in_turn(partial(of_row, forests[1]), rows, N_ROWS)}
-    many = {Entrant("ours", n): in_turn(partial(of_block, forests[n]), blocks, 1, each=BLOCK) for n in (1, 2)}
+    single = {Entrant("ours"): cycling_task(partial(of_row, forests[1]), rows, N_ROWS)}
+    many = {Entrant("ours", n): cycling_task(partial(of_block, forests[n]), blocks, 1, each=BLOCK) for n in (1, 2)}
     repeats = effort.repeats(REPEATS)
     return [
-        *timed(row_name(what), single | peers, repeats, "us a row"),
-        *timed(block_name(what), many | peers, repeats, "us a row"),
+        *time_tasks(row_name(what), single | peers, repeats, "us a row"),
+        *time_tasks(block_name(what), many | peers, repeats, "us a row"),
     ]
 
 

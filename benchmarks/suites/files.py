@@ -10,7 +10,7 @@ from typing import Any
 import imondrian
 from contests import Contest, Effort
 from peers import FORESTS, fitted, present
-from timing import Entrant, Measurement, Work, timed
+from timing import Entrant, Measurement, Task, time_tasks
 from workloads import SAMPLES, TREES, normal_points
 
 SAVE, LOAD = (f"{verb} {TREES} x {SAMPLES}, d = 10" for verb in ("save", "load"))
@@ -39,8 +39,8 @@ def measure(effort: Effort) -> list[Measurement]:
         saves = {name: partial(saver(name), model, paths[name]) for name, model in models.items()}
         loads = {name: partial(loader(name), paths[name]) for name in models}
         return [
-            *timed(SAVE, {Entrant(name): Work(save) for name, save in saves.items()}, repeats, "ms"),
-            *timed(LOAD, {Entrant(name): Work(load) for name, load in loads.items()}, repeats, "ms"),
+            *time_tasks(SAVE, {Entrant(name): Task(save) for name, save in saves.items()}, repeats, "ms"),
+            *time_tasks(LOAD, {Entrant(name): Task(load) for name, load in loads.items()}, repeats, "ms"),
         ]
 
 

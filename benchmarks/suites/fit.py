@@ -4,7 +4,7 @@ from functools import partial
 
 from contests import Contest, Effort
 from peers import FORESTS, fitted, present
-from timing import Entrant, Measurement, Work, timed
+from timing import Entrant, Measurement, Task, time_tasks
 from workloads import SAMPLES, TREES, normal_points
 
 ROWS = (10_000, 100_000, 1_000_000)
@@ -19,12 +19,12 @@ def name_of(n_rows: int) -> str:
 def measure(effort: Effort, n_rows: int) -> list[Measurement]:
     """Create and fit every forest."""
     X = normal_points(effort.rows(n_rows), 10)
-    works = {
-        Entrant(name, n_threads): Work(partial(fitted, name, X, n_threads))
+    tasks = {
+        Entrant(name, n_threads): Task(partial(fitted, name, X, n_threads))
         for n_threads in (1, 2)
         for name in present(FORESTS)
     }
-    return timed(name_of(n_rows), works, effort.repeats(REPEATS), "s")
+    return time_tasks(name_of(n_rows), tasks, effort.repeats(REPEATS), "s")
 
 
 CONTESTS = [Contest((name_of(n_rows),), partial(measure, n_rows=n_rows)) for n_rows in ROWS]

@@ -6,7 +6,7 @@ from contests import Contest, Effort
 from peers import FORESTS, present
 from processes import DATA_ALONE, in_new_process
 from stream_peers import STREAMS
-from timing import Entrant, Measurement, gathered, measurements
+from timing import Entrant, Measurement, measure_alternately, measurements
 from workloads import SAMPLES, TREES, WINDOW
 
 N_ROWS, N_POINTS, N_SLOW = 1_000_000, 10_000, 5
@@ -31,7 +31,7 @@ def peaks(effort: Effort, workload: str, function: str, sizes: dict[str, int]) -
     """Measure the contestants alternately, after one start of ours that compiles missing kernels."""
     peak(function, "ours", sizes["ours"])
     measures = {Entrant(name): partial(peak, function, name, size) for name, size in sizes.items()}
-    return measurements(workload, gathered(measures, effort.repeats(REPEATS)), "MB")
+    return measurements(workload, measure_alternately(measures, effort.repeats(REPEATS)), "MB")
 
 
 def peak(function: str, name: str, size: int) -> float:

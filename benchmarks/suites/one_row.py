@@ -9,7 +9,7 @@ import numpy as np
 from contests import Contest, Effort
 from peers import FORESTS, fitted, present, scoring, why_missing
 from stream_peers import N_WARM, new_river
-from timing import Entrant, Measurement, Work, in_turn, timed
+from timing import Entrant, Measurement, Task, cycling_task, time_tasks
 from workloads import SAMPLES, TREES, as_records, normal_points
 
 FOREST = "score one row: MondrianForest.score_one"
@@ -29,7 +29,7 @@ def by_forest(effort: Effort) -> list[Measurement]:
     calls = {name: scoring(name, forest) for name, forest in forests.items()}
     rows = {name: tables(X) for name in calls}
     calls["ours"], rows["ours"] = forests["ours"].score_one, list(X[:N_ROWS])
-    return compared(FOREST, effort, calls, rows)
+    return compare(FOREST, effort, calls, rows)
 
 
 def through_river(effort: Effort) -> list[Measurement]:
@@ -41,7 +41,7 @@ def through_river(effort: Effort) -> list[Measurement]:
     for record in records[:N_WARM]:
         ours.learn_one(record)
     calls = {"ours": ours.score_one, "river": new_river(records).score_one}
-    return compared(RIVER, effort, calls, dict.fromkeys(calls, records[N_WARM:]))
+    return compare(RIVER, effort, calls, dict.fromkeys(calls, records[N_WARM:]))
 
 
 def through_scikit_learn(effort: Effort) -> list[Measurement]:
@@ -52,7 +52,7 @@ def through_scikit_learn(effort: Effort) -> list[Measurement]:
     settings = {"kind": "depth", "scale": None, "contamination": "auto"}
     ours = IsolationMondrianForest(n_estimators=TREES, max_samples=SAMPLES, random_state=0, **settings).fit(X)
     calls = {"ours": ours.score_samples, "scikit-learn": fitted("scikit-learn", X).score_samples}
-    return compared(SCIKIT_LEARN, effort, calls, dict.fromkeys(calls, tables(X)))
+    return compare(SCIKIT_LEARN, effort, calls, dict.fromkeys(calls, tables(X)))
 
 
 def through_pyod(effort: Effort) -> list[Measurement]:
@@ -65,7 +65,7 @@ def through_pyod(effort: Effort) -> list[Measurement]:
     parameters = {"n_estimators": TREES, "max_samples": SAMPLES, "random_state": 0}
     calls = {"ours": IMForest(kind="depth", scale=None, **parameters).fit(X), "pyod": IForest(**parameters).fit(X)}
     calls = {name: detector.decision_function for name, detector in calls.items()}
-    return compared(PYOD, effort, calls, dict.fromkeys(calls, tables(X)))
+    return compare(PYOD, effort, calls, dict.fromkeys(calls, tables(X)))
 
 
 def tables(X: np.ndarray) -> list[np.ndarray]:
@@ -73,14 +73,15 @@ def tables(X: np.ndarray) -> list[np.ndarray]:
     return [x[None].copy() for x in X[:N_ROWS]]
 
 
-def compared(
+def compare(
     workload: str, effort: Effort, calls: dict[str, Callable[[Any], object]], rows: dict[str, list[Any]]
 ) -> list[Measurement]:
     """Time the calls, each with its rows."""
-    works: dict[Entrant, Work] = {
-        Entrant(name): in_turn(call, rows[name], N_SLOW if name in SLOW else N_ROWS) for name, call in calls.items()
+    tasks: dict[Entrant, Task] = {
+        Entrant(name): cycling_task(call, rows[name], N_SLOW if name in SLOW else N_ROWS)
+        for name, call in calls.items()
     }
-    return timed(workload, works, effort.repeats(REPEATS), "us a row")
+    return time_tasks(workload, tasks, effort.repeats(REPEATS), "us a row")
 
 
 CONTESTS = [

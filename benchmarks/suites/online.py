@@ -13,7 +13,7 @@ from workloads import ONLINE_ROWS, ONLINE_START, TREES
 
 EXTEND = f"online, {ONLINE_ROWS} x 3, {TREES} trees: extend"
 MEMORY = f"online, {ONLINE_ROWS} x 3, {TREES} trees: peak memory"
-MADE_STAGES = f"online, {ONLINE_ROWS} x 3, {TREES} trees: five stages with re-scoring"
+SYNTHETIC_STAGES = f"online, {ONLINE_ROWS} x 3, {TREES} trees: five stages with re-scoring"
 SMTP_STAGES = f"online, SMTP, {TREES} trees: five stages with re-scoring"
 PAPER = "paper"  # its published figure for SMTP
 REPEATS = 3
@@ -68,7 +68,7 @@ def why_no_smtp() -> str | None:
 
 def measure_smtp_growth(effort: Effort) -> list[Measurement]:
     """Measure the time per point at two sizes, for points like those of SMTP."""
-    found = grown(effort, "smtp_like", 3, ZONES, [LATE] * REPEATS)
+    found = measure_growth_in_process(effort, "smtp_like", 3, ZONES, [LATE] * REPEATS)
     return [m for size in ZONES for m in at_size(smtp_growth_name(size), found, size)]
 
 
@@ -77,12 +77,14 @@ def measure_growth(effort: Effort, n_features: int) -> list[Measurement]:
     around = BLOCKS_AROUND * BLOCK
     zones = {size: (size - around, size + around) for size in SIZES}
     *_, (_, some), (_, all_of_them) = zones.values()
-    found = grown(effort, "normal", n_features, zones, [some, all_of_them, some])
+    found = measure_growth_in_process(effort, "normal", n_features, zones, [some, all_of_them, some])
     sizes = [m for size in SIZES for m in at_size(growth_name(n_features, size), found, size)]
     return [*sizes, *measurements(growth_memory_name(n_features), {OURS: [found["GB"]]}, "GB")]
 
 
-def grown(effort: Effort, kind: str, n_features: int, zones: dict[int, tuple[int, int]], ends: list[int]) -> Found:
+def measure_growth_in_process(
+    effort: Effort, kind: str, n_features: int, zones: dict[int, tuple[int, int]], ends: list[int]
+) -> Found:
     """Extend forests in another process; with less effort all sizes shrink equally."""
     smaller = {size: [end // effort.divisor for end in zone] for size, zone in zones.items()}
     ends = [end // effort.divisor for end in ends]
@@ -96,7 +98,7 @@ def at_size(workload: str, found: Found, size: int) -> list[Measurement]:
 
 CONTESTS = [
     Contest((EXTEND, MEMORY), measure_extend),
-    Contest((MADE_STAGES,), partial(measure_stages, workload=MADE_STAGES, points="made")),
+    Contest((SYNTHETIC_STAGES,), partial(measure_stages, workload=SYNTHETIC_STAGES, points="synthetic")),
     Contest((SMTP_STAGES,), partial(measure_stages, workload=SMTP_STAGES, points="smtp"), why_no_smtp),
     Contest(tuple(map(smtp_growth_name, ZONES)), measure_smtp_growth),
     *(

@@ -6,7 +6,7 @@ from functools import partial
 from contests import Contest, Effort
 from peers import FORESTS, present
 from processes import in_new_process
-from timing import Entrant, Measurement, gathered, measurements
+from timing import Entrant, Measurement, measure_alternately, measurements
 
 START = "start-up: import, build, score one row"
 FIRST_USE = "first use: compile every kernel"
@@ -17,8 +17,8 @@ REPEATS, COMPILE_REPEATS = 5, 3
 def measure_start(effort: Effort) -> list[Measurement]:
     """Start the contestants alternately, after one start that loads files and compiles missing kernels."""
     measures = {Entrant(name): partial(seconds_of_start, name) for name in present(FORESTS)}
-    gathered(measures, 1)
-    return measurements(START, gathered(measures, effort.repeats(REPEATS)), "s")
+    measure_alternately(measures, 1)
+    return measurements(START, measure_alternately(measures, effort.repeats(REPEATS)), "s")
 
 
 def seconds_of_start(name: str) -> float:

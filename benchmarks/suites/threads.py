@@ -9,7 +9,7 @@ import numpy as np
 from contests import Contest, Effort
 from imondrian import MondrianForest
 from imondrian.engine.threads import Threads
-from timing import Entrant, Measurement, Work, timed
+from timing import Entrant, Measurement, Task, time_tasks
 from workloads import SAMPLES, TREES, normal_points
 
 ARITHMETIC = "two threads: pure arithmetic"
@@ -56,9 +56,9 @@ def extend(effort: Effort) -> Callable[[int], object]:
 def measure(effort: Effort, workload: str) -> list[Measurement]:
     """Time one thread and two threads alternately."""
     contestant, make = WORKLOADS[workload]
-    work = make(effort)
-    works = {Entrant(contestant, n_threads): Work(partial(work, n_threads)) for n_threads in (1, 2)}
-    return timed(workload, works, effort.repeats(REPEATS), "s")
+    task = make(effort)
+    tasks = {Entrant(contestant, n_threads): Task(partial(task, n_threads)) for n_threads in (1, 2)}
+    return time_tasks(workload, tasks, effort.repeats(REPEATS), "s")
 
 
 WORKLOADS: dict[str, tuple[str, Callable[[Effort], Callable[[int], object]]]] = {

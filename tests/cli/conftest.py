@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-PATIENCE = 180  # seconds to wait for a process; the first one may have to compile kernels
+TIMEOUT = 180  # seconds to wait for a process; the first process may have to compile the kernels
 COMMAND = [sys.executable, "-m", "imondrian"]
 
 
 @pytest.fixture(scope="session")
 def table_text():
-    """A table of 400 rows around zero with two outliers, rows 100 (b) and 300 (c); also a row number and text."""
+    """A table of 400 rows around zero with two outliers, rows 100 (in b) and 300 (in c), row numbers and text."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(400, 3))
     points[99, 1] = 15.0
@@ -34,7 +34,7 @@ class Shell:
             cwd=self.folder,
             input=stdin,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             text=not isinstance(stdin, bytes),
             check=False,
         )

@@ -1,4 +1,4 @@
-"""detect, fit, score, explain and info as processes: results, files, exit codes and errors."""
+"""Run detect, fit, score, explain and info as processes: results, files, exit codes and errors."""
 
 import csv
 import gzip
@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 
 import imondrian
-from tests.cli.conftest import COMMAND, PATIENCE
+from tests.cli.conftest import COMMAND, TIMEOUT
 
 
 def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_detect_finds_the_odd_rows_and_says_why(shell):
+def test_detect_finds_and_explains_the_anomalies(shell):
     done = shell.run("detect", "data.csv", "-o", "scored.csv", "--report", "report.html", "--save", "model.imf")
     assert "id (row numbers)" in done.stdout
     assert "name (text, such as 'n0')" in done.stdout
@@ -49,7 +49,7 @@ def test_detect_finds_the_odd_rows_and_says_why(shell):
     assert np.allclose(-model.score_samples(points), [float(row["anomaly_score"]) for row in rows])
 
 
-def test_a_model_file_is_that_of_the_estimator(shell):
+def test_fit_writes_the_same_model_file_as_the_estimator(shell):
     shell.run("fit", "data.csv", "--features", "a,b,c", "--save", "ours.imf", "--jobs", "1", "-q")
     table = pl.read_csv(shell.folder / "data.csv")[["a", "b", "c"]]
     parameters = {"kind": "size", "scale": "std", "contamination": 0.05, "max_samples": 256, "n_jobs": 1}
@@ -58,7 +58,7 @@ def test_a_model_file_is_that_of_the_estimator(shell):
     assert (shell.folder / "ours.imf").read_bytes() == (shell.folder / "theirs.imf").read_bytes()
 
 
-def test_the_same_in_steps_gives_the_same(shell):
+def test_fit_and_score_give_the_same_results_as_detect(shell):
     shell.run("detect", "data.csv", "-o", "at_once.csv", "--save", "one.imf", "-q")
     shell.run("fit", "data.csv", "--save", "two.imf", "-q")
     assert (shell.folder / "one.imf").read_bytes() == (shell.folder / "two.imf").read_bytes()
@@ -67,16 +67,16 @@ def test_the_same_in_steps_gives_the_same(shell):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
-def test_every_format_goes_in_and_comes_out(fitted, tmp_path, ending):
+@pytest.mark.parametrize("extension", ["csv", "tsv", "ndjson", "parquet"])
+def test_every_format_can_be_read_and_written(fitted, tmp_path, extension):
     frame = pl.read_csv(fitted.folder / "data.csv")
-    source, target = tmp_path / f"in.{ending}", tmp_path / f"out.{ending}"
+    source, target = tmp_path / f"in.{extension}", tmp_path / f"out.{extension}"
     write = {
         "csv": frame.write_csv,
         "tsv": lambda path: frame.write_csv(path, separator="\t"),
         "ndjson": frame.write_ndjson,
         "parquet": frame.write_parquet,
-    }[ending]
+    }[extension]
     write(source)
     summary = json.loads(fitted.run("score", "model.imf", source, "-o", target, "--json").stdout)
     assert summary["n_rows"] == 400
@@ -86,17 +86,17 @@ def test_every_format_goes_in_and_comes_out(fitted, tmp_path, ending):
         "tsv": lambda path: pl.read_csv(path, separator="\t"),
         "ndjson": pl.read_ndjson,
         "parquet": pl.read_parquet,
-    }[ending](target)
+    }[extension](target)
     assert read["a"].to_list() == frame["a"].to_list()
     assert read["anomaly_score"].arg_max() in {99, 299}
 
 
-def test_a_pipe_can_be_read_and_written(fitted):
+def test_pipes_can_be_read_and_written(fitted):
     text = fitted.text("data.csv")
     plain = fitted.run("score", "model.imf", "-", stdin=text)
     assert "standard input" in plain.stderr
-    packed = fitted.run("score", "model.imf", "-", stdin=gzip.compress(text.encode()))
-    assert packed.stdout.decode() == plain.stdout
+    compressed = fitted.run("score", "model.imf", "-", stdin=gzip.compress(text.encode()))
+    assert compressed.stdout.decode() == plain.stdout
     frame = pl.read_csv(io.StringIO(text))
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
@@ -104,40 +104,40 @@ def test_a_pipe_can_be_read_and_written(fitted):
     assert [row["anomaly_score"] for row in from_parquet] == [row["anomaly_score"] for row in rows_of(plain.stdout)]
 
 
-def test_a_reader_that_goes_away_is_no_error(fitted):
+def test_a_closed_output_pipe_is_not_an_error(fitted):
     pipe = f"{' '.join(COMMAND)} score model.imf data.csv -q | head -1"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", pipe], cwd=fitted.folder, capture_output=True, timeout=PATIENCE, check=False
+        ["bash", "-o", "pipefail", "-c", pipe], cwd=fitted.folder, capture_output=True, timeout=TIMEOUT, check=False
     )
     assert done.stdout.startswith(b"id,name,a,b,c,anomaly_score")
     assert done.stderr == b""
 
 
-def test_a_reader_of_the_summary_that_goes_away_is_no_finding(fitted):
-    told = f"{' '.join(COMMAND)} explain model.imf data.csv --top 400 | head -1"
+def test_a_closed_pipe_for_the_summary_gives_exit_code_0(fitted):
+    pipe = f"{' '.join(COMMAND)} explain model.imf data.csv --top 400 | head -1"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", told], cwd=fitted.folder, capture_output=True, timeout=PATIENCE, check=False
+        ["bash", "-o", "pipefail", "-c", pipe], cwd=fitted.folder, capture_output=True, timeout=TIMEOUT, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
 
 
-def test_explain_divides_the_score(fitted, tmp_path):
+def test_explain_divides_the_score_among_the_features(fitted, tmp_path):
     done = fitted.run("explain", "model.imf", "data.csv", "--rows", "100,7", "-o", tmp_path / "parts.csv", "--json")
-    told = json.loads(done.stdout)["rows"]
-    assert [row["row"] for row in told] == [7, 100]
-    assert told[1]["explanation"][0]["feature"] == "b"
-    assert told[1]["explanation"][0]["is_high"]
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["row"] for row in rows] == [7, 100]
+    assert rows[1]["explanation"][0]["feature"] == "b"
+    assert rows[1]["explanation"][0]["is_high"]
     parts = pl.read_csv(tmp_path / "parts.csv")
     assert parts.columns == ["row", "anomaly_score", "a", "b", "c"]
     sums = parts.select(pl.sum_horizontal(pl.col("a", "b", "c").abs()))["a"]
     assert np.allclose(sums, parts["anomaly_score"])
-    oddest = fitted.run("explain", "model.imf", "data.csv", "--top", "2").stdout.splitlines()
-    assert len(oddest) == 3
-    assert "b = 15 (high" in oddest[1] + oddest[2]
+    lines = fitted.run("explain", "model.imf", "data.csv", "--top", "2").stdout.splitlines()
+    assert len(lines) == 3
+    assert "b = 15 (high" in lines[1] + lines[2]
 
 
-def test_info_tells_what_is_in_the_file(fitted):
+def test_info_shows_the_content_of_a_model_file(fitted):
     facts = json.loads(fitted.run("info", "model.imf", "--json").stdout)
     assert facts["type"] == "estimator"
     assert facts["features"] == ["a", "b", "c"]
@@ -146,34 +146,34 @@ def test_info_tells_what_is_in_the_file(fitted):
     assert "estimator" in fitted.run("info", "model.imf").stdout
 
 
-def test_anomalies_can_be_an_exit_code(shell):
+def test_fail_on_anomaly_gives_exit_code_1_if_there_are_anomalies(shell):
     shell.run("detect", "data.csv", "--fail-on-anomaly", "-q", check=1)
     shell.write("flat.csv", "a,b\n" + "1,2\n" * 20)
     shell.run("detect", "flat.csv", "--fail-on-anomaly", "-q", check=0)
 
 
-def test_quiet_says_nothing_and_json_one_object(shell):
+def test_quiet_prints_nothing_and_json_prints_one_object(shell):
     done = shell.run("detect", "data.csv", "-q")
     assert done.stdout == done.stderr == ""
     done = shell.run("detect", "data.csv", "--json", "--preset", "paper")
     assert done.stderr == ""
-    told = json.loads(done.stdout)
-    assert told["left_out"] == {"id": "row numbers", "name": "text, such as 'n0'"}
-    assert told["rule"] == "midpoint of two clusters of scores"
+    summary = json.loads(done.stdout)
+    assert summary["left_out"] == {"id": "row numbers", "name": "text, such as 'n0'"}
+    assert summary["rule"] == "midpoint of two clusters of scores"
 
 
 def test_columns_can_be_chosen(shell):
-    told = json.loads(shell.run("detect", "data.csv", "--features", "a,c", "--json").stdout)
-    assert told["features"] == ["a", "c"]
-    assert told["oddest"][0]["row"] == 300
-    told = json.loads(
+    summary = json.loads(shell.run("detect", "data.csv", "--features", "a,c", "--json").stdout)
+    assert summary["features"] == ["a", "c"]
+    assert summary["oddest"][0]["row"] == 300
+    summary = json.loads(
         shell.run("detect", "data.csv", "--ignore", "c", "--ignore", "a", "--time", "id", "--json").stdout
     )
-    assert told["features"] == ["b"]
-    assert told["oddest"][0]["time"] == "100"
+    assert summary["features"] == ["b"]
+    assert summary["oddest"][0]["time"] == "100"
 
 
-def test_missing_values_are_refused_passed_by_or_filled(shell):
+def test_missing_values_fail_are_dropped_or_are_replaced_by_the_median(shell):
     text = shell.text("data.csv").splitlines()
     fields = text[3].split(",")
     text[3] = ",".join([*fields[:2], "NA", *fields[3:]])
@@ -191,7 +191,7 @@ def test_missing_values_are_refused_passed_by_or_filled(shell):
     assert 0.0 < float(scored[2]["anomaly_score"]) < 1.0
 
 
-def test_bad_input_is_one_line_and_leaves_nothing(shell):
+def test_bad_input_gives_a_one_line_error_and_leaves_no_files(shell):
     shell.write("empty.csv", "")
     shell.write("header.csv", "a,b\n")
     shell.write("text.csv", "a,b\nx,y\nz,w\n")
@@ -232,9 +232,9 @@ def test_the_input_is_not_overwritten(shell):
     assert shell.text("data.csv") == before
 
 
-def test_links_that_lead_in_a_circle_are_one_line(shell):
-    for ending in ("csv", "html", "imf", "png"):
-        (shell.folder / f"loop.{ending}").symlink_to(f"loop.{ending}")
+def test_a_cycle_of_symbolic_links_gives_a_one_line_error(shell):
+    for extension in ("csv", "html", "imf", "png"):
+        (shell.folder / f"loop.{extension}").symlink_to(f"loop.{extension}")
     (shell.folder / "loop").symlink_to("loop")
     for arguments in (
         ("detect", "data.csv", "-o", "loop.csv"),
@@ -250,7 +250,7 @@ def test_links_that_lead_in_a_circle_are_one_line(shell):
         assert "Too many levels of symbolic links" in shell.fails(*arguments)
 
 
-def test_columns_of_the_users_own_are_not_written_over(shell):
+def test_columns_of_the_user_are_not_overwritten(shell):
     shell.write("own.csv", "a,is_anomaly\n1,0\n2,1\n")
     assert "has its own column 'is_anomaly'" in shell.fails("detect", "own.csv", "-o", "out.csv", "-q")
     shell.run("detect", "own.csv", "-q")  # nothing is written
@@ -274,16 +274,16 @@ def test_a_batch_may_lack_a_column(fitted, tmp_path):
         tmp_path / "o.parquet",
         "--json",
     )
-    told = json.loads(done.stdout)
-    assert 0 < told["n_scored"] < told["n_rows"]
+    summary = json.loads(done.stdout)
+    assert 0 < summary["n_scored"] < summary["n_rows"]
 
 
-def test_outputs_are_not_standard_output_by_name(shell):
+def test_reports_and_models_cannot_be_written_to_standard_output(shell):
     assert "must end in .html" in shell.fails("detect", "data.csv", "--report", "-")
     assert "must end in .imf" in shell.fails("detect", "data.csv", "--save", "-")
 
 
-def test_an_internal_error_is_not_taken_for_an_anomaly(shell):
+def test_an_internal_error_has_its_own_exit_code(shell):
     program = (
         "import polars, imondrian.cli.commands.detect as d; d.read_rows = lambda *a: 1 / 0; "
         "import sys; sys.argv = ['imondrian', 'detect', 'data.csv']; from imondrian.cli.app import main; main()"
@@ -296,14 +296,12 @@ def test_an_internal_error_is_not_taken_for_an_anomaly(shell):
     assert done.stderr.count("\n") == 1
 
 
-def test_closed_streams_and_poor_terminals_are_no_trouble(shell):
+def test_closed_streams_and_ascii_terminals_are_handled(shell):
     shell.write("letters.csv", "é\x1b[31m,b\n1,2\n3,4\n")
     command = " ".join(COMMAND)
     for redirection, code in (("<&-", 2), (">&-", 0)):
         line = f"{command} detect {'-' if code else 'data.csv'} -q {redirection}"
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=shell.folder, capture_output=True, check=False, timeout=PATIENCE
-        )
+        done = subprocess.run(["bash", "-c", line], cwd=shell.folder, capture_output=True, check=False, timeout=TIMEOUT)
         assert done.returncode == code, done.stderr
         assert b"Traceback" not in done.stderr
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -315,19 +313,19 @@ def test_closed_streams_and_poor_terminals_are_no_trouble(shell):
     assert b"\x1b" not in done.stdout
 
 
-def test_scores_of_few_rows_are_called_unreliable(shell):
+def test_a_note_says_that_scores_of_few_rows_are_unreliable(shell):
     shell.write("few.csv", "a,b\n1,2\n3,4\n")
     assert "only 2 rows: scores are unreliable" in shell.run("detect", "few.csv").stderr
 
 
-def test_what_is_missing_is_said_of_rows_to_explain(fitted, tmp_path):
+def test_explain_notes_which_rows_have_missing_values(fitted, tmp_path):
     lines = fitted.text("data.csv").splitlines()[:3]
     (tmp_path / "gap.csv").write_text("\n".join([*lines, "3,n2,,1,1"]))
     done = fitted.run("explain", "model.imf", tmp_path / "gap.csv", "--missing", "drop", "--rows", "3,1")
     assert "row 3 has a missing value" in done.stderr
 
 
-def test_an_old_output_survives_an_error(shell):
+def test_an_error_leaves_the_old_output_unchanged(shell):
     shell.run("fit", "data.csv", "--save", "model.imf", "-q")
     shell.write("out.csv", "old")
     shell.write("cell.csv", shell.text("data.csv").replace("15.000000", "fifteen", 1))
@@ -335,7 +333,7 @@ def test_an_old_output_survives_an_error(shell):
     assert shell.text("out.csv") == "old"
 
 
-def test_a_model_without_names_takes_numeric_columns_in_order(shell):
+def test_a_model_without_feature_names_uses_the_numeric_columns_in_order(shell):
     rng = np.random.default_rng(0)
     imondrian.save(imondrian.MondrianForest(10).build(rng.normal(size=(50, 3))), shell.folder / "forest.imf")
     rows = rows_of(shell.run("score", "forest.imf", "data.csv", "-q").stdout)
@@ -348,7 +346,7 @@ def test_a_model_without_names_takes_numeric_columns_in_order(shell):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_command_clears_up(shell, number):
+def test_an_interrupted_command_removes_its_temporary_files(shell, number):
     shell.run("fit", "data.csv", "--save", "model.imf", "-q")
     before = set(os.listdir(shell.folder))  # noqa: PTH208
     process = shell.start("score", "model.imf", "-", "-o", "out.csv", "-q")
@@ -357,7 +355,7 @@ def test_an_interrupted_command_clears_up(shell, number):
     process.stdin.write(header.encode() + block * (2**24 // len(block)))  # two blocks, so that the first is scored
     process.stdin.flush()
     waited = 0
-    while set(os.listdir(shell.folder)) == before and waited < PATIENCE * 10:  # noqa: PTH208
+    while set(os.listdir(shell.folder)) == before and waited < TIMEOUT * 10:  # noqa: PTH208
         waited += 1
         try:
             process.wait(0.1)
@@ -365,7 +363,7 @@ def test_an_interrupted_command_clears_up(shell, number):
             continue
     for _ in range(20):  # a hangup arrives twice, from the system and from the shell
         process.send_signal(number)
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 128 + number
     assert errors == b"imondrian: interrupted\n"
     assert set(os.listdir(shell.folder)) == before  # noqa: PTH208

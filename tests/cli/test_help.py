@@ -1,4 +1,4 @@
-"""Every command and option has a help text, and `--help` imports nothing heavy."""
+"""Every command and option has a help text, and `--help` imports no slow module."""
 
 import subprocess
 import sys
@@ -23,20 +23,20 @@ def commands(group, path=()):
 @pytest.mark.parametrize(
     ("path", "command"), list(commands(app)), ids=lambda value: "-".join(value) if isinstance(value, tuple) else ""
 )
-def test_every_command_and_option_is_explained(path, command):
+def test_every_command_and_option_has_a_help_text(path, command):
     assert command.help
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, (path, parameter.name)
 
 
-def test_every_command_is_there():
+def test_every_command_exists():
     names = {" ".join(path) for path, _ in commands(app)}
     assert {"detect", "fit", "score", "explain", "watch", "info"} <= names
     assert {f"plot {kind}" for kind in ("scores", "regions", "partition", "tree")} <= names
 
 
-def test_help_loads_nothing_heavy():
+def test_help_imports_no_slow_module():
     program = (
         "import sys; from imondrian.cli.app import app\n"
         "try: app(['detect', '--help'])\n"
@@ -48,18 +48,18 @@ def test_help_loads_nothing_heavy():
     assert "--fail-on-anomaly" in done.stdout
 
 
-def test_the_options_offer_what_the_library_can():
+def test_the_missing_option_offers_every_rule_of_the_library():
     assert set(options.MISSING) == set(MISSING)
 
 
-def test_what_is_not_installed_is_named():
+def test_a_missing_package_is_named():
     program = "import sys; sys.modules['click'] = None; from imondrian.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == 'imondrian: the command line needs click: pip install "imondrian[cli]"\n'
 
 
-def test_version_and_usage():
+def test_version_and_usage_errors():
     def run(*arguments):
         return subprocess.run(
             [sys.executable, "-m", "imondrian", *arguments], capture_output=True, text=True, check=False

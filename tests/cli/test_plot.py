@@ -1,4 +1,4 @@
-"""plot: images in the right format, from data or a model."""
+"""`imondrian plot`: images in the right format, from data or a model."""
 
 import xml.etree.ElementTree as ET
 
@@ -6,16 +6,16 @@ import pytest
 
 
 @pytest.mark.parametrize("kind", ["scores", "regions", "partition", "tree"])
-def test_every_picture_is_drawn(fitted, tmp_path, kind):
-    picture = tmp_path / "picture.png"
-    assert fitted.run("plot", kind, "data.csv", "--features", "a,b", "-o", picture).stdout == f"{picture}\n"
-    assert picture.read_bytes().startswith(b"\x89PNG")
+def test_every_plot_writes_a_png(fitted, tmp_path, kind):
+    path = tmp_path / "plot.png"
+    assert fitted.run("plot", kind, "data.csv", "--features", "a,b", "-o", path).stdout == f"{path}\n"
+    assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_pictures_can_be_of_a_model_and_as_svg(fitted, tmp_path):
-    picture = tmp_path / "tree.svg"
-    fitted.run("plot", "tree", "data.csv", "--model", "model.imf", "--tree", "3", "--levels", "4", "-o", picture, "-q")
-    assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314
+def test_a_tree_of_a_model_can_be_plotted_as_svg(fitted, tmp_path):
+    path = tmp_path / "tree.svg"
+    fitted.run("plot", "tree", "data.csv", "--model", "model.imf", "--tree", "3", "--levels", "4", "-o", path, "-q")
+    assert ET.parse(path).getroot().tag.endswith("svg")  # noqa: S314
 
 
 def test_options_that_a_model_sets_are_refused(fitted):
@@ -25,7 +25,7 @@ def test_options_that_a_model_sets_are_refused(fitted):
         )
 
 
-def test_a_picture_that_cannot_be_is_one_line(shell):
+def test_impossible_plots_give_a_one_line_error(shell):
     assert "needs two features, but there are 3" in shell.fails("plot", "regions", "data.csv")
     assert "There is no tree 100; the trees are 0 to 99" in shell.fails("plot", "tree", "data.csv", "--tree", "100")
     assert "must end in .png or .svg" in shell.fails("plot", "tree", "data.csv", "-o", "x.gif")

@@ -5,43 +5,43 @@ import pty
 import select
 import time
 
-from tests.cli.conftest import PATIENCE
+from tests.cli.conftest import TIMEOUT
 
 BAR = b"scoring standard input"
 
 
-def shown_on_terminal(fitted, *options, patience):
-    """Score rows on a terminal, some of them only after a bar is shown; return everything on the terminal."""
-    ours, theirs = pty.openpty()
-    process = fitted.start("score", "model.imf", "-", *options, stderr=theirs)
-    os.close(theirs)
+def shown_on_terminal(fitted, *options, timeout):
+    """Score rows on a terminal, some of them only once a bar is shown; return everything shown on the terminal."""
+    terminal, process_side = pty.openpty()
+    process = fitted.start("score", "model.imf", "-", *options, stderr=process_side)
+    os.close(process_side)
     text = fitted.text("data.csv").encode()
     process.stdin.write(text[:5000])
     process.stdin.flush()
     shown = b""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while BAR not in shown and time.monotonic() < deadline:
-        if select.select([ours], [], [], 0.1)[0]:
-            shown += os.read(ours, 10_000)
+        if select.select([terminal], [], [], 0.1)[0]:
+            shown += os.read(terminal, 10_000)
     process.stdin.write(text[5000:])
     process.stdin.close()
     assert process.stdout.read().count(b"\n") == 401
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
     process.stdout.close()
-    while select.select([ours], [], [], 0.1)[0]:
+    while select.select([terminal], [], [], 0.1)[0]:
         try:
-            shown += os.read(ours, 10_000)
+            shown += os.read(terminal, 10_000)
         except OSError:  # the other end is closed
             break
-    os.close(ours)
+    os.close(terminal)
     return shown
 
 
-def test_a_bar_appears_on_a_terminal_and_the_summary_after_it(fitted):
-    shown = shown_on_terminal(fitted, patience=PATIENCE)
+def test_a_progress_bar_appears_on_a_terminal_and_the_summary_after_it(fitted):
+    shown = shown_on_terminal(fitted, timeout=TIMEOUT)
     assert BAR in shown
     assert b"400" in shown
 
 
-def test_no_bar_is_shown_with_quiet(fitted):
-    assert shown_on_terminal(fitted, "--quiet", patience=6) == b""
+def test_quiet_shows_no_progress_bar(fitted):
+    assert shown_on_terminal(fitted, "--quiet", timeout=6) == b""

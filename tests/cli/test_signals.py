@@ -1,4 +1,4 @@
-"""Signals end a command in order: a file is the old one or the new one, and temporary files are removed."""
+"""Signals end a command cleanly: a file is the old one or the new one, and temporary files are removed."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import PATIENCE
+from tests.cli.conftest import TIMEOUT
 from tests.service.serving import Service
 
 WRITING = """
@@ -33,7 +33,7 @@ main()
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-def written(folder, inside="pass", before="", by="exec"):
+def run_and_interrupt(folder, inside="pass", before="", by="exec"):
     """Run a command that writes a file and sends itself signals; return exit code, standard error and the file."""
     (folder / "out.txt").write_text("old")
     program = WRITING.format(inside=inside, before=before)
@@ -41,7 +41,7 @@ def written(folder, inside="pass", before="", by="exec"):
         ["bash", "-c", f'{by} "$0" -c "$1"', sys.executable, program],
         cwd=folder,
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert os.listdir(folder) == ["out.txt"], done.stderr  # noqa: PTH208
@@ -49,39 +49,39 @@ def written(folder, inside="pass", before="", by="exec"):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_leaves_the_old_file_and_nothing_beside_it(tmp_path, number):
-    assert written(tmp_path, f"send({number})") == (128 + number, b"imondrian: interrupted\n", "old")
+def test_a_signal_leaves_the_old_file_and_no_temporary_file(tmp_path, number):
+    assert run_and_interrupt(tmp_path, f"send({number})") == (128 + number, b"imondrian: interrupted\n", "old")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_more_signals_do_not_disturb_the_clearing_away(tmp_path, number):
+def test_more_signals_do_not_interrupt_the_cleanup(tmp_path, number):
     again = f"""
 unlink = files.Path.unlink
 files.Path.unlink = lambda path: (send({signal.SIGHUP:d}, {signal.SIGTERM:d}, {signal.SIGINT:d}), unlink(path))
 """
-    assert written(tmp_path, f"send({number})", again) == (128 + number, b"imondrian: interrupted\n", "old")
+    assert run_and_interrupt(tmp_path, f"send({number})", again) == (128 + number, b"imondrian: interrupted\n", "old")
 
 
-def test_a_signal_just_after_the_file_was_made_leaves_nothing(tmp_path):
-    made = f"""
-opened = os.open
-def made(path, flags, *mode):
-    descriptor = opened(path, flags, *mode)
+def test_a_signal_just_after_the_temporary_file_was_created_leaves_no_file(tmp_path):
+    patch = f"""
+real_open = os.open
+def open_and_send(path, flags, *mode):
+    descriptor = real_open(path, flags, *mode)
     if flags & os.O_EXCL:
         send({signal.SIGTERM:d})
     return descriptor
-os.open = made
+os.open = open_and_send
 """
-    assert written(tmp_path, before=made) == (128 + signal.SIGTERM, b"imondrian: interrupted\n", "old")
+    assert run_and_interrupt(tmp_path, before=patch) == (128 + signal.SIGTERM, b"imondrian: interrupted\n", "old")
 
 
-def test_a_hangup_that_is_ignored_stays_ignored(tmp_path):
-    assert written(tmp_path, f"send({signal.SIGHUP:d})", by="trap '' HUP; exec") == (0, b"", "new")
+def test_an_ignored_hangup_stays_ignored(tmp_path):
+    assert run_and_interrupt(tmp_path, f"send({signal.SIGHUP:d})", by="trap '' HUP; exec") == (0, b"", "new")
 
 
-def test_a_hangup_ends_a_service_as_sigterm_does(tmp_path):
+def test_a_hangup_ends_a_service_like_sigterm(tmp_path):
     service = Service(tmp_path / "data").start()
     service.process.send_signal(signal.SIGHUP)
-    said, _ = service.process.communicate(timeout=PATIENCE)
-    assert service.process.returncode == 0, said
-    assert "Traceback" not in said
+    output, _ = service.process.communicate(timeout=TIMEOUT)
+    assert service.process.returncode == 0, output
+    assert "Traceback" not in output

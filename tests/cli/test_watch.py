@@ -1,4 +1,4 @@
-"""watch: one output line per input line, the same if the stream is split, stopped and resumed."""
+"""`imondrian watch`: one output line per input line, the same if the stream is stopped and resumed."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import time
 import pytest
 
 import imondrian
-from tests.cli.conftest import COMMAND, PATIENCE
+from tests.cli.conftest import COMMAND, TIMEOUT
 
 SETTINGS = ("--window", "128", "--trees", "20", "--samples", "32")
 
@@ -24,7 +24,7 @@ def read_lines(process, n):
     return [json.loads(process.stdout.readline()) for _ in range(n)]
 
 
-def test_every_line_gets_its_line(shell):
+def test_every_input_line_gives_an_output_line(shell):
     done = shell.run("watch", "data.csv", *SETTINGS)
     rows = lines_of(done.stdout)
     assert [row["row"] for row in rows] == list(range(1, 401))
@@ -37,7 +37,7 @@ def test_every_line_gets_its_line(shell):
     assert "400 rows" in done.stderr
 
 
-def test_the_scores_are_those_of_a_detector(shell):
+def test_the_scores_equal_those_of_a_stream_detector(shell):
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
     detector = imondrian.StreamDetector(3, window=128, n_trees=20, max_samples=32)  # the same default threshold
     assert detector.parameters["threshold"] == 0.01
@@ -46,7 +46,7 @@ def test_the_scores_are_those_of_a_detector(shell):
     assert [row["is_anomaly"] for row in rows] == results.is_anomaly.tolist()
 
 
-def test_json_goes_in_and_nothing_else_changes(shell):
+def test_json_input_gives_the_same_scores_as_csv(shell):
     plain = lines_of(shell.run("watch", "data.csv", "--ignore", "id", *SETTINGS).stdout)
     records = [{"name": row["name"], "a": row["a"], "b": row["b"], "c": row["c"], "more": [1, None]} for row in plain]
     text = "\n".join(map(json.dumps, records))
@@ -55,7 +55,7 @@ def test_json_goes_in_and_nothing_else_changes(shell):
     assert rows[0]["more"] == [1, None]
 
 
-def test_records_come_out_as_they_came(shell):
+def test_records_are_written_back_unchanged(shell):
     text = '{"a": 1, "on": true, "big": 12345678901234567890, "s": "x", "n": null}\n'
     rows = lines_of(shell.run("watch", "-q", *SETTINGS, stdin=text).stdout)
     assert {name: rows[0][name] for name in ("a", "on", "big", "s", "n")} == json.loads(text)
@@ -67,7 +67,7 @@ def test_records_come_out_as_they_came(shell):
     assert [(row["a"], row["b"], row["on"]) for row in rows] == [(1, "", 1.0), (1, "2", 0.0), ("z", "2", 1.0)]
 
 
-def test_json_comes_out_character_by_character(shell):
+def test_json_is_written_back_verbatim(shell):
     lines = [
         '{"a": "3", "b":1.0, "é\\u00e9": "ö\\u2028", "n" : [1E5, {"z": null, "y": 123456789012345678901234567890}]}',
         '{"b": 1E5, "a": 2.50, "c": 1e400}',
@@ -76,16 +76,16 @@ def test_json_comes_out_character_by_character(shell):
         '{"a": 1, "b": 2, "t": ' + "9" * 5000 + "}",
     ]
     done = shell.run("watch", "-q", *SETTINGS, stdin="\n".join(lines).encode())
-    told = done.stdout.decode().split("\n")[:-1]
-    assert [line[: len(text) - 1] + "}" for line, text in zip(told, lines, strict=True)] == lines
-    assert [json.loads(line, parse_int=float)["row"] for line in told] == [1, 2, 3, 4, 5]
-    errors = [json.loads(line, parse_int=float).get("error") for line in told]
+    output = done.stdout.decode().split("\n")[:-1]
+    assert [line[: len(text) - 1] + "}" for line, text in zip(output, lines, strict=True)] == lines
+    assert [json.loads(line, parse_int=float)["row"] for line in output] == [1, 2, 3, 4, 5]
+    errors = [json.loads(line, parse_int=float).get("error") for line in output]
     assert [error is None for error in errors] == [True, True, False, False, True]
     assert errors[2] == "column 'b': inf is not finite."
     assert errors[3] == f"column 'a': '{'9' * 59}... is not finite."
 
 
-def test_cells_of_csv_come_out_as_numbers_or_as_text(shell):
+def test_csv_cells_are_written_as_numbers_or_as_text(shell):
     long = "9" * 5000
     text = f"a,b,t\n1,1.10,x\n1e400,{'9' * 30},y\n{long},2,y\n3,4,{long}\n"
     lines = shell.run("watch", "-q", *SETTINGS, "--time", "t", stdin=text).stdout.splitlines()
@@ -101,7 +101,7 @@ def test_cells_of_csv_come_out_as_numbers_or_as_text(shell):
     assert done.stderr == f"imondrian: Row 2: column 'a': '{'9' * 59}... is not finite.\n"
 
 
-def test_the_output_is_utf8_whatever_the_terminal_has(shell):
+def test_the_output_is_utf8_whatever_the_encoding_of_the_terminal(shell):
     line = '{"a": 1, "é": "ö"}'
     process = subprocess.run(
         [*COMMAND, "watch", "-q", *SETTINGS],
@@ -109,7 +109,7 @@ def test_the_output_is_utf8_whatever_the_terminal_has(shell):
         input=line.encode(),
         capture_output=True,
         check=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
     assert process.stdout.decode().startswith(line[:-1])
@@ -122,28 +122,28 @@ def test_a_key_that_appears_twice_makes_a_row_unusable(shell):
     assert [row["row"] for row in rows] == [1, 2, 3]
 
 
-def test_results_take_the_place_of_values_of_the_same_name(shell):
+def test_results_replace_values_of_the_same_name(shell):
     text = '{"a": 1}\n{"row": "mine", "a": 2, "threshold": 9}\n'
     lines = shell.run("watch", "-q", *SETTINGS, stdin=text).stdout.splitlines()
     assert lines[1].startswith('{"a": 2, "row": 2, ')
     assert lines[1].count('"threshold"') == 1
 
 
-def test_lines_come_at_once_and_are_flushed(shell):
+def test_output_lines_are_flushed_immediately(shell):
     process = shell.start("watch", "-q", *SETTINGS)
     header, *rows = shell.text("data.csv").splitlines(keepends=True)
     process.stdin.write(header.encode())
-    for i in range(3):  # each answer is read before the next line is written
+    for i in range(3):  # each output line is read before the next input line is written
         process.stdin.write(rows[i].encode())
         process.stdin.flush()
         assert read_lines(process, 1)[0]["row"] == i + 1
     process.stdin.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
     process.stdout.close()
     process.stderr.close()
 
 
-def test_a_stream_that_is_stopped_and_resumed_is_as_if_never_stopped(shell):
+def test_a_stopped_and_resumed_stream_gives_the_same_output_as_an_uninterrupted_one(shell):
     whole = shell.run("watch", "data.csv", "-q", *SETTINGS).stdout
     header, *rows = shell.text("data.csv").splitlines(keepends=True)
     first = shell.run("watch", "--model", "state.imf", "-q", *SETTINGS, stdin=header + "".join(rows[:150])).stdout
@@ -158,13 +158,13 @@ def test_a_stream_that_is_stopped_and_resumed_is_as_if_never_stopped(shell):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_stream_and_the_state_is_kept(shell, number):
+def test_a_signal_ends_the_stream_and_saves_the_detector(shell, number):
     process = shell.start("watch", "--model", "state.imf", *SETTINGS)
     process.stdin.write(shell.text("data.csv").encode())
     process.stdin.flush()
     rows = read_lines(process, 400)
     process.send_signal(number)
-    rest, errors = process.communicate(timeout=PATIENCE)
+    rest, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0
     assert rest == b""
     assert b"400 rows" in errors
@@ -173,7 +173,7 @@ def test_a_signal_ends_the_stream_and_the_state_is_kept(shell, number):
     assert rows[-1]["row"] == 400
 
 
-def test_a_hangup_is_ignored_by_what_nohup_started(shell):
+def test_a_hangup_is_ignored_under_nohup(shell):
     command = f"trap '' HUP; exec {' '.join(COMMAND)} watch -q {' '.join(SETTINGS)}"
     process = subprocess.Popen(
         ["bash", "-c", command], cwd=shell.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -182,29 +182,29 @@ def test_a_hangup_is_ignored_by_what_nohup_started(shell):
     process.stdin.flush()
     assert read_lines(process, 1)[0]["row"] == 1
     process.send_signal(signal.SIGHUP)
-    rest, errors = process.communicate(b"2\n", timeout=PATIENCE)
+    rest, errors = process.communicate(b"2\n", timeout=TIMEOUT)
     assert process.returncode == 0, errors
     assert [row["row"] for row in lines_of(rest.decode())] == [2]
 
 
-def test_a_terminal_that_is_closed_ends_the_stream_and_the_state_is_kept(shell):
+def test_closing_the_terminal_ends_the_stream_and_saves_the_detector(shell):
     shell.write("log.csv", "a\n1\n2\n")
-    window, inside = pty.openpty()
-    terminal = os.ttyname(inside)  # of the session that opens it first
+    terminal, process_side = pty.openpty()
+    name = os.ttyname(process_side)  # it belongs to the session that opens it first
     command = f"exec {' '.join(COMMAND)} watch --follow log.csv --model state.imf {' '.join(SETTINGS)}"
     process = subprocess.Popen(
-        ["bash", "-c", f"{command} < {terminal} > {terminal} 2>&1"], cwd=shell.folder, start_new_session=True
+        ["bash", "-c", f"{command} < {name} > {name} 2>&1"], cwd=shell.folder, start_new_session=True
     )
     text = b""
     while b'"row": 2' not in text:
-        text += os.read(window, 4096)
-    os.close(window)
-    os.close(inside)
-    assert process.wait(PATIENCE) == 0
+        text += os.read(terminal, 4096)
+    os.close(terminal)
+    os.close(process_side)
+    assert process.wait(TIMEOUT) == 0
     assert imondrian.load(shell.folder / "state.imf").n_seen == 2
 
 
-def test_the_state_is_kept_now_and_then(shell):
+def test_save_every_saves_the_detector_during_the_stream(shell):
     header, *rows = shell.text("data.csv").splitlines(keepends=True)
     process = shell.start("watch", "--model", "state.imf", "--save-every", "100", "-q", *SETTINGS)
     process.stdin.write((header + "".join(rows[:90])).encode())
@@ -214,16 +214,16 @@ def test_the_state_is_kept_now_and_then(shell):
     process.stdin.write("".join(rows[90:150]).encode())
     process.stdin.flush()
     read_lines(process, 60)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (shell.folder / "state.imf").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.kill()  # like a power failure
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
     assert 100 <= imondrian.load(shell.folder / "state.imf").n_seen <= 150
     assert "--save-every needs --model" in shell.fails("watch", "data.csv", "--save-every", "5")
 
 
-def test_a_file_is_followed_and_gone_on_with(shell):
+def test_a_followed_file_is_resumed_where_it_was_left(shell):
     header, *rows = shell.text("data.csv").splitlines(keepends=True)
     log = shell.folder / "log.csv"
     log.write_text(header + "".join(rows[:100]))
@@ -233,7 +233,7 @@ def test_a_file_is_followed_and_gone_on_with(shell):
         file.write("".join(rows[100:120]))
     followed = read_lines(process, 20)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0
     with log.open("a") as file:
         file.write("".join(rows[120:130]))
@@ -243,17 +243,17 @@ def test_a_file_is_followed_and_gone_on_with(shell):
     log.write_text(header + "".join(rows[130:135]))  # the log is truncated and starts again
     fresh = read_lines(process, 5)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
     whole = lines_of(shell.run("watch", "data.csv", "-q", *SETTINGS).stdout)
     assert followed + resumed + fresh == whole[100:135]
 
 
-def test_a_file_that_was_cut_between_two_runs_is_read_whole(shell):
+def test_a_file_truncated_between_two_runs_is_read_from_its_start(shell):
     def followed(n):
         process = shell.start("watch", "--follow", "log.ndjson", "--model", "state.imf", *SETTINGS)
         rows = read_lines(process, n)
         process.send_signal(signal.SIGTERM)
-        rest, errors = process.communicate(timeout=PATIENCE)
+        rest, errors = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 0, errors
         assert rest == b""
         return [row["a"] for row in rows]
@@ -262,7 +262,7 @@ def test_a_file_that_was_cut_between_two_runs_is_read_whole(shell):
     process = shell.start("watch", "--follow", "log.ndjson", "--model", "state.imf", *SETTINGS)
     assert "error" in read_lines(process, 11)[0]
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
     shell.write("log.ndjson", '{"a": 20}\n{"a": 21}\n')
     assert followed(2) == [20, 21]
     with (shell.folder / "log.ndjson").open("a") as file:
@@ -277,7 +277,7 @@ class Followed:
 
     def __init__(self, shell, name, *arguments):
         self._process = shell.start("watch", "--follow", name, "--model", "state.imf", *arguments)
-        self._limit = threading.Timer(PATIENCE / 3, self._process.kill)  # do not wait for rows that never arrive
+        self._limit = threading.Timer(TIMEOUT / 3, self._process.kill)  # do not wait for rows that never arrive
         self._limit.start()
 
     def rows(self, n):
@@ -286,14 +286,14 @@ class Followed:
     def end(self):
         """End the process, which must have no more output; return its standard error."""
         self._process.send_signal(signal.SIGTERM)
-        rest, errors = self._process.communicate(timeout=PATIENCE)
+        rest, errors = self._process.communicate(timeout=TIMEOUT)
         self._limit.cancel()
         assert self._process.returncode == 0, errors
         assert rest == b""
         return errors.decode()
 
 
-def test_a_file_that_is_rotated_is_followed_as_by_tail(shell):
+def test_a_rotated_file_is_followed_like_tail_does(shell):
     log = shell.folder / "log.csv"
     log.write_text("a,b\n1,10\n")
     with log.open("a") as old:
@@ -322,7 +322,7 @@ def test_a_file_that_is_rotated_is_followed_as_by_tail(shell):
     process.end()
 
 
-def test_a_file_that_is_cut_is_read_from_its_start_even_if_it_has_grown_again(shell):
+def test_a_truncated_file_is_read_from_its_start_even_if_it_has_grown_again(shell):
     log = shell.folder / "log.ndjson"
     log.write_text('{"a": 1}\n{"a": 2}\n')
     process = Followed(shell, "log.ndjson", *SETTINGS)
@@ -333,7 +333,7 @@ def test_a_file_that_is_cut_is_read_from_its_start_even_if_it_has_grown_again(sh
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
-def test_what_was_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
+def test_a_file_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
     log, old = shell.folder / "log.csv", shell.folder / "log.csv.1"
     log.write_text("a\n1\n2\n")
     process = Followed(shell, "log.csv", *SETTINGS)
@@ -353,7 +353,7 @@ def test_what_was_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
     )
 
 
-def test_what_was_lost_between_two_runs_is_said(shell):
+def test_a_warning_says_that_rows_were_lost_between_two_runs(shell):
     log = shell.folder / "log.csv"
     log.write_text("a\n1\n2\n")
     process = Followed(shell, "log.csv", *SETTINGS)
@@ -372,14 +372,14 @@ def test_a_stream_whose_output_nobody_reads_can_be_stopped(shell):
     assert process.stdout.readline()  # it is running, and the pipe will soon be full
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
     process.stdout.close()
     process.stderr.close()
     process.stdin.close()
     assert 0 < imondrian.load(shell.folder / "state.imf").n_seen < 8000
 
 
-def test_a_stream_of_other_features_is_refused(shell):
+def test_a_stream_with_other_features_is_refused(shell):
     shell.run("watch", "--model", "state.imf", "-q", *SETTINGS, stdin="a,b\n1,2\n")
     assert "created with other features: there is no column 'a'" in shell.fails(
         "watch", "--model", "state.imf", "-q", stdin="zz,b\n1,2\n"
@@ -394,18 +394,18 @@ def test_a_stream_of_other_features_is_refused(shell):
     assert imondrian.load(shell.folder / "state.imf").n_seen == 3
 
 
-def test_json_that_is_followed_is_gone_on_with_too(shell):
+def test_a_followed_json_file_is_resumed_where_it_was_left(shell):
     shell.write("log.ndjson", '{"a": 1}\n{"a": 2}\n')
     for rows in ([1, 2], [3]):
         process = shell.start("watch", "--follow", "log.ndjson", "--model", "state.imf", *SETTINGS)
         assert [row["row"] for row in read_lines(process, len(rows))] == rows
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
         with (shell.folder / "log.ndjson").open("a") as file:
             file.write('{"a": 3}\n')
 
 
-def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
+def test_an_unusable_row_has_its_error_in_its_line_or_ends_the_stream(shell):
     text = "a,b\n1,2\n1,x\n1\n,5\n3,4\n"
     done = shell.run("watch", *SETTINGS, stdin=text)
     rows = lines_of(done.stdout)
@@ -425,7 +425,7 @@ def test_a_row_that_cannot_be_used_is_told_in_its_line_or_ends_it(shell):
     assert imondrian.load(shell.folder / "s.imf").n_seen == 1
 
 
-def test_no_row_is_learned_twice_after_a_run_that_ended_in_the_middle_of_a_batch(shell):
+def test_no_row_is_learned_twice_after_a_run_that_ended_within_a_batch(shell):
     lines = [f"{i % 7},{i % 5}" for i in range(10)]
     (shell.folder / "log.csv").write_text("\n".join(["a,b", *lines, "1,x", ""]))
     for _ in range(2):
@@ -435,21 +435,21 @@ def test_no_row_is_learned_twice_after_a_run_that_ended_in_the_middle_of_a_batch
         assert imondrian.load(shell.folder / "s.imf").n_seen == 10
 
 
-def test_rows_after_a_reader_that_went_away_follow_those_before(shell):
+def test_no_row_is_lost_or_repeated_after_the_output_pipe_was_closed(shell):
     rows = [f'{{"a": {i % 7}, "b": {i % 5}, "i": {i}}}\n\n' for i in range(3_000)]
     (shell.folder / "log.ndjson").write_text("".join(rows))
     watch = f"{' '.join(COMMAND)} watch --follow log.ndjson --ignore i --model state.imf -q {' '.join(SETTINGS)}"
-    subprocess.run(["bash", "-c", f"{watch} | head -3"], cwd=shell.folder, timeout=PATIENCE, check=True)
+    subprocess.run(["bash", "-c", f"{watch} | head -3"], cwd=shell.folder, timeout=TIMEOUT, check=True)
     n_seen = imondrian.load(shell.folder / "state.imf").n_seen
     assert n_seen >= 3
     process = shell.start("watch", "--follow", "log.ndjson", "--ignore", "i", "--model", "state.imf", *SETTINGS)
-    told = read_lines(process, 3_000 - n_seen)
+    rest = read_lines(process, 3_000 - n_seen)
     process.terminate()
-    process.communicate(timeout=PATIENCE)
-    assert [(row["i"], row["row"]) for row in told] == [(i, i + 1) for i in range(n_seen, 3_000)]
+    process.communicate(timeout=TIMEOUT)
+    assert [(row["i"], row["row"]) for row in rest] == [(i, i + 1) for i in range(n_seen, 3_000)]
 
 
-def test_a_detector_made_in_python_is_gone_on_with(shell):
+def test_a_detector_created_in_python_can_be_resumed(shell):
     detector = imondrian.StreamDetector(2, window=64, n_trees=5)
     detector.process_many([[1.0, 2.0], [3.0, 4.0]])
     imondrian.save(detector, shell.folder / "python.imf")
@@ -459,11 +459,11 @@ def test_a_detector_made_in_python_is_gone_on_with(shell):
     resumed = imondrian.load(shell.folder / "python.imf")
     assert (resumed.n_seen, resumed.n_skipped, resumed.feature_names) == (5, 1, ["a", "b"])
     imondrian.save(imondrian.StreamDetector(2), shell.folder / "other.imf")
-    complaint = shell.fails("watch", "-q", "--model", "other.imf", stdin="a,b,c\n1,2,3\n")
-    assert "has 2 unnamed features" in complaint
+    message = shell.fails("watch", "-q", "--model", "other.imf", stdin="a,b,c\n1,2,3\n")
+    assert "has 2 unnamed features" in message
 
 
-def test_bad_rows_before_the_first_good_one_have_numbers(shell):
+def test_unusable_rows_before_the_first_usable_one_are_numbered(shell):
     text = '{"a": 1\n[]\n{"a": 1}\n{"a": "x"}\n'
     rows = lines_of(shell.run("watch", "-q", "--model", "s.imf", *SETTINGS, stdin=text).stdout)
     assert ["error" in row for row in rows] == [True, True, False, True]
@@ -477,7 +477,7 @@ def test_bad_rows_before_the_first_good_one_have_numbers(shell):
     assert done.stderr.startswith("imondrian: Row 1: ")
 
 
-def test_anomalies_are_explained_by_what_was_known_before(shell):
+def test_anomalies_are_explained_by_the_rows_before_them(shell):
     plain = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", "--explain", *SETTINGS).stdout)
     assert rows[99]["explanation"].startswith("b high")
@@ -498,7 +498,7 @@ def test_the_output_can_be_watched_again(shell):
     assert all("explanation" not in row for row in lines_of(twice))
 
 
-def test_wrong_streams_are_one_line(shell):
+def test_wrong_streams_give_a_one_line_error(shell):
     assert "file not found" in shell.fails("watch", "none.csv")
     assert "file not found" in shell.fails("watch", "--follow", "none.csv")
     assert "not both" in shell.fails("watch", "data.csv", "--follow", "data.csv")
@@ -509,15 +509,15 @@ def test_wrong_streams_are_one_line(shell):
     assert shell.run("watch", "-q", stdin="").stdout == ""
 
 
-def test_anomalies_can_be_an_exit_code(shell):
+def test_fail_on_anomaly_gives_exit_code_1_if_there_are_anomalies(shell):
     shell.run("watch", "data.csv", "-q", "--fail-on-anomaly", *SETTINGS, check=1)
     shell.run("watch", "-q", "--fail-on-anomaly", *SETTINGS, stdin="a\n1\n2\n", check=0)
 
 
-def test_a_reader_that_goes_away_ends_it_and_the_state_is_kept(shell):
+def test_closing_the_output_pipe_ends_the_stream_and_saves_the_detector(shell):
     pipe = f"{' '.join(COMMAND)} watch data.csv --model state.imf -q --explain | head -1"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", pipe], cwd=shell.folder, capture_output=True, timeout=PATIENCE, check=False
+        ["bash", "-o", "pipefail", "-c", pipe], cwd=shell.folder, capture_output=True, timeout=TIMEOUT, check=False
     )
     assert done.returncode == 0
     assert json.loads(done.stdout)["row"] == 1

@@ -1,4 +1,4 @@
-"""detect and explain parse every cell, score every row and explain a row once, whatever they write."""
+"""detect and explain parse each cell, score each row and explain each row at most once, whatever they write."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("threshold", ["0.05", "kmeans", "auto"])
-def test_detect(work, threshold):
+def test_detect_does_each_piece_of_work_once(work, threshold):
     outputs = ("-o", "out.csv", "--report", "report.html", "--save", "model.imf")
     run("detect", "data.csv", "--trees", "5", "--threshold", threshold, *outputs, "-q")
     assert work["parsed"] == dict.fromkeys(["id", "name", "a", "b", "c"], N_ROWS)
@@ -53,7 +53,7 @@ def test_detect(work, threshold):
     assert len(work["explained"]) >= 10
 
 
-def test_explain(work):
+def test_explain_does_each_piece_of_work_once(work):
     run("fit", "data.csv", "--trees", "5", "--save", "model.imf", "-q")
     for counts in work.values():
         counts.clear()

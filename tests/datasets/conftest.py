@@ -1,4 +1,4 @@
-"""No test reaches beyond this machine, or leaves anything on it."""
+"""Fixtures: tests connect only to this machine and leave no files on it."""
 
 import socket
 import threading
@@ -30,15 +30,15 @@ MADE_UP = Entry(
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path_factory, monkeypatch):
-    """Take away the folder of data, give an empty cache, and refuse connections to other machines."""
+def isolated(tmp_path_factory, monkeypatch):
+    """Unset the data folder, set an empty cache folder, and refuse connections to other machines."""
     connect = socket.create_connection
 
-    def connect_here(address, *arguments, **options):
-        assert address[0] == "127.0.0.1", f"a test asked for {address}"
+    def connect_locally(address, *arguments, **options):
+        assert address[0] == "127.0.0.1", f"a test tried to connect to {address}"
         return connect(address, *arguments, **options)
 
-    monkeypatch.setattr(socket, "create_connection", connect_here)
+    monkeypatch.setattr(socket, "create_connection", connect_locally)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("IMONDRIAN_DATA", raising=False)
     monkeypatch.setenv("IMONDRIAN_CACHE", str(tmp_path_factory.mktemp("home") / "cache"))
@@ -46,29 +46,29 @@ def alone(tmp_path_factory, monkeypatch):
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """Give a function that enters a made-up data set, with changes, into the catalogue."""
+    """A function that adds a made-up data set, with changes, to the catalogue."""
 
-    def enter(**changes):
+    def add(**changes):
         entry = replace(MADE_UP, **changes)
         monkeypatch.setitem(CATALOGUE, entry.name, entry)
         return entry
 
-    return enter
+    return add
 
 
 class Site:
-    """A server on this machine: a path is answered by the function entered for it."""
+    """An HTTP server on this machine; each path has its own handler."""
 
     def __init__(self):
-        self.answers = {}
-        self.asked = []
+        self.handlers = {}
+        self.requested = []
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                site.asked.append(self.path)
-                with suppress(ConnectionError):  # the other side may have had enough
-                    site.answers[self.path](self)
+                site.requested.append(self.path)
+                with suppress(ConnectionError):  # the client may have disconnected
+                    site.handlers[self.path](self)
 
             def log_message(self, *_arguments):
                 pass
@@ -78,8 +78,8 @@ class Site:
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
 
-    def answer(self, path, body=b"", status=200, length=None, **headers):
-        """Answer a path by a body; `length` is the one that is announced, if it is another."""
+    def serve(self, path, body=b"", status=200, length=None, **headers):
+        """Serve a body at a path and return its URL; `length` overrides the declared Content-Length."""
 
         def respond(handler):
             handler.send_response(status)
@@ -89,7 +89,7 @@ class Site:
             handler.end_headers()
             handler.wfile.write(body)
 
-        self.answers[path] = respond
+        self.handlers[path] = respond
         return self.address + path
 
     def close(self):
@@ -100,7 +100,7 @@ class Site:
 
 @pytest.fixture
 def site():
-    """Give a server on this machine."""
+    """An HTTP server on this machine."""
     site = Site()
     yield site
     site.close()

@@ -1,4 +1,4 @@
-"""The catalogue says of every data set what is true of it."""
+"""The entries of the catalogue are true of the data."""
 
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from imondrian.datasets.loading import READERS
 from imondrian.errors import InvalidInputError
 
 ENTRIES = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
-PAPER = {  # its table of data sets; WBC as it was in fact
+PAPER = {  # Table I; for WBC the set that was actually used
     "wbc": (569, 30, 37),
     "pima": (768, 8, 35),
     "thyroid": (3772, 6, 2.5),
@@ -41,30 +41,30 @@ def test_entries_are_complete(entry):
 
 
 @ENTRIES
-def test_what_can_be_downloaded_can_be_checked_and_read(entry):
+def test_every_download_has_a_checksum_and_a_reader(entry):
     for address in entry.addresses:
         assert urlsplit(address).scheme == "https"
         assert entry.checksum is not None
         assert urlsplit(address).path.endswith(tuple(READERS))
 
 
-def test_names_and_files_are_used_once():
+def test_file_names_are_unique():
     files = [entry.file.lower() for entry in CATALOGUE.values()]
     originals = [entry.original for entry in CATALOGUE.values() if entry.original]
     assert len(set(files)) == len(files)
     assert len(set(originals)) == len(originals)
 
 
-def test_the_papers_sets_have_the_papers_sizes():
+def test_the_sets_of_the_paper_have_the_sizes_of_its_table():
     assert names("paper") == tuple(PAPER)
     for name, (n_rows, n_features, percent) in PAPER.items():
         entry = CATALOGUE[name]
         assert entry.shape == (n_rows, n_features)
         digits = 0 if percent == int(percent) else len(str(percent).partition(".")[2])
-        assert abs(100 * entry.share - percent) < 10.0**-digits  # Wine's 7.75 was cut to 7.7
+        assert abs(100 * entry.share - percent) < 10.0**-digits  # the paper truncates Wine's 7.75 to 7.7
 
 
-def test_relations_lead_to_entries_and_back():
+def test_relations_between_entries_are_symmetric():
     for entry in CATALOGUE.values():
         assert all(entry.name in CATALOGUE[other].shares_rows_with for other in entry.shares_rows_with)
         if entry.same_as is not None:
@@ -73,7 +73,7 @@ def test_relations_lead_to_entries_and_back():
             assert (other.n_rows, other.n_anomalies) == (entry.n_rows, entry.n_anomalies)
 
 
-def test_content_that_is_there_twice_is_known_to_be_the_same():
+def test_entries_with_the_same_content_are_marked_as_the_same():
     seen = {}
     for entry in CATALOGUE.values():
         if entry.checksum is not None:
@@ -81,7 +81,7 @@ def test_content_that_is_there_twice_is_known_to_be_the_same():
             assert first in (entry.name, entry.same_as)
 
 
-def test_groups_hold_what_they_say():
+def test_groups_have_the_right_members():
     assert names() == tuple(CATALOGUE)
     assert set(names("open")) == {name for name, e in CATALOGUE.items() if e.same_as is None} - {"cicids"}
     assert set(names("open")) == {name for name, e in CATALOGUE.items() if e.checksum and e.same_as is None}
@@ -95,9 +95,9 @@ def test_groups_hold_what_they_say():
 
 
 @ENTRIES
-def test_the_data_are_as_the_catalogue_says(entry, data_folder):
+def test_the_data_match_the_catalogue(entry, data_folder):
     if entry.name == "cicids":
-        pytest.skip("is not among the open data")
+        pytest.skip("not among the open data sets")
     data = load(entry.name, data_folder, download=False)
     assert data.X.shape == entry.shape
     assert data.y.sum() == entry.n_anomalies
@@ -107,7 +107,7 @@ def test_the_data_are_as_the_catalogue_says(entry, data_folder):
 
 
 def order_of(y):
-    """Tell the order by the changes of the label, compared with those of a random order."""
+    """Determine the order from the number of label changes, compared with a random order."""
     n_changes = np.count_nonzero(np.diff(y))
     if n_changes == 1:
         return FIRST if y[0] else LAST
@@ -126,14 +126,14 @@ def test_the_wbc_of_odds_is_a_scaled_part_of_the_complete_one(data_folder):
     assert set(np.flatnonzero(whole.y == 0)) == set(nearest[part.y == 0])  # all the benign ones
 
 
-def test_wbc_is_that_of_scikit_learn():
+def test_wbc_equals_the_set_of_scikit_learn():
     bunch, data = load_breast_cancer(), load("wbc")
     assert (bunch.data == data.X).all()
     assert (data.y == (bunch.target == list(bunch.target_names).index("malignant"))).all()
     assert data.feature_names == tuple(bunch.feature_names)
 
 
-def test_one_set_of_adbench_is_another_with_a_column_less(data_folder):
+def test_ionosphere_of_adbench_is_ionosphere_scaled_without_a_column(data_folder):
     whole, part = load("ionosphere", data_folder), load("adbench-ionosphere", data_folder)
     assert (whole.y == part.y).all()
     np.testing.assert_allclose((whole.X[:, 1:] + 1.0) / 2.0, part.X, atol=1e-9)
@@ -150,7 +150,7 @@ def test_landsat_is_satellite_standardised(data_folder):
     ("part", "whole"),
     [("adbench-wdbc", "wbc"), ("adbench-satimage-2", "satellite"), ("adbench-wbc", "adbench-breastw")],
 )
-def test_parts_hold_rows_of_the_whole(part, whole, data_folder):
+def test_subsets_have_rows_of_the_whole(part, whole, data_folder):
     rows = {row.tobytes() for row in load(whole, data_folder).X}
     assert all(row.tobytes() in rows for row in load(part, data_folder).X)
     assert part in CATALOGUE[whole].shares_rows_with

@@ -1,4 +1,4 @@
-"""The original file of CICIDS 2017 is read with all its quirks."""
+"""The original file of CICIDS 2017 is read correctly despite its irregularities."""
 
 import io
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from imondrian.datasets import CATALOGUE, cicids, load
 from imondrian.errors import DamagedFileError
 
-# as published: some names begin with a blank, and one stands twice
+# as published: some names begin with a blank, and one appears twice
 HEADER = ",".join(
     [
         " Destination Port",
@@ -56,14 +56,14 @@ NO_ROWS = [b"", HEADER.encode(), b"," * 78]
 
 @st.composite
 def files(draw):
-    """Give a file, what is expected of it, and in what blocks to read it."""
+    """Return a file, its expected rows and number of dropped rows, and the block size to read it with."""
     kinds = draw(st.lists(st.integers(0, 2), min_size=1, max_size=12))
     lines, expected, n_dropped = [HEADER.encode()], [], 0
     for kind in kinds:
         if kind == 0:
-            cells, label, is_odd = draw(st.sampled_from(WHOLE))
+            cells, label, is_anomaly = draw(st.sampled_from(WHOLE))
             lines.append(line(cells, label))
-            expected.append(([float(cell) for cell in cells], is_odd))
+            expected.append(([float(cell) for cell in cells], is_anomaly))
         elif kind == 1:
             lines.append(line(*draw(st.sampled_from(DROPPED))))
             n_dropped += 1
@@ -75,7 +75,7 @@ def files(draw):
 
 
 @given(file=files())
-def test_every_row_is_kept_as_it_is_or_counted(file):
+def test_every_row_is_kept_unchanged_or_counted_as_dropped(file):
     data, expected, n_dropped, block = file
     before = cicids.BLOCK_BYTES
     cicids.BLOCK_BYTES = block
@@ -88,14 +88,14 @@ def test_every_row_is_kept_as_it_is_or_counted(file):
     finally:
         cicids.BLOCK_BYTES = before
     assert content.X.tolist() == [row for row, _ in expected]
-    assert content.y.tolist() == [is_odd for _, is_odd in expected]
+    assert content.y.tolist() == [is_anomaly for _, is_anomaly in expected]
     assert content.n_dropped == n_dropped
     assert content.feature_names == cicids.FEATURES
     assert content.X.flags.c_contiguous
 
 
 @pytest.mark.parametrize(
-    ("data", "complaint"),
+    ("data", "message"),
     [
         (b"", "'Flow Duration', 'Total Fwd Packets', 'Total Backward Packets' and 75 more are missing"),
         (HEADER.encode(), "no complete row"),
@@ -109,19 +109,19 @@ def test_every_row_is_kept_as_it_is_or_counted(file):
         (b"\n".join([HEADER.encode(), line(values(0)) + b",1"]), "cannot be read as CSV: found more fields"),
     ],
 )
-def test_another_file_is_refused(data, complaint):
-    with pytest.raises(DamagedFileError, match=complaint):
+def test_a_wrong_file_is_refused(data, message):
+    with pytest.raises(DamagedFileError, match=message):
         cicids.read(io.BytesIO(data), "file", "y")
 
 
-def test_a_wrong_cell_is_named_by_its_line_in_later_blocks_too(monkeypatch):
+def test_a_wrong_cell_in_a_later_block_is_named_by_its_line(monkeypatch):
     lines = [HEADER.encode(), *[line(values(i)) for i in range(30)], b"", line(values(0, last="?"))]
     monkeypatch.setattr(cicids, "BLOCK_BYTES", 1000)
     with pytest.raises(DamagedFileError, match=r"line 33, column Idle Min: '\?' is not a number"):
         cicids.read(io.BytesIO(b"\n".join(lines)), "file", "y")
 
 
-def test_the_port_may_be_missing_and_columns_may_stand_in_another_order():
+def test_the_port_may_be_missing_and_columns_may_be_in_another_order():
     names = [*cicids.FEATURES[1:], "Label", cicids.FEATURES[0]]
     cells = [*range(1, 77), "DDoS", 0]
     content = cicids.read(io.BytesIO(f"{','.join(names)}\n{','.join(map(str, cells))}\n".encode()), "file", "y")
@@ -138,15 +138,15 @@ def test_the_original_is_loaded_by_name(tmp_path, monkeypatch):
     data = load("cicids", tmp_path)
     assert data.n_dropped == len(DROPPED)
     assert data.feature_names == cicids.FEATURES
-    assert data.y.tolist() == [is_odd for _, _, is_odd in WHOLE]
+    assert data.y.tolist() == [is_anomaly for _, _, is_anomaly in WHOLE]
 
 
-def test_real_flows_written_as_published_are_read_as_they_were(data_folder, tmp_path):
+def test_real_flows_written_as_published_are_read_unchanged(data_folder, tmp_path):
     sample = load("cicids-sample", data_folder)
     assert sample.feature_names == cicids.FEATURES
     rows = [
-        line(map(repr, row), "DoS Hulk" if odd else "BENIGN")
-        for row, odd in zip(sample.X[:500].tolist(), sample.y[:500], strict=True)
+        line(map(repr, row), "DoS Hulk" if label else "BENIGN")
+        for row, label in zip(sample.X[:500].tolist(), sample.y[:500], strict=True)
     ]
     content = cicids.read(io.BytesIO(b"\n".join([HEADER.encode(), *rows])), "file", "y")
     assert (sample.X[:500] == content.X).all()

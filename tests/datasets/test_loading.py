@@ -1,4 +1,4 @@
-"""A data set is found where it is looked for first, and is refused if it is not the one asked for."""
+"""A data set is loaded from the first place that has it, and refused if its content is wrong."""
 
 import sys
 from dataclasses import replace
@@ -14,33 +14,33 @@ from imondrian.errors import DamagedFileError, InvalidInputError
 from .conftest import LABELS, POINTS
 
 
-def write(folder, ending, X=POINTS, y=LABELS, digits=17):
+def write(folder, extension, X=POINTS, y=LABELS, digits=17):
     (folder / "made").mkdir(parents=True, exist_ok=True)
-    path = folder / f"made/up{ending}"
-    if ending == ".npz":
+    path = folder / f"made/up{extension}"
+    if extension == ".npz":
         np.savez(path, X=X, y=y)
-    elif ending == ".mat":
+    elif extension == ".mat":
         savemat(path, {"X": X, "y": y})
     else:
         np.savetxt(path, np.column_stack([X, y]), delimiter=",", fmt=f"%.{digits}g", header="a,b,c,y", comments="")
 
 
-@pytest.mark.parametrize("ending", [".npz", ".mat", ".csv"])
-@pytest.mark.parametrize("way", ["argument", "environment"])
-def test_every_kind_of_file_is_found_in_the_folder(tmp_path, monkeypatch, made_up, ending, way):
+@pytest.mark.parametrize("extension", [".npz", ".mat", ".csv"])
+@pytest.mark.parametrize("given_by", ["argument", "environment"])
+def test_every_file_format_is_found_in_the_data_folder(tmp_path, monkeypatch, made_up, extension, given_by):
     entry = made_up()
-    write(tmp_path, ending)
-    if way == "environment":
+    write(tmp_path, extension)
+    if given_by == "environment":
         monkeypatch.setenv("IMONDRIAN_DATA", str(tmp_path))
-    data = load("made-up", tmp_path if way == "argument" else None, download=False)
+    data = load("made-up", tmp_path if given_by == "argument" else None, download=False)
     assert (data.X == POINTS).all()
     assert (data.y == LABELS).all()
-    assert data.feature_names == (("a", "b", "c") if ending == ".csv" else None)
+    assert data.feature_names == (("a", "b", "c") if extension == ".csv" else None)
     assert (data.name, data.entry, data.n_dropped) == ("made-up", entry, 0)
     assert not cache_folder().exists()
 
 
-def test_the_folder_given_comes_before_that_of_the_environment(tmp_path, monkeypatch, made_up):
+def test_the_folder_argument_takes_precedence_over_the_environment(tmp_path, monkeypatch, made_up):
     other = POINTS + 1.0
     made_up(checksum=checksum(other, LABELS))
     write(tmp_path / "given", ".npz", other)
@@ -49,7 +49,7 @@ def test_the_folder_given_comes_before_that_of_the_environment(tmp_path, monkeyp
     assert (other == load("made-up", tmp_path / "given").X).all()
 
 
-def test_the_folder_comes_before_scikit_learn(tmp_path):
+def test_the_data_folder_takes_precedence_over_scikit_learn(tmp_path):
     wbc = load("wbc")
     np.savez(tmp_path / "wdbc.npz", X=wbc.X, y=wbc.y)
     assert load("wbc", tmp_path).feature_names is None
@@ -58,7 +58,7 @@ def test_the_folder_comes_before_scikit_learn(tmp_path):
         load("wbc", tmp_path)
 
 
-def test_digits_that_were_lost_are_noticed_unless_told_otherwise(tmp_path, made_up):
+def test_lost_digits_are_refused_unless_verify_is_false(tmp_path, made_up):
     entry = made_up()
     write(tmp_path, ".csv", digits=6)
     with pytest.raises(
@@ -78,21 +78,21 @@ def test_digits_that_were_lost_are_noticed_unless_told_otherwise(tmp_path, made_
         (POINTS, 1 - LABELS, "20 rows of 3 features with 16 anomalies"),
     ],
 )
-def test_another_size_is_never_taken(tmp_path, made_up, verify, X, y, found):
+def test_a_wrong_size_is_always_refused(tmp_path, made_up, verify, X, y, found):
     made_up()
     write(tmp_path, ".npz", X, y)
     with pytest.raises(DamagedFileError, match=f"must have 20 rows of 3 features with 4 anomalies, but has {found}"):
         load("made-up", tmp_path, verify=verify)
 
 
-def test_without_a_checksum_the_size_must_do(tmp_path, made_up):
+def test_without_a_checksum_only_the_size_is_checked(tmp_path, made_up):
     made_up(checksum=None)
     write(tmp_path, ".npz", POINTS + 1.0)
     assert (load("made-up", tmp_path).X == POINTS + 1.0).all()
 
 
 @pytest.mark.parametrize(
-    ("name", "answer"),
+    ("name", "message"),
     [
         ("satelite", "did you mean satellite"),
         ("CICIDS", "did you mean cicids or cicids-sample"),
@@ -102,12 +102,12 @@ def test_without_a_checksum_the_size_must_do(tmp_path, made_up):
         (["wbc"], "There is no data set"),
     ],
 )
-def test_unknown_names_are_answered_with_near_ones(name, answer):
-    with pytest.raises(InvalidInputError, match=answer):
+def test_unknown_names_raise_with_similar_names(name, message):
+    with pytest.raises(InvalidInputError, match=message):
         load(name)
 
 
-def test_a_folder_must_be_there(tmp_path, monkeypatch):
+def test_the_data_folder_must_exist(tmp_path, monkeypatch):
     with pytest.raises(InvalidInputError, match=f"{tmp_path}/none is not a folder"):
         load("wbc", tmp_path / "none")
     monkeypatch.setenv("IMONDRIAN_DATA", str(tmp_path / "nil"))
@@ -115,12 +115,12 @@ def test_a_folder_must_be_there(tmp_path, monkeypatch):
         load("wbc")
 
 
-def test_an_empty_variable_names_no_folder(monkeypatch):
+def test_an_empty_environment_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("IMONDRIAN_DATA", "")
     assert load("wbc").X.shape == (569, 30)
 
 
-def test_what_is_not_at_hand_tells_how_to_get_it(tmp_path):
+def test_the_error_for_a_missing_set_says_how_to_get_it(tmp_path):
     with pytest.raises(MissingDatasetError) as caught:
         load("cicids", tmp_path)
     assert "https://www.unb.ca/cic/datasets/ids-2017.html" in str(caught.value)
@@ -130,18 +130,18 @@ def test_what_is_not_at_hand_tells_how_to_get_it(tmp_path):
         load("pima", tmp_path, download=False)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path, made_up):
+def test_an_unreadable_file_is_named(tmp_path, made_up):
     made_up()
     (tmp_path / "made").mkdir()
-    for ending in (".npz", ".mat", ".csv"):
-        path = tmp_path / f"made/up{ending}"
+    for extension in (".npz", ".mat", ".csv"):
+        path = tmp_path / f"made/up{extension}"
         path.write_bytes(b"\x00rubbish")
         with pytest.raises(DamagedFileError, match=f"{path}"):
             load("made-up", tmp_path)
         path.unlink()
 
 
-def test_csv_asks_for_polars(tmp_path, monkeypatch, made_up):
+def test_csv_needs_polars(tmp_path, monkeypatch, made_up):
     made_up()
     write(tmp_path, ".csv")
     monkeypatch.delitem(sys.modules, "imondrian.datasets.csv_files", raising=False)
@@ -150,13 +150,13 @@ def test_csv_asks_for_polars(tmp_path, monkeypatch, made_up):
         load("made-up", tmp_path)
 
 
-def test_scikit_learn_is_checked_too(monkeypatch):
+def test_the_copy_of_scikit_learn_is_checked(monkeypatch):
     monkeypatch.setitem(CATALOGUE, "wbc", replace(CATALOGUE["wbc"], checksum="0" * 64))
     with pytest.raises(DamagedFileError, match="scikit-learn's copy is not exactly wbc"):
         load("wbc")
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+def test_the_environment_sets_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("IMONDRIAN_CACHE", str(tmp_path / "a"))
     assert cache_folder() == tmp_path / "a"
     monkeypatch.delenv("IMONDRIAN_CACHE")

@@ -1,4 +1,4 @@
-"""The same data are read from every kind of file, and what is wrong with a file is named."""
+"""The same data are read from every file format, and errors say what is wrong with a file."""
 
 import gzip
 import io
@@ -50,7 +50,7 @@ def as_csv(X, y):
 
 
 @given(data=contents())
-def test_the_checksum_does_not_depend_on_the_kind_of_file(data):
+def test_the_checksum_does_not_depend_on_the_file_format(data):
     X, y = data
     expected = checksum(X, y)
     for read, file in [(npz_files.read, as_npz(X, y)), (mat_files.read, as_mat(X, y)), (csv_files.read, as_csv(X, y))]:
@@ -60,7 +60,7 @@ def test_the_checksum_does_not_depend_on_the_kind_of_file(data):
 
 
 @given(data=contents(), i=st.integers(0, 5), j=st.integers(0, 3))
-def test_the_checksum_tells_every_value_and_label(data, i, j):
+def test_the_checksum_depends_on_every_value_and_label(data, i, j):
     X, y = data
     i, j = i % X.shape[0], j % X.shape[1]
     other, relabelled = X.copy(), y.copy()
@@ -69,13 +69,13 @@ def test_the_checksum_tells_every_value_and_label(data, i, j):
     assert len({checksum(X, y), checksum(other, y), checksum(X, relabelled)}) == 3
 
 
-def test_the_checksum_tells_the_shape():
+def test_the_checksum_depends_on_the_shape():
     values = np.arange(6.0)
     assert checksum(values.reshape(2, 3), np.zeros(2)) != checksum(values.reshape(3, 2), np.zeros(3)[:2])
 
 
-def test_the_checksum_stays_what_it_is():
-    # taken by hand: struct.pack("<2q4d2B", 2, 2, 0.0, 1.0, 2.0, 3.0, 0, 1)
+def test_the_checksum_never_changes():
+    # computed separately: struct.pack("<2q4d2B", 2, 2, 0.0, 1.0, 2.0, 3.0, 0, 1)
     assert checksum(np.arange(4.0).reshape(2, 2), np.array([0, 1])) == (
         "c2322b0bcc8da7559d03533a0b081b91ae0ca6c7fc2dd19cd08b9dd2f956e88a"
     )
@@ -84,14 +84,14 @@ def test_the_checksum_stays_what_it_is():
 @given(
     data=contents(),
     kind=st.sampled_from(["b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]),
-    is_packed=st.booleans(),
+    is_compressed=st.booleans(),
     others=st.lists(st.sampled_from(["text", [1, 2], {"X": 5}, np.eye(2), 3j]), max_size=2),
 )
-def test_matlab_files_are_read_as_scipy_reads_them(data, kind, is_packed, others):
+def test_matlab_files_are_read_like_scipy_does(data, kind, is_compressed, others):
     X = (data[0] % 100.0).astype(kind)
     file = io.BytesIO()
     variables = {f"other{i}": other for i, other in enumerate(others)}
-    savemat(file, {**variables, "X": X, "y": data[1].astype(kind)}, do_compression=is_packed)
+    savemat(file, {**variables, "X": X, "y": data[1].astype(kind)}, do_compression=is_compressed)
     content, expected = mat_files.read(io.BytesIO(file.getvalue()), "file", "y"), loadmat(file)
     assert (expected["X"] == content.X).all()
     assert (content.y == expected["y"].ravel()).all()
@@ -99,7 +99,7 @@ def test_matlab_files_are_read_as_scipy_reads_them(data, kind, is_packed, others
 
 
 @pytest.mark.parametrize("endian", ["<", ">"])
-def test_matlab_stores_numbers_in_narrower_kinds(endian):
+def test_matlab_numbers_stored_in_narrower_types_are_read(endian):
     def element(kind, data):
         n = len(data)
         if 0 < n <= 4:  # the short form
@@ -123,8 +123,8 @@ def test_matlab_stores_numbers_in_narrower_kinds(endian):
     assert content.y.tolist() == [0, 0, 1]
 
 
-def expanded(read, data):
-    """Read what must be refused for its size, and give the most bytes that were in use meanwhile."""
+def peak_bytes_of_refused(read, data):
+    """Read data that must be refused for its size; return the peak number of bytes in use."""
     read(
         io.BytesIO(as_npz(ONE, np.ones(2)).getvalue() if read is npz_files.read else mat(X=ONE, y=np.ones(2))), "", "y"
     )
@@ -139,42 +139,43 @@ def expanded(read, data):
 
 @pytest.mark.parametrize("name", ["X", "y", "feature_names"])
 @pytest.mark.parametrize("kind", ["f8", "u1", "U9"])
-def test_an_archive_is_measured_before_it_is_expanded(name, kind, monkeypatch):
+def test_the_size_of_an_archive_is_checked_before_it_is_decompressed(name, kind, monkeypatch):
     large = np.zeros(10**6, dtype=kind)
     file = io.BytesIO()
     np.savez_compressed(file, **{"X": ONE, "y": np.ones(2), name: large})
     assert len(file.getvalue()) < 10**5
     monkeypatch.setattr(npz_files, "MAX_BYTES", 2 * 10**6)
-    assert expanded(npz_files.read, file.getvalue()) < 10**6
+    assert peak_bytes_of_refused(npz_files.read, file.getvalue()) < 10**6
 
 
-def test_the_arrays_of_an_archive_are_measured_together(monkeypatch):
+def test_the_size_limit_applies_to_all_arrays_of_an_archive_together(monkeypatch):
     data = npz(X=np.zeros((1000, 9)), y=np.zeros(1000))
     monkeypatch.setattr(npz_files, "MAX_BYTES", 80_256)  # with two headers
     assert len(npz_files.read(io.BytesIO(data), "file", "y").X) == 1000
     monkeypatch.setattr(npz_files, "MAX_BYTES", 80_255)
-    assert expanded(npz_files.read, data) < 80_000
+    assert peak_bytes_of_refused(npz_files.read, data) < 80_000
 
 
 @pytest.mark.parametrize("shape", [(10**12,), (2**32, 2**32), (10**400,)])
-def test_what_a_header_promises_is_not_made_room_for(shape):
+def test_huge_declared_shapes_are_refused_without_allocating_memory(shape):
     for kind in ("<f8", "<U0"):
         file = io.BytesIO()
         with ZipFile(file, "w") as archive:
             for name in ("X", "y", "feature_names"):
                 with archive.open(f"{name}.npy", "w") as member:
                     npy_format.write_array_header_2_0(member, {"descr": kind, "fortran_order": False, "shape": shape})
-        assert expanded(npz_files.read, file.getvalue()) < 10**6
+        assert peak_bytes_of_refused(npz_files.read, file.getvalue()) < 10**6
 
 
 @pytest.mark.parametrize("ending", [b"(, }", b")[, ", b"),[}"])
 def test_a_header_that_cannot_be_parsed_is_refused(ending):
-    data = npz(X=np.zeros((1000, 9)), y=np.zeros(1000))  # so large that the sum of a member comes after its header
+    # so large that the checksum of a member is verified only after its header was read
+    data = npz(X=np.zeros((1000, 9)), y=np.zeros(1000))
     with pytest.raises(DamagedFileError, match="not a NumPy archive"):
         npz_files.read(io.BytesIO(data.replace(b"), }", ending)), "file", "y")
 
 
-def test_kinds_of_compression_without_a_limit_are_refused():
+def test_compression_methods_without_a_size_limit_are_refused():
     file = io.BytesIO()
     with ZipFile(file, "w", ZIP_BZIP2) as archive:
         archive.writestr("X.npy", npy())
@@ -183,38 +184,38 @@ def test_kinds_of_compression_without_a_limit_are_refused():
         npz_files.read(file, "file", "y")
 
 
-def test_the_largest_set_fits():
+def test_the_largest_set_is_within_the_size_limit():
     largest = max(CATALOGUE.values(), key=lambda entry: entry.n_rows * entry.n_features)
     assert 8 * largest.n_rows * (largest.n_features + 1) < MAX_BYTES
 
 
-def test_a_compressed_bomb_is_not_inflated(monkeypatch):
+def test_a_decompression_bomb_is_not_expanded(monkeypatch):
     file = as_mat(np.zeros((10**5, 20)), np.zeros(10**5))
     monkeypatch.setattr(mat_files, "MAX_BYTES", 10**6)
-    assert expanded(mat_files.read, file.getvalue()) < 3 * 10**6
+    assert peak_bytes_of_refused(mat_files.read, file.getvalue()) < 3 * 10**6
 
 
-def test_the_variables_of_a_matlab_file_are_measured_together(monkeypatch):
+def test_the_size_limit_applies_to_all_variables_of_a_matlab_file_together(monkeypatch):
     names = ("X", "y", *(f"other{i}" for i in range(50)))
     file = io.BytesIO()
     savemat(file, dict.fromkeys(names, np.zeros(10**5)), do_compression=True)
     monkeypatch.setattr(mat_files, "MAX_BYTES", 2 * 10**6)
-    assert expanded(mat_files.read, file.getvalue()) < 5 * 10**6
+    assert peak_bytes_of_refused(mat_files.read, file.getvalue()) < 5 * 10**6
 
 
-def test_narrow_numbers_of_a_matlab_file_count_as_what_they_become(monkeypatch):
+def test_narrow_numbers_of_a_matlab_file_count_as_float64(monkeypatch):
     file = io.BytesIO()
     savemat(file, {"X": np.zeros((10**5, 10), dtype=np.uint8), "y": np.zeros(10**5)}, do_compression=True)
     monkeypatch.setattr(mat_files, "MAX_BYTES", 4 * 10**6)
-    assert expanded(mat_files.read, file.getvalue()) < 5 * 10**6
+    assert peak_bytes_of_refused(mat_files.read, file.getvalue()) < 5 * 10**6
 
 
 @pytest.mark.parametrize("is_in_a_variable", [True, False])
-def test_a_matlab_file_of_nothing_but_empty_elements_costs_little(is_in_a_variable):
+def test_a_matlab_file_of_empty_elements_needs_little_memory(is_in_a_variable):
     n_bytes = 8 * 10**5
     inner = struct.pack("<2I", 14, n_bytes) if is_in_a_variable else b""
-    packed = zlib.compress(inner + bytes(n_bytes))
-    data = mat()[:128] + struct.pack("<2I", 15, len(packed)) + packed
+    compressed = zlib.compress(inner + bytes(n_bytes))
+    data = mat()[:128] + struct.pack("<2I", 15, len(compressed)) + compressed
     tracemalloc.start()
     try:
         with pytest.raises(DamagedFileError):
@@ -225,13 +226,13 @@ def test_a_matlab_file_of_nothing_but_empty_elements_costs_little(is_in_a_variab
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, *(partial(zlib.compress, level=level) for level in (1, 6, 9))])
-def test_compressed_text_is_not_expanded(compress):
+def test_compressed_csv_is_refused(compress):
     with pytest.raises(DamagedFileError, match="the file must be CSV text, but is compressed"):
         csv_files.read(io.BytesIO(compress(b"a,y\n1,0\n2,1\n")), "the file", "y")
 
 
 @given(data=contents())
-def test_archives_are_read_as_they_were_written(data, tmp_path_factory):
+def test_archives_are_read_back_unchanged(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("a") / "new" / "a.npz"
     names = tuple(f"x{j}" for j in range(data[0].shape[1]))
     npz_files.write(path, Content(*data, names))
@@ -247,13 +248,13 @@ def test_archives_are_read_as_they_were_written(data, tmp_path_factory):
     [
         ("a,y,b\n1,1,2\n3,0,4\n", ("a", "b")),
         ("a,Label,b\r\n1,1,2\r\n3,0,4\r\n", ("a", "b")),
-        ('\ufeff"a","b","is odd"\n1,2,1\n3,4,0', ("a", "b")),
+        ('\ufeff"a","b","is anomaly"\n1,2,1\n3,4,0', ("a", "b")),
         ("1,2,1\n3,4,0\n", None),
         ("1 , 2, 1.0\n 3,4,0.0\n", None),
         ("a,a,nab\n1,2,1\n3,4,0\n", ("a", "a")),
     ],
 )
-def test_the_label_is_found_in_csv(text, names):
+def test_the_label_column_of_csv_is_found(text, names):
     content = csv_files.read(io.BytesIO(text.encode()), "t", "nab")
     assert content.X.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert content.y.tolist() == [1, 0]
@@ -288,7 +289,7 @@ ONE, OBJECTS = np.ones((2, 1)), np.array([{}, {}], dtype=object)
 
 
 @pytest.mark.parametrize(
-    ("read", "data", "complaint"),
+    ("read", "data", "message"),
     [
         (npz_files.read, b"", "not a NumPy archive"),
         (npz_files.read, b"PK\x03\x04 and more", "not a NumPy archive"),
@@ -298,7 +299,7 @@ ONE, OBJECTS = np.ones((2, 1)), np.array([{}, {}], dtype=object)
         (npz_files.read, npy(), "not a NumPy archive of plain arrays: File is not a zip file"),
         (npz_files.read, npz(), r"must contain the arrays X and y, but contains none"),
         (npz_files.read, npz(data=ONE, y=np.ones(2)), r"must contain the arrays X and y, but contains \['data', 'y'\]"),
-        (npz_files.read, npz(X=ONE, y=np.ones(2), feature_names=["a", "b"]), "has 1 features, but 2 names"),
+        (npz_files.read, npz(X=ONE, y=np.ones(2), feature_names=["a", "b"]), "has 1 features, but 2 feature names"),
         (npz_files.read, npz(X=ONE, y=np.ones(3)), "has 2 rows, but 3 labels"),
         (npz_files.read, npz(X=np.ones(2), y=np.ones(2)), r"X must be a table .* but its shape is \(2,\)"),
         (npz_files.read, npz(X=np.ones((0, 2)), y=np.ones(0)), r"X must be a table .* but its shape is \(0, 2\)"),
@@ -350,14 +351,14 @@ ONE, OBJECTS = np.ones((2, 1)), np.array([{}, {}], dtype=object)
         (taxi.read, b"\xff", "the columns timestamp and value: UnicodeDecodeError"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_named(read, data, complaint):
-    with pytest.raises(DamagedFileError, match=complaint) as caught:
+def test_a_wrong_file_raises_with_the_reason(read, data, message):
+    with pytest.raises(DamagedFileError, match=message) as caught:
         read(io.BytesIO(data), "the file", "y")
     assert str(caught.value).startswith("the file")
 
 
 @given(data=contents(), damage=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=1, max_size=5))
-def test_damaged_files_are_refused_or_still_sound(data, damage):
+def test_damaged_files_are_refused_or_give_valid_content(data, damage):
     for read, file in [(npz_files.read, as_npz(*data)), (mat_files.read, as_mat(*data))]:
         raw = bytearray(file.getvalue())
         for place, byte in damage:
@@ -370,7 +371,7 @@ def test_damaged_files_are_refused_or_still_sound(data, damage):
         assert len(content.X) == len(content.y)
 
 
-def test_a_row_or_a_column_of_labels_is_a_list():
+def test_labels_may_be_a_single_row_or_column():
     for y in (np.array([[0, 1]]), np.array([[0], [1]]), [0.0, 1.0], [False, True]):
         assert as_content(np.eye(2), y, "file").y.tolist() == [0, 1]
     assert as_content([[1]], [[1]], "file").y.tolist() == [1]

@@ -1,4 +1,4 @@
-"""The synthetic sets are those of the paper's pictures, for any seed."""
+"""The synthetic sets match the paper's figures, for any seed."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_sizes_are_those_of_the_paper(name, seed):
 
 @SETS
 @given(seed=SEEDS)
-def test_a_seed_gives_the_same_points_and_another_one_others(name, seed):
+def test_the_same_seed_gives_the_same_points_and_another_seed_other_points(name, seed):
     first, again, other = make_synthetic(name, seed), make_synthetic(name, seed), make_synthetic(name, seed + 1)
     assert (first.X == again.X).all()
     assert (first.y == again.y).all()
@@ -34,11 +34,11 @@ def test_a_seed_gives_the_same_points_and_another_one_others(name, seed):
 
 
 @SETS
-def test_the_order_does_not_tell_the_labels(name):
-    places = np.concatenate([np.flatnonzero(make_synthetic(name, seed).y) for seed in range(20)])
+def test_the_order_does_not_reveal_the_labels(name):
+    positions = np.concatenate([np.flatnonzero(make_synthetic(name, seed).y) for seed in range(20)])
     n = make_synthetic(name).y.size
-    # the mean of 900 places is off by 0.04 n with a chance below 1e-4
-    assert abs(places.mean() - (n - 1) / 2) < 0.04 * n
+    # the mean of 900 positions is off by 0.04 n with a probability below 1e-4
+    assert abs(positions.mean() - (n - 1) / 2) < 0.04 * n
 
 
 def inliers(name, n_seeds=100):
@@ -46,7 +46,7 @@ def inliers(name, n_seeds=100):
     return np.concatenate([one.X[one.y == 0] for one in data])
 
 
-def test_moons_are_those_of_scikit_learn():
+def test_moons_have_the_shape_of_those_of_scikit_learn():
     arcs = 4.0 * (make_moons(2000, noise=None)[0] - [0.5, 0.25])
     points = inliers("moons", 4)
     distances = np.sqrt(((points[:, None] - arcs[None]) ** 2).sum(axis=2)).min(axis=1)
@@ -62,13 +62,13 @@ def test_moons_are_those_of_scikit_learn():
         ("two-blobs", [(2.0, 2.0), (-2.0, -2.0)], [0.5, 0.5]),
     ],
 )
-def test_blobs_lie_where_they_should(name, centres, deviations):
+def test_blobs_have_the_right_centres_and_deviations(name, centres, deviations):
     points = inliers(name)
     nearest = ((points[:, None] - np.array(centres)[None]) ** 2).sum(axis=2).argmin(axis=1)
     for i, (centre, deviation) in enumerate(zip(centres, deviations, strict=True)):
         part = points[nearest == i]
         assert len(part) == len(points) / len(centres)  # 0.5 * 8 / sqrt(2) apart: none is nearer to the other centre
-        # 5000 points at least: an error beyond 5 sd / sqrt(n) has a chance below 1e-6
+        # 5000 points at least: an error above 5 sd / sqrt(n) has a probability below 1e-6
         assert np.abs(part.mean(axis=0) - centre).max() < 5 * deviation / np.sqrt(len(part))
         assert np.abs(part.std(axis=0) - deviation).max() < 5 * deviation / np.sqrt(2 * len(part))
 
@@ -76,7 +76,7 @@ def test_blobs_lie_where_they_should(name, centres, deviations):
 def test_unequal_blobs_are_half_wide_and_half_narrow():
     points = inliers("unequal-blobs")
     n_near = (np.abs(points + 2.0) < 1.5).all(axis=1).sum()  # five deviations of the narrow one
-    # of the wide one, centred 4 away, 4.7 % squared come as near in both coordinates
+    # of the wide blob, centred 4 away, a share of 4.7 % squared is as near in both coordinates
     assert 5000 <= n_near < 5000 + 40
     rest = points[np.abs(points + 2.0).max(axis=1) >= 1.5]
     assert np.abs(rest.mean(axis=0) - 2.0).max() < 0.15
@@ -86,12 +86,12 @@ def test_unequal_blobs_are_half_wide_and_half_narrow():
 @pytest.mark.parametrize(
     ("name", "hint"), [("moon", "Did you mean 'moons'"), ("wbc", "must be one of"), (3, "but is 3")]
 )
-def test_other_names_are_refused(name, hint):
+def test_unknown_names_are_refused(name, hint):
     with pytest.raises(InvalidInputError, match=hint):
         make_synthetic(name)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "7", None, True])
-def test_a_seed_must_be_a_count(seed):
+def test_a_seed_must_be_a_non_negative_integer(seed):
     with pytest.raises(InvalidInputError, match="seed must be an int of at least 0"):
         make_synthetic("blob", seed)

@@ -28,7 +28,7 @@ from tests.plots.figure_checks import boxes, written
 SMALL = 400_000  # bytes
 
 
-def view_of(method, step, seed, thresholds):
+def map_of(method, step, seed, thresholds):
     """Rows with scores that increase with the distance from the origin."""
     rng = np.random.default_rng(seed)
     points = rng.uniform(-5.0, 5.0, (40, 2))
@@ -40,10 +40,9 @@ def view_of(method, step, seed, thresholds):
 
 RULES = {"half": 0.5, "third": 0.33}
 BATCH = [
-    DatasetMaps(name, tuple(view_of(method, None, i, RULES) for method in "ab"))
-    for i, name in enumerate(["one", "two"])
+    DatasetMaps(name, tuple(map_of(method, None, i, RULES) for method in "ab")) for i, name in enumerate(["one", "two"])
 ]
-ONLINE = [DatasetMaps(name, tuple(view_of("a", t, t, RULES) for t in (1, 2, 3))) for name in ("one", "two")]
+ONLINE = [DatasetMaps(name, tuple(map_of("a", t, t, RULES) for t in (1, 2, 3))) for name in ("one", "two")]
 SHOWN = {"b": ["third", "half"], "a": ["half"]}
 
 
@@ -81,7 +80,7 @@ QUALITY = quality_rows(
     }
 )
 PUBLISHED = {("lof", "wine"): [70.0, 71.0, 72.0, 73.0, 74.0], ("knn", "pima"): None}
-PICTURES = {
+FIGURES = {
     "batch": lambda: batch_figure(BATCH, SHOWN),
     "one set": lambda: batch_figure(BATCH[:1], {"a": ["half"]}),
     "online": lambda: online_figure(ONLINE, "half"),
@@ -119,26 +118,26 @@ def legend(figure):
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
-def test_the_same_input_gives_the_same_bytes(picture):
-    once = written(picture())
+@pytest.mark.parametrize("make_figure", FIGURES.values(), ids=FIGURES)
+def test_the_same_input_gives_the_same_bytes(make_figure):
+    once = written(make_figure())
     assert once.startswith(b"\x89PNG")
-    assert once == written(picture())
+    assert once == written(make_figure())
     assert len(once) < SMALL
 
 
-@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
-def test_texts_never_overlap_nor_leave_the_page(picture):
-    assert not clashes(picture())
+@pytest.mark.parametrize("make_figure", FIGURES.values(), ids=FIGURES)
+def test_texts_never_overlap_or_leave_the_page(make_figure):
+    assert not clashes(make_figure())
 
 
-def test_no_window_is_ever_asked_for():
+def test_pyplot_is_never_imported():
     sources = list(Path(figures.__file__).parent.glob("*.py"))
     assert len(sources) > 4
     assert not [source.name for source in sources if "pyplot" in source.read_text()]
 
 
-def test_those_of_the_paper_are_files_that_load_fast():
+def test_the_figures_of_the_paper_are_small_files():
     result = run(list(SYNTHETIC), 0, [], lambda *_: None)
     titles = {name: method.title for name, method in methods.BATCH.items()} | {"unequal-blobs": "(d) unequal blobs"}
     for figure in (
@@ -179,7 +178,7 @@ def check_scores(axes, item):
     assert axes.get_title() == f"{item.surface.scores.min():.2f} to {item.surface.scores.max():.2f}"
 
 
-def test_a_batch_is_a_row_of_panels_for_each_set_in_the_order_asked_for():
+def test_the_batch_figure_has_a_row_of_panels_for_each_set_in_the_given_order():
     figure = batch_figure(BATCH, SHOWN, {"a": "A", "third": "s > 1/3", "two": "(b) two"})
     panels = np.array(figure.axes[:-1]).reshape(2, 5)
     for dataset, row in zip(BATCH, panels, strict=True):
@@ -196,7 +195,7 @@ def test_a_batch_is_a_row_of_panels_for_each_set_in_the_order_asked_for():
     assert legend(figure) == [*(outcome.label for outcome in OUTCOMES), "region detected as normal"]
 
 
-def test_a_stream_is_two_rows_of_panels_for_each_set_and_a_column_for_each_step():
+def test_the_online_figure_has_two_rows_for_each_set_and_a_column_for_each_step():
     figure = online_figure(ONLINE, "third", {"one": "(a) one"})
     panels = np.array(figure.axes[:-1]).reshape(4, 3)
     for i, dataset in enumerate(ONLINE):
@@ -207,7 +206,7 @@ def test_a_stream_is_two_rows_of_panels_for_each_set_and_a_column_for_each_step(
     assert [text.get_text() for text in figure.texts] == ["(a) one", "two"]
 
 
-def test_what_scores_as_much_as_the_threshold_is_normal():
+def test_a_score_equal_to_the_threshold_is_normal():
     points, truth = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([False, True])
     detection = Detection("a", None, points, truth, np.array([0.5, 0.6]), {"half": 0.5})
     scores = np.array([[0.5, 0.6], [0.6, 0.5]])
@@ -219,7 +218,7 @@ def test_what_scores_as_much_as_the_threshold_is_normal():
     assert figure.axes[1].get_title() == "0 FN, 0 FP"
 
 
-def test_the_colours_and_marks_are_those_of_the_paper():
+def test_the_colours_and_markers_are_those_of_the_paper():
     by_outcome = {(outcome.is_flagged, outcome.is_outlier): outcome for outcome in OUTCOMES}
     for (is_flagged, is_outlier), outcome in by_outcome.items():
         red, green, blue, _ = to_rgba(outcome.colour)
@@ -229,13 +228,13 @@ def test_the_colours_and_marks_are_those_of_the_paper():
     assert len(by_outcome) == 4
 
 
-def test_all_scores_are_on_one_scale():
+def test_all_scores_share_one_colour_scale():
     figure = batch_figure(BATCH, SHOWN)
     scales = {id(axes.collections[0].norm) for axes in figure.axes[:-1] if len(axes.collections) == 1}
     assert len(scales) == 1
 
 
-def test_sets_and_methods_that_are_not_there_are_named():
+def test_missing_sets_and_methods_raise_with_the_reason():
     with pytest.raises(InvalidInputError, match="The set one must have a map of 'c', but has maps of: a, b"):
         batch_figure(BATCH, {"c": ["half"]})
     for draw in (lambda: batch_figure([], SHOWN), lambda: online_figure([], "half")):
@@ -253,7 +252,7 @@ def lines(axes):
     return ([(line.get_color(), np.asarray(line.get_ydata())) for line in part] for part in (solid, dashed))
 
 
-def test_a_line_is_the_mean_over_the_seeds_and_dashes_are_what_was_published():
+def test_solid_lines_are_means_over_the_seeds_and_dashed_lines_are_published():
     figure = stages_figure(stage_rows(), PUBLISHED, {"wine": "Wine", "knn": "kNN"})
     assert [axes.get_title() for axes in figure.axes] == ["Wine", "pima"]
     (lof, knn), published = lines(figure.axes[0])
@@ -275,11 +274,11 @@ def test_the_band_is_a_standard_deviation_on_either_side():
     assert np.allclose(at_three, 66.0 + 5.0 / 3.0 + np.std([0.0, 1.0, 4.0], ddof=1) * np.array([-1.0, 1.0]))
 
 
-def test_the_key_speaks_only_of_what_there_is():
+def test_the_legend_lists_only_what_is_drawn():
     assert legend(stages_figure(stage_rows(seeds=[0]), {})) == ["lof", "knn", "measured"]
 
 
-def test_what_is_not_a_number_leaves_a_gap():
+def test_a_missing_value_leaves_a_gap():
     rows = stage_rows(["wine"], ["lof"], [0])
     rows[2]["auc"] = np.nan
     figure = stages_figure(rows, {("lof", "wine"): [70.0, None, 72.0, 73.0, 20.0]})
@@ -292,7 +291,7 @@ def test_what_is_not_a_number_leaves_a_gap():
     assert written(figure)
 
 
-def test_a_method_may_lack_a_set():
+def test_a_method_may_have_no_results_on_a_set():
     rows = [row for row in stage_rows() if (row["set"], row["method"]) != ("pima", "knn")]
     figure = stages_figure(rows, {})
     assert [len(next(iter(lines(axes)))) for axes in figure.axes] == [2, 2]
@@ -300,7 +299,7 @@ def test_a_method_may_lack_a_set():
 
 
 @pytest.mark.parametrize("n_sets", [1, 3, 5, 8])
-def test_numbers_stand_below_every_column_and_left_of_every_row(n_sets):
+def test_axis_labels_are_below_every_column_and_left_of_every_row(n_sets):
     figure = stages_figure(stage_rows([f"set {i}" for i in range(n_sets)]), {})
     assert len(figure.axes) == n_sets
     assert [axes.get_xlabel() for axes in figure.axes[-min(n_sets, 4) :]] == ["stage"] * min(n_sets, 4)
@@ -308,7 +307,7 @@ def test_numbers_stand_below_every_column_and_left_of_every_row(n_sets):
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
 
 
-def test_no_rows_are_no_picture():
+def test_an_empty_list_of_rows_raises():
     with pytest.raises(InvalidInputError, match="rows must not be empty"):
         stages_figure([], {})
 
@@ -320,7 +319,7 @@ def order(axes):
     return [label.get_text() for label in axes.get_yticklabels()]
 
 
-def test_methods_stand_by_their_means_over_the_sets_and_the_seeds_of_a_set_count_once():
+def test_methods_are_ordered_by_their_means_over_sets_after_averaging_over_seeds():
     rows = quality_rows(
         {
             ("batch", "lof", "wine"): [90.0, 70.0],
@@ -341,7 +340,7 @@ def test_methods_stand_by_their_means_over_the_sets_and_the_seeds_of_a_set_count
     assert batch.get_xlim() == novelty.get_xlim()
 
 
-def test_ours_are_seen_at_a_glance():
+def test_our_methods_are_highlighted():
     figure = quality_figure(QUALITY, {"mine"})
     colours = {label.get_text(): label.get_color() for label in figure.axes[0].get_yticklabels()}
     assert colours["mine"] != colours["lof"] == colours["knn"]
@@ -349,15 +348,15 @@ def test_ours_are_seen_at_a_glance():
     assert legend(quality_figure(QUALITY)) == ["mean over the sets", "a set"]
 
 
-def test_the_other_measure_turns_the_order_here():
-    by_area, by_precision = (quality_figure(QUALITY, measure=name) for name in ("auc", "average_precision"))
-    assert order(by_area.axes[0]) == order(by_precision.axes[0])[::-1] == ["mine", "knn", "lof"]
-    assert by_area.axes[-1].get_xlabel() == "AUC, %"
+def test_the_measure_determines_the_order():
+    by_auc, by_precision = (quality_figure(QUALITY, measure=name) for name in ("auc", "average_precision"))
+    assert order(by_auc.axes[0]) == order(by_precision.axes[0])[::-1] == ["mine", "knn", "lof"]
+    assert by_auc.axes[-1].get_xlabel() == "AUC, %"
     assert by_precision.axes[-1].get_xlabel() == "average precision, %"
 
 
 @pytest.mark.parametrize("missing", [np.nan, None])
-def test_missing_values_are_said(missing):
+def test_the_number_of_sets_is_shown_if_values_are_missing(missing):
     rows = [dict(row) for row in QUALITY if row["mode"] == "batch"]
     for row in rows:
         if (row["method"], row["set"]) == ("lof", "wine"):
@@ -367,7 +366,7 @@ def test_missing_values_are_said(missing):
     assert not clashes(figure)
 
 
-def test_what_cannot_be_drawn_is_named():
+def test_invalid_arguments_raise_with_the_reason():
     with pytest.raises(InvalidInputError, match=r"measure must be one of .* but is 'f1'"):
         quality_figure(QUALITY, measure="f1")
     with pytest.raises(InvalidInputError, match="rows must have at least one number for 'auc'"):

@@ -19,12 +19,12 @@ DENSITY, FACTOR = 0, 1
 _rng = np.random.default_rng(0)
 HOSTILE = {
     "copies of three rows": _rng.integers(0, 3, (60, 1)) * np.ones(2),
-    "one row, again and again": np.full((50, 2), 0.1),
+    "copies of one row": np.full((50, 2), 0.1),
     "constant columns": np.column_stack([np.full(50, 7.25), _rng.normal(size=50), np.zeros(50)]),
     "a grid": _rng.permutation(np.argwhere(np.ones((7, 7)))),
     "a grid, each row three times": _rng.permutation(np.repeat(np.argwhere(np.ones((4, 5))), 3, axis=0)),
-    "all equally far": np.eye(30),
-    "crowds that outgrow k": np.repeat(_rng.normal(size=(4, 3)), 15, axis=0)[_rng.permutation(60)],
+    "all equally distant": np.eye(30),
+    "clusters larger than k": np.repeat(_rng.normal(size=(4, 3)), 15, axis=0)[_rng.permutation(60)],
     "the same values in any column": _rng.permuted(np.tile(_rng.normal(size=3), (50, 1)), axis=1),
     "a line from far to near": 2.0 ** -np.arange(40)[:, None],
     "a line from near to far": 2.0 ** np.arange(40)[:, None],
@@ -78,9 +78,8 @@ def oracle_scores(X, k, Y):
 
 
 def scikit(X, k, *, novelty=False):
-    return LocalOutlierFactor(n_neighbors=min(k, len(X)), novelty=novelty).fit(
-        X
-    )  # otherwise it warns that k is too large
+    n_neighbors = min(k, len(X))  # avoids a warning that k is too large
+    return LocalOutlierFactor(n_neighbors=n_neighbors, novelty=novelty).fit(X)
 
 
 def one_by_one(X, k):
@@ -94,8 +93,8 @@ def sets_of(neighbours):
     return [set(map(int, row)) for row in neighbours]
 
 
-def renewed(lof, what):
-    return set(map(int, lof._tables.queue[what, : lof._tables.n_queued[what]]))
+def updated_rows(lof, queue):
+    return set(map(int, lof._tables.queue[queue, : lof._tables.n_queued[queue]]))
 
 
 def assert_like_oracle(lof, X, k):
@@ -107,7 +106,7 @@ def assert_like_oracle(lof, X, k):
     np.testing.assert_allclose(lof.learned_scores(), expected.factors, rtol=1e-9)
 
 
-def rows_that_have(tables, row):
+def reverse_neighbours(tables, row):
     """Walk the list of the rows that have this row as a neighbour, and check that it is the same backwards."""
     entry, before, rows = tables.first[row], -1, []
     while entry != -1:
@@ -119,14 +118,14 @@ def rows_that_have(tables, row):
 
 
 @given(points=POINT_SETS, k=N_NEIGHBORS)
-def test_after_every_row_all_is_as_computed_from_scratch(points, k):
+def test_after_every_row_the_tables_equal_a_computation_from_scratch(points, k):
     for X, lof in one_by_one(points, k):
         assert_like_oracle(lof, X, k)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 10, 70])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_sets_too(name, k):
+def test_hostile_sets_also_equal_a_computation_from_scratch(name, k):
     points = HOSTILE[name].astype(float)
     for X, lof in one_by_one(points, k):
         if len(X) % 5 == 1:
@@ -135,7 +134,7 @@ def test_hostile_sets_too(name, k):
 
 
 @pytest.mark.parametrize(("k", "n_features"), [(1, 1), (3, 2), (10, 3), (10, 20), (40, 4), (90, 2)])
-def test_after_every_row_the_scores_are_those_of_scikit_learn(k, n_features):
+def test_after_every_row_the_scores_equal_those_of_scikit_learn(k, n_features):
     points = np.random.default_rng(k + n_features).normal(size=(80, n_features))
     for X, lof in one_by_one(points, k):
         if len(X) > 1:
@@ -144,7 +143,7 @@ def test_after_every_row_the_scores_are_those_of_scikit_learn(k, n_features):
 
 @pytest.mark.parametrize("n_rows", [2, 3, 10, 11, 12, 100])
 @pytest.mark.parametrize("n_features", [1, 3, 20])
-def test_scores_of_new_rows_are_those_of_scikit_learn(n_rows, n_features):
+def test_scores_of_new_rows_equal_those_of_scikit_learn(n_rows, n_features):
     rng = np.random.default_rng(n_rows)
     X, new = rng.normal(size=(n_rows, n_features)), 2.0 * rng.normal(size=(50, n_features))
     expected = -scikit(X, 10, novelty=True).score_samples(new)
@@ -152,13 +151,13 @@ def test_scores_of_new_rows_are_those_of_scikit_learn(n_rows, n_features):
 
 
 @given(points=point_sets(min_rows=2), k=N_NEIGHBORS, n_learned=st.integers(1, 23))
-def test_scores_of_new_rows_are_as_computed_from_scratch(points, k, n_learned):
+def test_scores_of_new_rows_equal_a_computation_from_scratch(points, k, n_learned):
     X, new = points[:n_learned], points
     np.testing.assert_allclose(IncrementalLOF(k).fit(X).score(new), oracle_scores(X, k, new), rtol=1e-9)
 
 
 @given(points=POINT_SETS, k=N_NEIGHBORS)
-def test_scoring_leaves_no_trace(points, k):
+def test_scoring_does_not_change_the_state(points, k):
     one, other = IncrementalLOF(k), IncrementalLOF(k)
     for x in points:
         one.extend([x])
@@ -178,20 +177,20 @@ def test_one_by_one_equals_all_at_once_bit_for_bit(points, k, data):
 
 
 @given(points=POINT_SETS, others=POINT_SETS, k=N_NEIGHBORS)
-def test_fit_forgets_all_rows_before(points, others, k):
+def test_fit_forgets_all_earlier_rows(points, others, k):
     again, fresh = IncrementalLOF(k).fit(others).fit(points), IncrementalLOF(k).fit(points)
     assert again.learned_scores().tobytes() == fresh.learned_scores().tobytes()
     assert again.n_updates == fresh.n_updates
 
 
 @given(points=POINT_SETS, k=N_NEIGHBORS)
-def test_the_lists_of_who_has_a_row_are_the_neighbours_read_the_other_way(points, k):
+def test_the_reverse_neighbour_lists_match_the_neighbours(points, k):
     for X, lof in one_by_one(points, k):
         neighbours = sets_of(lof._tables.neighbours[: len(X), : min(k, len(X) - 1)])
         for row in range(len(X)):
-            who = rows_that_have(lof._tables, row)
-            assert len(who) == len(set(who))
-            assert set(who) == {i for i, held in enumerate(neighbours) if row in held}
+            rows = reverse_neighbours(lof._tables, row)
+            assert len(rows) == len(set(rows))
+            assert set(rows) == {i for i, held in enumerate(neighbours) if row in held}
 
 
 def reaches(known):
@@ -205,13 +204,15 @@ def changed(before, after):
     return {i for i in range(len(after)) if i >= len(before) or before[i] != after[i]}
 
 
-def and_those_that_have(some, neighbours):
+def with_reverse_neighbours(some, neighbours):
     return some | {i for i, held in enumerate(neighbours) if held & some}
 
 
-def assert_only_the_concerned_renewed(points, k):
-    """See which rows an insertion renews: exactly those whose reachability distances or neighbours have changed, and,
-    of the factors, those with a density that came out as another number, their own or a neighbour's.
+def assert_only_affected_rows_updated(points, k):
+    """Check which rows each insertion updates.
+
+    Densities: exactly the rows whose reachability distances or neighbours have changed. Factors: the rows whose
+    neighbours have changed, and those for which their own density or that of a neighbour has changed.
     """
     lof = IncrementalLOF(k).fit(points[:1])
     for n in range(2, len(points) + 1):
@@ -220,42 +221,42 @@ def assert_only_the_concerned_renewed(points, k):
         factors = lof.learned_scores()
         lof.extend(points[n - 1 : n])
         neighbours = sets_of(after.neighbours)
-        concerned = changed(reaches(before), reaches(after))
-        assert renewed(lof, DENSITY) == concerned
+        affected = changed(reaches(before), reaches(after))
+        assert updated_rows(lof, DENSITY) == affected
         others = changed(densities, lof._tables.densities[:n])
-        takers = changed(sets_of(before.neighbours), neighbours)
-        assert renewed(lof, FACTOR) == takers | and_those_that_have(others, neighbours)
-        assert renewed(lof, FACTOR) <= and_those_that_have(concerned, neighbours)
-        assert changed(factors, lof.learned_scores()) <= renewed(lof, FACTOR)
-        assert lof.n_updates == (len(renewed(lof, DENSITY)), len(renewed(lof, FACTOR)))
+        changed_neighbours = changed(sets_of(before.neighbours), neighbours)
+        assert updated_rows(lof, FACTOR) == changed_neighbours | with_reverse_neighbours(others, neighbours)
+        assert updated_rows(lof, FACTOR) <= with_reverse_neighbours(affected, neighbours)
+        assert changed(factors, lof.learned_scores()) <= updated_rows(lof, FACTOR)
+        assert lof.n_updates == (len(updated_rows(lof, DENSITY)), len(updated_rows(lof, FACTOR)))
 
 
 @given(points=point_sets(min_rows=2), k=N_NEIGHBORS)
-def test_an_insertion_renews_only_the_rows_it_concerns(points, k):
-    assert_only_the_concerned_renewed(points, k)
+def test_an_insertion_updates_only_the_affected_rows(points, k):
+    assert_only_affected_rows_updated(points, k)
 
 
 @pytest.mark.parametrize("k", [1, 4])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_insertion_into_a_hostile_set_renews_only_the_rows_it_concerns(name, k):
-    assert_only_the_concerned_renewed(HOSTILE[name].astype(float), k)
+def test_an_insertion_into_a_hostile_set_updates_only_the_affected_rows(name, k):
+    assert_only_affected_rows_updated(HOSTILE[name].astype(float), k)
 
 
-def test_a_row_far_from_a_crowd_renews_itself_alone():
-    crowd = np.random.default_rng(1).normal(size=(100, 2))
-    lof = IncrementalLOF(5).fit(crowd)
+def test_a_row_far_from_all_others_updates_only_itself():
+    cluster = np.random.default_rng(1).normal(size=(100, 2))
+    lof = IncrementalLOF(5).fit(cluster)
     assert lof.extend([[1e3, 1e3]]).n_updates == Updates(n_densities=1, n_factors=1)
 
 
-def test_a_row_in_one_of_two_crowds_leaves_the_other_alone():
-    crowd = np.random.default_rng(2).normal(size=(60, 2))
-    lof = IncrementalLOF(5).fit(np.vstack([crowd, crowd + 1e3]))
+def test_a_row_in_one_of_two_clusters_does_not_update_the_other():
+    cluster = np.random.default_rng(2).normal(size=(60, 2))
+    lof = IncrementalLOF(5).fit(np.vstack([cluster, cluster + 1e3]))
     lof.extend([[0.0, 0.0]])
-    assert 5 < len(renewed(lof, DENSITY)) < 60
-    assert renewed(lof, FACTOR) <= {*range(60), 120}
+    assert 5 < len(updated_rows(lof, DENSITY)) < 60
+    assert updated_rows(lof, FACTOR) <= {*range(60), 120}
 
 
-def test_one_more_copy_in_a_crowd_of_copies_renews_itself_alone():
+def test_another_copy_among_many_copies_updates_only_itself():
     lof = IncrementalLOF(5).fit(np.vstack([np.zeros((6, 2)), np.random.default_rng(3).normal(size=(50, 2))]))
     for _ in range(40):
         assert lof.extend([[0.0, 0.0]]).n_updates == Updates(n_densities=1, n_factors=1)
@@ -263,38 +264,38 @@ def test_one_more_copy_in_a_crowd_of_copies_renews_itself_alone():
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("n_rows", [1023, 1024, 1025, 2100])
-def test_rows_beyond_one_block_of_the_scan(n_rows):
+def test_more_rows_than_one_block_of_the_scan_are_handled(n_rows):
     X = np.random.default_rng(n_rows).normal(size=(n_rows, 2)).round(1)
     assert_like_oracle(IncrementalLOF(10).fit(X), X, 10)
 
 
-def test_one_row_alone_is_as_odd_as_any():
+def test_a_single_row_has_the_factor_1():
     lof = IncrementalLOF(3).fit([[4.0, 2.0]])
     assert lof.learned_scores().tolist() == [1.0]
     assert lof.score([[4.0, 2.0], [9.0, 9.0]]).tolist() == [1.0, 1.0]
 
 
-def test_distances_that_overflow_are_the_largest_number():
+def test_overflowing_distances_give_finite_scores():
     X = 1e153 * np.sign(np.random.default_rng(4).normal(size=(12, 100)))
     lof = IncrementalLOF(3).fit(X)
     assert np.isfinite(lof.learned_scores()).all()
     assert np.isfinite(lof.score(-X)).all()
 
 
-def test_scores_belong_to_the_caller():
+def test_the_returned_scores_are_a_copy():
     lof = IncrementalLOF(2).fit([[0.0], [1.0], [3.0]])
     lof.learned_scores()[:] = 0.0
     assert (lof.learned_scores() > 0.0).all()
 
 
-def test_the_tables_are_the_declared_ones():
+def test_the_tables_have_the_declared_fields():
     assert Tables._fields == tuple(FIELDS)
 
 
-@pytest.mark.parametrize("ask", [IncrementalLOF.learned_scores, lambda lof: lof.score([[1.0]])])
-def test_before_the_first_row_there_is_a_clear_error(ask):
+@pytest.mark.parametrize("query", [IncrementalLOF.learned_scores, lambda lof: lof.score([[1.0]])])
+def test_scoring_before_the_first_row_raises(query):
     with pytest.raises(InvalidInputError, match="not learned any rows"):
-        ask(IncrementalLOF())
+        query(IncrementalLOF())
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.0, True, "10", None])
@@ -305,7 +306,7 @@ def test_the_number_of_neighbours_is_checked(k):
 
 @pytest.mark.parametrize("call", [IncrementalLOF.fit, IncrementalLOF.extend, IncrementalLOF.score])
 @pytest.mark.parametrize("wrong", [[[np.nan, 0.0]], [[np.inf, 0.0]], [1.0, 2.0], [], [["a", "b"]]])
-def test_a_refused_table_changes_nothing(call, wrong):
+def test_refused_rows_do_not_change_the_state(call, wrong):
     lof = IncrementalLOF(2).fit(np.random.default_rng(5).normal(size=(9, 2)))
     scores, updates = lof.learned_scores(), lof.n_updates
     with pytest.raises(InvalidInputError):
@@ -315,6 +316,6 @@ def test_a_refused_table_changes_nothing(call, wrong):
 
 
 @pytest.mark.parametrize("call", [IncrementalLOF.extend, IncrementalLOF.score])
-def test_rows_of_another_width_are_refused(call):
+def test_rows_with_another_number_of_features_are_refused(call):
     with pytest.raises(InvalidInputError, match="3 features"):
         call(IncrementalLOF().fit([[1.0, 2.0]]), [[1.0, 2.0, 3.0]])

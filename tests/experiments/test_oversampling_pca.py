@@ -54,7 +54,7 @@ defined = pytest.mark.parametrize(("detector", "score_of"), DEFINITIONS)
 @defined
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("n", [20, 60])
-def test_a_new_row_has_the_score_of_rows_really_copied(detector, score_of, seed, n):
+def test_the_score_of_a_new_row_equals_that_of_actual_copies(detector, score_of, seed, n):
     rows, targets = long_cloud(seed, n), 3.0 * np.random.default_rng(seed).normal(size=(15, 4))
     scores = detector(RATIO).fit(rows).score(targets)
     np.testing.assert_allclose(scores, [score_of(rows, target) for target in targets], rtol=1e-8, atol=1e-12)
@@ -63,7 +63,7 @@ def test_a_new_row_has_the_score_of_rows_really_copied(detector, score_of, seed,
 @defined
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("n", [21, 61])  # 20 or 60 others, for integer numbers of copies
-def test_a_learned_row_has_the_score_of_really_leaving_it_out_and_copying_it(detector, score_of, seed, n):
+def test_the_score_of_a_learned_row_equals_that_of_actual_removal_and_copies(detector, score_of, seed, n):
     rows = long_cloud(seed, n)
     rows[0] *= 8.0
     expected = [score_of(np.delete(rows, i, axis=0), rows[i]) for i in range(n)]
@@ -72,7 +72,7 @@ def test_a_learned_row_has_the_score_of_really_leaving_it_out_and_copying_it(det
 
 @both
 @pytest.mark.parametrize("n", [2, 3, 5, 30])
-def test_a_learned_row_has_the_score_that_it_had_as_a_new_row(detector, n):
+def test_a_learned_row_has_the_score_it_had_as_a_new_row(detector, n):
     """For any number of rows, even if the copies amount to less than one row."""
     rows = long_cloud(3, n, d=3)
     alone = [detector(RATIO).fit(np.delete(rows, i, axis=0)).score(rows[i : i + 1])[0] for i in range(n)]
@@ -80,7 +80,7 @@ def test_a_learned_row_has_the_score_that_it_had_as_a_new_row(detector, n):
 
 
 @pytest.mark.parametrize("copies", [-1, 0, 1, 4, 60])
-def test_mean_and_scatter_change_by_one_outer_product_when_a_row_is_left_out_or_copied(copies):
+def test_removing_or_copying_a_row_changes_the_scatter_by_one_outer_product(copies):
     """The central identity, compared with a full computation and with the formula of the source."""
     rows = long_cloud(1, 40, 5, shift=7.0)
     target = rows[0]
@@ -94,7 +94,7 @@ def test_mean_and_scatter_change_by_one_outer_product_when_a_row_is_left_out_or_
     np.testing.assert_allclose(covariance, np.cov(changed.T, bias=True), atol=1e-10)
 
 
-def test_directions_square_to_each_other_are_1_apart_and_never_more():
+def test_orthogonal_directions_have_the_maximum_score_of_1():
     rng = np.random.default_rng(0)
     pairs = np.array([np.linalg.qr(rng.normal(size=(3, 2)))[0].T for _ in range(500)])
     scores = outlierness(pairs[:, 0], pairs[:, 1])
@@ -103,7 +103,7 @@ def test_directions_square_to_each_other_are_1_apart_and_never_more():
 
 
 @given(rows=POINT_SETS, weight=st.floats(-1.0, 100.0))
-def test_the_power_method_finds_the_greatest_scatter(rows, weight):
+def test_the_power_method_finds_the_largest_scatter(rows, weight):
     """The scatter equals that of eigh, and so does the direction if there is a gap to the next eigenvalue."""
     targets = LearnedRows(rows).learned_targets()
     weight = max(weight, targets.left_out)
@@ -126,7 +126,7 @@ def test_an_outlying_row_scores_above_those_along_the_principal_direction(detect
     assert set(detector().fit(np.vstack([rows, aside])).learned_scores().argsort()[-2:]) == {200, 201}
 
 
-def test_a_row_square_to_the_direction_can_become_the_direction():
+def test_a_row_orthogonal_to_the_direction_can_become_the_direction():
     """The power method would never leave the old direction if it started exactly there."""
     rows = [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.5], [0.0, -0.5]]
     assert OversamplingPCA().fit(rows).score([[0.0, 20.0]]) == pytest.approx(1.0)
@@ -135,7 +135,7 @@ def test_a_row_square_to_the_direction_can_become_the_direction():
     assert left_out.learned_scores()[4] > 0.5
 
 
-def test_least_squares_does_not_see_a_row_square_to_the_direction():
+def test_least_squares_does_not_detect_a_row_orthogonal_to_the_direction():
     rows = [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.5], [0.0, -0.5]]
     assert OnlineOversamplingPCA().fit(rows).score([[0.0, 20.0]]) == pytest.approx(0.0)
 
@@ -159,7 +159,7 @@ def test_one_by_one_equals_all_at_once(detector, rows, data):
         assert (other._rows._all() == rows).all()
 
 
-def test_mean_and_scatter_are_those_of_all_rows():
+def test_mean_and_scatter_equal_those_of_all_rows():
     rows = long_cloud(5, 90, 4, shift=100.0)
     learned = LearnedRows(rows[:50])
     learned.learn(rows[50:])
@@ -168,7 +168,7 @@ def test_mean_and_scatter_are_those_of_all_rows():
 
 
 @both
-def test_extended_rows_score_as_fitted_ones(detector):
+def test_extended_rows_have_the_scores_of_fitted_rows(detector):
     rows, new = long_cloud(6, 80), long_cloud(7, 10)
     fitted, extended = detector().fit(rows), detector().fit(rows[:30]).extend(rows[30:31]).extend(rows[31:])
     np.testing.assert_allclose(extended.learned_scores(), fitted.learned_scores(), rtol=1e-7, atol=1e-12)
@@ -184,7 +184,7 @@ def test_fit_forgets_and_scoring_learns_nothing(detector):
 
 
 @both
-def test_rows_are_kept_as_they_were_when_learned(detector):
+def test_learned_rows_are_copied(detector):
     rows = long_cloud(10)
     fitted, other = detector().fit(rows), detector().fit(rows.copy())
     rows[:] = 0.0
@@ -193,7 +193,7 @@ def test_rows_are_kept_as_they_were_when_learned(detector):
 
 @both
 @pytest.mark.parametrize("factor", [1e-100, 1e-3, 1e6, 1e100, 1e150])
-def test_scale_changes_nothing(detector, factor):
+def test_scaling_does_not_change_the_scores(detector, factor):
     rows, new = long_cloud(11), long_cloud(12)
     plain, scaled = detector().fit(rows), detector().fit(factor * rows)
     np.testing.assert_allclose(scaled.score(factor * new), plain.score(new), rtol=1e-6, atol=1e-12)
@@ -208,7 +208,7 @@ def test_many_rows_of_the_largest_values_do_not_overflow(detector):
 
 
 @both
-def test_shift_and_rotation_change_nothing(detector):
+def test_shift_and_rotation_do_not_change_the_scores(detector):
     rows, new = long_cloud(13), long_cloud(14)
     turn, _ = np.linalg.qr(np.random.default_rng(15).normal(size=(4, 4)))
     plain, moved = detector().fit(rows), detector().fit(rows @ turn + 1e3)
@@ -217,14 +217,14 @@ def test_shift_and_rotation_change_nothing(detector):
 
 
 @both
-def test_order_changes_nothing(detector):
+def test_the_order_of_rows_does_not_change_the_scores(detector):
     rows, order = long_cloud(16), np.random.default_rng(0).permutation(40)
     scores = detector().fit(rows).learned_scores()
     np.testing.assert_allclose(detector().fit(rows[order]).learned_scores(), scores[order], rtol=1e-7, atol=1e-12)
 
 
 @both
-def test_more_copies_turn_further(detector):
+def test_more_copies_give_a_higher_score(detector):
     rows, new = long_cloud(17), long_cloud(18, 1)
     scores = [detector(ratio).fit(rows).score(new)[0] for ratio in (1e-300, 0.01, 0.1, 1.0)]
     assert scores == sorted(scores)
@@ -233,7 +233,7 @@ def test_more_copies_turn_further(detector):
 
 @both
 @given(rows=POINT_SETS, new=POINT_SETS)
-def test_scores_of_any_rows_lie_between_0_and_1(detector, rows, new):
+def test_scores_of_any_rows_are_between_0_and_1(detector, rows, new):
     new = np.resize(new, (len(new), rows.shape[1]))
     fitted = detector().fit(rows)
     for scores, n in ((fitted.score(new), len(new)), (fitted.learned_scores(), len(rows))):
@@ -244,7 +244,7 @@ def test_scores_of_any_rows_lie_between_0_and_1(detector, rows, new):
 
 @both
 @given(value=st.floats(-1e100, 1e100), n=st.integers(1, 9), d=st.integers(1, 4))
-def test_equal_rows_score_0_and_what_differs_from_them_1(detector, value, n, d):
+def test_equal_rows_score_0_and_a_different_row_scores_1(detector, value, n, d):
     fitted = detector().fit(np.full((n, d), value)).extend([[value] * d])
     assert (fitted.learned_scores() == 0.0).all()
     assert fitted.score([[value] * d]) == 0.0
@@ -260,7 +260,7 @@ def test_the_only_row_that_differs_scores_1(detector):
 
 
 @both
-def test_a_row_beyond_comparison_scores_1_against_a_model_of_ordinary_ones(detector):
+def test_an_extremely_distant_row_scores_1(detector):
     rows = long_cloud(19)
     far = np.vstack([rows, rows[:1] + 1e12 * np.linalg.eigh(np.cov(rows.T))[1][:, 0]])
     assert detector().fit(far).learned_scores()[-1] == 1.0
@@ -268,7 +268,7 @@ def test_a_row_beyond_comparison_scores_1_against_a_model_of_ordinary_ones(detec
 
 @both
 @given(rows=POINT_SETS)
-def test_in_one_dimension_nothing_turns(detector, rows):
+def test_in_one_dimension_all_scores_are_0(detector, rows):
     column = rows.reshape(-1, 1)
     fitted = detector().fit(column)
     assert (fitted.learned_scores() == 0.0).all()
@@ -277,13 +277,13 @@ def test_in_one_dimension_nothing_turns(detector, rows):
 
 @both
 @pytest.mark.parametrize("ratio", [0.0, -0.1, 1.1, np.nan, np.inf, True, "0.1", None])
-def test_a_ratio_that_cannot_be_used_is_named(detector, ratio):
+def test_an_invalid_ratio_raises(detector, ratio):
     with pytest.raises(InvalidInputError, match=r"ratio must be a number in \(0, 1\], but is"):
         detector(ratio)
 
 
 @both
-def test_nothing_can_be_scored_before_rows_are_learned(detector):
+def test_scoring_before_learning_raises(detector):
     for call in (lambda: detector().score([[1.0]]), lambda: detector().learned_scores()):
         with pytest.raises(InvalidInputError, match=rf"This {detector.__name__} has not learned any rows"):
             call()
@@ -300,7 +300,7 @@ def test_nothing_can_be_scored_before_rows_are_learned(detector):
         (np.empty((0, 2)), "empty"),
     ],
 )
-def test_rows_that_cannot_be_used_change_nothing(detector, X, message):
+def test_refused_rows_do_not_change_the_state(detector, X, message):
     rows = long_cloud(20, d=2)
     fitted = detector().fit(rows)
     before = fitted.learned_scores()

@@ -36,18 +36,18 @@ def write(folder, name, rows, columns=COLUMNS, settings=SETTINGS):
 # -- published ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_published_tables_are_whole():
-    batch = {place for place in PUBLISHED if place.table == "batch"}
-    online = {place for place in PUBLISHED if place.table == "online"}
+def test_the_published_tables_are_complete():
+    batch = {cell for cell in PUBLISHED if cell.table == "batch"}
+    online = {cell for cell in PUBLISHED if cell.table == "online"}
     assert len(batch) == 4 * 8 * 2
     assert len(online) == 5 * (2 * 8 + 2 * 7)  # CICIDS for two methods only
-    assert {place.method for place in batch} == {name for name, method in BATCH.items() if not method.is_ours}
-    assert {place.method for place in online} == {name for name, method in ONLINE.items() if not method.is_ours}
-    assert {place.set for place in batch} == set(TABLE_1) - {"cicids"}
+    assert {cell.method for cell in batch} == {name for name, method in BATCH.items() if not method.is_ours}
+    assert {cell.method for cell in online} == {name for name, method in ONLINE.items() if not method.is_ours}
+    assert {cell.set for cell in batch} == set(TABLE_1) - {"cicids"}
 
 
 @pytest.mark.parametrize(
-    ("place", "figures"),
+    ("cell", "figures"),
     [
         (TableCell("batch", "imforest", "smtp", "test"), (85.12, 14.25, 7.42, 0.11)),
         (TableCell("batch", "svm", "wbc", "train"), (49.40, 3.16, 0.03, 0.00)),
@@ -57,8 +57,8 @@ def test_the_published_tables_are_whole():
         (TableCell("online", "ospca2", "smtp", "5"), (68.82, None, 18678.0, None)),
     ],
 )
-def test_figures_stand_where_the_paper_has_them(place, figures):
-    assert tuple(PUBLISHED[place]) == figures
+def test_published_results_are_those_of_the_paper(cell, figures):
+    assert tuple(PUBLISHED[cell]) == figures
 
 
 # -- comparison --------------------------------------------------------------------------------------------------------
@@ -73,12 +73,12 @@ def test_a_difference_is_more_than_the_tolerance(auc, differs):
     assert entry.differs == differs
 
 
-def test_two_of_the_paper_s_deviations_are_tolerated():
+def test_two_of_the_papers_deviations_are_tolerated():
     (entry,) = compare("batch", rows_of("iforest", "wine", "train", 79.56 + 21.0)).values()  # +- 10.59
     assert not entry.differs
 
 
-def test_what_the_paper_does_not_have_never_differs():
+def test_a_result_that_is_not_in_the_paper_never_differs():
     (entry,) = compare("batch", rows_of("size-std", "pima", "train", 1.0)).values()
     assert (entry.published, entry.differs, entry.difference) == (None, False, 0.0)
 
@@ -86,16 +86,16 @@ def test_what_the_paper_does_not_have_never_differs():
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path):
+def test_a_record_is_read_back_unchanged(tmp_path):
     rows = rows_of("imforest", "wine", "1", 99.5, 98.25)
     record = new_record("online", rows, SETTINGS, 12.34)
     write_record(record, COLUMNS, tmp_path)
     assert read_record("online", tmp_path) == record
-    assert record.circumstances["versions"]["numpy"]
-    assert record.circumstances["machine"]["cores"] >= 1
+    assert record.metadata["versions"]["numpy"]
+    assert record.metadata["machine"]["cores"] >= 1
 
 
-def test_no_record_is_none_and_a_damaged_one_an_error(tmp_path):
+def test_a_missing_record_is_none_and_a_damaged_one_raises(tmp_path):
     assert read_record("online", tmp_path) is None
     write_record(new_record("online", [], SETTINGS, 0.0), COLUMNS, tmp_path)
     for text in ("{", "{}", "[]"):
@@ -107,7 +107,7 @@ def test_no_record_is_none_and_a_damaged_one_an_error(tmp_path):
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def test_cells_have_ours_and_the_paper_s_and_marks(tmp_path):
+def test_cells_have_our_result_the_papers_result_and_marks(tmp_path):
     rows = [
         *rows_of("imforest", "wine", "train", 98.0, 99.0),
         *rows_of("svm", "wine", "train", 10.0),
@@ -120,7 +120,7 @@ def test_cells_have_ours_and_the_paper_s_and_marks(tmp_path):
     assert "| *ours: size, std* | 90.5 ± 0.5 |" in text
 
 
-def test_quality_marks_what_was_run_with_fewer_seeds_and_says_how_sure_a_mean_is(tmp_path):
+def test_the_quality_table_marks_fewer_seeds_and_gives_standard_errors(tmp_path):
     rows = [
         {
             "set": name,
@@ -147,21 +147,21 @@ def test_quality_marks_what_was_run_with_fewer_seeds_and_says_how_sure_a_mean_is
     assert "| pima | 60.0 | 62.0 |" in text
     assert "| iForest | 72.5 | 72.5 | 72.5 | 72.5 |" in text
     assert "| kNN | 76.0 ± 1.5 | 76.0 ± 1.5 |" in text  # gains of 5 and 2
-    assert "Quality over 2 open sets, the best mean AUC: batch kNN (76.0), novelty kNN (76.0)." in text
+    assert "Quality over 2 open sets, best mean AUC: batch kNN (76.0), novelty kNN (76.0)." in text
 
 
-def test_measurements_of_two_machines_are_told_apart(tmp_path):
+def test_measurements_of_two_machines_are_listed_separately(tmp_path):
     write(tmp_path, "batch", rows_of("imforest", "wine", "train", 99.0))
     write(tmp_path, "online", rows_of("imforest", "wine", "1", 95.0))
     path = tmp_path / "reproduction" / "online.json"
     path.write_text(path.read_text().replace('"processor": "', '"processor": "Another '))
     text = write_page(tmp_path).read_text()
-    first, second = text[text.index("## Circumstances") :].split("Another ")
+    first, second = text[text.index("## Machine, versions and settings") :].split("Another ")
     assert "- batch:" in first
     assert "- online:" in second
 
 
-def test_of_two_checks_that_explain_the_one_that_comes_nearer_is_named(tmp_path):
+def test_of_two_checks_that_explain_a_difference_the_nearer_is_named(tmp_path):
     write(tmp_path, "online", rows_of("imforest", "wine", "1", 80.0))  # paper: 95.65
     found = [
         {"check": check, "set": "wine", "method": "imforest", "seed": 0, "part": "1", "auc": auc}
@@ -181,7 +181,7 @@ def test_sections_without_a_record_are_left_out(tmp_path):
     assert "Figure 1" not in text
 
 
-def test_a_difference_is_explained_by_the_check_that_comes_near_it_or_by_nothing(tmp_path):
+def test_a_difference_without_a_near_check_is_unexplained(tmp_path):
     write(tmp_path, "online", [*rows_of("ospca1", "wine", "1", 60.0), *rows_of("ospca2", "wine", "1", 90.0)])
     found = [
         {"check": "script-ospca1", "set": "wine", "method": "ospca1", "seed": 0, "part": "1", "auc": 87.5},
@@ -190,7 +190,7 @@ def test_a_difference_is_explained_by_the_check_that_comes_near_it_or_by_nothing
     write(tmp_path, "online_checks", found, difference_checks.COLUMNS)
     text = write_page(tmp_path).read_text()
     assert "| osPCA1 | Wine | 1 | script-ospca1 | 86.95 | 60.00 | -26.95 | 87.50 |" in text
-    assert "| osPCA2 | Wine | 1 | nothing yet | 47.82 | 90.00 | +42.18 | 80.00 |" in text
+    assert "| osPCA2 | Wine | 1 | unexplained | 47.82 | 90.00 | +42.18 | 80.00 |" in text
 
 
 def test_one_check_explains_a_method_on_a_set(tmp_path):
@@ -224,16 +224,16 @@ def test_one_check_explains_a_method_on_a_set(tmp_path):
         ([50.0, 60.0] * 5, 60.1, False),
     ],
 )
-def test_a_check_explains_what_lies_between_its_results_or_if_they_are_few_near_them(results, figure, is_explained):
+def test_a_check_explains_figures_between_its_results_or_near_them_if_they_are_few(results, figure, is_explained):
     assert explains(results, figure) == is_explained
 
 
 def test_every_method_of_the_paper_that_may_differ_has_a_check():
-    for place in PUBLISHED:
-        assert difference_checks.checks_of(place.table, place.method), place
+    for cell in PUBLISHED:
+        assert difference_checks.checks_of(cell.table, cell.method), cell
 
 
-def test_a_table_has_as_many_cells_in_each_line():
+def test_a_table_has_the_same_number_of_cells_in_each_line():
     lines = table(["", "a", "b"], [["x", "1", ""], ["y", "", "2"]], n_texts=2).splitlines()
     assert lines[1] == "|---|---|---:|"
     assert {line.count("|") for line in lines} == {4}
@@ -242,7 +242,7 @@ def test_a_table_has_as_many_cells_in_each_line():
 # -- the page of the repository ----------------------------------------------------------------------------------------
 
 
-def test_the_page_is_what_its_records_give(tmp_path):
+def test_the_page_in_the_repository_matches_its_records(tmp_path):
     """The page in the repository equals the page generated from the records."""
     committed = REPOSITORY / "docs" / "reproduction.md"
     for path in (committed.parent / "reproduction").iterdir():
@@ -251,13 +251,13 @@ def test_the_page_is_what_its_records_give(tmp_path):
     assert write_page(tmp_path).read_text() == committed.read_text()
 
 
-def test_on_the_page_every_method_has_its_row_and_every_difference_its_explanation():
+def test_the_page_has_all_methods_and_an_explanation_for_every_difference():
     folder = REPOSITORY / "docs" / "reproduction"
     for name, methods in (("batch", BATCH), ("online", ONLINE)):
         rows = list(csv.DictReader((folder / f"{name}.csv").read_text().splitlines()))
-        expected = {place[1:] for place in PUBLISHED if place.table == name and place.set != "cicids"}
+        expected = {cell[1:] for cell in PUBLISHED if cell.table == name and cell.set != "cicids"}
         assert expected <= {(row["method"], row["set"], row["part"]) for row in rows}
         assert {row["method"] for row in rows} == set(methods)
     text = (REPOSITORY / "docs" / "reproduction.md").read_text()
-    assert "nothing yet" not in text
+    assert "unexplained" not in text
     assert re.search(r"Table II, iMForest: 16 of 16 figures", text)

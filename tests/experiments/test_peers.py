@@ -26,7 +26,7 @@ def rows():
 
 
 @pytest.mark.parametrize("key", ALL)
-def test_all_keep_the_protocol(rows, key):
+def test_every_method_follows_the_detector_protocol(rows, key):
     detector = ALL[key].make(3)
     assert detector.fit(rows) is detector
     assert detector.learned_scores().shape == (120,)
@@ -37,19 +37,19 @@ def test_all_keep_the_protocol(rows, key):
 
 
 @pytest.mark.parametrize("key", ALL)
-def test_none_answers_before_it_has_learned(rows, key):
+def test_scoring_before_learning_raises(rows, key):
     with pytest.raises(ValueError, match=r"no rows|not been shown any points|learned"):
         ALL[key].make(0).score(rows)
 
 
 @pytest.mark.parametrize("key", ALL)
-def test_a_wrong_width_is_named(rows, key):
+def test_a_wrong_number_of_features_raises(rows, key):
     with pytest.raises(InvalidInputError, match=r"3 features.* 4"):
         ALL[key].make(0).fit(rows).score(rows[:, :3])
 
 
 @pytest.mark.parametrize("name", ONLINE)
-def test_online_methods_score_all_rows_so_far_in_their_order(rows, name):
+def test_online_methods_score_all_rows_so_far_in_order_of_arrival(rows, name):
     detector = ONLINE[name].make(1).fit(rows[:60])
     assert detector.extend(rows[60:]) is detector
     outlier = np.array([[30.0, -40.0, 30.0, 10.0]])
@@ -58,7 +58,7 @@ def test_online_methods_score_all_rows_so_far_in_their_order(rows, name):
     assert scores.argmax() == 120
 
 
-def test_scikit_scores_are_turned_round(rows):
+def test_scores_of_scikit_learn_are_negated(rows):
     detector = ScikitDetector(IsolationForest(random_state=0)).fit(rows)
     forest = IsolationForest(random_state=0).fit(rows)
     np.testing.assert_array_equal(detector.score(rows[:9]), -forest.score_samples(rows[:9]))
@@ -72,17 +72,17 @@ def test_a_learned_row_is_not_its_own_neighbour_in_lof(rows):
     assert not np.allclose(detector.learned_scores(), detector.score(rows))
 
 
-def test_copies_are_no_warning(rows):
+def test_copies_give_no_warning(rows):
     BATCH["lof"].make(0).fit(np.repeat(rows[:10], 30, axis=0))
 
 
-def test_pyod_scores_are_its_own(rows):
+def test_scores_of_pyod_are_unchanged(rows):
     detector, plain = PyodDetector(KNN()).fit(rows), KNN().fit(rows)
     np.testing.assert_array_equal(detector.learned_scores(), plain.decision_scores_)
     np.testing.assert_array_equal(detector.score(rows[:5]), plain.decision_function(rows[:5]))
 
 
-def test_new_rows_are_standardised_by_the_learned_ones(rows):
+def test_new_rows_are_standardised_with_the_learned_mean_and_deviation(rows):
     detector = Standardised(PyodDetector(KNN())).fit(rows)
     mean, deviation = rows.mean(axis=0), rows.std(axis=0)
     plain = KNN().fit((rows - mean) / deviation)
@@ -91,7 +91,7 @@ def test_new_rows_are_standardised_by_the_learned_ones(rows):
 
 
 @pytest.mark.parametrize("kind", ["depth", "size"])
-def test_a_forest_scores_all_rows_again_as_if_each_were_asked_for(rows, kind):
+def test_rescoring_all_rows_equals_scoring_each_row(rows, kind):
     with_copies = np.vstack([rows, rows[:30]])
     detector = ForestDetector(None, kind, None, seed=2).fit(with_copies[:80]).extend(with_copies[80:])
     forest = MondrianForest(100, max_samples=None, scale=None, seed=2).build(with_copies[:80]).extend(with_copies[80:])

@@ -16,7 +16,7 @@ SCORED_ONCE = (PublishedOsPCA1, PublishedOsPCA2)
 
 @pytest.mark.parametrize("method", SCRIPTS)
 @pytest.mark.parametrize("name", ["pima", "thyroid", "ionosphere", "wine"])
-def test_the_paper_s_figures_come_out_to_the_second_digit(data_folder, name, method):
+def test_the_scripts_reproduce_the_papers_results_to_two_digits(data_folder, name, method):
     """The paper truncates where we round."""
     data = datasets.load(name, data_folder, download=False)
     rows = online.measure_stages(data, published_stages(data), Method("", lambda _: SCRIPTS[method]()), 0)
@@ -25,7 +25,7 @@ def test_the_paper_s_figures_come_out_to_the_second_digit(data_folder, name, met
 
 
 @pytest.mark.parametrize("script", SCORED_ONCE)
-def test_a_row_is_scored_once_against_those_before_it(script):
+def test_a_row_is_scored_once_against_the_rows_before_it(script):
     rng = np.random.default_rng(0)
     first, more = rng.normal(size=(40, 3)), rng.normal(size=(30, 3))
     whole = script().fit(first).extend(more).learned_scores()
@@ -33,7 +33,7 @@ def test_a_row_is_scored_once_against_those_before_it(script):
     np.testing.assert_allclose(script().fit(first).extend(more[:10]).extend(more[10:]).learned_scores(), whole)
 
 
-def test_all_scores_of_the_first_stage_are_in_one_place():
+def test_all_scores_of_the_first_stage_are_written_to_one_element():
     scores = PublishedOsPCA2().fit(np.random.default_rng(0).normal(size=(40, 3))).learned_scores()
     assert np.count_nonzero(scores) == 1
 

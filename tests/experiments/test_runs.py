@@ -81,14 +81,14 @@ def test_repeats_end_when_the_next_would_exceed_the_budget(budget, n):
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-def test_processes_do_not_change_results_nor_their_order(blob):
+def test_processes_do_not_change_the_results_or_their_order(blob):
     sets = [blob, make_synthetic("moons", seed=1)]  # the larger one is second, but runs first
     methods = {name: BATCH[name] for name in ("imforest", "lof", "size-std")}
     with worker_pool(2) as parallel_map:
-        told = []
-        rows = batch.run(sets, methods, [0], 2, 60.0, parallel_map, lambda _, share: told.append(share))
+        reported = []
+        rows = batch.run(sets, methods, [0], 2, 60.0, parallel_map, lambda _, share: reported.append(share))
     expected = batch.run(sets, methods, [0], 2, 60.0, one_by_one, silent)
-    assert told == pytest.approx([i / 6 for i in range(1, 7)])
+    assert reported == pytest.approx([i / 6 for i in range(1, 7)])
     assert [without_seconds(row) for row in rows] == [without_seconds(row) for row in expected]
 
 
@@ -104,7 +104,7 @@ def test_an_error_in_a_process_is_raised_and_ends_the_others():
     assert not multiprocessing.active_children()
 
 
-def test_processes_of_others_are_left_alone():
+def test_other_child_processes_are_not_ended():
     other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60.0,))
     other.start()
     try:
@@ -121,7 +121,7 @@ def sleep_or_fail(seconds):
     return 1.0 / seconds
 
 
-def test_a_killed_process_is_an_error_that_says_so():
+def test_a_killed_process_raises():
     with pytest.raises(ImondrianError, match="killed"), worker_pool(2) as parallel_map:
         parallel_map(die, [(), ()], silent)
 
@@ -133,9 +133,9 @@ def die():
 # -- batch -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("division", [lambda data: published_folds(data, 5), lambda data: stratified_folds(data, 5, 3)])
-def test_every_row_is_tested_once_and_trained_on_otherwise(blob, division):
-    folds = division(blob)
+@pytest.mark.parametrize("split", [lambda data: published_folds(data, 5), lambda data: stratified_folds(data, 5, 3)])
+def test_every_row_is_in_one_test_part_and_otherwise_in_the_training_part(blob, split):
+    folds = split(blob)
     assert len(folds) == 5
     np.testing.assert_array_equal(np.sort(np.concatenate([test for _, test in folds])), np.arange(len(blob.y)))
     for train, test in folds:
@@ -144,7 +144,7 @@ def test_every_row_is_tested_once_and_trained_on_otherwise(blob, division):
         assert 0 < blob.y[test].sum() < len(test)
 
 
-def test_rare_anomalies_are_in_every_fold_or_the_folds_are_too_many(blob):
+def test_rare_anomalies_are_in_every_fold_or_too_many_folds_raise(blob):
     rare = blob._replace(y=(np.arange(len(blob.y)) < 5).astype(np.uint8))
     assert [int(rare.y[test].sum()) for _, test in published_folds(rare, 5)] == [1] * 5
     with pytest.raises(InvalidInputError, match="blob has 5 rows in its smaller class, too few for 6 folds"):
@@ -156,12 +156,12 @@ def test_wine_has_two_folds(blob):
 
 
 @pytest.mark.parametrize(("name", "method"), [("wine", "svm"), ("wine", "lof"), ("pima", "lof"), ("ionosphere", "svm")])
-def test_in_the_published_folds_methods_that_draw_no_lots_have_the_paper_s_figures(data_folder, name, method):
+def test_deterministic_methods_have_the_papers_results_in_the_published_folds(data_folder, name, method):
     data = datasets.load(name, data_folder, download=False)
     rows = batch.run([data], {method: BATCH[method]}, [0], 10, 600.0, one_by_one, silent)
-    for place, entry in compare("batch", rows).items():
-        assert entry.measured.auc == pytest.approx(PUBLISHED[place].auc, abs=0.03)
-        assert entry.measured.auc_deviation == pytest.approx(PUBLISHED[place].auc_deviation, abs=0.03)
+    for cell, entry in compare("batch", rows).items():
+        assert entry.measured.auc == pytest.approx(PUBLISHED[cell].auc, abs=0.03)
+        assert entry.measured.auc_deviation == pytest.approx(PUBLISHED[cell].auc_deviation, abs=0.03)
 
 
 def test_both_parts_are_measured_with_the_detector_of_the_fold(blob):
@@ -187,15 +187,17 @@ def pairs(rows):
     return [rows[i : i + 2] for i in range(0, len(rows), 2)]
 
 
-def test_a_slow_method_is_run_on_fewer_folds_and_never_dropped(blob):
+def test_a_slow_method_is_run_on_fewer_folds_but_at_least_one(blob):
     rows = batch.run([blob], {"lof": BATCH["lof"], "imforest": BATCH["imforest"]}, [0], 4, 0.0, one_by_one, silent)
     assert {(row["method"], row["fold"]) for row in rows} == {("lof", 1), ("imforest", 1)}
 
 
-def test_what_is_done_is_told_up_to_the_end(blob):
-    told = []
-    batch.run([blob], {"lof": BATCH["lof"]}, [0], 2, 9.0, one_by_one, lambda text, share: told.append((text, share)))
-    assert told == [("batch: blob, LOF", 1.0)]
+def test_progress_is_reported_up_to_the_end(blob):
+    reported = []
+    batch.run(
+        [blob], {"lof": BATCH["lof"]}, [0], 2, 9.0, one_by_one, lambda text, share: reported.append((text, share))
+    )
+    assert reported == [("batch: blob, LOF", 1.0)]
 
 
 @pytest.mark.parametrize("name", BATCH)
@@ -210,9 +212,9 @@ def test_every_method_of_table_2_finds_far_points(name):
 # -- online ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("division", [published_stages, lambda data: stratified_stages(data, 5)])
-def test_stages_share_the_anomalies_evenly_and_leave_nothing_out(blob, division):
-    stages = division(blob)
+@pytest.mark.parametrize("split", [published_stages, lambda data: stratified_stages(data, 5)])
+def test_stages_share_the_anomalies_evenly_and_include_every_row(blob, split):
+    stages = split(blob)
     assert len(stages) == N_STAGES
     np.testing.assert_array_equal(np.sort(np.concatenate(stages)), np.arange(len(blob.y)))
     assert [int(blob.y[stage].sum()) for stage in stages] == [9] * 5
@@ -229,7 +231,7 @@ def test_all_rows_so_far_are_scored_after_each_stage(blob):
         assert row["auc"] == auc(blob.y[so_far], blob.X[so_far, 0])
 
 
-def test_the_forest_of_table_3_is_extended_not_built_anew(blob):
+def test_the_forest_of_table_3_is_extended_not_rebuilt(blob):
     stages = published_stages(blob)
     rows = online.run([blob], {"imforest": ONLINE["imforest"]}, [4], 60.0, one_by_one, silent)
     forest = MondrianForest(100, max_samples=None, scale=None, seed=4).build(blob.X[stages[0]])
@@ -239,7 +241,7 @@ def test_the_forest_of_table_3_is_extended_not_built_anew(blob):
     assert rows[-1]["auc"] == auc(blob.y[so_far], forest.score(blob.X[so_far]))
 
 
-def test_methods_that_draw_no_lots_are_run_once(blob):
+def test_deterministic_methods_are_run_once(blob):
     rows = online.run([blob], ONLINE, [0, 1], 60.0, one_by_one, silent)
     for name, method in ONLINE.items():
         seeds = [row["seed"] for row in rows if row["method"] == name]
@@ -247,7 +249,7 @@ def test_methods_that_draw_no_lots_are_run_once(blob):
 
 
 @pytest.mark.parametrize("name", [name for name, method in ONLINE.items() if not method.is_random])
-def test_methods_that_draw_no_lots_do_not_depend_on_the_seed(blob, name):
+def test_deterministic_methods_do_not_depend_on_the_seed(blob, name):
     one, other = (ONLINE[name].make(seed).fit(blob.X).learned_scores() for seed in (0, 1))
     np.testing.assert_array_equal(one, other)
 
@@ -269,13 +271,13 @@ def test_every_method_of_table_3_finds_outlying_directions(name):
 
 def test_novelty_is_trained_on_half_of_the_inliers_and_tested_on_all_other_rows(blob):
     spy, is_anomaly = Spy(), blob.y.astype(bool)
-    answered, scores = quality.novelty(spy, blob.X, is_anomaly)
+    labels, scores = quality.novelty(spy, blob.X, is_anomaly)
     inliers = blob.X[~is_anomaly]
     np.testing.assert_array_equal(spy.shown[0], inliers[:50])
-    assert (len(scores), answered.sum()) == (50 + 45, 45)
+    assert (len(scores), labels.sum()) == (50 + 45, 45)
 
 
-def test_of_large_sets_so_many_rows_are_drawn_anew_for_each_seed(blob):
+def test_large_sets_are_sampled_again_for_each_seed(blob):
     rows = quality.run([blob], {"depth-std": QUALITY["depth-std"]}, [0, 1], 60, 60.0, one_by_one, silent)
     assert [(row["mode"], row["seed"], row["n_rows"]) for row in rows] == [
         ("batch", 0, 60),
@@ -286,25 +288,25 @@ def test_of_large_sets_so_many_rows_are_drawn_anew_for_each_seed(blob):
     assert rows[0]["auc"] != rows[1]["auc"]
 
 
-@pytest.mark.parametrize(("n_rows", "n_odd"), [(20, 20), (2_000, 60), (20_000, 30)])
-def test_rows_are_drawn_with_the_share_of_anomalies_but_not_too_few_of_them(n_rows, n_odd):
+@pytest.mark.parametrize(("n_rows", "n_anomalies"), [(20, 20), (2_000, 60), (20_000, 30)])
+def test_samples_have_the_share_of_anomalies_but_at_least_30(n_rows, n_anomalies):
     y = np.zeros(n_rows, np.uint8)
     y[: 20 if n_rows == 20 else 120] = 1
     data = Dataset("made", np.zeros((n_rows, 1)), y, None, None)
-    chosen = quality.chosen_rows(data, seed=0, most_rows=1_000)
+    chosen = quality.chosen_rows(data, seed=0, max_rows=1_000)
     assert len(chosen) == len(set(chosen)) == min(n_rows, 1_000)
-    assert y[chosen].sum() == n_odd
+    assert y[chosen].sum() == n_anomalies
 
 
 @pytest.mark.parametrize("name", QUALITY)
-def test_every_method_of_the_quality_table_does_both_modes(blob, name):
+def test_every_method_of_the_quality_table_runs_in_both_modes(blob, name):
     rows = quality.run([blob], {name: QUALITY[name]}, [0], 10_000, 60.0, one_by_one, silent)
     assert [row["mode"] for row in rows] == ["batch", "novelty"]
     assert min(row["auc"] for row in rows) > 75.0
 
 
 @pytest.mark.parametrize("name", ["lof", "knn", "svm", "ecod", "hbos", "inne"])
-def test_peers_see_standardised_features(blob, name):
+def test_peers_get_standardised_features(blob, name):
     stretched = blob._replace(X=blob.X * [1.0, 2.0**20])  # exact, without rounding
     runs = [
         quality.run([data], {name: QUALITY[name]}, [0], 10_000, 1.0, one_by_one, silent) for data in (blob, stretched)
@@ -315,7 +317,7 @@ def test_peers_see_standardised_features(blob, name):
 # -- long stream -------------------------------------------------------------------------------------------------------
 
 
-def test_a_long_stream_is_measured_stage_by_stage_in_fixed_memory():
+def test_a_long_stream_is_measured_stage_by_stage_in_constant_memory():
     rows = long_stream.run(12_000, 0, silent)
     assert [row["part"] for row in rows] == ["1", "2", "3", "4", "5"]
     assert rows[-1]["n_rows"] == 12_000
@@ -323,7 +325,7 @@ def test_a_long_stream_is_measured_stage_by_stage_in_fixed_memory():
     assert all(row["seconds"] > 0.0 and row["peak_megabytes"] > row["detector_megabytes"] for row in rows)
 
 
-def test_made_rows_are_the_same_for_a_seed_and_as_many_as_asked_for():
+def test_generated_rows_are_reproducible_and_have_the_requested_number():
     one, other = (np.vstack(list(long_stream.generated_rows(5_000, 3))) for _ in range(2))
     np.testing.assert_array_equal(one, other)
     assert one.shape == (5_000, 77)

@@ -59,7 +59,7 @@ def thresholds_of(scores):
 # -- what is run -------------------------------------------------------------------------------------------------------
 
 
-def test_in_batches_each_method_has_the_settings_of_the_paper(moons):
+def test_batch_methods_have_the_settings_of_the_paper(moons):
     detections = [detection for detection, _ in batch_detections(moons, SEED)]
     assert [detection.method for detection in detections] == list(REFERENCES)
     for detection in detections:
@@ -68,7 +68,7 @@ def test_in_batches_each_method_has_the_settings_of_the_paper(moons):
         assert detection.step is None
 
 
-def test_online_the_first_part_is_built_and_the_others_extend_the_forest(moons):
+def test_the_online_forest_is_built_on_the_first_part_and_extended_by_the_others(moons):
     detections = [detection for detection, _ in online_detections(moons, SEED)]
     ends = [0, *(len(detection.points) for detection in detections)]
     forest = MondrianForest(100, seed=SEED)
@@ -91,7 +91,7 @@ def test_each_step_adds_a_fifth_of_the_outliers_and_of_the_rows(moons):
     assert np.array_equal(detections[-1].is_outlier[order], moons.y[np.lexsort(moons.X.T)] == 1)
 
 
-def test_a_surface_is_that_of_the_step_and_covers_all_sets(result):
+def test_a_surface_belongs_to_its_step_and_covers_all_sets(result):
     for dataset in (*result.batch, *result.online):
         for item in dataset.maps:
             assert item.surface.scores.shape == (15, 15)
@@ -112,10 +112,10 @@ def test_the_same_seeds_give_the_same_result(result):
     again = run(NAMES, SEED, [1, 2], silent, n_nodes=15)
     assert again.rows == result.rows
     assert again.claims == result.claims
-    assert np.array_equal(again.online[1].panels[4].surface.scores, result.online[1].panels[4].surface.scores)
+    assert np.array_equal(again.online[1].maps[4].surface.scores, result.online[1].maps[4].surface.scores)
 
 
-def test_progress_goes_up_to_the_whole():
+def test_progress_reaches_1():
     shares = []
     run(["blob"], SEED, [5, 6], lambda _, share: shares.append(share), n_nodes=5)
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0])
@@ -142,7 +142,7 @@ def test_there_is_a_row_for_every_set_method_step_and_rule(result):
     threshold=st.floats(0.0, 1.0) | st.sampled_from(LEVELS),  # a score at the threshold is normal
     data=st.data(),
 )
-def test_counts_and_measures_are_those_of_scikit_learn(truth, threshold, data):
+def test_counts_and_measures_equal_those_of_scikit_learn(truth, threshold, data):
     scores = np.array(data.draw(st.lists(st.sampled_from(LEVELS), min_size=len(truth), max_size=len(truth))))
     is_outlier, points = np.array(truth), np.zeros((len(truth), 2))
     (row,) = rows_of("1", "any", Detection("m", None, points, is_outlier, scores, {"r": threshold}), seed=0)
@@ -162,7 +162,7 @@ def test_counts_and_measures_are_those_of_scikit_learn(truth, threshold, data):
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def test_claims_are_means_over_the_seeds_of_the_rows(result):
+def test_claims_are_means_over_the_seeds(result):
     rows = [row for seed in (1, 2) for row in run(NAMES, seed, [], silent, n_nodes=2).rows]
     for line in result.claims:
         (claim,) = [claim for claim in CLAIMS if claim.text == line["claim"]]
@@ -176,12 +176,12 @@ def test_claims_are_means_over_the_seeds_of_the_rows(result):
         assert line["difference"] == pytest.approx(line["this_mean"] - line["that_mean"])
 
 
-def test_every_claim_is_held_against_every_set(result):
+def test_every_claim_is_tested_on_every_set(result):
     keys = [(line["claim"], line["measure"], line["set"]) for line in result.claims]
     assert keys == [(claim.text, measure, name) for claim in CLAIMS for measure in claim.measures for name in NAMES]
     assert all(tuple(line) == CLAIM_COLUMNS and line["seeds"] == 2 for line in result.claims)
 
 
-def test_without_seeds_nothing_is_claimed_and_with_one_nothing_deviates():
+def test_claims_without_seeds_are_empty_and_with_one_seed_have_no_deviation():
     assert claims(["blob"], [], silent) == []
     assert {line["deviation"] for line in claims(["blob"], [4], silent)} == {0.0}

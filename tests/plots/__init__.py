@@ -1,1 +1,1 @@
-"""Tests of the pictures."""
+"""Tests of imondrian.plots."""

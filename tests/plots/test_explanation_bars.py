@@ -29,7 +29,7 @@ def labels(figure):
 
 @settings(max_examples=20)
 @given(parts=PARTS.filter(lambda parts: np.abs(parts).sum() > 1e-300), n_features=st.integers(1, 8))
-def test_the_shares_of_all_features_sum_to_the_whole(parts, n_features):
+def test_the_shares_of_all_features_sum_to_100_percent(parts, n_features):
     figure = plot_explanations(parts, [f"f{j}" for j in range(len(parts[0]))], n_features=n_features)
     shares = widths(figure)
     assert np.isclose(shares.sum(), 100.0)
@@ -38,7 +38,7 @@ def test_the_shares_of_all_features_sum_to_the_whole(parts, n_features):
     assert len(labels(figure)) == min(n_features + 1, len(parts[0]))
 
 
-def test_shares_are_means_over_the_rows_of_the_share_in_each_row():
+def test_the_shares_of_the_rows_are_averaged():
     figure = plot_explanations(
         [[0.3, -0.1, 0.0], [-0.4, 0.0, 0.4], [np.nan] * 3, [0.0] * 3], ["a", "b", "c"], n_features=2
     )
@@ -51,12 +51,12 @@ def test_shares_are_means_over_the_rows_of_the_share_in_each_row():
     assert (to_hex(high[0].get_facecolor()), to_hex(low[0].get_facecolor())) == (TOO_HIGH.lower(), TOO_LOW.lower())
 
 
-def test_the_others_are_counted():
+def test_the_last_label_counts_the_other_features():
     parts = np.eye(30)
     assert labels(plot_explanations(parts, [str(j) for j in range(30)]))[-1] == "18 others"
 
 
-def test_low_axes_show_fewer_features():
+def test_short_axes_show_fewer_features():
     axes = Figure(figsize=(5, 2), layout="constrained").subplots()
     figure = plot_explanations(np.eye(30), HOSTILE_NAMES * 3 + ["a", "b", "c"], axes=axes)
     assert 1 < len(labels(figure)) < 13
@@ -74,12 +74,12 @@ def test_labels_never_overlap(n_features):
     [
         (np.empty((0, 2)), ["a", "b"], 12, r"parts is empty: its shape is \(0, 2\)"),
         ([0.1, 0.2], ["a", "b"], 12, r"parts must have 2 dimension\(s\), but its shape is \(2,\)"),
-        ([[0.1, 0.2]], ["a"], 12, r"names must hold 2 name\(s\), one for each feature, but is \['a'\]"),
+        ([[0.1, 0.2]], ["a"], 12, r"names must contain 2 name\(s\), one for each feature, but is \['a'\]"),
         ([[0.0, 0.0]], ["a", "b"], 12, r"none of its 1 row\(s\) has a value other than 0"),
         ([[np.nan, 0.1]], ["a", "b"], 12, "explains no score"),
         ([[0.1, 0.2]], ["a", "b"], 0, "n_features must be between 1 and 200, but is 0"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(parts, given_names, n_features, message):
+def test_invalid_arguments_raise_with_the_reason(parts, given_names, n_features, message):
     with pytest.raises(InvalidInputError, match=message):
         plot_explanations(parts, given_names, n_features=n_features)

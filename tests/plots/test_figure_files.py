@@ -27,7 +27,7 @@ POINTS = np.random.default_rng(0).normal(size=(30, 2))
 FOREST = MondrianForest(5).build(POINTS)
 SCORES = FOREST.score(POINTS)
 GRID = grid_over(POINTS, n=20)
-PICTURES = {
+FIGURES = {
     "scores": lambda: plot_scores(SCORES, {"a": 0.5, "b": 0.6}, "a"),
     "timeline": lambda: plot_timeline(SCORES, 0.5),
     "many rows": lambda: plot_timeline(np.tile(SCORES, 700), 0.5),
@@ -36,43 +36,43 @@ PICTURES = {
     ),
     "partition": lambda: plot_partition(next(FOREST.trees()), POINTS),
     "tree": lambda: plot_tree(next(FOREST.trees())),
-    "reasons": lambda: plot_explanations(FOREST.explain(POINTS), ["x", "y"]),
-    "pair": lambda: plot_scatter(POINTS, SCORES > 0.5),
+    "explanations": lambda: plot_explanations(FOREST.explain(POINTS), ["x", "y"]),
+    "scatter": lambda: plot_scatter(POINTS, SCORES > 0.5),
 }
 
 
-@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
-def test_the_same_input_gives_the_same_bytes(picture):
-    once = written(picture(), "svg")
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
+def test_the_same_input_gives_the_same_bytes(figure):
+    once = written(figure(), "svg")
     assert once.startswith(b"<?xml")
-    assert once == written(picture(), "svg")
+    assert once == written(figure(), "svg")
     assert len(once) < 500_000  # however many rows there are
 
 
-@pytest.mark.parametrize("name", ["pair", "regions"])
-def test_also_as_pixels(name):
-    once = written(PICTURES[name](), "png")
+@pytest.mark.parametrize("name", ["scatter", "regions"])
+def test_the_same_input_gives_the_same_png(name):
+    once = written(FIGURES[name](), "png")
     assert once.startswith(b"\x89PNG")
-    assert once == written(PICTURES[name](), "png")
+    assert once == written(FIGURES[name](), "png")
 
 
-def test_a_picture_leaves_no_trace_in_matplotlib():
+def test_writing_a_figure_does_not_change_matplotlibs_settings():
     before = dict(mpl.rcParams)
-    written(PICTURES["tree"](), "svg")
+    written(FIGURES["tree"](), "svg")
     assert dict(mpl.rcParams) == before
 
 
-def test_no_window_is_ever_asked_for():
+def test_pyplot_is_never_imported():
     sources = list(Path(plots.__file__).parent.glob("*.py"))
     assert len(sources) > 10
     assert not [source.name for source in sources if "pyplot" in source.read_text()]
 
 
-def test_another_kind_is_refused():
+def test_an_unknown_image_format_raises():
     with pytest.raises(InvalidInputError, match=r"kind must be one of \['png', 'svg'\], but is 'pdf'"):
-        write_figure(PICTURES["pair"](), None, "pdf")
+        write_figure(FIGURES["scatter"](), None, "pdf")
 
 
-def test_letters_that_the_font_lacks_are_no_trouble():
+def test_characters_that_the_font_lacks_raise_no_warning():
     for kind in ("png", "svg"):
         write_figure(plot_scatter([[0.0, 1.0]], [False], ("温度", "y")), BytesIO(), kind)

@@ -10,19 +10,19 @@ from matplotlib.text import Text
 from imondrian.plots.labels import fitted_label, text_size
 from tests.plots.figure_checks import HOSTILE_NAMES
 
-LETTERS = st.text(st.characters(max_codepoint=0x24F) | st.sampled_from("$\\_^{}%"), max_size=40)
+NAMES = st.text(st.characters(max_codepoint=0x24F) | st.sampled_from("$\\_^{}%"), max_size=40)
 
 
-@given(name=LETTERS, width=st.floats(20, 300), size=st.floats(6, 14))
-def test_every_label_fits_and_has_a_shape(name, width, size):
+@given(name=NAMES, width=st.floats(20, 300), size=st.floats(6, 14))
+def test_every_label_fits_and_is_not_empty(name, width, size):
     label = fitted_label(name, width, size)
     assert label
     assert "\n" not in label
     assert text_size(label, size)[0] <= width or label in {"…", "(no name)"}
 
 
-@given(name=LETTERS.filter(lambda name: name.isprintable() and name == " ".join(name.split()) and name))
-def test_a_name_that_fits_is_shown_letter_by_letter(name):
+@given(name=NAMES.filter(lambda name: name.isprintable() and name == " ".join(name.split()) and name))
+def test_a_name_that_fits_is_shown_unchanged(name):
     text, is_formula = Text()._preprocess_math(fitted_label(name, 1e9, 10.0))
     assert not is_formula
     assert text == name
@@ -39,5 +39,5 @@ def test_the_measured_size_is_not_less_than_the_drawn_one(name):
     assert box.height * 72 / 150 <= height + 1.0
 
 
-def test_names_without_a_shape_are_said_to_be_none():
+def test_invisible_names_are_shown_as_no_name():
     assert {fitted_label(name, 100.0, 10.0) for name in ("", "  ", "\x00\x07", "\n")} == {"(no name)"}

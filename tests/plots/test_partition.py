@@ -39,14 +39,14 @@ def test_every_cut_crosses_the_box_of_its_node_at_the_split_value(points, seed):
         assert (ends <= tree.upper[node]).all()
 
 
-def test_the_earlier_a_cut_the_thicker_and_darker():
+def test_earlier_cuts_are_thicker_and_darker():
     lines = cuts(plot_partition(tree_of(POINTS)))  # latest first
     assert (np.diff(lines.get_linewidths()) > 0).all()
     assert (np.diff(lines.get_colors()[:, :3].sum(axis=1)) < 0).all()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_at_an_earlier_time_later_cuts_are_left_out(share):
+def test_cuts_after_max_time_are_left_out(share):
     tree = tree_of(POINTS)
     times = np.sort(tree.split_time[tree.left >= 0])
     time = float(np.quantile(times, share, method="nearest"))
@@ -56,7 +56,7 @@ def test_at_an_earlier_time_later_cuts_are_left_out(share):
     assert legend(plot_partition(tree, max_time=0.0))[0] == "no cuts"
 
 
-def test_it_says_what_is_seen():
+def test_the_legend_and_the_axis_labels_describe_the_plot():
     tree = tree_of(POINTS)
     figure = plot_partition(tree, POINTS, ("length", "width"))
     times = tree.split_time[tree.left >= 0]
@@ -87,17 +87,17 @@ def test_labels_never_overlap(pair):
 
 
 @pytest.mark.parametrize("points", [[[1.0, 2.0]], [[1.0, 2.0]] * 5, [[0.0, 0.0], [1e150, 1.0]]])
-def test_small_trees_are_pictures(points):
+def test_small_trees_can_be_plotted(points):
     assert not clashes(plot_partition(tree_of(points), points))
 
 
 @pytest.mark.parametrize("n_features", [1, 3])
-def test_a_tree_over_other_than_two_features_is_refused(n_features):
+def test_a_tree_that_does_not_have_two_features_is_refused(n_features):
     with pytest.raises(InvalidInputError, match=f"over 2 features, but this tree has {n_features}"):
         plot_partition(tree_of(np.zeros((3, n_features))))
 
 
-def test_what_cannot_be_drawn_is_named():
+def test_invalid_arguments_raise_with_the_reason():
     with pytest.raises(InvalidInputError, match="The tree is empty"):
         plot_partition(view(empty(1, 4, 2), 0))
     with pytest.raises(InvalidInputError, match="max_time must be a number, but is nan"):

@@ -19,7 +19,7 @@ BELL = np.random.default_rng(0).beta(20, 30, 100_000)
 
 @settings(max_examples=30)
 @given(scores=SCORES.filter(lambda scores: not np.isnan(scores).all()), threshold=THRESHOLDS)
-def test_every_score_stands_in_one_bar_of_the_colour_of_its_kind(scores, threshold):
+def test_every_score_is_in_one_bar_with_the_colour_of_its_kind(scores, threshold):
     figure = plot_scores(scores, {"rule": threshold}, "rule")
     above, below = bars(figure, ANOMALY.colour), bars(figure, NORMAL.colour)
     assert sum(bar.get_height() for bar in above) == np.count_nonzero(np.array(scores) > threshold)
@@ -30,7 +30,7 @@ def test_every_score_stands_in_one_bar_of_the_colour_of_its_kind(scores, thresho
     assert all(low <= bar.get_x() and bar.get_x() + bar.get_width() <= high for bar in above + below)
 
 
-def test_the_legend_says_how_many_rows_lie_above_each_threshold():
+def test_the_legend_says_how_many_rows_are_above_each_threshold():
     figure = plot_scores([0.1, 0.4, 0.6, 0.9], {"kmeans": 0.5, "0.5": 0.5, "share": 0.61, "never": 1.5}, "share")
     assert legend(figure) == [
         "normal: 3 rows",
@@ -43,7 +43,7 @@ def test_the_legend_says_how_many_rows_lie_above_each_threshold():
     assert names(figure) == ("anomaly score", "rows per bar")
 
 
-def test_the_chosen_threshold_is_solid_and_strong_and_the_others_are_dashed():
+def test_the_chosen_threshold_is_solid_and_thick_and_the_others_are_dashed():
     lines = plot_scores([0.4, 0.6], {"a": 0.5, "b": 0.45, "c": 0.7}, "b").axes[0].lines
     solid = [line for line in lines if line.get_linestyle() == "-"]
     assert [line.get_xdata()[0] for line in solid] == [0.45]
@@ -58,7 +58,7 @@ def test_without_a_chosen_threshold_nothing_is_coloured_as_an_anomaly():
     assert legend(plot_scores([0.4, 0.6], {})) == ["scored: 2 rows"]
 
 
-def test_one_anomaly_is_seen_beside_many_rows():
+def test_a_single_anomaly_among_many_rows_is_visible():
     figure = plot_scores(np.append(BELL, 0.97), {"rule": 0.95}, "rule")
     figure.draw_without_rendering()
     (bar,) = bars(figure, ANOMALY.colour)
@@ -70,7 +70,7 @@ def test_one_anomaly_is_seen_beside_many_rows():
 
 @pytest.mark.parametrize("score", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("n_rows", [1, 50])
-def test_equal_scores_are_a_bar_that_can_be_seen(score, n_rows):
+def test_equal_scores_give_a_visible_bar(score, n_rows):
     figure = plot_scores(np.full(n_rows, score), {"rule": 0.5, "never": 1.0}, "rule")
     figure.draw_without_rendering()
     (bar,) = [*bars(figure, ANOMALY.colour), *bars(figure, NORMAL.colour)]
@@ -84,7 +84,7 @@ def test_labels_never_overlap(scores):
     assert not clashes(plot_scores(scores, thresholds | {"far": 1.0}, "_x"))
 
 
-def test_it_draws_on_the_axes_it_is_given():
+def test_the_given_axes_are_used():
     figure = Figure(layout="constrained")
     axes = figure.subplots(1, 2)
     assert plot_scores([0.4, 0.6], {"a": 0.5}, axes=axes[1]) is figure
@@ -92,7 +92,7 @@ def test_it_draws_on_the_axes_it_is_given():
     assert axes[1].patches
 
 
-def test_the_figure_around_a_figure_is_given():
+def test_the_top_figure_of_a_subfigure_is_returned():
     figure = Figure(layout="constrained")
     axes = figure.subfigures(1, 2)[0].subplots()
     assert plot_scores([0.4, 0.6], {"a": 0.5}, axes=axes) is figure
@@ -112,6 +112,6 @@ def test_the_figure_around_a_figure_is_given():
         ([0.4], {"a": 0.5}, "b", r"one of \['a'\], but is 'b'"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(scores, thresholds, chosen, message):
+def test_invalid_arguments_raise_with_the_reason(scores, thresholds, chosen, message):
     with pytest.raises(InvalidInputError, match=message):
         plot_scores(scores, thresholds, chosen)

@@ -16,23 +16,23 @@ DAY = np.datetime64("2024-02-27T12:30")
 
 @settings(max_examples=20)
 @given(rows=ROWS.filter(lambda rows: not np.isnan([score for score, _ in rows]).all()))
-def test_every_scored_row_is_a_mark_of_its_kind_at_its_number(rows):
+def test_every_scored_row_has_a_marker_of_its_kind_at_its_row_number(rows):
     scores, thresholds = np.array(rows).T
     figure = plot_timeline(scores, thresholds)
     numbers = np.arange(1, scores.size + 1)
-    is_odd, is_normal = scores > thresholds, scores <= thresholds
-    assert np.array_equal(anomalies(figure), np.column_stack([numbers, scores])[is_odd])
+    is_anomaly, is_normal = scores > thresholds, scores <= thresholds
+    assert np.array_equal(anomalies(figure), np.column_stack([numbers, scores])[is_anomaly])
     assert np.array_equal(normals(figure), np.column_stack([numbers, scores])[is_normal])
 
 
-def test_it_says_what_is_seen():
+def test_the_legend_and_the_axis_labels_describe_the_plot():
     figure = plot_timeline([0.4, np.nan, 0.8, 0.3], 0.5, name="measurement")
     assert legend(figure) == ["normal: 2 rows", "anomalies: 1 row", "threshold 0.5"]
     assert names(figure) == ("measurement", "anomaly score")
     assert legend(plot_timeline([0.4, 0.8], [0.5, 0.9]))[2] == "threshold, 0.5 to 0.9"
 
 
-def test_rows_are_counted_in_round_numbers_of_rows_that_there_are():
+def test_ticks_are_integers_between_1_and_the_number_of_rows():
     for n_rows in (1, 2, 7, 569, 100_000):
         axes = plot_timeline(np.full(n_rows, 0.4), 0.5).axes[0]
         ticks = axes.get_xticks()
@@ -41,7 +41,7 @@ def test_rows_are_counted_in_round_numbers_of_rows_that_there_are():
 
 
 @pytest.mark.parametrize("unit", ["h", "us", "ns"])
-def test_times_of_any_unit_lie_in_their_order(unit):
+def test_times_of_any_unit_are_converted(unit):
     when = (DAY + np.array([5, 0, 3, 40]) * np.timedelta64(1, "D")).astype(f"datetime64[{unit}]")
     figure = plot_timeline([0.4, 0.9, 0.3, 0.8], 0.5, when, "time")
     assert np.array_equal(anomalies(figure)[:, 0], date2num(when[[1, 3]]))
@@ -53,7 +53,7 @@ def test_the_threshold_is_drawn_in_the_order_of_time():
     assert np.array_equal(line.get_xydata(), [[1.0, 0.5], [2.0, 0.6], [3.0, 0.7]])
 
 
-def test_of_many_rows_all_anomalies_are_drawn_and_some_of_the_others_always_the_same():
+def test_all_anomalies_and_the_same_sample_of_many_other_rows_are_drawn():
     scores = np.full(300_000, 0.4)
     scores[::3_000] = 0.9
     figure = plot_timeline(scores, 0.5)
@@ -65,7 +65,7 @@ def test_of_many_rows_all_anomalies_are_drawn_and_some_of_the_others_always_the_
     assert all(marks.get_rasterized() for marks in figure.axes[0].collections)
 
 
-def test_even_of_too_many_anomalies_the_legend_says_how_many_are_drawn():
+def test_the_legend_says_how_many_of_too_many_anomalies_are_drawn():
     figure = plot_timeline(np.full(60_000, 0.9), 0.5)
     assert legend(figure)[1] == "anomalies: 60,000 rows, 50,000 of them drawn"
     assert len(anomalies(figure)) == 50_000
@@ -85,7 +85,7 @@ def test_labels_never_overlap(when, name):
 
 @pytest.mark.parametrize("when", [None, [DAY]])
 @pytest.mark.parametrize("threshold", [0.4, -np.inf])
-def test_one_row_is_a_picture(when, threshold):
+def test_one_row_can_be_plotted(when, threshold):
     assert not clashes(plot_timeline([0.4], threshold, when))
 
 
@@ -103,7 +103,7 @@ def test_one_row_is_a_picture(when, threshold):
         (0.5, np.array([[DAY] * 3]), "when"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(threshold, when, message):
+def test_invalid_arguments_raise_with_the_reason(threshold, when, message):
     with pytest.raises(InvalidInputError, match=message):
         plot_timeline([0.4, np.nan, 0.6], threshold, when)
 

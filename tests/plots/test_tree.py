@@ -1,4 +1,4 @@
-"""The dendrogram: every node at its split time, every point counted once, no label on another label or a line."""
+"""The dendrogram: every node at its split time, every point counted once, no label over another label or a line."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_every_point_is_counted_once(points, seed, levels):
     assert sum(int(label.get_text()) for label in figure.axes[0].get_xticklabels()) == len(points)
 
 
-def test_what_is_not_shown_is_a_mark_of_its_own():
+def test_subtrees_that_are_not_shown_have_their_own_marker():
     tree = tree_of(NORMAL_POINTS)
     is_end = (tree.left < 0) & (tree.depth <= 4) | (tree.depth == 4)
     n_hidden = np.count_nonzero(is_end & (tree.left >= 0))
@@ -60,19 +60,19 @@ def test_what_is_not_shown_is_a_mark_of_its_own():
     assert legend(plot_tree(tree, levels=0)) == ["subtrees not shown: 1"]
 
 
-def test_early_splits_are_at_the_top_and_the_axes_are_named():
+def test_early_splits_are_at_the_top_and_the_axes_have_labels():
     figure = plot_tree(tree_of(NORMAL_POINTS))
     bottom, top = figure.axes[0].get_ylim()
     assert top < segments(figure)[:, :, 1].max() <= bottom
     assert names(figure) == ("points in each leaf or subtree", "split time")
 
 
-def test_skewed_times_are_shown_by_their_logarithms():
+def test_skewed_times_have_a_log_axis():
     assert plot_tree(tree_of(TREES["skewed"])).axes[0].get_yscale() == "log"
     assert plot_tree(tree_of(TREES["2 leaves"])).axes[0].get_yscale() == "linear"
 
 
-def test_the_first_cut_is_written():
+def test_the_first_cut_is_labelled():
     tree = tree_of(NORMAL_POINTS[:, :2])
     texts = [text.get_text() for text in plot_tree(tree, ["length", "width"]).axes[0].texts]
     assert texts[0] == f"{['length', 'width'][tree.split_feature[0]]} < {tree.split_value[0]:.4g}"
@@ -81,14 +81,14 @@ def test_the_first_cut_is_written():
 
 
 @pytest.mark.parametrize(("name", "levels"), [*((name, 5) for name in TREES), ("256 leaves", 60), ("skewed", 8)])
-def test_no_label_lies_on_another_or_on_a_line(name, levels):
+def test_no_label_overlaps_another_label_or_a_line(name, levels):
     figure = plot_tree(tree_of(TREES[name]), HOSTILE_NAMES, levels=levels)
     assert not clashes(figure)
     assert not _crossings(figure)
 
 
 @pytest.mark.parametrize("size", [(4, 3), (12, 7)])
-def test_nor_on_the_axes_of_another_figure(size):
+def test_no_label_overlaps_a_line_on_given_axes_of_any_size(size):
     figure = Figure(figsize=size, layout="constrained")
     plot_tree(tree_of(NORMAL_POINTS), HOSTILE_NAMES, axes=figure.subplots())
     assert len(boxes(figure)) > 10
@@ -104,11 +104,11 @@ def _crossings(figure):
     return [box for box in extents if ((low < box.max) & (high > box.min)).all(axis=1).any()]
 
 
-def test_what_cannot_be_drawn_is_named():
+def test_invalid_arguments_raise_with_the_reason():
     tree = tree_of(NORMAL_POINTS[:, :3])
     with pytest.raises(InvalidInputError, match="The tree is empty"):
         plot_tree(view(empty(1, 4, 2), 0))
-    with pytest.raises(InvalidInputError, match=r"names must hold 3 name\(s\), .* but is \['a'\]"):
+    with pytest.raises(InvalidInputError, match=r"names must contain 3 name\(s\), .* but is \['a'\]"):
         plot_tree(tree, ["a"])
     for levels in (-1, 2.5, True, None):
         with pytest.raises(InvalidInputError, match=f"levels must be .* but is {levels}"):

@@ -1,4 +1,4 @@
-"""A report is one page that loads nothing, runs nothing, and shows its input as text."""
+"""A report is one page that loads no files, runs no scripts, and shows its input as text."""
 
 import base64
 import io
@@ -47,7 +47,7 @@ def report_of(text, time=None):
     return Report(text, text, {text: text}, [row], [picture, picture], {text: text}, text)
 
 
-def test_whatever_comes_in_is_text():
+def test_hostile_input_is_shown_as_text():
     page, reader = read(report_of(HOSTILE, HOSTILE))
     assert "script" not in reader.tags
     assert reader.texts.count(HOSTILE) >= 8
@@ -55,7 +55,7 @@ def test_whatever_comes_in_is_text():
     assert page.count("Content-Security-Policy") == 1
 
 
-def test_nothing_is_loaded_from_anywhere():
+def test_the_page_loads_no_other_files():
     page, reader = read(report_of("plain"))
     assert len(reader.sources) == reader.tags.count("img") == 2
     for source in reader.sources:
@@ -65,7 +65,7 @@ def test_nothing_is_loaded_from_anywhere():
     assert not re.search(r"url\(|@import|https?:", page.replace("\n", ""))
 
 
-def test_odd_rows_are_shown_with_their_reasons():
+def test_anomalous_rows_are_shown_with_their_explanations():
     page, reader = read(report_of("plain"))
     for text in ("17", "0.912", "3.25", "low", "75%"):
         assert text in reader.texts

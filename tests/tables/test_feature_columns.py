@@ -26,11 +26,11 @@ def test_numbers_written_as_text_are_read_back_exactly(values):
 
 
 @pytest.mark.parametrize("missing", MISSING_TEXTS)
-def test_what_stands_for_nothing_is_missing(missing):
+def test_texts_that_stand_for_missing_values_become_nan(missing):
     assert np.isnan(TableColumns(pl.DataFrame({"a": [missing, "1"]})).points(["a"])[0, 0])
 
 
-def test_only_numbers_are_features_and_the_rest_has_a_reason():
+def test_numeric_columns_are_features_and_the_others_are_left_out_with_a_reason():
     frame = pl.DataFrame(
         {
             "id": range(1, 9),
@@ -69,18 +69,18 @@ def test_only_numbers_are_features_and_the_rest_has_a_reason():
         ([5] * 10, False),
     ],
 )
-def test_a_column_that_numbers_the_rows_is_noticed(values, are_row_numbers):
+def test_row_numbers_are_left_out(values, are_row_numbers):
     assert (
         "a" in TableColumns(pl.DataFrame({"a": list(values), "b": [0.5] * len(values)})).choose().left_out
     ) == are_row_numbers
 
 
-def test_text_is_shown_by_a_value_that_is_not_a_number():
+def test_the_reason_for_a_text_column_shows_a_value_that_is_not_a_number():
     left_out = TableColumns(pl.DataFrame({"a": ["2", "x"], "b": [0.5, 1.5]})).choose().left_out
     assert left_out == {"a": "text, such as 'x'"}
 
 
-def test_results_of_an_earlier_run_are_no_features():
+def test_results_of_an_earlier_run_are_not_features():
     frame = pl.DataFrame({"a": [1.0, 5.0], "row": [1, 2], "anomaly_score": [0.4, 0.6], "threshold": [0.5, 0.5]})
     assert TableColumns(frame).choose().features == ["a"]
     assert TableColumns(frame.drop("anomaly_score")).choose().features == ["a", "row", "threshold"]
@@ -99,7 +99,7 @@ def test_columns_can_be_chosen():
 
 
 @pytest.mark.parametrize(
-    ("cell", "complaint"),
+    ("cell", "message"),
     [
         ("q", "'q' is not a number"),
         ("inf", "inf is not finite"),
@@ -107,33 +107,33 @@ def test_columns_can_be_chosen():
         ("1,5", "'1,5' is not"),
     ],
 )
-def test_a_cell_that_cannot_be_used_is_named_by_row_and_column(cell, complaint):
+def test_an_unusable_cell_is_named_by_row_and_column(cell, message):
     frame = pl.DataFrame({"a": ["1", "2", "3"], "b": ["1", cell, "3"]})
     assert TableColumns(frame).choose().features == ["a", "b"]  # a single wrong cell does not make it text
-    with pytest.raises(InvalidInputError, match=f"Row 102, column 'b': {complaint}"):
+    with pytest.raises(InvalidInputError, match=f"Row 102, column 'b': {message}"):
         TableColumns(frame, first=100).points(["a", "b"])
 
 
-def test_missing_values_are_an_error_or_passed_by_or_filled():
+def test_missing_values_fail_are_dropped_or_are_replaced_by_the_median():
     points = np.array([[1.0, 2.0], [np.nan, 4.0], [3.0, 6.0]])
-    treat = {
+    apply = {
         name: lambda rule=rule: rule(points, ["a", "b"], 10, lambda: column_medians(points))
         for name, rule in MISSING.items()
     }
     with pytest.raises(InvalidInputError, match="Row 12, column 'a': the value is missing"):
-        treat["fail"]()
-    assert np.array_equal(treat["drop"](), points, equal_nan=True)
-    assert treat["median"]().tolist() == [[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]]
+        apply["fail"]()
+    assert np.array_equal(apply["drop"](), points, equal_nan=True)
+    assert apply["median"]().tolist() == [[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]]
 
 
-def test_text_becomes_numbers_where_a_format_knows_them():
+def test_text_features_become_numbers_for_typed_formats():
     frame = pl.DataFrame({"a": ["1", "NA"], "b": ["x", "y"], "c": ["9007199254740993", "2"], "d": ["1.5", "2"]})
-    kinds = with_numeric_features(frame, ["a", "c", "d"])
-    assert kinds.rows() == [(1, "x", 9007199254740993, 1.5), (None, "y", 2, 2.0)]
-    assert [kinds[name].dtype for name in "abcd"] == [pl.Int64, pl.String, pl.Int64, pl.Float64]
+    typed = with_numeric_features(frame, ["a", "c", "d"])
+    assert typed.rows() == [(1, "x", 9007199254740993, 1.5), (None, "y", 2, 2.0)]
+    assert [typed[name].dtype for name in "abcd"] == [pl.Int64, pl.String, pl.Int64, pl.Float64]
 
 
-def test_times_are_numbers_or_dates_or_nothing():
+def test_times_are_numbers_or_dates_or_none():
     frame = pl.DataFrame(
         {
             "n": ["1", "2"],

@@ -25,7 +25,7 @@ def test_csv_and_json_lines_become_records():
 
 
 @pytest.mark.parametrize(
-    ("first", "line", "complaint"),
+    ("first", "line", "message"),
     [
         (b"a,b", b"1", "1 fields, but there are 2 columns"),
         (b"a,b", b'1,"2', "not CSV"),
@@ -39,13 +39,13 @@ def test_csv_and_json_lines_become_records():
         (b'{"a": 1}', b'{"a": ' + b"9" * 5000, "not JSON"),
     ],
 )
-def test_a_line_that_is_no_record_is_told_why(first, line, complaint):
+def test_a_line_that_is_not_a_record_raises_with_the_reason(first, line, message):
     parse, _ = parser_for(first, None, None, has_header=True)
-    with pytest.raises(InvalidInputError, match=complaint):
+    with pytest.raises(InvalidInputError, match=message):
         parse(line)
 
 
-def test_streams_that_cannot_be_are_refused():
+def test_duplicate_column_names_and_parquet_streams_are_refused():
     with pytest.raises(InvalidInputError, match="Column names must be unique"):
         parser_for(b"a,a", None, None, has_header=True)
     with pytest.raises(InvalidInputError, match="Parquet"):
@@ -53,7 +53,7 @@ def test_streams_that_cannot_be_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("value", "complaint"),
+    ("value", "message"),
     [
         (None, "missing"),
         (" NA ", "missing"),
@@ -69,12 +69,12 @@ def test_streams_that_cannot_be_are_refused():
         (1e200, "exceeds"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named(value, complaint):
-    with pytest.raises(InvalidInputError, match=rf"column 'a': .*{complaint}"):
+def test_an_unusable_value_is_named(value, message):
+    with pytest.raises(InvalidInputError, match=rf"column 'a': .*{message}"):
         number_in({"a": value}, "a")
 
 
-def test_numbers_are_numbers_as_text_too():
+def test_numbers_may_be_written_as_text():
     assert [number_in({"a": value}, "a") for value in (1, 2.5, "3e2", " 4 ", True)] == [1.0, 2.5, 300.0, 4.0, 1.0]
     assert is_number("1")
     assert not is_number("x")
@@ -92,13 +92,13 @@ def outcome(read):
     "value",
     [1, 2.5, "3e2", " 4 ", True, "TRUE", None, "", "q", "1_000", "٣", "nan", "inf", 1e200, [1], 10**400],
 )
-def test_many_numbers_are_read_as_one_is(value):
+def test_numbers_in_agrees_with_number_in(value):
     record = {"a": 1.5, "b": value}
     one, many = outcome(lambda: number_in(record, "b")), outcome(lambda: numbers_in(record, ["a", "b"]))
     assert many == (one if isinstance(one, str) else [1.5, one])
 
 
-def test_a_feature_that_is_not_there_is_named():
+def test_a_missing_feature_is_named():
     with pytest.raises(InvalidInputError, match="column 'c': the value is missing"):
         numbers_in({"a": 1}, ["a", "c"])
 
@@ -108,13 +108,13 @@ def test_an_integer_of_any_length_is_read():
     assert values == {"a": "9" * 5000, "b": ["-" + "9" * 5000], "c": 1}
 
 
-def told_csv(cell):
+def csv_as_json(cell):
     parse, _ = parser_for(b"a", "csv", ",", has_header=True)
     return "{" + json_members(parse(cell.encode()), {"a"}) + "}"
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "expected"),
     [
         *((literal, literal) for literal in ("7", "-7", "7.0", "7e0", "-0", "1E5", "1.10", "1e-400", "9" * 30)),
         ("0.1000000000000000000000000000000001", "0.1000000000000000000000000000000001"),
@@ -128,11 +128,11 @@ def told_csv(cell):
         *((text, json.dumps(text)) for text in ("x", "NA", "é", "1e400", "-inf", "1_0", "9" * 400, "9" * 5000)),
     ],
 )
-def test_a_cell_of_a_feature_comes_back_as_its_number_or_as_its_text(cell, told):
-    assert told_csv(cell) == f'{{"a": {told}}}'
+def test_a_feature_cell_is_written_back_as_a_number_or_as_text(cell, expected):
+    assert csv_as_json(cell) == f'{{"a": {expected}}}'
 
 
-def test_names_of_columns_may_have_any_letters():
+def test_column_names_may_have_any_characters():
     parse, _ = parser_for('100%,"é""%s"'.encode(), None, None, has_header=True)
     assert json_members(parse(b"1,2"), {"100%"}) == '"100%": 1, "\\u00e9\\"%s": "2"'
 
@@ -157,32 +157,32 @@ JSON_VALUES = st.recursive(
     separators=st.sampled_from([(",", ":"), (" ,\t", " :  ")]),
     data=st.data(),
 )
-def test_a_json_object_comes_back_character_by_character(record, is_ascii, separators, data):
-    def spelled(part):
+def test_a_json_object_is_written_back_verbatim(record, is_ascii, separators, data):
+    def as_json(part):
         return json.dumps(part, ensure_ascii=is_ascii, separators=separators)
 
-    parsed = parse_json_line(f" {spelled(record)} ".encode())
-    assert "{" + json_members(parsed, set()) + "}" == spelled(record)
+    parsed = parse_json_line(f" {as_json(record)} ".encode())
+    assert "{" + json_members(parsed, set()) + "}" == as_json(record)
     left_out = data.draw(st.sets(st.sampled_from([*record, "another"]), min_size=1))
-    kept = [spelled({key: value})[1:-1] for key, value in record.items() if key not in left_out]
+    kept = [as_json({key: value})[1:-1] for key, value in record.items() if key not in left_out]
     assert json_members(parsed, set(), left_out) == ", ".join(kept)
 
 
 @pytest.mark.parametrize(
     "literal", ["1e400", "1.0", "1E5", "-0.0", "9" * 30, "9" * 5000, '"3"', '"\\u00e9é"', "[1.50]"]
 )
-def test_a_value_of_json_keeps_its_characters(literal):
+def test_a_json_value_is_written_back_verbatim(literal):
     record = parse_json_line(f'{{"b": 1,"a" : {literal}}}'.encode())
     assert json_members(record, {"a"}) == f'"b": 1,"a" : {literal}'
     assert json_members(record, {"a"}, {"b"}) == f'"a" : {literal}'
 
 
-def test_what_json_does_not_know_becomes_null():
+def test_nan_and_infinity_become_null():
     record = parse_json_line(b'{"a": NaN, "NaN": [-Infinity, "say \\"NaN\\" -Infinity", {"x":Infinity}]}')
     assert json_members(record, set()) == '"a": null, "NaN": [null, "say \\"NaN\\" -Infinity", {"x":null}]'
 
 
-def test_a_header_is_known_by_its_names():
+def test_a_header_is_recognised_by_its_names():
     parse, _ = parser_for(b"a,b,c", None, None, has_header=True)
     assert [parse.is_header(line) for line in (b"a,b,c", b"c,a,b", b"a,b,c,d", b'"a",c')] == [True] * 4
     assert [parse.is_header(line) for line in (b"1,2,3", b"a,2,3", b"x,y,z", b"a,b,\xe9")] == [False] * 4

@@ -15,7 +15,7 @@ TEXTS = st.lists(st.binary(max_size=8).filter(lambda text: b"\n" not in text and
 
 
 @given(texts=TEXTS, sizes=st.lists(st.integers(1, 9), min_size=1, max_size=40), has_end=st.booleans())
-def test_every_line_comes_once_however_the_bytes_arrive(texts, sizes, has_end):
+def test_every_line_is_returned_once_however_the_bytes_arrive(texts, sizes, has_end):
     content = b"\n".join(texts) + (b"\n" if has_end and texts else b"")
     reader, writer = os.pipe()
     batches = Lines(Pipe(reader)).batches()
@@ -31,7 +31,7 @@ def test_every_line_comes_once_however_the_bytes_arrive(texts, sizes, has_end):
     assert got == (expected[:-1] if expected[-1] == b"" else expected)
 
 
-def test_a_file_that_grows_is_followed_and_a_truncated_one_read_again(tmp_path):
+def test_a_growing_file_is_followed_and_a_truncated_one_is_read_again(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"a\nb")
     followed = FollowedFile(str(path), os.open(path, os.O_RDONLY))
@@ -49,7 +49,7 @@ def test_a_file_that_grows_is_followed_and_a_truncated_one_read_again(tmp_path):
     followed.close()
 
 
-def test_every_file_that_had_the_name_is_read_also_by_one_who_lags_behind(tmp_path):
+def test_every_file_that_had_the_name_is_read_even_by_a_slow_reader(tmp_path):
     path = tmp_path / "log"
     content = b"a\n" * 100_000
     path.write_bytes(content)
@@ -70,7 +70,7 @@ def test_every_file_that_had_the_name_is_read_also_by_one_who_lags_behind(tmp_pa
         os.close(descriptor)
 
 
-def test_the_last_line_of_a_file_that_was_replaced_needs_no_end(tmp_path):
+def test_the_last_line_of_a_replaced_file_needs_no_line_end(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"a\nb")
     followed = FollowedFile(str(path), os.open(path, os.O_RDONLY))
@@ -87,7 +87,7 @@ def test_the_last_line_of_a_file_that_was_replaced_needs_no_end(tmp_path):
     followed.close()
 
 
-def test_waiting_can_be_ended_and_what_was_read_is_still_given():
+def test_stop_ends_the_waiting_and_drops_an_unfinished_line():
     reader, writer = os.pipe()
     lines = Lines(Pipe(reader))
     batches = lines.batches()
@@ -100,7 +100,7 @@ def test_waiting_can_be_ended_and_what_was_read_is_still_given():
     os.close(writer)
 
 
-def test_long_lines_and_many_lines(tmp_path):
+def test_long_lines_and_many_lines_are_returned(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"x" * 5_000_000 + b"\n" + b"y\n" * 3000)
     descriptor = os.open(path, os.O_RDONLY)
@@ -111,14 +111,14 @@ def test_long_lines_and_many_lines(tmp_path):
     assert batches[-1].position == path.stat().st_size
 
 
-def test_what_cannot_be_read_is_an_error(tmp_path):
+def test_an_unreadable_source_raises(tmp_path):
     descriptor = os.open(tmp_path, os.O_RDONLY)
     with pytest.raises(IsADirectoryError):
         list(Lines(Pipe(descriptor)).batches())
     os.close(descriptor)
 
 
-def test_the_reader_does_not_run_ahead_of_the_work():
+def test_the_reader_does_not_read_far_ahead():
     reader, writer = os.pipe()
     batches = Lines(Pipe(reader)).batches()
     done = threading.Event()

@@ -32,7 +32,7 @@ def tables(draw):
 
 
 @given(frame=tables(), block=st.integers(1, 60))
-def test_csv_is_the_same_however_it_is_cut(frame, block, tmp_path_factory):
+def test_csv_is_read_the_same_with_any_block_size(frame, block, tmp_path_factory):
     path = written(tmp_path_factory.mktemp("t"), frame.write_csv(quote_style="always"))
     before = text_parsing.BLOCK_BYTES
     text_parsing.BLOCK_BYTES = block
@@ -44,7 +44,7 @@ def test_csv_is_the_same_however_it_is_cut(frame, block, tmp_path_factory):
 
 
 @given(rows=st.lists(st.integers(-5, 5), min_size=1, max_size=20), block=st.integers(1, 40))
-def test_ndjson_is_the_same_however_it_is_cut(rows, block, tmp_path_factory):
+def test_ndjson_is_read_the_same_with_any_block_size(rows, block, tmp_path_factory):
     path = written(tmp_path_factory.mktemp("t"), "\n".join(json.dumps({"a": a, "b": "x"}) for a in rows), "t.ndjson")
     before = text_parsing.BLOCK_BYTES
     text_parsing.BLOCK_BYTES = block
@@ -55,19 +55,19 @@ def test_ndjson_is_the_same_however_it_is_cut(rows, block, tmp_path_factory):
     assert read["a"].to_list() == rows
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
-def test_every_format_is_read_by_name_and_by_content(tmp_path, ending):
+@pytest.mark.parametrize("extension", ["csv", "tsv", "ndjson", "parquet"])
+def test_every_format_is_read_by_name_and_by_content(tmp_path, extension):
     frame = pl.DataFrame({"a": [1.5, 2.5, -3.0], "b": ["x", "y", "z"]})
-    path = tmp_path / f"table.{ending}"
-    if ending == "parquet":
+    path = tmp_path / f"table.{extension}"
+    if extension == "parquet":
         frame.write_parquet(path)
-    elif ending == "ndjson":
+    elif extension == "ndjson":
         frame.write_ndjson(path)
     else:
-        frame.write_csv(path, separator="\t" if ending == "tsv" else ",")
+        frame.write_csv(path, separator="\t" if extension == "tsv" else ",")
     (tmp_path / "unnamed").write_bytes(path.read_bytes())
-    (tmp_path / f"packed.{ending}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    names = [path, tmp_path / "unnamed", *([] if ending == "parquet" else [tmp_path / f"packed.{ending}.gz"])]
+    (tmp_path / f"compressed.{extension}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    names = [path, tmp_path / "unnamed", *([] if extension == "parquet" else [tmp_path / f"compressed.{extension}.gz"])]
     for name in names:
         read = Table(str(name)).whole()
         assert read.columns == ["a", "b"]
@@ -75,13 +75,13 @@ def test_every_format_is_read_by_name_and_by_content(tmp_path, ending):
         assert read["b"].to_list() == ["x", "y", "z"]
 
 
-def test_a_name_is_no_pattern(tmp_path):
+def test_a_file_name_is_not_a_glob_pattern(tmp_path):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "g1.parquet")
     pl.DataFrame({"a": [2]}).write_parquet(tmp_path / "g[1].parquet")
     assert Table(str(tmp_path / "g[1].parquet")).whole().rows() == [(2,)]
 
 
-def test_a_quote_left_open_does_not_fill_the_memory(tmp_path, monkeypatch):
+def test_an_unclosed_quote_does_not_fill_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(text_parsing, "BLOCK_BYTES", 1000)
     monkeypatch.setattr(text_parsing, "_MAX_RECORD_BYTES", 2000)
     path = written(tmp_path, 'a,b\n1,5" pipe\n' + "2,3\n" * 5000)
@@ -122,7 +122,7 @@ def test_standard_input_is_read(monkeypatch):
         (b"\n\na;b\n1;2\n", [("1", "2")]),
     ],
 )
-def test_usual_kinds_of_csv_are_understood(tmp_path, content, rows):
+def test_common_variants_of_csv_are_read(tmp_path, content, rows):
     assert Table(written(tmp_path, content)).whole().rows() == rows
 
 
@@ -133,7 +133,7 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "complaint"),
+    ("name", "content", "message"),
     [
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "has no rows"),
@@ -155,8 +155,8 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
         ("t.csv", b"gr\xfc\xdfe,b\n1,2\n", "the first line is not UTF-8"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path, name, content, complaint):
-    with pytest.raises(InvalidInputError, match=complaint):
+def test_an_unreadable_table_raises_with_the_reason(tmp_path, name, content, message):
+    with pytest.raises(InvalidInputError, match=message):
         Table(written(tmp_path, content, name)).whole()
 
 
@@ -167,7 +167,7 @@ def test_an_integer_of_any_length_is_read(tmp_path):
     assert read["b"].to_list() == [digits, "3"]
 
 
-def test_what_is_not_there_is_named(tmp_path):
+def test_missing_files_and_wrong_options_raise(tmp_path):
     with pytest.raises(InvalidInputError, match="file not found"):
         Table(str(tmp_path / "none.csv"))
     with pytest.raises(InvalidInputError, match="is a folder"):
@@ -179,7 +179,7 @@ def test_what_is_not_there_is_named(tmp_path):
         Table(written(tmp_path, "a\n1\n"), file_format="xls")
 
 
-def test_json_of_many_kinds_is_read_line_by_line(tmp_path):
+def test_ndjson_with_mixed_types_is_read_line_by_line(tmp_path):
     lines = ['{"a": 1, "b": {"c": 1}}', '{"a": true, "b": "x"}', '{"a": NaN}', f'{{"a": 1{"0" * 400}}}']
     read = Table(written(tmp_path, "\n".join(lines[:3]), "t.ndjson")).whole()
     assert read["a"].to_list()[:2] == [1.0, 1.0]

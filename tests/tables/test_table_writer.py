@@ -15,9 +15,9 @@ FIRST = pl.DataFrame({"a": [1.5, None], "b": ["x,\n", 'y"']})
 SECOND = pl.DataFrame({"a": [2.5], "b": ["z"]})
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
-def test_batches_are_one_table(tmp_path, ending):
-    path = tmp_path / f"out.{ending}"
+@pytest.mark.parametrize("extension", ["csv", "tsv", "ndjson", "parquet"])
+def test_batches_are_joined_into_one_table(tmp_path, extension):
+    path = tmp_path / f"out.{extension}"
     with table_writer(str(path)) as write:
         write(FIRST)
         write(SECOND)
@@ -28,9 +28,9 @@ def test_batches_are_one_table(tmp_path, ending):
     assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "ndjson"])
-def test_an_error_leaves_the_old_file(tmp_path, ending):
-    path = tmp_path / f"out.{ending}"
+@pytest.mark.parametrize("extension", ["csv", "parquet", "ndjson"])
+def test_an_error_leaves_the_old_file(tmp_path, extension):
+    path = tmp_path / f"out.{extension}"
     path.write_text("old")
     with pytest.raises(pl.exceptions.ColumnNotFoundError), table_writer(str(path)) as write:
         write(FIRST) or FIRST["none"]
@@ -45,7 +45,7 @@ def test_lists_and_records_become_json_in_csv(tmp_path):
     assert Table(str(tmp_path / "out.csv")).whole().rows() == [("[1, 2]", '{"c": 1}'), (None, '{"c": 2}')]
 
 
-def test_a_column_that_comes_late_is_named_and_one_that_goes_is_empty(tmp_path):
+def test_a_late_column_raises_and_a_missing_one_is_empty(tmp_path):
     with table_writer(str(tmp_path / "o.csv")) as write:
         write(SECOND)
         with pytest.raises(InvalidInputError, match="'c' appears only after"):
@@ -56,23 +56,23 @@ def test_a_column_that_comes_late_is_named_and_one_that_goes_is_empty(tmp_path):
     assert Table(str(tmp_path / "o.csv")).whole()["a"].to_list() == ["2.5", None]
 
 
-def test_batches_of_other_types_lose_nothing(tmp_path):
+def test_batches_of_different_types_lose_no_values(tmp_path):
     whole, broken = pl.DataFrame({"a": [3], "tag": [1]}), pl.DataFrame({"a": [5.75], "tag": ["x"]})
-    for ending, rows in (("csv", [("3", "1"), ("5.75", "x")]), ("parquet", [(3.0, "1"), (5.75, "x")])):
-        with table_writer(str(tmp_path / f"o.{ending}")) as write:
+    for extension, rows in (("csv", [("3", "1"), ("5.75", "x")]), ("parquet", [(3.0, "1"), (5.75, "x")])):
+        with table_writer(str(tmp_path / f"o.{extension}")) as write:
             write(whole)
             write(broken)
-        assert Table(str(tmp_path / f"o.{ending}")).whole().rows() == rows
+        assert Table(str(tmp_path / f"o.{extension}")).whole().rows() == rows
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet"])
-def test_bytes_are_written(tmp_path, ending):
-    with table_writer(str(tmp_path / f"o.{ending}")) as write:
+@pytest.mark.parametrize("extension", ["csv", "tsv", "ndjson", "parquet"])
+def test_bytes_are_written(tmp_path, extension):
+    with table_writer(str(tmp_path / f"o.{extension}")) as write:
         write(pl.DataFrame({"a": [b"\x00\xff", None]}))
-    assert Table(str(tmp_path / f"o.{ending}")).whole()["a"].to_list()[0] in ("00ff", b"\x00\xff")
+    assert Table(str(tmp_path / f"o.{extension}")).whole()["a"].to_list()[0] in ("00ff", b"\x00\xff")
 
 
-def test_parquet_takes_what_comes(tmp_path):
+def test_parquet_accepts_new_columns_and_types(tmp_path):
     with table_writer(str(tmp_path / "o.parquet")) as write:
         write(pl.DataFrame({"a": [1, 2]}))
         write(pl.DataFrame({"a": [1.5], "late": ["x"]}))
@@ -80,7 +80,7 @@ def test_parquet_takes_what_comes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["out", "out.xls", "out.csv.gz"])
-def test_an_ending_that_names_no_format_is_an_error(tmp_path, name):
+def test_an_unknown_extension_raises(tmp_path, name):
     with (
         pytest.raises(InvalidInputError, match="the name of an output table must end in"),
         table_writer(str(tmp_path / name)),
@@ -96,7 +96,7 @@ def test_standard_output_is_csv(monkeypatch):
     assert out.buffer.getvalue() == b"a,b\n2.5,z\n"
 
 
-def test_what_is_no_regular_file_is_written_and_stays(tmp_path):
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""The commands and their options; the work of a command is imported when it runs."""
+"""The commands and their options; the implementation of a command is imported when it runs."""
 
 import os
 import sys
@@ -52,9 +52,9 @@ def main() -> NoReturn:
 
 
 def _make_streams_safe() -> None:
-    """Replace closed standard streams by the null device, and escape characters that the terminal cannot show."""
+    """Replace closed standard streams with the null device; escape characters that the terminal cannot show."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # it was closed
+        if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -69,7 +69,7 @@ def _in_one_line(error: BaseException) -> str:
 
 
 class _Commands(click.Group):
-    """The commands; it is not an error if the reader of their output goes away."""
+    """The group of commands; if the output pipe is closed, they end without an error."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -188,7 +188,9 @@ def explain(*, rows: str | None, **values: Any) -> None:
     click.option(
         "--model", metavar="FILE", help="Model file of the detector, resumed if it exists, and saved at the end: .imf."
     ),
-    integer_option("--save-every", "Save the detector every so many rows.  [default: at the end]", metavar="ROWS"),
+    integer_option(
+        "--save-every", "Also save the detector about every ROWS rows.  [default: only at the end]", metavar="ROWS"
+    ),
     click.option("--explain", is_flag=True, help="Add an explanation to anomalies; slower."),
     click.option(
         "--on-error",
@@ -228,7 +230,7 @@ def plot() -> None:
 
 
 def _plot_command(*parameters: options.Decorator) -> options.Decorator:
-    """Return a decorator that adds the options of all plots, and some of its own."""
+    """Return a decorator that adds the options shared by all plots, and the given ones."""
 
     def decorate(command: options.Command) -> options.Command:
         groups = (
@@ -307,9 +309,11 @@ def info(*, model: str, as_json: bool) -> None:
     click.option(
         "--data", metavar="DIR", help="Folder with the data sets.  [default: $IMONDRIAN_DATA, or download them]"
     ),
-    click.option("--datasets", metavar="A,B", help="Data sets.  [default: those of the paper; quality: all open ones]"),
-    click.option("--methods", metavar="A,B", help="Methods.  [default: all]"),
-    integer_option("--seeds", "Number of repetitions, each with another seed.  [default: as on the published page]"),
+    click.option(
+        "--datasets", metavar="A,B", help="Data sets to use.  [default: those of the paper; quality: all open ones]"
+    ),
+    click.option("--methods", metavar="A,B", help="Methods to run.  [default: all]"),
+    integer_option("--seeds", "Number of repetitions, each with its own seed.  [default: as on the published page]"),
     integer_option("--folds", "Number of folds of the batch experiment.", smallest=2, default=10, show_default=True),
     click.option(
         "--budget",
@@ -317,7 +321,7 @@ def info(*, model: str, as_json: bool) -> None:
         metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="Time per method and data set; a slower method runs on fewer folds or seeds, at least one.",
+        help="Time limit per method and data set; a slower method runs on fewer folds or seeds, but at least one.",
     ),
     click.option(
         "--jobs",
@@ -325,7 +329,7 @@ def info(*, model: str, as_json: bool) -> None:
         metavar="N",
         default=-1,
         show_default=True,
-        help="Number of methods that run at a time, each with one thread; -1: one per processor.",
+        help="Number of methods to run in parallel, each with one thread; -1: one per processor.",
     ),
     click.option(
         "--output", "-o", metavar="DIR", default="docs", show_default=True, help="Folder for reproduction.md."
@@ -338,7 +342,7 @@ def reproduce(**values: Any) -> None:
     Writes a page with the tables and figures of the paper beside ours.
 
     EXPERIMENT is batch (Table II), online (Table III), synthetic (Figures 1 and 2), quality (not in the paper: all open
-    data sets) or all (half an hour).
+    data sets) or all (takes half an hour).
     """
     from imondrian.cli.commands.reproduce import reproduce as run
 
@@ -346,13 +350,13 @@ def reproduce(**values: Any) -> None:
 
 
 @app.command()
-@click.option("--data", metavar="DIR", required=True, help="Folder for all data of the service.")
+@click.option("--data", metavar="DIR", required=True, help="Folder in which the service stores all its data.")
 @click.option(
     "--host",
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; any but a loopback address needs a token.",
+    help="Address to listen on; an address other than loopback requires a token.",
 )
 @click.option(
     "--port",
@@ -377,6 +381,6 @@ def _row_numbers(text: str | None) -> list[int]:
         raise click.BadParameter(f"{text!r} is not a list of row numbers such as 3,17.", param_hint="--rows") from None
 
 
-def _exit(has_anomalies: bool, is_failure: bool) -> None:  # noqa: FBT001
-    if has_anomalies and is_failure:
+def _exit(has_anomalies: bool, fail_on_anomaly: bool) -> None:  # noqa: FBT001
+    if has_anomalies and fail_on_anomaly:
         sys.exit(_ANOMALIES_FOUND)

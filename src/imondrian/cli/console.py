@@ -16,7 +16,7 @@ Progress = Callable[[float], None]  # called with the share of the work that is 
 
 
 class Console:
-    """Prints results and notes as the options say; results go to standard error if the table is on standard output."""
+    """Prints results and notes; results go to standard error if the table is written to standard output."""
 
     def __init__(self, options: ConsoleOptions, table: str | None = None) -> None:
         self._options = options
@@ -41,7 +41,7 @@ class Console:
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Progress]:
-        """Return a context manager that gives a function to report progress.
+        """Return a context manager that yields a function to report progress.
 
         A progress bar appears after a second, and only on a terminal.
         """
@@ -65,13 +65,13 @@ def print_error(text: str) -> None:
 
 
 def discard_output(stream: TextIO) -> None:
-    """Redirect a stream to the null device, since its reader has gone away."""
+    """Redirect a stream to the null device, because nobody reads it any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: str) -> str:
     """Escape control characters, so that text from outside cannot control a terminal."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def _rich_console(file: TextIO) -> Any:

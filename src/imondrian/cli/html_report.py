@@ -42,8 +42,8 @@ def write_html_report(
     report = Report(
         title=f"Anomalies in {summary.source}",
         subtitle="Found by an isolation Mondrian forest: the fewer random splits isolate a row, the higher its score.",
-        figures=_key_figures(summary),
-        oddest=summary.oddest,
+        key_figures=_key_figures(summary),
+        highest=summary.highest,
         pictures=pictures,
         facts=_facts(scored.model, summary, forest_options, feature_options),
         footer=f"imondrian {imondrian.__version__}",
@@ -110,7 +110,7 @@ def _describe_missing(missing: str, n_unscored: int) -> str:
 
 def _parts_of_anomalies(scored: ScoredRows, summary: Summary) -> Array:
     """Explain the anomalies with the highest scores, or the rows with the highest scores if there are no anomalies."""
-    n = min(summary.n_anomalies or len(summary.oddest), _MAX_EXPLAINED)
+    n = min(summary.n_anomalies or len(summary.highest), _MAX_EXPLAINED)
     return scored.parts(scored.highest(n))
 
 

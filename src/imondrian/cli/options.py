@@ -18,7 +18,7 @@ MISSING = ("fail", "drop", "median")
 
 
 class SourceOptions(NamedTuple):
-    """The table or stream to read."""
+    """The table or stream to read, and its format."""
 
     path: str = "-"
     format: str | None = None
@@ -59,7 +59,7 @@ class OutputOptions(NamedTuple):
 
 
 class ConsoleOptions(NamedTuple):
-    """What to print, and as what."""
+    """What to print, and in which format."""
 
     quiet: bool = False
     as_json: bool = False
@@ -116,7 +116,7 @@ class ReproduceOptions(NamedTuple):
 def grouped(name: str, group: type[Any], *parameters: Decorator) -> Decorator:
     """Return a decorator that adds parameters to a command and passes their values as one `group` called `name`.
 
-    Fields of the group without a parameter have their default.
+    Fields of the group that have no parameter keep their defaults.
     """
 
     def decorate(command: Command) -> Command:
@@ -139,7 +139,7 @@ def grouped(name: str, group: type[Any], *parameters: Decorator) -> Decorator:
 
 
 def threshold_option(preset_field: str) -> Decorator:
-    """Return the option for the threshold; its default is that field of the preset."""
+    """Return the option for the threshold; its default is the field `preset_field` of the preset."""
     defaults = ", ".join(f"{getattr(preset, preset_field)} ({name})" for name, preset in PRESETS.items())
     return click.option(
         "--threshold",
@@ -152,7 +152,7 @@ def threshold_option(preset_field: str) -> Decorator:
 def preset_option(**attributes: Any) -> Decorator:
     """Return the option for the preset; without a `default` attribute, the help text names the default."""
     default = "" if "default" in attributes else f"  [default: {PRESET}]"
-    text = f"Score, feature weights and threshold: recommended (practice), or as in the paper.{default}"
+    text = f"Score, feature weights and threshold: the recommended ones (practice), or those of the paper.{default}"
     return click.option("--preset", type=click.Choice(list(PRESETS)), help=text, **attributes)
 
 
@@ -163,7 +163,7 @@ def jobs_option(default: int) -> Decorator:
 
 
 def integer_option(name: str, text: str, smallest: int = 1, **attributes: Any) -> Decorator:
-    """Return an option for an integer of at least `smallest`, and at most the attribute `largest`."""
+    """Return an option for an integer of at least `smallest`, and at most `largest` if that attribute is given."""
     number = click.IntRange(smallest, attributes.pop("largest", None))
     return click.option(name, type=number, help=text, **{"metavar": "N", **attributes})
 
@@ -231,10 +231,14 @@ DETECTOR = grouped(
     integer_option("--trees", f"Number of trees.  [default: {N_TREES}]"),
     integer_option("--shingle", f"Number of consecutive rows in a point, for time series.  [default: {SHINGLE}]"),
     integer_option(
-        "--warm-up", "Number of first rows that are never anomalies.  [default: an eighth of the window]", smallest=0
+        "--warm-up",
+        "Number of initial rows that are never labelled anomalies.  [default: an eighth of the window]",
+        smallest=0,
     ),
     click.option(
-        "--learn-anomalies/--no-learn-anomalies", default=None, help="Whether to learn anomalies.  [default: learn]"
+        "--learn-anomalies/--no-learn-anomalies",
+        default=None,
+        help="Whether to learn rows labelled as anomalies.  [default: learn]",
     ),
     integer_option("--seed", f"Random seed; the same seed gives the same result.  [default: {SEED}]", smallest=0),
 )
@@ -242,7 +246,11 @@ DETECTOR = grouped(
 MODEL = click.argument("model", metavar="MODEL")
 TOP = integer_option("--top", "Number of rows with the highest scores to show.", default=10, show_default=True)
 OUTPUT_TABLE = click.option(
-    "--output", "-o", "table", metavar="FILE", help="Scored table to write: .csv, .tsv, .ndjson, .parquet; - for CSV."
+    "--output",
+    "-o",
+    "table",
+    metavar="FILE",
+    help="Scored table to write: .csv, .tsv, .ndjson, .parquet; -: CSV on standard output.",
 )
 PLOT_OUTPUT = click.option(
     "--output", "-o", metavar="FILE", help="Image to write: .png or .svg.  [default: PLOT.png, such as tree.png]"
@@ -251,7 +259,7 @@ PLOT_MODEL = click.option(
     "--model", metavar="FILE", help="Model file to use: .imf.  [default: fit a forest on the data]"
 )
 PLOT_TREE = integer_option("--tree", "Index of the tree, from 0.", smallest=0, default=0, show_default=True)
-QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
+QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 CONSOLE = grouped("console_options", ConsoleOptions, QUIET, JSON)
 FAIL_ON_ANOMALY = click.option("--fail-on-anomaly", is_flag=True, help="Exit with code 1 if there are anomalies.")

@@ -1,4 +1,4 @@
-"""Scored rows of a table: fitted and scored whole, or scored with a model batch by batch; each explained once."""
+"""Fit a forest on a table and score it, or score a table with a model batch by batch; a row is explained once."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -144,7 +144,7 @@ def model_features(
     options: FeatureOptions,
     model_path: str,
 ) -> list[str]:
-    """Return the columns that are the features of a model: by name, or all numeric columns in order if it has none."""
+    """Return the feature columns of a model: by name, or all numeric columns in order if the model has no names."""
     with errors_named_after(table):
         check_names(_time_names(options), frame.columns)
         if model.feature_names is not None:
@@ -184,7 +184,7 @@ def _with_all_columns(batch: TableBatch, names: list[str]) -> TableBatch:
 
 
 def check_result_names(columns: list[str], output: str | None) -> None:
-    """Raise an InvalidInputError if a result would overwrite a column that is not the result of an earlier run."""
+    """Raise an InvalidInputError if a result would overwrite a column that is not a result of an earlier run."""
     taken = [name for name in TABLE_RESULTS if name in columns]
     if output is not None and taken and SCORE not in columns:
         raise InvalidInputError(f"The table has its own column {taken[0]!r}, which is the name of a result: rename it.")

@@ -1,4 +1,4 @@
-"""Signals that end a command, as exceptions: temporary files are removed before it exits."""
+"""Turn signals that end a command into exceptions, so that temporary files are removed before it exits."""
 
 import signal
 from typing import NoReturn

@@ -29,12 +29,13 @@ class Summary(NamedTuple):
     rule: str
     features: list[str]
     left_out: dict[str, str]
-    oddest: list[AnomalousRow]  # the rows with the highest scores
+    highest: list[AnomalousRow]  # the rows with the highest scores
     written: dict[str, str]  # files written, by content
 
     def as_json(self) -> dict[str, Any]:
-        """Return the summary as JSON values."""
-        return {**self._asdict(), "oddest": [row_as_json(row) for row in self.oddest]}
+        """Return the summary as JSON values; the key of the rows with the highest scores is "oddest"."""
+        values = {"oddest" if name == "highest" else name: value for name, value in self._asdict().items()}
+        return {**values, "oddest": [row_as_json(row) for row in self.highest]}
 
     def print_on(self, console: Any) -> None:
         """Print the summary on a rich console."""
@@ -49,9 +50,9 @@ class Summary(NamedTuple):
         }
         console.print(f"[bold]{escaped(self.source)}[/bold]")
         print_facts(facts, console)
-        if self.oddest:
+        if self.highest:
             console.print("\n[bold]Rows with the highest scores, and why[/bold]")
-            print_rows(self.oddest, console)
+            print_rows(self.highest, console)
 
 
 class SummaryBuilder:
@@ -78,10 +79,10 @@ class SummaryBuilder:
         self.n_rows += len(scored.scores)
         self.n_scored += int(np.isfinite(scored.scores).sum())
         self.n_anomalies += int(scored.is_anomaly.sum())
-        new = self.described(scored, scored.highest(self._top))
+        new = self.describe(scored, scored.highest(self._top))
         self.highest = sorted([*self.highest, *new], key=lambda row: (-row.score, row.row))[: self._top]
 
-    def described(self, scored: ScoredRows, indices: Array) -> list[AnomalousRow]:
+    def describe(self, scored: ScoredRows, indices: Array) -> list[AnomalousRow]:
         """Return some rows with score, time and explanation; rows without a score are left out."""
         rows, scores = scored.rows, scored.scores
         indices = indices[np.isfinite(scores[indices])]
@@ -154,7 +155,7 @@ def describe_rule(rule: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text from outside without control characters and without rich markup."""
+    """Escape control characters and rich markup in text from outside."""
     from rich.markup import escape
 
     return escape(printable(text))
@@ -169,7 +170,7 @@ def column_facts(features: list[str], left_out: dict[str, str]) -> dict[str, str
 
 
 def print_facts(facts: dict[str, str], console: Any) -> None:
-    """Print names with their texts; those with an empty text are left out."""
+    """Print each name with its text; names with an empty text are left out."""
     for name, text in facts.items():
         if text:
             console.print(f"  {name:<10} {escaped(text)}")

@@ -76,13 +76,13 @@ def rows_of_batch(
 
 
 def choose_features(columns: TableColumns, names: list[str], options: FeatureOptions) -> FeatureChoice:
-    """Choose the features of a table as the options say."""
+    """Choose the features of a table according to the options."""
     features, ignore = (split_names(given, names) for given in (options.features, options.ignore))
     return columns.choose(features, ignore, options.time)
 
 
 def split_names(given: Iterable[str], columns: list[str]) -> list[str]:
-    """Split names at commas, except those that are columns as they are; each name once."""
+    """Split names at commas, unless the whole text is a column name; return each name once."""
     names = [[text] if text in columns else text.split(",") for text in given]
     return list(dict.fromkeys(name for part in names for name in part if name))
 

@@ -1,4 +1,4 @@
-"""The detector of `imondrian watch`: created or resumed as the options say, and saved to its model file."""
+"""The detector of `imondrian watch`: created or resumed according to the options, and saved to its model file."""
 
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,16 @@ class WatchDetector:
     Parameters
     ----------
     options : WatchOptions
-        With the model file, if any.
+        Options of `watch`, including the model file, if any.
     detector_options : DetectorOptions
-        Parameters of a new detector; a resumed one must have the same.
+        Parameters of a new detector; a resumed detector must have the same values.
     console : Console
-        For notes.
+        Where to print notes.
     """
 
     def __init__(self, options: WatchOptions, detector_options: DetectorOptions, console: Console) -> None:
         self._options = options
-        self._given = _given_options(detector_options)
+        self._explicit_options = _explicit_options(detector_options)
         self.position: FilePosition | None = None  # in a followed file, before the current batch
         self._position_after: PositionAfter | None = None  # the position after n rows of the current batch
         self._n_before = 0  # rows before the current batch
@@ -46,7 +46,7 @@ class WatchDetector:
 
     def create(self, n_features: int) -> StreamDetector:
         """Create the detector; rows that were skipped before are counted in it."""
-        parameters = {_PARAMETERS.get(name, name): value for name, value in self._given.items()}
+        parameters = {_PARAMETERS.get(name, name): value for name, value in self._explicit_options.items()}
         detector = StreamDetector(n_features, n_jobs=self._options.jobs, **parameters)
         detector.skip(self._n_skipped)
         self.detector = detector
@@ -60,11 +60,11 @@ class WatchDetector:
             self.detector.skip(n_rows)
 
     def start_batch(self, position_after: PositionAfter) -> None:
-        """Start a batch of rows; the function gives the position in the file after any number of them."""
+        """Start a batch of rows; `position_after` returns the position in the file after any number of them."""
         self._n_before, self._position_after = self.n_seen, position_after
 
     def end_batch(self) -> None:
-        """Store the position after the batch; save the detector if --save-every says so."""
+        """Store the position after the batch; save the detector if --save-every rows have passed."""
         self.position, self._position_after = self._current_position(), None
         every = self._options.save_every
         if every is not None and self.n_seen - self._n_saved >= every:
@@ -102,15 +102,15 @@ class WatchDetector:
         return detector
 
     def _check_parameters(self, parameters: dict[str, Any], path: str) -> None:
-        for name, value in self._given.items():
+        for name, value in self._explicit_options.items():
             stored = parameters[_PARAMETERS.get(name, name)]
             if stored != value:
                 option = name.replace("_", "-")
                 raise InvalidInputError(f"{path} was created with --{option} {stored}, which cannot become {value}.")
 
 
-def _given_options(options: DetectorOptions) -> dict[str, Any]:
-    """Return the options that were given, by name, with the values that a detector accepts."""
+def _explicit_options(options: DetectorOptions) -> dict[str, Any]:
+    """Return the options that the user set, by name, with the values that a detector accepts."""
     given = {name: value for name, value in options._asdict().items() if value is not None}
     if "threshold" in given:
         given["threshold"] = parse_threshold(given["threshold"])

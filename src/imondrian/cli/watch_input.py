@@ -34,7 +34,7 @@ class StreamBatch(NamedTuple):
 
     lines: list[bytes]
     parser: Parser  # parses them into records
-    position_after: PositionAfter  # the position after that many of the lines, in a followed file
+    position_after: PositionAfter  # of n: the position in a followed file after the first n lines
 
 
 class WatchInput:
@@ -45,11 +45,11 @@ class WatchInput:
     source : SourceOptions
         File or standard input, and format.
     options : WatchOptions
-        With the file to follow, if any.
+        Options of `watch`, including the file to follow, if any.
     position : FilePosition or None
         Where to resume in a followed file.
     console : Console
-        For notes and warnings.
+        Where to print notes and warnings.
     """
 
     def __init__(
@@ -183,9 +183,9 @@ class WatchInput:
 
 
 def check_position(value: Any, model: str) -> FilePosition:
-    """Return the position that a model file has; raise an InvalidInputError if it is invalid.
+    """Return the position stored in a model file; raise an InvalidInputError if it is invalid.
 
-    Older model files have no header in it.
+    Positions in older model files have no header.
     """
     required, known = {"position", "digest"}, set(FilePosition._fields)
     is_valid = (

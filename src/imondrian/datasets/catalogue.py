@@ -1,4 +1,4 @@
-"""The catalogue of data sets, those of the paper and of our tables: size, source, labels and checksum of each."""
+"""The catalogue of the data sets of the paper and of our tables: size, source, labels and checksum of each."""
 
 from dataclasses import dataclass
 
@@ -103,7 +103,7 @@ class Entry:
 
     @property
     def order_reveals_labels(self) -> bool:
-        """Whether earlier rows predict the next label: shuffle before streaming, unless the order is time."""
+        """Whether earlier rows predict the next label: shuffle before streaming, unless rows are in order of time."""
         return self.order != MIXED
 
     @property
@@ -113,7 +113,7 @@ class Entry:
 
 
 _ODDS_PAGE = "http://odds.cs.stonybrook.edu/"
-_ODDS = "https://www.dropbox.com/s/"  # where the ODDS pages link
+_ODDS = "https://www.dropbox.com/s/"  # linked from the ODDS pages
 _ADBENCH_PAGE = "https://github.com/Minqi824/ADBench"
 _ADBENCH = "https://raw.githubusercontent.com/Minqi824/ADBench/main/adbench/datasets/Classical/"
 _CIC_PAGE = "https://www.unb.ca/cic/datasets/ids-2017.html"
@@ -277,7 +277,7 @@ _OURS = (
     ),
     Entry(
         name="odds-wbc",
-        title="Breast Cancer Wisconsin (Diagnostic) as ODDS has it: scaled to [0, 1], few malignant tumours",
+        title="Breast Cancer Wisconsin (Diagnostic) as published by ODDS: scaled to [0, 1], few malignant tumours",
         n_rows=378,
         n_features=30,
         n_anomalies=21,
@@ -375,7 +375,7 @@ _STREAMS = (
         n_rows=10273,
         n_features=48,
         n_anomalies=1035,
-        anomalies="points whose last value lies in one of NAB's five windows",
+        anomalies="points whose last value is in one of NAB's five windows",
         order=CLUSTERED,
         file="streams/nyc_taxi_shingle48",
         label="y_nab",
@@ -571,7 +571,7 @@ _ADBENCH_SETS = (
         n_rows=198,
         n_features=33,
         n_anomalies=47,
-        anomalies="tumours that came back",
+        anomalies="recurrent tumours",
         order=MIXED,
         file="adbench/WPBC",
         collection="ADBench",

@@ -45,7 +45,7 @@ def read(source: Source, where: str, _label: str) -> Content:
         start = file.tell()
         n_lines = sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK_BYTES), b"")) + 1
         file.seek(start)
-        return _collected(_blocks(file, names, where), n_lines, where)
+        return _collect(_blocks(file, names, where), n_lines, where)
 
 
 def _names_in(header: bytes, where: str) -> list[str]:
@@ -82,25 +82,27 @@ def _rows_of(frame: pl.DataFrame, where: str, line: int) -> Content:
     for j, name in enumerate(FEATURES):
         points[:, j] = _numbers(frame[name], is_row, where, line)
     rows = is_row.to_numpy()
-    is_whole = rows & np.isfinite(points).all(axis=1) & (labels.fill_null("") != "").to_numpy()
-    is_odd = (labels.str.to_uppercase() != NORMAL).fill_null(value=True).to_numpy()
-    return Content(points[is_whole], is_odd[is_whole].astype(np.uint8), FEATURES, int(rows.sum() - is_whole.sum()))
+    is_complete = rows & np.isfinite(points).all(axis=1) & (labels.fill_null("") != "").to_numpy()
+    is_anomaly = (labels.str.to_uppercase() != NORMAL).fill_null(value=True).to_numpy()
+    return Content(
+        points[is_complete], is_anomaly[is_complete].astype(np.uint8), FEATURES, int(rows.sum() - is_complete.sum())
+    )
 
 
 def _numbers(column: pl.Series, is_row: pl.Series, where: str, line: int) -> Array:
     """Return the numbers of a column, NaN where missing; raise DamagedFileError for text."""
     numbers = column.cast(pl.Float64, strict=False)
     if numbers.null_count() > column.null_count():
-        bare = column.str.strip_chars()
-        numbers = bare.cast(pl.Float64, strict=False)
-        is_text = numbers.is_null() & is_row & (bare.fill_null("") != "")
+        stripped = column.str.strip_chars()
+        numbers = stripped.cast(pl.Float64, strict=False)
+        is_text = numbers.is_null() & is_row & (stripped.fill_null("") != "")
         if is_text.any():
             i = int(is_text.arg_max() or 0)
             raise DamagedFileError(f"{where}, line {line + i}, column {column.name}: {column[i]!r} is not a number.")
     return numbers.to_numpy()
 
 
-def _collected(blocks: Iterator[Content], n_lines: int, where: str) -> Content:
+def _collect(blocks: Iterator[Content], n_lines: int, where: str) -> Content:
     """Copy the blocks into arrays that were allocated for all lines."""
     points, labels = np.empty((n_lines, len(FEATURES))), np.empty(n_lines, dtype=np.uint8)
     n_rows = n_dropped = 0

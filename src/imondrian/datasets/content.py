@@ -11,9 +11,8 @@ from imondrian.datasets.catalogue import Entry
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError
 
-MAX_BYTES = (
-    2**29
-)  # limit for a decompressed file; the largest set, 691,406 x 77 numbers of CICIDS 2017, needs 426 million
+# limit for a decompressed file; the largest set, 691,406 x 77 numbers of CICIDS 2017, needs 426 million bytes
+MAX_BYTES = 2**29
 
 
 class Content(NamedTuple):
@@ -33,7 +32,7 @@ def as_content(
     if len(points) != len(labels):
         raise DamagedFileError(f"{where} has {len(points)} rows, but {len(labels)} labels.")
     if feature_names is not None and len(feature_names) != points.shape[1]:
-        raise DamagedFileError(f"{where} has {points.shape[1]} features, but {len(feature_names)} names of features.")
+        raise DamagedFileError(f"{where} has {points.shape[1]} features, but {len(feature_names)} feature names.")
     return Content(points, labels, None if feature_names is None else tuple(map(str, feature_names)))
 
 
@@ -94,7 +93,7 @@ def _as_points(X: Array, where: str | os.PathLike[str]) -> Array:
 def _as_labels(y: Array, where: str | os.PathLike[str]) -> Array:
     if y.dtype.kind not in "biuf":
         raise DamagedFileError(f"{where}: labels must be numbers, but their type is {y.dtype}.")
-    if y.size != max(y.shape, default=0):  # a single column or row is accepted, too
+    if y.size != max(y.shape, default=0):  # a single column or row is accepted as well
         raise DamagedFileError(f"{where}: labels must be a list, but their shape is {y.shape}.")
     labels = y.ravel()
     wrong = labels[(labels != 0) & (labels != 1)]

@@ -26,10 +26,10 @@ def read(source: Source, where: str, label: str) -> Content:
         raise DamagedFileError(f"{where} must have features and a label, separated by commas, but has one column.")
     names = _names_in(frame)
     rows = frame if names is None else frame.slice(1)
-    at = _label_column(names, label, frame.width)
+    label_index = _label_column(names, label, frame.width)
     table = _numbers(rows, where, first_line=1 if names is None else 2)
-    features = None if names is None else tuple(names[:at] + names[at + 1 :])
-    return as_content(np.delete(table, at, axis=1), table[:, at], where, features)
+    features = None if names is None else tuple(names[:label_index] + names[label_index + 1 :])
+    return as_content(np.delete(table, label_index, axis=1), table[:, label_index], where, features)
 
 
 def read_frame(data: bytes, where: str | os.PathLike[str], names: list[str] | None = None) -> pl.DataFrame:

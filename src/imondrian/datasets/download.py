@@ -1,4 +1,4 @@
-"""Download files over http and https, with limits on size and time; complete or not at all."""
+"""Download complete files over http and https, with limits on size and time."""
 
 import http.client
 import io

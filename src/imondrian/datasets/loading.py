@@ -32,7 +32,7 @@ def load(
 ) -> Dataset:
     """Load a data set of the catalogue.
 
-    It is searched for in the data folder (as .npz, .mat or .csv, or as first published), then in scikit-learn if it is
+    It is looked up in the data folder (as .npz, .mat or .csv, or as first published), then in scikit-learn if it is
     part of it, then among earlier downloads, and finally on the network.
 
     Parameters

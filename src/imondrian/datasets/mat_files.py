@@ -58,7 +58,7 @@ def _variables(data: bytes) -> Iterator[tuple[str, Array | None]]:
     for element in _elements(memoryview(data)[_HEADER_BYTES:], endian):
         variable: _Element | None = element
         if element.kind == _COMPRESSED:
-            inflated = _inflated(element.data, n_left)
+            inflated = _inflate(element.data, n_left)
             n_left -= len(inflated)
             variable = next(_elements(inflated, endian), None)  # one variable is compressed at a time
         if variable is not None and variable.kind == _MATRIX:
@@ -67,23 +67,23 @@ def _variables(data: bytes) -> Iterator[tuple[str, Array | None]]:
 
 def _elements(data: memoryview, endian: str) -> Iterator[_Element]:
     """Yield the elements: a kind and a number of bytes, then the data; a short element fits in 8 bytes altogether."""
-    place = 0
-    while place + 8 <= len(data):
-        kind, n_bytes = struct.unpack_from(f"{endian}2I", data, place)
-        start = place + 8
+    position = 0
+    while position + 8 <= len(data):
+        kind, n_bytes = struct.unpack_from(f"{endian}2I", data, position)
+        start = position + 8
         if kind >> 16:
-            kind, n_bytes, start = kind & 0xFFFF, kind >> 16, place + 4
+            kind, n_bytes, start = kind & 0xFFFF, kind >> 16, position + 4
         if start + n_bytes > len(data):
             raise ValueError(f"an element of {n_bytes} bytes extends beyond the end of the file")
         yield _Element(kind, data[start : start + n_bytes])
-        n_used = start + n_bytes - place
-        place += n_used if kind == _COMPRESSED else n_used + -n_used % 8
+        n_used = start + n_bytes - position
+        position += n_used if kind == _COMPRESSED else n_used + -n_used % 8
 
 
-def _inflated(data: memoryview, n_most: int) -> memoryview:
+def _inflate(data: memoryview, max_bytes: int) -> memoryview:
     inflater = zlib.decompressobj()
-    inflated = inflater.decompress(data, n_most + 1)  # a limit of 0 would mean no limit
-    if len(inflated) > n_most:
+    inflated = inflater.decompress(data, max_bytes + 1)  # a limit of 0 would mean no limit
+    if len(inflated) > max_bytes:
         raise ValueError(f"it must expand to at most {MAX_BYTES} bytes, but expands to more")
     if not inflater.eof:
         raise ValueError("a compressed element is truncated")
@@ -91,12 +91,12 @@ def _inflated(data: memoryview, n_most: int) -> memoryview:
 
 
 def _variable(data: memoryview, endian: str) -> tuple[str, Array | None]:
-    parts = list(islice(_elements(data, endian), 4))  # a cell array or a structure has any number
+    parts = list(islice(_elements(data, endian), 4))  # a cell array or a structure may have more
     if len(parts) < 3:
         raise ValueError("a variable has no name")
     flags, dimensions, name = (part.data for part in parts[:3])
-    (described,) = struct.unpack_from(f"{endian}I", flags)
-    is_real = described & 0xFF in _NUMERIC_CLASSES and not described & _COMPLEX
+    (array_flags,) = struct.unpack_from(f"{endian}I", flags)
+    is_real = array_flags & 0xFF in _NUMERIC_CLASSES and not array_flags & _COMPLEX
     shape = np.frombuffer(dimensions, dtype=f"{endian}i4")
     return bytes(name).decode("latin-1"), _table(parts[3], shape, endian) if is_real and len(parts) > 3 else None
 

@@ -40,8 +40,8 @@ def read(source: Source, where: str, label: str) -> Content:
         raise DamagedFileError(
             f"{where} must contain the arrays X and {label}, but contains {sorted(members) or 'none'}."
         )
-    named = arrays["feature_names"].ravel() if "feature_names" in arrays else None
-    return as_content(arrays["X"], arrays[label], where, named)
+    names = arrays["feature_names"].ravel() if "feature_names" in arrays else None
+    return as_content(arrays["X"], arrays[label], where, names)
 
 
 def write(path: Path, content: Content) -> None:

@@ -1,9 +1,10 @@
 """The paper's four synthetic sets in the plane: inliers of some shape, and outliers uniform over a square.
 
-[Ma2020] gives their pictures and sizes ("Dataset (a) has 255 and the rest of datasets have 100 inliers while the
-number of outliers are 45"), but not how they were drawn. They look like those of scikit-learn's example "Comparing
-anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are used here.
-Two blobs have 50 inliers each: the sentence reads so, and that example does so.
+[Ma2020] shows plots of them and gives their sizes ("Dataset (a) has 255 and the rest of datasets have 100 inliers while
+the number of outliers are 45"), but does not say how they were drawn. They look like those of scikit-learn's example
+"Comparing anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are used
+here.
+Each of two blobs has 50 inliers, as that sentence says and that example does.
 """
 
 from collections.abc import Callable
@@ -50,17 +51,16 @@ def make_synthetic(name: str, seed: int = 0) -> Dataset:
         raise InvalidInputError(
             f"The name of a synthetic set must be one of {', '.join(SYNTHETIC)}, but is {name!r}.{hint}"
         )
-    draws = np.random.default_rng(
-        (_checked_seed(seed), list(SYNTHETIC).index(name))
-    )  # different random numbers for each set
-    inliers = SYNTHETIC[name](draws)
-    outliers = draws.uniform(-SQUARE, SQUARE, (N_OUTLIERS, 2))
-    order = draws.permutation(len(inliers) + N_OUTLIERS)
+    index = list(SYNTHETIC).index(name)  # for different random numbers in each set
+    rng = np.random.default_rng((_check_seed(seed), index))
+    inliers = SYNTHETIC[name](rng)
+    outliers = rng.uniform(-SQUARE, SQUARE, (N_OUTLIERS, 2))
+    order = rng.permutation(len(inliers) + N_OUTLIERS)
     labels = np.repeat(np.array([0, 1], dtype=np.uint8), [len(inliers), N_OUTLIERS])
     return Dataset(name, np.concatenate([inliers, outliers])[order], labels[order], ("x", "y"), None)
 
 
-def moons(draws: np.random.Generator) -> Array:
+def moons(rng: np.random.Generator) -> Array:
     """Draw two interleaving half circles of radius 4, with noise of standard deviation 0.2."""
     n_upper = _N_MOONS // 2
     upper, lower = np.linspace(0.0, np.pi, n_upper), np.linspace(0.0, np.pi, _N_MOONS - n_upper)
@@ -70,23 +70,23 @@ def moons(draws: np.random.Generator) -> Array:
             np.column_stack([1.0 - np.cos(lower), 0.5 - np.sin(lower)]),
         ]
     )
-    noise = draws.normal(0.0, 0.05, circles.shape)
+    noise = rng.normal(0.0, 0.05, circles.shape)
     return 4.0 * (circles + noise - np.array([0.5, 0.25]))
 
 
-def blob(draws: np.random.Generator) -> Array:
+def blob(rng: np.random.Generator) -> Array:
     """Draw a blob of standard deviation 0.5."""
-    return draws.normal(0.0, 0.5, (_N_BLOBS, 2))
+    return rng.normal(0.0, 0.5, (_N_BLOBS, 2))
 
 
-def two_blobs(draws: np.random.Generator) -> Array:
+def two_blobs(rng: np.random.Generator) -> Array:
     """Draw two blobs of standard deviation 0.5."""
-    return _blobs(draws, (0.5, 0.5))
+    return _blobs(rng, (0.5, 0.5))
 
 
-def unequal_blobs(draws: np.random.Generator) -> Array:
+def unequal_blobs(rng: np.random.Generator) -> Array:
     """Draw a wide blob and a narrow one."""
-    return _blobs(draws, (1.5, 0.3))
+    return _blobs(rng, (1.5, 0.3))
 
 
 SYNTHETIC: dict[str, Callable[[np.random.Generator], Array]] = {
@@ -97,13 +97,13 @@ SYNTHETIC: dict[str, Callable[[np.random.Generator], Array]] = {
 }
 
 
-def _blobs(draws: np.random.Generator, deviations: tuple[float, float]) -> Array:
+def _blobs(rng: np.random.Generator, deviations: tuple[float, float]) -> Array:
     n_each = _N_BLOBS // len(_CENTRES)
-    parts = [draws.normal(centre, sd, (n_each, 2)) for centre, sd in zip(_CENTRES, deviations, strict=True)]
+    parts = [rng.normal(centre, sd, (n_each, 2)) for centre, sd in zip(_CENTRES, deviations, strict=True)]
     return np.concatenate(parts)
 
 
-def _checked_seed(seed: Any) -> int:
+def _check_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise InvalidInputError(f"seed must be an int of at least 0, but is {seed!r}.")
     return int(seed)

@@ -30,6 +30,6 @@ def read(source: Source, where: str, _label: str) -> Content:
         raise DamagedFileError(f"{where} must be a table with the columns timestamp and value: {error!r}.") from None
     if len(values) < _LENGTH:
         raise DamagedFileError(f"{where} must have at least {_LENGTH} rows, but has {len(values)}.")
-    is_odd = np.array([any(first <= time <= last for first, last in WINDOWS) for time in times])
+    is_anomaly = np.array([any(first <= time <= last for first, last in WINDOWS) for time in times])
     points = np.lib.stride_tricks.sliding_window_view(values, _LENGTH)
-    return as_content(points, is_odd[_LENGTH - 1 :], where)
+    return as_content(points, is_anomaly[_LENGTH - 1 :], where)

@@ -8,10 +8,8 @@ from typing import NamedTuple
 from imondrian.experiments.paper_results import PUBLISHED, PublishedResult, TableCell
 from imondrian.experiments.repeats import Row
 
-POINTS, DEVIATIONS = (
-    2.5,
-    2.0,
-)  # tolerance: the larger of this many points and this many of the paper's standard deviations
+# the tolerance is the larger of this many points and this many of the paper's standard deviations
+POINTS, DEVIATIONS = 2.5, 2.0
 
 
 class MeanResult(NamedTuple):

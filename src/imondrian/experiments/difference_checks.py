@@ -1,4 +1,4 @@
-"""Checks of possible causes where our results differ from the paper's: each cause is run, not argued."""
+"""Checks of possible causes where our results differ from the paper's; each possible cause is measured."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("check", "set", "method", "seed", "part", "auc")
 PARTS = {"batch": ("train", "test"), "online": STAGES}
-_BUDGET_FACTOR = 2.0  # times the normal budget, because a range of few results explains little
+_BUDGET_FACTOR = 2.0  # times the normal budget, because the range of only a few results explains little
 _SEEDS = range(1_000, 1_040)  # not used in the tables
 
 

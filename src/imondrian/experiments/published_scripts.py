@@ -178,8 +178,8 @@ class PublishedOsPCA2(PublishedScript):
         return _turned(direction, self._copied(x, others, direction))
 
     def _later_scores(self, x: Array, others: Moments) -> Array:
-        known = Moments(others.n + 1.0, others.total + x, others.products + _outer(x))
-        return _turned(_dominant(known.scatter), self._copied(x, others, _dominant(others.scatter)))
+        with_row = Moments(others.n + 1.0, others.total + x, others.products + _outer(x))
+        return _turned(_dominant(with_row.scatter), self._copied(x, others, _dominant(others.scatter)))
 
     def _copied(self, x: Array, others: Moments, direction: Array) -> Array:
         """Return the least-squares direction with copies of the row."""

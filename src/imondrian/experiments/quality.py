@@ -35,7 +35,7 @@ def run(
 def _cell(data: Dataset, method: Method, seeds: Sequence[int], max_rows: int, budget: float) -> list[Row]:
     warm_up(method, data.X)
     return [
-        {"mode": mode, "seed": seed} | _measured(data, method, mode, seed, max_rows)
+        {"mode": mode, "seed": seed} | _measure(data, method, mode, seed, max_rows)
         for mode in MODES
         for seed in within_budget(seeds, budget)
     ]
@@ -50,14 +50,14 @@ def chosen_rows(data: Dataset, seed: int, max_rows: int) -> Array:
     return rng.permutation(np.concatenate([anomalies[:n_anomalies], normal[: max_rows - n_anomalies]]))
 
 
-def _measured(data: Dataset, method: Method, mode: str, seed: int, max_rows: int) -> Row:
-    chosen = chosen_rows(data, seed, max_rows)
+def _measure(data: Dataset, method: Method, mode: str, seed: int, max_rows: int) -> Row:
+    selected = chosen_rows(data, seed, max_rows)
     detector = method.make(seed)
     start = perf_counter()
-    is_anomaly, scores = MODES[mode](detector, data.X[chosen], data.y[chosen].astype(bool))
+    is_anomaly, scores = MODES[mode](detector, data.X[selected], data.y[selected].astype(bool))
     seconds = perf_counter() - start
     return {
-        "n_rows": len(chosen),
+        "n_rows": len(selected),
         "auc": auc(is_anomaly, scores),
         "average_precision": average_precision(is_anomaly, scores),
         "seconds": seconds,

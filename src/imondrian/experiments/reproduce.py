@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     n_folds: int = N_FOLDS
     budget: float = 60.0  # seconds per method and set
     n_workers: int = 1  # processes that measure at the same time
-    most_rows: int = 10_000  # per set, in the experiment "quality"
+    max_rows: int = 10_000  # per set, in the experiment "quality"
 
 
 class Job(NamedTuple):
@@ -77,26 +77,29 @@ def reproduce(what: str, plan: Plan, progress: Progress) -> Path:
     At its end, every experiment writes its measurements and figures to the subfolder `reproduction` of the output and
     replaces earlier ones; the page `reproduction.md` is generated from all records in that folder.
     """
-    chosen = [EXPERIMENTS[name] for name in (EXPERIMENTS if what == "all" else [what])]
-    _check_names(chosen, plan)
+    selected = [EXPERIMENTS[name] for name in (EXPERIMENTS if what == "all" else [what])]
+    _check_names(selected, plan)
     with worker_pool(plan.n_workers) as parallel_map:
-        jobs = [
-            _job(experiment, plan, parallel_map, progress) for experiment in chosen
-        ]  # load all data before running anything
-        todo = [(experiment, job) for experiment, job in zip(chosen, jobs, strict=True) if experiment.has_work(job)]
-        if not todo:
+        # load all data before running anything
+        jobs = [_job(experiment, plan, parallel_map, progress) for experiment in selected]
+        runnable = [
+            (experiment, job) for experiment, job in zip(selected, jobs, strict=True) if experiment.has_work(job)
+        ]
+        if not runnable:
             raise InvalidInputError("There is nothing to run: no experiment uses these methods on these data sets.")
         _check_output(plan.output / FOLDER)
-        for n_done, (experiment, job) in enumerate(todo):
-            experiment.run(job._replace(progress=subprogress(progress, n_done / len(todo), (n_done + 1) / len(todo))))
+        for n_done, (experiment, job) in enumerate(runnable):
+            experiment.run(
+                job._replace(progress=subprogress(progress, n_done / len(runnable), (n_done + 1) / len(runnable)))
+            )
             page = write_page(plan.output)  # now, in case the next experiment is interrupted
     return page
 
 
-def _check_names(chosen: Sequence[Experiment], plan: Plan) -> None:
-    """Raise InvalidInputError for a name that no chosen experiment allows."""
-    sets = {name for experiment in chosen for name in experiment.allowed_sets}
-    methods = {name for experiment in chosen for name in experiment.methods}
+def _check_names(selected: Sequence[Experiment], plan: Plan) -> None:
+    """Raise InvalidInputError for a name that no selected experiment allows."""
+    sets = {name for experiment in selected for name in experiment.allowed_sets}
+    methods = {name for experiment in selected for name in experiment.methods}
     for kind, requested, allowed in (("data set", plan.datasets, sets), ("method", plan.methods, methods)):
         for name in requested:
             if name not in allowed:
@@ -206,10 +209,10 @@ def _run_checks(table: str, rows: list[Row], job: Job, progress: Progress) -> No
 
 def _run_quality(job: Job) -> None:
     start, plan, seeds = perf_counter(), job.plan, range(job.plan.n_seeds or 3)
-    rows = quality.run(job.sets, job.methods, seeds, plan.most_rows, plan.budget, job.parallel_map, job.progress)
+    rows = quality.run(job.sets, job.methods, seeds, plan.max_rows, plan.budget, job.parallel_map, job.progress)
     ours = [name for name, method in job.methods.items() if method.is_ours]
     _save_figure(quality_figure(rows, ours, titles=_titles(QUALITY)), "quality", plan)
-    settings = {"seeds": len(seeds), "most_rows": plan.most_rows, **_effort(plan)}
+    settings = {"seeds": len(seeds), "most_rows": plan.max_rows, **_effort(plan)}
     _save_record("quality", rows, quality.COLUMNS, settings, perf_counter() - start, plan)
 
 

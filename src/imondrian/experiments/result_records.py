@@ -1,4 +1,4 @@
-"""Results on disk: measurements as CSV, and their circumstances (settings, machine, versions) as JSON."""
+"""Results on disk: measurements as CSV, and their metadata (settings, machine, versions) as JSON."""
 
 import csv
 import io
@@ -20,11 +20,11 @@ _TEXTS = {"check", "claim", "figure", "measure", "method", "mode", "part", "rule
 
 
 class Record(NamedTuple):
-    """The measurements of one experiment and their circumstances: settings, machine, versions, seconds."""
+    """The measurements of one experiment and their metadata: settings, machine, versions, seconds."""
 
     name: str
     rows: list[Row]
-    circumstances: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def new_record(name: str, rows: list[Row], settings: dict[str, Any], seconds: float) -> Record:
@@ -49,28 +49,26 @@ def write_record(record: Record, columns: Sequence[str], folder: Path) -> None:
     writer.writeheader()
     writer.writerows({name: _as_cell(row.get(name)) for name in columns} for row in record.rows)
     _write(folder / f"{record.name}.csv", text.getvalue())
-    _write(folder / f"{record.name}.json", json.dumps(record.circumstances, indent=1) + "\n")
+    _write(folder / f"{record.name}.json", json.dumps(record.metadata, indent=1) + "\n")
 
 
 def read_record(name: str, folder: Path) -> Record | None:
     """Read a record written by `write_record`; return None if there is none of that name."""
-    table, circumstances_file = folder / f"{name}.csv", folder / f"{name}.json"
-    if not (table.exists() and circumstances_file.exists()):
+    table, metadata_file = folder / f"{name}.csv", folder / f"{name}.json"
+    if not (table.exists() and metadata_file.exists()):
         return None
     try:
         rows = [
             {key: cell if key in _TEXTS else _as_number(cell) for key, cell in row.items()}
             for row in csv.DictReader(table.read_text("utf-8").splitlines())
         ]
-        circumstances = json.loads(circumstances_file.read_text("utf-8"))
-        missing = {"settings", "seconds", "date", "machine", "versions"} - set(circumstances)
+        metadata = json.loads(metadata_file.read_text("utf-8"))
+        missing = {"settings", "seconds", "date", "machine", "versions"} - set(metadata)
         if missing:
             raise ValueError(f"it lacks {', '.join(sorted(missing))}")  # noqa: TRY301
-        return Record(name, rows, circumstances)
+        return Record(name, rows, metadata)
     except (ValueError, TypeError) as error:
-        raise DamagedFileError(
-            f"{table} or {circumstances_file.name} is not a valid record of results: {error}."
-        ) from None
+        raise DamagedFileError(f"{table} or {metadata_file.name} is not a valid record of results: {error}.") from None
 
 
 def machine() -> dict[str, Any]:

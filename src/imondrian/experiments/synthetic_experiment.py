@@ -22,8 +22,8 @@ RULES = {HALF: fixed(0.5), K_MEANS: two_means}
 BATCH_FIGURE_RULES = {
     "imforest": (HALF, K_MEANS),
     "iforest": (HALF,),
-    "size-std": (K_MEANS,),
-}  # the last is not in the paper
+    "size-std": (K_MEANS,),  # not in the paper
+}
 COLUMNS = (
     "figure", "set", "method", "rule", "step", "seed", "threshold", "n_rows", "flagged", "true_positives",
     "false_positives", "false_negatives", "recall", "precision", "f1", "auc",
@@ -136,7 +136,7 @@ def batch_detections(data: Dataset, seed: int) -> Iterator[tuple[Detection, Dete
     """Yield the detection of each method of Figure 1 after learning a set at once, and the fitted method.
 
     The paper's forest holds samples of 256 points and scores by depth, unscaled; iForest has scikit-learn's defaults.
-    The third is ours: the score "size", with features weighted by their standard deviations.
+    The third method is ours: the score "size", with features weighted by their standard deviations.
     """
     for name in BATCH_FIGURE_RULES:
         detector = BATCH[name].make(seed).fit(data.X)
@@ -249,10 +249,10 @@ def claims(names: Sequence[str], seeds: Sequence[int], progress: Progress) -> li
             rows += [row for detection, _ in detections for row in rows_of(figure, name, detection, seed)]
         progress(f"synthetic: claims, seed {seed}", n_done / len(seeds))
     sets = dict.fromkeys(row["set"] for row in rows)
-    return [_compared(rows, claim, name, measure) for claim in CLAIMS for measure in claim.measures for name in sets]
+    return [_compare(rows, claim, name, measure) for claim in CLAIMS for measure in claim.measures for name in sets]
 
 
-def _compared(rows: Sequence[Row], claim: Claim, name: str, measure: str) -> Row:
+def _compare(rows: Sequence[Row], claim: Claim, name: str, measure: str) -> Row:
     this, that = (_by_seed(rows, side, name, measure) for side in (claim.this, claim.that))
     return {
         "claim": claim.text,
@@ -272,6 +272,6 @@ def _by_seed(rows: Sequence[Row], side: tuple[str, str, str], name: str, measure
     """Return the measure for each seed, averaged over the steps."""
     figure, method, rule = side
     key = {"figure": figure, "method": method, "rule": rule, "set": name}
-    chosen = [row for row in rows if key.items() <= row.items()]
-    seeds = dict.fromkeys(row["seed"] for row in chosen)
-    return np.array([np.mean([row[measure] for row in chosen if row["seed"] == seed]) for seed in seeds])
+    selected = [row for row in rows if key.items() <= row.items()]
+    seeds = dict.fromkeys(row["seed"] for row in selected)
+    return np.array([np.mean([row[measure] for row in selected if row["seed"] == seed]) for seed in seeds])

@@ -17,9 +17,9 @@ from imondrian.plots.style import INK, SMALL_SIZE, TEXT_SIZE, TOO_HIGH, TOO_LOW,
 from imondrian.plots.validation import as_names, as_numbers
 
 _SHARE_OF_NAMES = 0.4  # of the width of the axes
-_MOST_BARS = 200
-_LINE = 1.7  # height of a bar relative to its name; the legend and the axis need some of the space
-_PALE = 0.5  # opacity of the bar for all other features
+_MAX_BARS = 200
+_LINE = 1.7  # height per bar relative to the size of its name; leaves space for the legend and the axis
+_PALE = 0.5  # opacity of the bar that sums the other features
 
 
 class _TopFeatures(NamedTuple):
@@ -47,7 +47,7 @@ def plot_explanations(
     names : sequence of n_columns names
         Names of the features.
     n_features : int, default=12
-        Number of features to show: at most 200, and fewer if the axes are too low. The others are summed in one bar.
+        Number of features to show: at most 200, and fewer if the axes are too short. The others are summed in one bar.
     axes : Axes, optional
         The axes to draw on; by default those of a new figure.
 
@@ -64,7 +64,7 @@ def plot_explanations(
     table = as_numbers(parts, "parts", 2)
     listed = as_names(names, table.shape[1])
     shares = _mean_shares(table)
-    n_shown = min(as_count(n_features, "n_features", 1, _MOST_BARS), table.shape[1])
+    n_shown = min(as_count(n_features, "n_features", 1, _MAX_BARS), table.shape[1])
     axes = new_axes(7.0, 1.3 + 0.27 * (n_shown + 1)) if axes is None else axes
     n_fitting = int(axes_size(axes)[1] / (_LINE * TEXT_SIZE)) - 1
     top = _top_features(shares, max(min(n_shown, n_fitting), 1))
@@ -96,16 +96,16 @@ def _top_features(shares: Array, n_features: int) -> _TopFeatures:
 def _draw_bars(axes: Axes, top: _TopFeatures) -> None:
     """Draw the bars from top to bottom, each with its percentage at the end."""
     high, low = top.sizes
-    places = np.arange(high.size)
-    opacity = np.where(places < top.features.size, 1.0, _PALE)
+    positions = np.arange(high.size)
+    opacity = np.where(positions < top.features.size, 1.0, _PALE)
     bars: list[Any] = [
-        axes.barh(places, high, color=to_rgba_array(TOO_HIGH, opacity), label="too high"),
-        axes.barh(places, low, left=high, color=to_rgba_array(TOO_LOW, opacity), label="too low"),
+        axes.barh(positions, high, color=to_rgba_array(TOO_HIGH, opacity), label="too high"),
+        axes.barh(positions, low, left=high, color=to_rgba_array(TOO_LOW, opacity), label="too low"),
     ]
-    for place, size in zip(places, high + low, strict=True):
+    for position, size in zip(positions, high + low, strict=True):
         text = f"{size:.1f}" if size >= 0.05 or size == 0.0 else "< 0.1"
         axes.annotate(
-            text, (size, place), (3, 0), textcoords="offset points", va="center", fontsize=SMALL_SIZE, color=INK
+            text, (size, position), (3, 0), textcoords="offset points", va="center", fontsize=SMALL_SIZE, color=INK
         )
     axes.set_xlim(0.0, 1.12 * (high + low).max())
     axes.set_ylim(high.size - 0.4, -0.6)

@@ -11,8 +11,8 @@ from matplotlib.textpath import text_to_path
 
 _NO_NAME = "(no name)"
 _ELLIPSIS = "…"
-_MAX_CHARACTERS = 200  # the rest is never measured
-_SPARE = 1.03  # on a screen, letters are rounded to whole pixels and therefore a little wider
+_MAX_CHARACTERS = 200  # longer names are cut before they are measured
+_SPARE = 1.03  # on a screen, glyphs are rounded to whole pixels, so text is slightly wider
 
 
 def fitted_label(name: Any, width: float, size: float) -> str:
@@ -42,7 +42,7 @@ def text_size(text: str, size: float) -> tuple[float, float]:
 
 @contextmanager
 def ignore_missing_glyphs() -> Iterator[None]:
-    """Suppress the warning for each letter that the font lacks; such letters are drawn as boxes."""
+    """Suppress the warning for each character that the font lacks; such characters are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
@@ -51,7 +51,7 @@ def ignore_missing_glyphs() -> Iterator[None]:
 def _one_line(name: Any) -> str:
     """Join the words of a name with single spaces, without unprintable characters."""
     words = " ".join(str(name).split())
-    return "".join(letter for letter in words if letter.isprintable()) or _NO_NAME
+    return "".join(character for character in words if character.isprintable()) or _NO_NAME
 
 
 def _cut(text: str, width: float, size: float) -> str:

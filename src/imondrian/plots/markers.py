@@ -41,7 +41,7 @@ def draw_markers(axes: Axes, x: Array, y: Array, row_style: RowStyle) -> Artist:
 def subsample(n_rows: int, max_rows: int) -> Array:
     """Return the indices of at most `max_rows` rows, the same on every call.
 
-    They are drawn at random, because a regular step could coincide with a season of the data.
+    They are drawn at random, because a regular step could coincide with a period of the data.
     """
     if n_rows <= max_rows:
         return np.arange(n_rows)

@@ -21,7 +21,7 @@ from imondrian.plots.style import GREY, NORMAL, add_legend, finish, new_axes
 from imondrian.plots.validation import as_names, as_number, as_plane_points, check_tree
 
 _SHADES = LinearSegmentedColormap.from_list("times", ["#1A1A1A", "#9AA3AD"])
-_THICKEST, _THINNEST = 2.8, 0.7
+_MAX_LINE_WIDTH, _MIN_LINE_WIDTH = 2.8, 0.7
 _POINT = NORMAL._replace(label="points", max_drawn=5_000, zorder=1)  # below the cuts
 
 
@@ -80,10 +80,9 @@ def plot_partition(
 def _draw_cuts(axes: Axes, tree: Tree, nodes: Array) -> list[Artist]:
     """Draw the cuts of the nodes, latest first: early cuts are thicker and darker, and on top."""
     order = nodes[np.argsort(-tree.split_time[nodes], kind="stable")]
-    lateness = np.log1p(np.arange(order.size)[::-1]) / np.log(
-        max(order.size, 2)
-    )  # by rank, because times may be skewed
-    widths, colours = _THICKEST + (_THINNEST - _THICKEST) * lateness, _SHADES(lateness)
+    ranks = np.arange(order.size)[::-1]  # not times, which may be skewed
+    lateness = np.log1p(ranks) / np.log(max(order.size, 2))
+    widths, colours = _MAX_LINE_WIDTH + (_MIN_LINE_WIDTH - _MAX_LINE_WIDTH) * lateness, _SHADES(lateness)
     lines = _segments(tree, order)
     axes.add_collection(LineCollection(list(lines), linewidths=widths, colors=colours, capstyle="butt", zorder=2))
     _mark_flat_cuts(axes, lines, tree.split_feature[order])

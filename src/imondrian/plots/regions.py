@@ -21,7 +21,7 @@ from imondrian.plots.validation import as_finite, as_flags, as_names, as_number,
 
 _SHADES = LinearSegmentedColormap.from_list("scores", ["#8C96A3", "#FFFFFF"])
 _MAX_NODES = 5_000  # along an axis of a grid
-_NARROWEST, _TINY = 1e-9, 1e-280  # smallest width of a grid: relative to its values, and absolute
+_MIN_RELATIVE_WIDTH, _MIN_WIDTH = 1e-9, 1e-280  # smallest width of a grid: relative to its values, and absolute
 
 
 class Surface(NamedTuple):
@@ -161,10 +161,10 @@ def _draw_boundary(axes: Axes, surface: Surface, limit: float) -> Artist:
 
 
 def _spread(values: Array, n: int, margin: float) -> Array:
-    """Return n values from the smallest to the largest, with a margin on each side; half a unit around a constant."""
+    """Return n values over the range of the values plus a margin on each side, which is at least 0.5 for a constant."""
     lowest, highest = values.min(), values.max()
     size = max(abs(lowest), abs(highest))
-    beyond = margin * (highest - lowest)
-    if highest - lowest <= max(_NARROWEST * size, _TINY):
-        beyond = max(0.5, 1e-3 * size)
-    return np.linspace(lowest - beyond, highest + beyond, n)
+    extra = margin * (highest - lowest)
+    if highest - lowest <= max(_MIN_RELATIVE_WIDTH * size, _MIN_WIDTH):
+        extra = max(0.5, 1e-3 * size)
+    return np.linspace(lowest - extra, highest + extra, n)

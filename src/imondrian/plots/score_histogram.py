@@ -31,8 +31,8 @@ from imondrian.plots.style import (
 )
 from imondrian.plots.validation import as_number, as_scores
 
-_FEWEST_BARS, _MOST_BARS = 12, 60
-_NARROWEST = 0.0125  # width of a bar, as a share of the axes
+_MIN_BARS, _MAX_BARS = 12, 60
+_MIN_BAR_WIDTH = 0.0125  # width of a bar, as a share of the axes
 _SHARE_OF_NAME = 0.35  # of the width of the axes
 _MAX_LINEAR = 30  # if a bar is taller, a single row would be invisible on a linear axis
 _DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (9, 3)))
@@ -80,27 +80,27 @@ def plot_scores(
     limit = None if chosen is None else limits[chosen]
     axes = new_axes(7.0, 3.6 + 0.2 * len(limits)) if axes is None else axes
     lowest, highest = score_range(values, np.array([*limits.values()]))
-    edges = _edges(values, limit, _NARROWEST * (highest - lowest))
+    edges = _edges(values, limit, _MIN_BAR_WIDTH * (highest - lowest))
     handles = _draw_bars(axes, values, edges, limit) + _draw_lines(axes, values, limits, chosen)
     add_legend(axes, handles)
     axes.set_xlim(min(lowest, edges[0]), max(highest, edges[-1]))
     return finish(axes, "anomaly score", _set_scale(axes, _counts(values, edges).max()))
 
 
-def _edges(values: Array, limit: float | None, narrowest: float) -> Array:
-    """Return the edges of bars of equal width, one of them at the limit: no bar holds normal and anomalous scores."""
+def _edges(values: Array, limit: float | None, min_width: float) -> Array:
+    """Return the edges of bars of equal width, one at the limit: no bar mixes normal and anomalous scores."""
     lowest, highest = values.min(), values.max()
     anchor = limit if limit is not None and 0.0 <= limit <= 1.0 else lowest
-    n_bars = np.clip(np.sqrt(values.size), _FEWEST_BARS, _MOST_BARS)
-    width = max((highest - lowest) / n_bars, narrowest)
+    n_bars = np.clip(np.sqrt(values.size), _MIN_BARS, _MAX_BARS)
+    width = max((highest - lowest) / n_bars, min_width)
     first, last = np.ceil((lowest - anchor) / width) - 1.0, np.ceil((highest - anchor) / width)
     return anchor + width * np.arange(first, last + 1.0)
 
 
 def _counts(values: Array, edges: Array) -> Array:
     """Count the scores in each bar; a score on an edge belongs to the bar on its left."""
-    places = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, edges.size - 2)
-    return np.bincount(places, minlength=edges.size - 1)
+    bars = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, edges.size - 2)
+    return np.bincount(bars, minlength=edges.size - 1)
 
 
 def _draw_bars(axes: Axes, values: Array, edges: Array, limit: float | None) -> list[Artist]:
@@ -114,12 +114,12 @@ def _draw_bars(axes: Axes, values: Array, edges: Array, limit: float | None) -> 
     ]
 
 
-def _draw_kind(axes: Axes, values: Array, edges: Array, row_style: RowStyle, word: str) -> Artist:
+def _draw_kind(axes: Axes, values: Array, edges: Array, row_style: RowStyle, label: str) -> Artist:
     counts = _counts(values, edges)
     bars = np.flatnonzero(counts)
     style: dict[str, Any] = {"facecolor": row_style.colour, "edgecolor": "white", "linewidth": 0.4}
     axes.bar(edges[bars], counts[bars], np.diff(edges)[bars], align="edge", zorder=row_style.zorder, **style)
-    return Patch(facecolor=row_style.colour, label=f"{word}: {row_count(values.size)}")
+    return Patch(facecolor=row_style.colour, label=f"{label}: {row_count(values.size)}")
 
 
 def _draw_lines(axes: Axes, values: Array, limits: dict[str, float], chosen: str | None) -> list[Artist]:
@@ -134,10 +134,10 @@ def _draw_lines(axes: Axes, values: Array, limits: dict[str, float], chosen: str
 
 
 def _draw_line(axes: Axes, values: Array, name: str, limit: float, **style: Any) -> Artist:
-    place, n_above = f"{limit:.4g}", int(np.count_nonzero(values > limit))
-    if name != place:
-        place = f"{fitted_label(name, _SHARE_OF_NAME * axes_size(axes)[0], TEXT_SIZE)} at {place}"
-    return axes.axvline(limit, label=f"threshold {place}: {row_count(n_above)} above", zorder=5, **style)
+    text, n_above = f"{limit:.4g}", int(np.count_nonzero(values > limit))
+    if name != text:
+        text = f"{fitted_label(name, _SHARE_OF_NAME * axes_size(axes)[0], TEXT_SIZE)} at {text}"
+    return axes.axvline(limit, label=f"threshold {text}: {row_count(n_above)} above", zorder=5, **style)
 
 
 def _set_scale(axes: Axes, tallest: int) -> str:

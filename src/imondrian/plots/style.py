@@ -18,7 +18,7 @@ INK = "#222222"
 GREY = "#555555"
 TOO_HIGH = "#A63603"
 TOO_LOW = "#74A9CF"
-_MARGIN, _LEAST_MARGIN = 0.05, 0.005  # around scores: as a share of their range, and the minimum in units of score
+_MARGIN, _MIN_MARGIN = 0.05, 0.005  # around scores: as a share of their range, and the minimum in units of score
 _HANDLE = 4.8 * TEXT_SIZE  # width of a legend entry without its text, in points
 _SHARE_OF_NAME = 0.6  # of the width of the axes; the rest is for a power of ten or a date beside it
 
@@ -54,7 +54,7 @@ def axes_size(axes: Axes) -> tuple[float, float]:
 def score_range(values: Array, limits: Array) -> tuple[float, float]:
     """Return the limits of an axis that shows all scores and every threshold between 0 and 1."""
     shown = np.concatenate([values, limits[(limits >= 0.0) & (limits <= 1.0)]])
-    margin = max(_MARGIN * (shown.max() - shown.min()), _LEAST_MARGIN)
+    margin = max(_MARGIN * (shown.max() - shown.min()), _MIN_MARGIN)
     return shown.min() - margin, shown.max() + margin
 
 

@@ -18,7 +18,7 @@ from imondrian.plots.style import INK, TEXT_SIZE, add_legend, axes_size, finish,
 from imondrian.plots.validation import as_finite, as_number, as_numbers, as_scores, check_length
 
 _dates: Any = dates  # untyped
-_MOST_CORNERS = 5_000  # points of the threshold line
+_MAX_CORNERS = 5_000  # points of the threshold line
 _FIRST_YEAR, _LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # range of matplotlib's date axis
 
 
@@ -58,14 +58,14 @@ def plot_timeline(
     all_scores = as_scores(scores)
     is_scored = ~np.isnan(all_scores)
     values, limits = all_scores[is_scored], _thresholds(threshold, is_scored)
-    places = _places(when, all_scores.size)[is_scored]
+    x = _x_coordinates(when, all_scores.size)[is_scored]
     axes = new_axes(8.0, 4.0) if axes is None else axes
     if when is None:
-        _count_rows(axes, all_scores.size)
+        _set_row_ticks(axes, all_scores.size)
     elif _is_time(when):
-        _write_dates(axes)
-    handles = draw_rows(axes, places, values, values > limits)
-    add_legend(axes, [*handles, _draw_threshold(axes, places, limits)])
+        _set_date_ticks(axes)
+    handles = draw_rows(axes, x, values, values > limits)
+    add_legend(axes, [*handles, _draw_threshold(axes, x, limits)])
     axes.set_ylim(score_range(values, limits))
     return finish(axes, name, "anomaly score")
 
@@ -82,7 +82,7 @@ def _thresholds(threshold: Any, is_scored: Array) -> Array:
     return array[is_scored]
 
 
-def _places(when: Any, n_rows: int) -> Array:
+def _x_coordinates(when: Any, n_rows: int) -> Array:
     """Return the x coordinate of each row."""
     if when is None:
         return np.arange(1, n_rows + 1)
@@ -108,7 +108,7 @@ def _as_days(when: Any) -> Array:
     return np.asarray(_dates.date2num(times.astype("datetime64[us]")))
 
 
-def _count_rows(axes: Axes, n_rows: int) -> None:
+def _set_row_ticks(axes: Axes, n_rows: int) -> None:
     """Set ticks at round row numbers between 1 and n_rows."""
     n_fitting = int(axes_size(axes)[0] / (1.6 * text_size(f"{n_rows:,}", TEXT_SIZE)[0]))
     locator = MaxNLocator(int(np.clip(n_fitting, 1, 10)), integer=True, steps=[1, 2, 5, 10])
@@ -117,19 +117,19 @@ def _count_rows(axes: Axes, n_rows: int) -> None:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def _write_dates(axes: Axes) -> None:
+def _set_date_ticks(axes: Axes) -> None:
     axes.xaxis_date()
     locator = _dates.AutoDateLocator()
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(_dates.ConciseDateFormatter(locator))
 
 
-def _draw_threshold(axes: Axes, places: Array, limits: Array) -> Artist:
+def _draw_threshold(axes: Axes, x: Array, limits: Array) -> Artist:
     """Draw a constant threshold across the axes, or one that changes as a line through the rows."""
     lowest, highest = limits.min(), limits.max()
     if lowest == highest:
         return axes.axhline(lowest, color=INK, linewidth=1.2, zorder=3.5, label=f"threshold {lowest:.4g}")
-    order = np.argsort(places, kind="stable")
-    corners = order[np.unique(np.linspace(0, order.size - 1, _MOST_CORNERS).astype(np.int64))]
+    order = np.argsort(x, kind="stable")
+    corners = order[np.unique(np.linspace(0, order.size - 1, _MAX_CORNERS).astype(np.int64))]
     label = f"threshold, {lowest:.4g} to {highest:.4g}"
-    return axes.plot(places[corners], limits[corners], color=INK, linewidth=1.2, zorder=3.5, label=label)[0]
+    return axes.plot(x[corners], limits[corners], color=INK, linewidth=1.2, zorder=3.5, label=label)[0]

@@ -29,8 +29,8 @@ from imondrian.plots.validation import as_names, check_tree
 
 _SKEWED = 8.0  # times that differ by more than this factor are shown on a log axis
 _TIMES = (1e-200, 1e200)  # range of the axis; earlier and later splits are drawn at its ends
-_MOST_LEVELS = 10_000
-_MOST_CUTS = 63  # to try to label
+_MAX_LEVELS = 10_000
+_MAX_LABELLED_CUTS = 63
 _NAME_WIDTHS = (120.0, 60.0)  # in points: if a feature name does not fit in the first width, the second is tried
 _POSITIONS = (BELOW, ABOVE_RIGHT, ABOVE_LEFT)
 
@@ -79,7 +79,7 @@ def plot_tree(
     >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]  # points on either side of the first cut
     ['2', '1']
     """
-    n_features, n_levels = check_tree(tree), as_count(levels, "levels", 0, _MOST_LEVELS)
+    n_features, n_levels = check_tree(tree), as_count(levels, "levels", 0, _MAX_LEVELS)
     listed = [f"x{j}" for j in range(n_features)] if names is None else as_names(names, n_features)
     axes = new_axes(9.0, 5.0) if axes is None else axes
     outline = _outline(axes, tree, n_levels)
@@ -98,7 +98,7 @@ def _outline(axes: Axes, tree: Tree, levels: int) -> _Outline:
     n_nodes = np.count_nonzero(tree.depth <= levels)  # nodes are stored level by level, so these are the first
     is_end = (tree.left[:n_nodes] < 0) | (tree.depth[:n_nodes] == levels)
     inner = np.flatnonzero(~is_end)
-    x = _places(tree, is_end)
+    x = _x_coordinates(tree, is_end)
     ends = np.flatnonzero(is_end)[np.argsort(x[is_end])]
     y = np.clip(tree.split_time[:n_nodes], *_TIMES)
     y[is_end] = _set_times(axes, y[inner])
@@ -106,7 +106,7 @@ def _outline(axes: Axes, tree: Tree, levels: int) -> _Outline:
     return _Outline(tree, inner, ends, x, y)
 
 
-def _places(tree: Tree, is_end: Array) -> Array:
+def _x_coordinates(tree: Tree, is_end: Array) -> Array:
     """Return the x coordinates: ends are numbered from left to right, each node is above the middle of its children."""
     n_ends: Array = is_end.astype(np.int64)
     x = np.zeros(is_end.size)
@@ -127,8 +127,8 @@ def _set_times(axes: Axes, times: Array) -> float:
     top, bottom = 0.0, 1.15 * last
     if last > _SKEWED * first:
         axes.set_yscale("log")
-        beyond = 10.0 ** (0.08 * (np.log10(last) - np.log10(first)))
-        top, bottom = first / beyond, last * beyond
+        margin = 10.0 ** (0.08 * (np.log10(last) - np.log10(first)))
+        top, bottom = first / margin, last * margin
     axes.set_ylim(bottom, top)
     return float(bottom)
 
@@ -162,13 +162,13 @@ def _draw_ends(axes: Axes, outline: _Outline) -> list[Artist]:
 def _write_populations(axes: Axes, outline: _Outline) -> None:
     """Write the number of points below each marker, from left to right, where it fits."""
     ends, x = outline.ends, outline.x
-    places = to_points(axes, np.column_stack([x, outline.y]))[:, 0]
+    centres = to_points(axes, np.column_stack([x, outline.y]))[:, 0]
     ticks, occupied = {}, -np.inf
     for node in ends:
         label = f"{outline.tree.population[node]:,}"
-        half = text_size(label, TEXT_SIZE)[0] / 2.0 if places[node] > occupied else np.inf
-        if places[node] - half >= occupied:
-            occupied = places[node] + half + GAP
+        half = text_size(label, TEXT_SIZE)[0] / 2.0 if centres[node] > occupied else np.inf
+        if centres[node] - half >= occupied:
+            occupied = centres[node] + half + GAP
             ticks[float(x[node])] = label
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.tick_params(axis="x", length=0, pad=8)
@@ -176,16 +176,16 @@ def _write_populations(axes: Axes, outline: _Outline) -> None:
 
 def _write_cuts(axes: Axes, outline: _Outline, names: list[Any], lines: Array) -> None:
     """Label the cuts level by level, where a label touches neither a line nor another label."""
-    places = np.column_stack([outline.x, outline.y])
-    corners, marks = to_points(axes, lines.reshape(-1, 2)).reshape(-1, 2, 2), to_points(axes, places[outline.ends])
+    nodes = np.column_stack([outline.x, outline.y])
+    corners, marks = to_points(axes, lines.reshape(-1, 2)).reshape(-1, 2, 2), to_points(axes, nodes[outline.ends])
     occupied = np.vstack([np.hstack([corners.min(axis=1), corners.max(axis=1)]), np.hstack([marks - GAP, marks + GAP])])
-    for node in outline.inner[:_MOST_CUTS]:
+    for node in outline.inner[:_MAX_LABELLED_CUTS]:
         texts = [(text, text_size(text, SMALL_SIZE)) for text in _texts(outline.tree, node, names)]
         for (text, size), position in product(texts, _POSITIONS):
-            box = label_box(size, to_points(axes, places[node]), position)
+            box = label_box(size, to_points(axes, nodes[node]), position)
             if is_free(box, occupied, axes):
                 occupied = np.vstack([occupied, box])
-                _write(axes, text, places[node], position)
+                _write(axes, text, nodes[node], position)
                 break
 
 
@@ -196,10 +196,10 @@ def _texts(tree: Tree, node: int, names: list[Any]) -> list[str]:
     return [f"{label} < {value}" for label in labels]
 
 
-def _write(axes: Axes, text: str, place: Array, position: LabelPosition) -> None:
+def _write(axes: Axes, text: str, point: Array, position: LabelPosition) -> None:
     axes.annotate(
         text,
-        (place[0], place[1]),
+        (point[0], point[1]),
         (position.right, position.up),
         textcoords="offset points",
         ha=position.horizontal,

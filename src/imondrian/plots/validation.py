@@ -46,7 +46,9 @@ def as_names(names: Any, n_features: int) -> list[Any]:
     """Check a sequence of names, one for each feature."""
     listed = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else []
     if len(listed) != n_features:
-        raise InvalidInputError(f"names must hold {n_features} name(s), one for each feature, but is {names!r:.200}.")
+        raise InvalidInputError(
+            f"names must contain {n_features} name(s), one for each feature, but is {names!r:.200}."
+        )
     return listed
 
 
@@ -71,8 +73,8 @@ def as_finite(values: Any, name: str, n_dimensions: int) -> Array:
     wrong = ~(np.abs(array) <= MAX_SIZE)  # also True for NaN
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        place = f"{name}[{', '.join(map(str, where))}]"
-        raise InvalidInputError(f"{place} is {array[where]}: values must be finite, and up to {MAX_SIZE:g} in size.")
+        element = f"{name}[{', '.join(map(str, where))}]"
+        raise InvalidInputError(f"{element} is {array[where]}: values must be finite, and up to {MAX_SIZE:g} in size.")
     return array
 
 

@@ -1,4 +1,4 @@
-"""The HTML page of a report: all input is escaped, and the page loads nothing."""
+"""The HTML page of a report: all input is escaped, and the page loads no other files."""
 
 import base64
 import io
@@ -27,8 +27,8 @@ class Report(NamedTuple):
 
     title: str
     subtitle: str
-    figures: Mapping[str, str]  # the key figures at the top, by name
-    oddest: Sequence[AnomalousRow]  # the rows with the highest scores
+    key_figures: Mapping[str, str]  # shown at the top, by name
+    highest: Sequence[AnomalousRow]  # the rows with the highest scores
     pictures: Sequence[Picture]
     facts: Mapping[str, str]  # the settings, by name
     footer: str
@@ -45,13 +45,13 @@ def write_report(report: Report, file: IO[bytes]) -> None:
         An open file to write to.
     """
     template = Template(files("imondrian.report").joinpath("page.html").read_text(encoding="utf-8"))
-    has_times = any(row.time is not None for row in report.oddest)
+    has_times = any(row.time is not None for row in report.highest)
     page = template.substitute(
         title=escape(report.title),
         subtitle=escape(report.subtitle),
-        figures="".join(_key_figure(name, value) for name, value in report.figures.items()),
+        key_figures="".join(_key_figure(name, value) for name, value in report.key_figures.items()),
         time_head="<th>Time</th>" if has_times else "",
-        rows="\n".join(_row(row, has_times=has_times) for row in report.oddest),
+        rows="\n".join(_row(row, has_times=has_times) for row in report.highest),
         pictures="\n".join(_section(picture) for picture in report.pictures),
         facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts.items()),
         footer=escape(report.footer),

@@ -96,12 +96,12 @@ class TableColumns:
         return FeatureChoice(chosen, left_out)
 
     def points(self, features: list[str]) -> Array:
-        """Return the values of the features, a row per point, NaN where a value is missing.
+        """Return the values of the features, one row per point, NaN where a value is missing.
 
         Raises
         ------
         InvalidInputError
-            If a cell is not a finite number below the largest size; the message names row and column.
+            If a cell is not a finite number of at most MAX_SIZE in absolute value; the message names row and column.
         """
         points = np.empty((self._frame.height, len(features)))
         for j, name in enumerate(features):
@@ -110,7 +110,7 @@ class TableColumns:
         return points
 
     def _reason_by_content(self, name: str) -> str:
-        """Return why a column is not a feature by its content; an empty text if it is one."""
+        """Return why the content of a column makes it unusable as a feature; an empty string if it is usable."""
         column = self._frame[name]
         if column.dtype.is_temporal():
             return "a date or time"
@@ -132,12 +132,12 @@ def check_names(names: Collection[str], columns: Collection[str]) -> None:
 
 
 def result_names(columns: Collection[str]) -> set[str]:
-    """Return the columns that are results of an earlier run: those with such a name, if a score is among them."""
+    """Return the columns that are results of an earlier run: those named like results, if there is a score column."""
     return {name for name in RESULTS if name in columns} if SCORE in columns else set()
 
 
 def with_numeric_features(frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
-    """Return the frame with features that are text as integers, or else floats, for formats that have types."""
+    """Convert features that are text to integers, or else to floats, for formats that have types."""
     texts = [name for name in features if frame[name].dtype == pl.String]
     return frame.with_columns(_as_integers_or_floats(_without_missing_texts(frame[name])) for name in texts)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from imondrian.tables.lines import BLOCK_BYTES, CONTEXT_BYTES, Restart
 
-_POLL_SECONDS = 0.2  # between two looks at a file that has not grown
+_POLL_SECONDS = 0.2  # between two checks whether the file has grown
 
 
 class FollowedFile:
@@ -42,7 +42,7 @@ class FollowedFile:
             os.close(descriptor)
 
     def next_block(self, wake_up: int) -> bytes | Restart | None:
-        """Wait for the next bytes, or for a restart: the bytes after it are those of a file from its start.
+        """Wait for the next bytes, or for a restart, after which the next bytes are the start of a file.
 
         Return None as soon as the descriptor `wake_up` can be read.
         """
@@ -51,7 +51,7 @@ class FollowedFile:
                 os.lseek(self._descriptor, 0, os.SEEK_SET)
                 self._context = b""
                 return Restart.TRUNCATED
-            self._find_successor()  # before reading: if there is one, this file does not grow any more
+            self._find_successor()  # before reading: if there is one, this file no longer grows
             block = os.read(self._descriptor, BLOCK_BYTES)
             if block:
                 self._context = (self._context + block)[-CONTEXT_BYTES:]
@@ -63,13 +63,13 @@ class FollowedFile:
                 return None
 
     def _is_truncated(self) -> bool:
-        """Return True if the bytes that were read last are not there any more, even if the file has grown since."""
+        """Return True if the last bytes read are no longer in the file, even if it has grown since."""
         position = os.lseek(self._descriptor, 0, os.SEEK_CUR)
         n_bytes = len(self._context)
         return os.pread(self._descriptor, n_bytes, position - n_bytes) != self._context
 
     def _find_successor(self) -> None:
-        with suppress(OSError):  # missing, unreadable or a cycle of links at this moment
+        with suppress(OSError):  # at the moment missing, unreadable, or a cycle of links
             current = self._path.stat()
             latest = os.fstat(self._successors[-1] if self._successors else self._descriptor)
             if stat.S_ISREG(current.st_mode) and current.st_size > 0 and not os.path.samestat(current, latest):

@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
 BLOCK_BYTES = 2**16
-CONTEXT_BYTES = 256  # the last bytes before a position, by which it is recognised
-_BLOCKS_AHEAD = 1  # blocks read while another one is processed
+CONTEXT_BYTES = 256  # bytes before a position, stored to recognise it later
+_BLOCKS_AHEAD = 1  # number of blocks to read while another one is processed
 _MAX_LINES = 1024  # of a batch; with shorter batches the trees are loaded into the cache more often
 _MAX_LINE_BYTES = 2**26
 
@@ -100,7 +100,7 @@ class Lines:
                 raise block
             self._ahead.release()
             if isinstance(block, Restart):
-                if block is Restart.REPLACED:  # the previous file does not grow any more
+                if block is Restart.REPLACED:  # the previous file no longer grows
                     yield from self._unfinished_line(pending)
                 pending, self._position, self._context = [], 0, b""
                 yield LineBatch([], 0, restart=block)

@@ -30,7 +30,7 @@ def drop(points: Array, features: list[str], first: int, medians: Medians) -> Ar
 
 
 def median(points: Array, features: list[str], first: int, medians: Medians) -> Array:
-    """Replace missing values by the median of their column."""
+    """Replace missing values with the median of their column."""
     missing = np.isnan(points)
     return np.where(missing, medians(), points) if missing.any() else points
 

@@ -39,7 +39,7 @@ def decode_json(text: str) -> Any:
         return _DECODER.decode(text)
     except (json.JSONDecodeError, InvalidInputError):
         raise
-    except ValueError:  # Python's limit on digits; a function of ours for every integer would be slower
+    except ValueError:  # Python's limit on digits; our own parse_int for all input would be slower
         return json.loads(text, object_pairs_hook=unique_keys, parse_int=_integer_or_text)
 
 

@@ -23,7 +23,7 @@ WriteBatch = Callable[[pl.DataFrame], None]
 
 @contextmanager
 def table_writer(path: str) -> Iterator[WriteBatch]:
-    """Return a context manager that gives a function to write batches of rows to a table.
+    """Return a context manager that yields a function to write batches of rows to a table.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class _Header:
         self.columns: dict[str, None] = {}
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a batch with the columns of the first one; a missing column is empty."""
+        """Return a batch with the columns of the first batch; columns that it lacks are empty."""
         present = set(frame.columns)
         self.columns = self.columns or dict.fromkeys(frame.columns)
         for name in present:

@@ -21,7 +21,7 @@ _BLANK_LINES = re.compile(rb"(?<=\n)(?:\r?\n)+")
 
 
 class TextSource(NamedTuple):
-    """Where text is read from, and how it is to be parsed."""
+    """Where to read text from, and how to parse it."""
 
     name: str  # of the table, for error messages
     read: Callable[[int], bytes]
@@ -37,18 +37,18 @@ def read_csv(text: TextSource) -> Iterator[pl.DataFrame]:
     blocks = _blocks(text, _end_of_last_record)
     start = next(blocks, b"")
     end = _end_of_first_record(start)
-    first = _checked_header(text, start[:end])
+    first = _decode_header(text, start[:end])
     text = text._replace(separator=text.separator or guess_separator(first.encode()))
     names = first if text.has_header else _numbered_names(text, first)
     n_rows = 0
     for block in chain([start[end + 1 :] if text.has_header else start], blocks):
         if rows := _without_blank_lines(block):
-            frame = _parsed_csv(text, f"{names}\n".encode(), rows, n_rows)
+            frame = _parse_csv(text, f"{names}\n".encode(), rows, n_rows)
             n_rows += frame.height
             yield frame
 
 
-def _checked_header(text: TextSource, first: bytes) -> str:
+def _decode_header(text: TextSource, first: bytes) -> str:
     try:
         return first.rstrip(b"\r").decode()
     except UnicodeDecodeError:
@@ -70,17 +70,17 @@ def _without_blank_lines(block: bytes) -> bytes:
     return b'"'.join(parts).lstrip(b"\r\n")
 
 
-def _parsed_csv(text: TextSource, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
-    """Parse a block with polars; if polars fails, with Python, which names the error."""
+def _parse_csv(text: TextSource, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
+    """Parse a block with polars; if that fails, parse it with Python, whose errors name the row."""
     if header.count(b'"') % 2 == 1:
-        return _parsed_by_record(text, header, block, n_rows)
+        return _parse_by_record(text, header, block, n_rows)
     try:
         return pl.read_csv(io.BytesIO(header + block), separator=str(text.separator), infer_schema=False)
     except pl.exceptions.PolarsError:
-        return _parsed_by_record(text, header, block, n_rows)
+        return _parse_by_record(text, header, block, n_rows)
 
 
-def _parsed_by_record(text: TextSource, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
+def _parse_by_record(text: TextSource, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
     """Parse record by record: a quote inside an unquoted field is an ordinary character."""
     try:
         lines = block.decode()
@@ -113,18 +113,18 @@ def read_ndjson(text: TextSource) -> Iterator[pl.DataFrame]:
     n_lines = 0
     for block in _blocks(text, _end_of_last_line):
         if block.strip():
-            yield _parsed_ndjson(text, block, n_lines)
+            yield _parse_ndjson(text, block, n_lines)
         n_lines += block.count(b"\n")
 
 
-def _parsed_ndjson(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
+def _parse_ndjson(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
     try:
         return pl.read_ndjson(io.BytesIO(block), infer_schema_length=None)
     except pl.exceptions.PolarsError:
-        return _parsed_by_line(text, block, n_lines)
+        return _parse_by_line(text, block, n_lines)
 
 
-def _parsed_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
+def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
     """Parse what polars cannot, for example NaN or several types in a column; errors name the line."""
     records = []
     for i, line in enumerate(block.split(b"\n"), start=n_lines + 1):

@@ -23,8 +23,8 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)  # finds the ends of
 def json_members(record: Record, features: AbstractSet[str], left_out: Collection[str] = ()) -> str:
     """Return the members of a record as JSON text without the braces.
 
-    Values of JSON keep their characters, except that NaN and the infinities, which Python reads but JSON does not
-    have, become null. Cells of CSV become strings; features that are finite numbers become numbers with all digits.
+    JSON values are copied verbatim, except that NaN and the infinities, which Python reads but JSON does not
+    have, become null. CSV cells become strings; features that are finite numbers become numbers with all digits.
 
     Parameters
     ----------

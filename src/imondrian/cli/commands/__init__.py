@@ -1,1 +1,1 @@
-"""The work of the commands; the options are parsed in `app`."""
+"""The implementation of the commands; their options are parsed in `app`."""

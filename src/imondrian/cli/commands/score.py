@@ -69,7 +69,7 @@ def explain(
     with console.progress(f"explaining {table.name}") as progress, _optional_writer(output) as write:
         for scored in scored_batches(fitted, table, feature_options, model, progress):
             builder.add(scored)
-            found += builder.described(scored, _indices(scored.rows, row_numbers))
+            found += builder.describe(scored, _indices(scored.rows, row_numbers))
             if output:
                 write(parts_table(scored))
         _check_row_numbers(row_numbers, builder.n_rows, table.name)

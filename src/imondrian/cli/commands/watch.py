@@ -34,7 +34,7 @@ from imondrian.tables.feature_columns import (
 from imondrian.tables.line_records import Parser, Record, Values, is_missing, is_number, numbers_in
 from imondrian.tables.verbatim_json import json_members
 
-_WRITE_TIMEOUT = 3  # seconds to wait, after a signal, for a reader of the output
+_WRITE_TIMEOUT = 3  # seconds to wait after a signal until the output is read
 _EMPTY_RECORD = Record({})
 _as_json = json.JSONEncoder(allow_nan=False).encode
 
@@ -62,7 +62,7 @@ def watch(
         except OSError as error:
             if not isinstance(error, BrokenPipeError) and not stream.is_stopped:
                 raise
-            discard_output(sys.stdout)  # the reader has gone away, or the terminal was closed
+            discard_output(sys.stdout)  # the reader has closed the pipe, or the terminal was closed
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             detector.save()
@@ -80,9 +80,10 @@ def _check_options(source: SourceOptions, options: WatchOptions) -> None:
 
 
 def _stop_on_signals(stream: WatchInput, watcher: "Watcher") -> None:
-    """Make a signal end the stream in order; a second SIGINT or SIGTERM ends the program at once.
+    """Make a signal end the stream cleanly; a second SIGINT or SIGTERM ends the program immediately.
 
-    Output that nobody reads does not delay the end. A hangup may arrive twice, from the system and from the shell.
+    Output that nobody reads delays the end by a few seconds at most. A hangup may arrive twice, from the system and
+    from the shell; the second one has no effect.
     """
 
     def stop(number: int, _frame: object) -> None:
@@ -122,14 +123,14 @@ class Watcher:
         self._features = _feature_names(detector.detector)
         self._feature_set: frozenset[str] = frozenset()
         self._has_record = False  # True: the first record has been read
-        self.is_writing = False  # True: waiting for a reader of the output
+        self.is_writing = False  # True while output is being written, which may have to wait for its reader
         self._n_drifts = 0 if detector.detector is None else detector.detector.n_drifts
         self.n_rows = self.n_anomalies = self.n_errors = 0
 
     def process(self, lines: list[bytes], parser: Parser) -> None:
         """Score, learn and write the rows of lines.
 
-        With --on-error fail, an unusable row raises an InvalidInputError after the rows before it were written.
+        With --on-error fail, an unusable row raises an InvalidInputError after the rows before it have been written.
         """
         rows = [self._row(line, parser) for line in lines]
         is_strict = self._options.on_error == "fail"
@@ -258,13 +259,13 @@ class Watcher:
         ]
 
     def _points(self, detector: StreamDetector, rows: list[Row]) -> Any:
-        """Return the values of rows; the first ones with names, which the detector stores."""
+        """Return the values of rows, with feature names until the detector has stored them."""
         if detector.feature_names is None:
             return [dict(zip(self._features, row.values, strict=True)) for row in rows]
         return np.array([row.values for row in rows])
 
     def _explanation(self, detector: StreamDetector, row: Row) -> str | None:
-        """Return the explanation of a row that is about to be labelled an anomaly, from the state before it."""
+        """Return the explanation of a row that will be labelled an anomaly, from the state before it is learned."""
         if not detector.is_warm:
             return None
         values = np.array(row.values)
@@ -301,7 +302,7 @@ def _why_not_feature(value: Any) -> str:
 
 
 def _threshold_or_none(threshold: float) -> float | None:
-    """Return None as long as the detector has no threshold: it is 1 then, which no score exceeds."""
+    """Return None while the detector has no threshold yet: it is 1 then, which no score exceeds."""
     return threshold if threshold < 1.0 else None
 
 

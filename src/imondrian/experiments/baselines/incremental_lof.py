@@ -16,7 +16,7 @@ from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count, as_points
 
-_FIRST_ROOM = 64
+_INITIAL_CAPACITY = 64
 
 
 class Updates(NamedTuple):
@@ -72,7 +72,7 @@ class IncrementalLOF:
     def extend(self, X: npt.ArrayLike) -> Self:
         """Learn more rows one by one; `fit` is not required before."""
         points = as_points(X, None if self._tables is None else self._tables.features.shape[0])
-        tables = self._tables = self._with_room_for(points)
+        tables = self._tables = self._with_capacity_for(points)
         self.n_updates = Updates(*map(int, insert_rows(tables, self._n_rows, points)))
         self._n_rows += len(points)
         return self
@@ -97,10 +97,10 @@ class IncrementalLOF:
             raise InvalidInputError("This IncrementalLOF has not learned any rows: call fit or extend first.")
         return self._tables
 
-    def _with_room_for(self, points: Array) -> Tables:
+    def _with_capacity_for(self, points: Array) -> Tables:
         """Return tables with space for these rows and one draft row; if they grow, they at least double."""
         needed = self._n_rows + len(points) + 1
         if self._tables is None:
-            return empty_tables(max(needed, _FIRST_ROOM), self.n_neighbors, points.shape[1])
-        room = self._tables.factors.size
-        return self._tables if needed <= room else resized(self._tables, max(needed, 2 * room))
+            return empty_tables(max(needed, _INITIAL_CAPACITY), self.n_neighbors, points.shape[1])
+        capacity = self._tables.factors.size
+        return self._tables if needed <= capacity else resized(self._tables, max(needed, 2 * capacity))

@@ -45,11 +45,11 @@ class ScikitDetector:
 
     def score(self, X: Any) -> Array:
         """Score rows without learning them."""
-        return -self.estimator.score_samples(as_points(X, _checked_rows(self._rows).shape[1]))
+        return -self.estimator.score_samples(as_points(X, _check_learned(self._rows).shape[1]))
 
     def learned_scores(self) -> Array:
         """Return the scores of the training rows."""
-        rows = _checked_rows(self._rows)
+        rows = _check_learned(self._rows)
         return self.score(rows) if self._learned is None else -getattr(self.estimator, self._learned)
 
 
@@ -76,11 +76,11 @@ class PyodDetector:
 
     def score(self, X: Any) -> Array:
         """Score rows without learning them."""
-        return self.detector.decision_function(as_points(X, _checked_rows(self._rows).shape[1]))
+        return self.detector.decision_function(as_points(X, _check_learned(self._rows).shape[1]))
 
     def learned_scores(self) -> Array:
         """Return the scores of the training rows."""
-        _checked_rows(self._rows)
+        _check_learned(self._rows)
         return self.detector.decision_scores_
 
 
@@ -107,7 +107,7 @@ class Standardised:
     def score(self, X: Any) -> Array:
         """Score rows without learning them."""
         if not hasattr(self._scaler, "mean_"):
-            _checked_rows(None)
+            _check_learned(None)
         return self.detector.score(self._scaler.transform(as_points(X, self._scaler.n_features_in_)))
 
     def learned_scores(self) -> Array:
@@ -115,7 +115,7 @@ class Standardised:
         return self.detector.learned_scores()
 
 
-def _checked_rows(rows: Array | None) -> Array:
+def _check_learned(rows: Array | None) -> Array:
     if rows is None:
         raise InvalidInputError("The detector has not learned any rows: call fit first.")
     return rows

@@ -21,9 +21,9 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points
 
-_UNIT = 2.0**-40  # of deviations: a power of two, exact, that keeps squares of the largest values far from overflow
-_LEAST_SCATTER = 1e-290  # in squares of that unit: rows closer than this count as equal
-_FARTHEST = 1e50  # times the spread of the rows: beyond it, the row alone determines the direction
+_UNIT = 2.0**-40  # of deviations: a power of two (exact) that keeps squares of the largest values from overflowing
+_MIN_SCATTER = 1e-290  # in squares of that unit: rows closer than this count as equal
+_MAX_DISTANCE = 1e50  # times the spread of the rows: beyond it, the row alone determines the direction
 _ROUNDING = 1e-12  # a smaller share of the scatter left without a row is rounding error
 
 
@@ -145,14 +145,14 @@ class LearnedRows:
         """Return the scatter along the principal axes, scaled to a maximum of 1, and the axes as columns."""
         scatter, axes = np.linalg.eigh(self.scatter)
         scatter, axes = np.maximum(scatter[::-1], 0.0), axes[:, ::-1]
-        if scatter[0] < _LEAST_SCATTER:
+        if scatter[0] < _MIN_SCATTER:
             return np.zeros_like(scatter), axes
         return scatter / scatter[0], axes / np.sqrt(scatter[0])
 
     def _coordinates(self, points: Array, axes: Array) -> Array:
         coordinates = ((points - self.mean) * _UNIT) @ axes
         farthest = np.abs(coordinates).max(axis=1, keepdims=True)
-        return np.ascontiguousarray(coordinates * (_FARTHEST / np.maximum(farthest, _FARTHEST)))
+        return np.ascontiguousarray(coordinates * (_MAX_DISTANCE / np.maximum(farthest, _MAX_DISTANCE)))
 
 
 def outlierness(before: Array, after: Array) -> Array:

@@ -16,11 +16,9 @@ PAGE_WIDTH = 9.0  # inches; on a page of 900 pixels, an inch is 100 pixels
 TEXT_SIZE = 8.0  # points, the smallest that is readable there
 TITLE_SIZE = 9.0
 HEAD_SIZE = 10.0
-_POINTS_PER_INCH = 72.0  # points
-_HANDLE, _SPACING = (
-    4.0 * TEXT_SIZE,
-    1.5 * TEXT_SIZE,
-)  # width of a legend entry without its text, and between columns, in points
+_POINTS_PER_INCH = 72.0
+_HANDLE = 4.0 * TEXT_SIZE  # width of a legend entry without its text, in points
+_SPACING = 1.5 * TEXT_SIZE  # between the columns of a legend, in points
 
 
 class Margins(NamedTuple):
@@ -54,7 +52,7 @@ def width_of_panels(margins: Margins, column_gaps: Sequence[float]) -> float:
 def new_sheet(
     margins: Margins, column_gaps: Sequence[float], row_gaps: Sequence[float], height_of_panels: float
 ) -> Sheet:
-    """Return a sheet of panels with these gaps and this height in inches, as width as the page allows."""
+    """Return a sheet of panels with these gaps and this height in inches, as wide as the page allows."""
     width = width_of_panels(margins, column_gaps)
     height = margins.bottom + margins.top + sum(row_gaps) + (len(row_gaps) + 1) * height_of_panels
     lefts = list(accumulate((width + gap for gap in column_gaps), initial=margins.left))

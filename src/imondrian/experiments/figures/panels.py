@@ -1,4 +1,4 @@
-"""Panels of the plane: the scores as shades, or the rows with their labels; and the legend of both."""
+"""Panels of the plane: the scores as shades, or the rows with their labels; and their legend."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -19,11 +19,11 @@ from imondrian.plots.style import INK
 
 SHADES = colormaps["YlGnBu_r"]
 _STEP = 0.02  # of the score between shades; few shades also make small files
-_BEYOND = 0.002  # share of all scores below the colour scale, and above it
+_OUTSIDE = 0.002  # share of all scores below the colour scale, and above it
 _GREY = "#D4D4D4"
 _ORANGE, _GREEN = "#E8820C", "#00795C"  # the paper's colours, in shades that also differ in lightness
 _AREA = 4.2  # of a marker in a panel of one square inch, in square points
-_LARGEST = 3.0  # square inches; in larger panels markers do not grow any more
+_MAX_PANEL_AREA = 3.0  # square inches; in larger panels markers stay the same size
 _EDGE = 0.55  # points
 
 
@@ -48,9 +48,9 @@ OUTCOMES = (
 
 
 def scale_of(surfaces: Iterable[Surface]) -> BoundaryNorm:
-    """Return one colour scale for all scores, in round steps; the few scores beyond it get the shades of its ends."""
+    """Return one colour scale for all scores, in round steps; the few scores outside it get the shades of its ends."""
     scores = np.concatenate([np.ravel(surface.scores) for surface in surfaces])
-    lowest, highest = np.quantile(scores, [_BEYOND, 1.0 - _BEYOND])
+    lowest, highest = np.quantile(scores, [_OUTSIDE, 1.0 - _OUTSIDE])
     steps = np.arange(np.floor(lowest / _STEP), np.floor(highest / _STEP) + 2)
     return BoundaryNorm(steps * _STEP, SHADES.N, extend="both")
 
@@ -85,7 +85,7 @@ def _draw_markers(axes: Axes, points: Array, style: OutcomeStyle) -> None:
     axes.scatter(
         points[:, 0],
         points[:, 1],
-        s=style.size_factor * _AREA * min(float(panel), _LARGEST),
+        s=style.size_factor * _AREA * min(float(panel), _MAX_PANEL_AREA),
         c=style.colour,
         marker=style.marker,
         edgecolors=style.edge,

@@ -34,7 +34,7 @@ _CLOSE, _APART = 0.06, 0.22  # inches between panels of a group, and between gro
 _CAPTION, _TITLE, _HEAD = 0.19, 0.18, 0.24  # inches above a panel, a column and several columns
 _FLATNESS = 0.8  # height over width of a panel of Figure 2, so that all fit on a page
 _SCORES = "score"
-_MANY_TICKS = 0.7  # range of scores for which the colour bar has no space for a number at each tenth
+_MANY_TICKS = 0.7  # from this range of scores on, the colour bar has no space for a number at each tenth
 
 Cell = tuple[DetectionMap, str | None]  # what a panel shows: the labels by a rule, or the scores if None
 
@@ -80,7 +80,7 @@ def batch_figure(
         _write_head(sheet.figure, group, title_of[method])
     for dataset, panels in zip(datasets, sheet.panels, strict=True):
         _write_side(sheet.figure, panels[:1], title_of[dataset.name])
-    return _finished(sheet, cells)
+    return _fill_panels(sheet, cells)
 
 
 def online_figure(datasets: Sequence[DatasetMaps], rule: str, titles: Mapping[str, str] | None = None) -> Figure:
@@ -118,7 +118,7 @@ def online_figure(datasets: Sequence[DatasetMaps], rule: str, titles: Mapping[st
         _write_title(axes, f"t = {item.detection.step}")
     for i, dataset in enumerate(datasets):
         _write_side(sheet.figure, [panels[0] for panels in sheet.panels[2 * i : 2 * i + 2]], title_of[dataset.name])
-    return _finished(sheet, cells)
+    return _fill_panels(sheet, cells)
 
 
 def _check_any(datasets: Sequence[DatasetMaps]) -> None:
@@ -164,7 +164,7 @@ def _write_side(figure: Figure, group: Sequence[Axes], text: str) -> None:
     )
 
 
-def _finished(sheet: Sheet, cells: Sequence[Sequence[Cell]]) -> Figure:
+def _fill_panels(sheet: Sheet, cells: Sequence[Sequence[Cell]]) -> Figure:
     """Fill the panels, and add the legend below them."""
     scale = scale_of(item.surface for row in cells for item, rule in row if rule is None)
     for panels, row in zip(sheet.panels, cells, strict=True):

@@ -76,8 +76,8 @@ def quality_figure(
     all_results = [result for method_results in results.values() for result in method_results]
     left = inches([title_of[result.method] for result in all_results], TITLE_SIZE) + 0.2
     right = inches([_mean_text(result) for result in all_results], TITLE_SIZE) + 0.2
-    gaps, high = [_BETWEEN] * (len(results) - 1), _ROW * max(map(len, results.values()))
-    sheet = new_sheet(Margins(left, right, _BELOW, _ABOVE), [], gaps, high)
+    gaps, height = [_BETWEEN] * (len(results) - 1), _ROW * max(map(len, results.values()))
+    sheet = new_sheet(Margins(left, right, _BELOW, _ABOVE), [], gaps, height)
     for (axes,), (mode, method_results) in zip(sheet.panels, results.items(), strict=True):
         _draw(axes, method_results, ours)
         _write(axes, method_results, ours, title_of)

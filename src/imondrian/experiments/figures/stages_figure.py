@@ -32,10 +32,10 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0518A", "#E69F00", "#46A5DC", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _DASHES = (0.0, (3.5, 1.8))
 _BAND = 0.18  # opacity
-_MOST_COLUMNS = 4
-_HIGH = 1.85  # inches of a panel
+_MAX_COLUMNS = 4
+_PANEL_HEIGHT = 1.85  # inches
 _LEFT, _BELOW, _LEGEND_ROW = 0.55, 0.5, 0.18  # inches left of the panels, below them, and for a row of the legend
-_ROUND = 10.0  # the AUC axis starts and limits at a multiple of this
+_ROUND = 10.0  # the AUC axis starts and ends at a multiple of this
 
 
 class StageResults(NamedTuple):
@@ -99,10 +99,10 @@ def stages_figure(rows: Sequence[Row], published: Published, titles: Mapping[str
 
 
 def _stage_results(rows: Sequence[Row], published: Published, method: str, name: str) -> StageResults:
-    chosen = [row for row in rows if (row["method"], row["set"]) == (method, name)]
-    stages = sorted({int(row["part"]) for row in chosen})
+    selected = [row for row in rows if (row["method"], row["set"]) == (method, name)]
+    stages = sorted({int(row["part"]) for row in selected})
     values = [
-        np.array([row["auc"] for row in chosen if int(row["part"]) == stage], dtype=np.float64) for stage in stages
+        np.array([row["auc"] for row in selected if int(row["part"]) == stage], dtype=np.float64) for stage in stages
     ]
     means = np.array([value.mean() for value in values])
     deviations = np.array([value.std(ddof=1) if value.size > 1 else 0.0 for value in values])
@@ -128,10 +128,10 @@ def _line_kinds(results: Iterable[StageResults]) -> list[Artist]:
 
 def _new_sheet(n_panels: int, n_legend_rows: int) -> Sheet:
     """Return a sheet with this number of panels; the last row may have fewer."""
-    n_columns = min(n_panels, _MOST_COLUMNS)
+    n_columns = min(n_panels, _MAX_COLUMNS)
     n_rows = -(-n_panels // n_columns)
     margins = Margins(_LEFT, 0.1, _BELOW + _LEGEND_ROW * n_legend_rows, 0.25)
-    sheet = new_sheet(margins, [0.12] * (n_columns - 1), [0.3] * (n_rows - 1), _HIGH)
+    sheet = new_sheet(margins, [0.12] * (n_columns - 1), [0.3] * (n_rows - 1), _PANEL_HEIGHT)
     n_last = n_panels - (n_rows - 1) * n_columns
     for axes in sheet.panels[-1][n_last:]:
         axes.remove()

@@ -28,8 +28,8 @@ _INTRODUCTION = f"""\
 A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
 (Table III has none). For each difference, possible causes are run as checks. A check explains a figure of the paper
 that is between its lowest and its highest result; if it has fewer than {_MANY} results, also a figure within
-{POINTS} points of them. Each method on each set has one explanation: the check that explains most figures, and of equal
-ones the nearest."""
+{POINTS} points of them. Each method on each set has one explanation: the check that explains most figures; if several
+explain as many, the nearest one."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
@@ -73,7 +73,7 @@ def _lines(entries: Sequence[Comparison], results: Mapping[tuple[str, TableCell]
     }
     best = max(keys, key=lambda key: (sum(explained[key]), -_miss(entries, key, results)))
     return [
-        _line(entry, best if is_explained else "nothing yet", results.get((best, entry.cell), []))
+        _line(entry, best if is_explained else "unexplained", results.get((best, entry.cell), []))
         for entry, is_explained in zip(entries, explained[best], strict=True)
     ]
 

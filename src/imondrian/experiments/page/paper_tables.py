@@ -47,7 +47,7 @@ def _set_row(name: str) -> list[str]:
 
 def batch_section(record: Record) -> str:
     """Return the section for Table II."""
-    settings = record.circumstances["settings"]
+    settings = record.metadata["settings"]
     cells = ComparisonTable(record, BATCH)
     return f"""## Table II: batches
 
@@ -87,7 +87,7 @@ def online_section(record: Record) -> str:
 
 Five stratified stages: the first is learned at once, the others row by row, without subsampling; after each stage all
 rows so far are scored again. The stages are those of the authors' published scripts. Results of forests are means over
-{record.circumstances["settings"]["seeds"]} seeds; the other methods are deterministic. The paper omits WBC
+{record.metadata["settings"]["seeds"]} seeds; the other methods are deterministic. The paper omits WBC
 here.{_ABOUT_CICIDS if "cicids-sample" in cells.sets else ""}
 
 ![AUC over the stages: solid lines are measured, dashed lines are the paper's](reproduction/stages.png)

@@ -29,7 +29,7 @@ ResultsByMethod = dict[tuple[str, str, str], dict[str, MeanOnSet]]  # by method,
 
 def quality_section(record: Record) -> str:
     """Return the section with the means over all sets and the AUC on each set."""
-    settings, results, methods = record.circumstances["settings"], _mean_results(record.rows), _methods(record.rows)
+    settings, results, methods = record.metadata["settings"], _mean_results(record.rows), _methods(record.rows)
     sets = list(dict.fromkeys(row["set"] for row in record.rows))
     each = "\n\n".join(
         f"**AUC, {mode}, on each set**\n\n{_by_set(results, methods, mode, sets, settings['seeds'])}" for mode in MODES
@@ -42,8 +42,8 @@ all rows, which are then scored. *Novelty*: fitted on half of the inliers; the o
 Our forests have 100 trees, psi = 256 and `scale="std"`, except *as in the paper*; for LOF, kNN, SVM, ECOD, HBOS and
 INNE features are standardised; LOF and kNN have k = 10, the others their defaults.
 
-To be fair: these sets were also used to choose the score `size` and the scale, an advantage that ours would not have on
-new data. PyOD's ECOD uses all rows to be scored together, including those of *novelty*.{_shared(sets)}
+Caveat: these sets were also used to choose the score `size` and the scale, an advantage that ours would not have on new
+data. PyOD's ECOD uses all rows to be scored together, including those of *novelty*.{_shared(sets)}
 
 ![Mean AUC of each method and its AUC on each set](reproduction/quality.png)
 
@@ -79,16 +79,16 @@ def _shared(sets: Sequence[str]) -> str:
 
 
 def _means(results: ResultsByMethod, methods: Sequence[str]) -> str:
-    columns = [(mode, what) for what in _MEASURES for mode in MODES]
+    columns = [(mode, measure) for measure in _MEASURES for mode in MODES]
     lines = [
-        [method_title(QUALITY[name]), *(_mean_text(results, name, mode, what) for mode, what in columns)]
+        [method_title(QUALITY[name]), *(_mean_text(results, name, mode, measure) for mode, measure in columns)]
         for name in methods
     ]
-    return table(["", *(f"{_MEASURES[what]}, {mode}" for mode, what in columns)], lines)
+    return table(["", *(f"{_MEASURES[measure]}, {mode}" for mode, measure in columns)], lines)
 
 
-def _mean_text(results: ResultsByMethod, name: str, mode: str, what: str) -> str:
-    values, reference = results[name, mode, what], results.get((_REFERENCE, mode, what), {})
+def _mean_text(results: ResultsByMethod, name: str, mode: str, measure: str) -> str:
+    values, reference = results[name, mode, measure], results.get((_REFERENCE, mode, measure), {})
     gains = [result.value - reference[key].value for key, result in values.items() if key in reference]
     error = f" ± {stdev(gains) / len(gains) ** 0.5:.1f}" if name != _REFERENCE and len(gains) > 1 else ""
     return f"{_mean(values):.1f}{error}"
@@ -115,8 +115,8 @@ def _methods(rows: Sequence[Row]) -> list[str]:
 def _mean_results(rows: Sequence[Row]) -> ResultsByMethod:
     values: dict[tuple[str, str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        for what in _MEASURES:
-            values[row["method"], row["mode"], what][row["set"]].append(row[what])
+        for measure in _MEASURES:
+            values[row["method"], row["mode"], measure][row["set"]].append(row[measure])
     return {
         key: {name: MeanOnSet(mean(numbers), len(numbers)) for name, numbers in by_set.items()}
         for key, by_set in values.items()

@@ -23,7 +23,7 @@ def write_page(folder: Path) -> Path:
     records = {name: record for name in RECORDS if (record := _read(name, folder / FOLDER))}
     sets = {row["set"] for name in _TABLES if name in records for row in records[name].rows}
     sections = [section(records[name]) for name, section in _SECTIONS.items() if name in records]
-    parts = [_head(records), data_section(sets), *sections, differences_section(records), _circumstances(records)]
+    parts = [_head(records), data_section(sets), *sections, differences_section(records), _conditions(records)]
     page = folder / "reproduction.md"
     with atomic_write(page) as file:
         file.write(("\n\n".join(part for part in parts if part) + "\n").encode())
@@ -51,7 +51,7 @@ def _head(records: Mapping[str, Record]) -> str:
     facts = [fact for name in _TABLES if name in records for fact in _agreement(records[name])]
     if "quality" in records:
         facts.append(leaders_line(records["quality"]))
-    minutes = sum(record.circumstances["seconds"] for record in records.values()) / 60.0
+    minutes = sum(record.metadata["seconds"] for record in records.values()) / 60.0
     facts.append(f"All measurements took {minutes:.0f} minutes.")
     bullets = "\n".join(f"- {fact}" for fact in facts)
     return f"""# Reproduction of the paper
@@ -97,26 +97,28 @@ def _is_same_order(one: Comparison, other: Comparison) -> bool:
     return (one.measured.auc > other.measured.auc) == (one.published_auc > other.published_auc)
 
 
-def _circumstances(records: Mapping[str, Record]) -> str:
+def _conditions(records: Mapping[str, Record]) -> str:
     """Return the section on machine, versions, date, time and settings of each record."""
     if not records:
         return ""
     environments: dict[str, list[str]] = {}
     for name, record in records.items():
-        environments.setdefault(_environment(record.circumstances), []).append(_run_line(name, record.circumstances))
+        environments.setdefault(_environment(record.metadata), []).append(_run_line(name, record.metadata))
     parts = ["\n".join([f"{environment}\n", *lines]) for environment, lines in environments.items()]
-    return "\n\n".join(["## Circumstances", "Seconds are for one thread, and comparable within one run only.", *parts])
+    return "\n\n".join(
+        ["## Machine, versions and settings", "Seconds are for one thread, and comparable within one run only.", *parts]
+    )
 
 
-def _environment(circumstances: Mapping[str, Any]) -> str:
-    machine, versions = circumstances["machine"], circumstances["versions"]
+def _environment(metadata: Mapping[str, Any]) -> str:
+    machine, versions = metadata["machine"], metadata["versions"]
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gigabytes']} GB, {machine['system']},"
         f" Python {machine['python']};\n{', '.join(f'{name} {number}' for name, number in versions.items())}:"
     )
 
 
-def _run_line(name: str, circumstances: Mapping[str, Any]) -> str:
-    seconds = circumstances["seconds"]
-    settings = [f"{key} {value}" for key, value in circumstances["settings"].items() if key != "repeats"]
-    return f"- {name}: {', '.join([circumstances['date'], f'{seconds:.0f} s', *settings])}"
+def _run_line(name: str, metadata: Mapping[str, Any]) -> str:
+    seconds = metadata["seconds"]
+    settings = [f"{key} {value}" for key, value in metadata["settings"].items() if key != "repeats"]
+    return f"- {name}: {', '.join([metadata['date'], f'{seconds:.0f} s', *settings])}"

@@ -40,7 +40,7 @@ def claims_section(record: Record) -> str:
         ]
         for row in record.rows
     ]
-    return f"""### The paper's statements about its figures, over {record.circumstances["settings"]["seeds"]} seeds
+    return f"""### The paper's statements about its figures, over {record.metadata["settings"]["seeds"]} seeds
 
 For each statement of the paper: the number of sets on which the first of the two results compared is clearly lower, or
 clearly higher, by more than two standard errors. Then the means on each set; online, over the five steps.
