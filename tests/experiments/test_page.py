@@ -147,7 +147,7 @@ def test_quality_marks_what_was_run_with_fewer_seeds_and_says_how_sure_a_mean_is
     assert "| pima | 60.0 | 62.0 |" in text
     assert "| iForest | 72.5 | 72.5 | 72.5 | 72.5 |" in text
     assert "| kNN | 76.0 ± 1.5 | 76.0 ± 1.5 |" in text  # gains of 5 and 2
-    assert "Quality over 2 open sets, the best mean AUC: batch kNN (76.0), novelty kNN (76.0)." in text
+    assert "Quality over 2 open sets, best mean AUC: kNN (batch, 76.0), kNN (novelty, 76.0)." in text
 
 
 def test_measurements_of_two_machines_are_told_apart(tmp_path):
@@ -156,7 +156,7 @@ def test_measurements_of_two_machines_are_told_apart(tmp_path):
     path = tmp_path / "reproduction" / "online.json"
     path.write_text(path.read_text().replace('"processor": "', '"processor": "Another '))
     text = write_page(tmp_path).read_text()
-    first, second = text[text.index("## Circumstances") :].split("Another ")
+    first, second = text[text.index("## Machine, versions and settings") :].split("Another ")
     assert "- batch:" in first
     assert "- online:" in second
 

@@ -21,23 +21,25 @@ class ComparisonTable:
         self._table = record.name
         self._repeats: Mapping[str, Mapping[str, int]] = record.circumstances["settings"]["repeats"]
 
-    def by_method(self, part: str, what: str) -> str:
+    def by_method(self, part: str, measure: str) -> str:
         """Return the table of one part, with a line for each method and a column for each set."""
-        rows = [[self.titles[name], *self._line(name, part, what)] for name in self.methods]
+        rows = [[self.titles[name], *self._line(name, part, measure)] for name in self.methods]
         return table(["", *map(dataset_title, self.sets)], rows)
 
-    def by_part(self, method: str, parts: Sequence[str], what: str) -> str:
+    def by_part(self, method: str, parts: Sequence[str], measure: str) -> str:
         """Return the table of one method, with a line for each part and a column for each set."""
-        return table(["", *map(dataset_title, self.sets)], [[part, *self._line(method, part, what)] for part in parts])
+        return table(
+            ["", *map(dataset_title, self.sets)], [[part, *self._line(method, part, measure)] for part in parts]
+        )
 
-    def _line(self, method: str, part: str, what: str) -> list[str]:
+    def _line(self, method: str, part: str, measure: str) -> list[str]:
         cells = [TableCell(self._table, method, name, part) for name in self.sets]
-        return [self._cell(self.comparisons.get(cell), what) for cell in cells]
+        return [self._cell(self.comparisons.get(cell), measure) for cell in cells]
 
-    def _cell(self, comparison: Comparison | None, what: str) -> str:
+    def _cell(self, comparison: Comparison | None, measure: str) -> str:
         if comparison is None:
             return ""
-        text = _WRITERS[what](comparison)
+        text = _WRITERS[measure](comparison)
         is_short = comparison.measured.n_repeats < self._repeats[comparison.cell.set][comparison.cell.method]
         return f"{text} †{comparison.measured.n_repeats}" if is_short else text
 
