@@ -14,7 +14,7 @@ from imondrian.experiments.result_records import Record
 
 _TITLES = {"batch": "Table II", "online": "Table III"}
 _METHODS = {"batch": BATCH, "online": ONLINE}
-_MANY = 10  # results; the range of fewer is widened by the tolerance
+_MIN_RESULTS = 10  # the range of fewer results is widened by the tolerance
 Results = list[float]  # AUCs of a check for a table cell
 
 
@@ -27,9 +27,9 @@ def differences_section(records: Mapping[str, Record]) -> str:
 _INTRODUCTION = f"""\
 A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
 (Table III has none). For each difference, possible causes are run as checks. A check explains a figure of the paper
-that is between its lowest and its highest result; if it has fewer than {_MANY} results, also a figure within
-{POINTS} points of them. Each method on each set has one explanation: the check that explains most figures; if several
-explain as many, the nearest one."""
+that is between its lowest and its highest result; if it has fewer than {_MIN_RESULTS} results, also a figure within
+{POINTS} points of them. Each method on each set has one explanation: the check that explains most figures; if two
+checks explain equally many, the one whose results are closer."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
@@ -41,7 +41,7 @@ def _differences(name: str, records: Mapping[str, Record]) -> str:
     lines = [line for _, group in groups for line in _lines(list(group), results)]
     keys = dict.fromkeys(key for entry in entries for key in checks_of(name, entry.cell.method))
     texts = "\n".join(f"- **{key}**: {CHECKS[key].text}" for key in keys)
-    head = ["", "set", "part", "explained by", "paper", "ours", "difference", "results of the check"]
+    head = ["method", "set", "part", "explained by", "paper", "ours", "difference", "results of the check"]
     return f"""**{_TITLES[name]}**: {len(entries)} differences. The checks, with their
 [measurements](reproduction/{name}_checks.csv):
 
@@ -71,21 +71,21 @@ def _lines(entries: Sequence[Comparison], results: Mapping[tuple[str, TableCell]
     explained = {
         key: [explains(results.get((key, entry.cell), []), entry.published_auc) for entry in entries] for key in keys
     }
-    best = max(keys, key=lambda key: (sum(explained[key]), -_miss(entries, key, results)))
+    best = max(keys, key=lambda key: (sum(explained[key]), -_total_distance(entries, key, results)))
     return [
         _line(entry, best if is_explained else "unexplained", results.get((best, entry.cell), []))
         for entry, is_explained in zip(entries, explained[best], strict=True)
     ]
 
 
-def _miss(entries: Sequence[Comparison], key: str, results: Mapping[tuple[str, TableCell], Results]) -> float:
+def _total_distance(entries: Sequence[Comparison], key: str, results: Mapping[tuple[str, TableCell], Results]) -> float:
     """Return the total distance of the paper's figures from the results of a check."""
     return sum(_distance(results.get((key, entry.cell), []), entry.published_auc) for entry in entries)
 
 
 def explains(results: Results, figure: float) -> bool:
-    """Return True if a figure is among the results of a check."""
-    return _distance(results, figure) <= (POINTS if len(results) < _MANY else 0.0)
+    """Return True if the results of a check include a figure, within the tolerance if there are few of them."""
+    return _distance(results, figure) <= (POINTS if len(results) < _MIN_RESULTS else 0.0)
 
 
 def _distance(results: Results, figure: float) -> float:
@@ -110,4 +110,4 @@ def _line(entry: Comparison, cause: str, results: Results) -> list[str]:
 def _range_of(results: Results) -> str:
     if len(results) < 2:
         return "".join(f"{result:.2f}" for result in results)
-    return f"{min(results):.2f} to {max(results):.2f} in {len(results)}"
+    return f"{min(results):.2f} to {max(results):.2f} ({len(results)} runs)"

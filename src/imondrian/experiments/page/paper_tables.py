@@ -29,9 +29,10 @@ As loaded, verified by checksum; in brackets the paper's values. Its ninth set, 
 36 %), must be downloaded by hand and was not available.{_ABOUT_WBC if "odds-wbc" in sets else ""}"""
 
 
-_ABOUT_WBC = """ The paper's WBC is the complete Wisconsin diagnostic set (569 rows, 212 of them malignant: 37 %, as
-printed), although its table gives another number of rows: these rows reproduce its results, the 378 rows of ODDS (5.6 %
-anomalies) do not, as the column *WBC of ODDS* of Table II shows."""
+_ABOUT_WBC = """
+The paper's WBC is the complete Wisconsin diagnostic set (569 rows, 212 of them malignant: 37 %, as printed), although
+its table gives another number of rows: these rows reproduce its results; the 378 rows of ODDS (5.6 % anomalies) do not,
+as the column *WBC of ODDS* of Table II shows."""
 
 
 def _set_row(name: str) -> list[str]:
@@ -83,12 +84,13 @@ def online_section(record: Record) -> str:
         f"**Seconds for learning the stage and scoring all rows so far**\n\n{cells.by_part(name, STAGES, 'seconds')}"
         for name in cells.methods
     )
+    n_seeds = record.metadata["settings"]["seeds"]
+    about_cicids = _ABOUT_CICIDS if "cicids-sample" in cells.sets else ""
     return f"""## Table III: streams
 
 Five stratified stages: the first is learned at once, the others row by row, without subsampling; after each stage all
 rows so far are scored again. The stages are those of the authors' published scripts. Results of forests are means over
-{record.metadata["settings"]["seeds"]} seeds; the other methods are deterministic. The paper omits WBC
-here.{_ABOUT_CICIDS if "cicids-sample" in cells.sets else ""}
+{n_seeds} seeds; the other methods are deterministic. The paper omits WBC here.{about_cicids}
 
 ![AUC over the stages: solid lines are measured, dashed lines are the paper's](reproduction/stages.png)
 
@@ -97,8 +99,9 @@ here.{_ABOUT_CICIDS if "cicids-sample" in cells.sets else ""}
 {methods}"""
 
 
-_ABOUT_CICIDS = """ CICIDS (sample) has 10,203 real flows of CICIDS 2017, which are not the paper's rows and
-therefore have no published results to compare with."""
+_ABOUT_CICIDS = """
+CICIDS (sample) has 10,203 real flows of CICIDS 2017. They are not the paper's rows, so there are no published results
+to compare with."""
 
 
 def long_stream_section(record: Record) -> str:
@@ -119,8 +122,8 @@ def long_stream_section(record: Record) -> str:
     return f"""### A stream of the size of CICIDS 2017 Wednesday
 
 The paper's online mode stores every row in every tree. With a window (the latest 2,048 rows, of which a tree holds
-about 256; preset `paper`) memory is constant. The rows, 691,406 x 77, are generated, and scored and learned in one
-pass; only time and memory are measured. (The paper's seconds for its five stages, with all rows stored and scored again
-each time: {paper}.)
+about 256; preset `paper`) memory is constant. The rows, 691,406 x 77, are generated; they are scored and learned in one
+pass, and only time and memory are measured. (The paper's seconds for its five stages, with all rows stored and scored
+again each time: {paper}.)
 
 {table(head, rows)}"""

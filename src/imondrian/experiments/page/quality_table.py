@@ -14,7 +14,7 @@ from imondrian.experiments.repeats import Row
 from imondrian.experiments.result_records import Record
 
 _MEASURES = {"auc": "AUC", "average_precision": "average precision"}
-_REFERENCE = "iforest"  # that the others are compared with, set by set
+_REFERENCE = "iforest"  # the method that the others are compared with, set by set
 
 
 class MeanOnSet(NamedTuple):
@@ -36,18 +36,18 @@ def quality_section(record: Record) -> str:
     )
     return f"""## Beyond the paper: quality over open sets
 
-Sets: {len(sets)}; seeds: {settings["seeds"]}. From sets larger than {settings["most_rows"]:,} rows, a sample of this
+Sets: {len(sets)}; seeds: {settings["seeds"]}. From sets with more than {settings["most_rows"]:,} rows, a sample of that
 size is drawn for each seed, with the set's share of anomalies but at least {MIN_ANOMALIES} of them. *Batch*: fitted on
 all rows, which are then scored. *Novelty*: fitted on half of the inliers; the other half and all anomalies are scored.
 Our forests have 100 trees, psi = 256 and `scale="std"`, except *as in the paper*; for LOF, kNN, SVM, ECOD, HBOS and
 INNE features are standardised; LOF and kNN have k = 10, the others their defaults.
 
-Caveat: these sets were also used to choose the score `size` and the scale, an advantage that ours would not have on new
-data. PyOD's ECOD uses all rows to be scored together, including those of *novelty*.{_shared(sets)}
+These sets were also used to choose the score `size` and the scale, an advantage that our forests would not have on new
+data. PyOD's ECOD includes the rows being scored in its estimate, in *novelty* too.{_shared_rows(sets)}
 
 ![Mean AUC of each method and its AUC on each set](reproduction/quality.png)
 
-**Means over the sets, %** (± standard error of the difference to iForest over the sets)
+**Means over the sets, %** (± standard error of the difference from iForest over the sets)
 
 {_means(results, methods)}
 
@@ -64,18 +64,18 @@ def leaders_line(record: Record) -> str:
     for mode in MODES:
         means = {name: _mean(results[name, mode, "auc"]) for name in methods}
         best = max(means, key=lambda name: means[name])
-        leaders.append(f"{mode} {QUALITY[best].title} ({means[best]:.1f})")
+        leaders.append(f"{QUALITY[best].title} ({mode}, {means[best]:.1f})")
     return f"Quality over {n_sets} open sets, best mean AUC: {', '.join(leaders)}."
 
 
-def _shared(sets: Sequence[str]) -> str:
-    """Return a sentence that names the sets with rows in common."""
+def _shared_rows(sets: Sequence[str]) -> str:
+    """Return a sentence that names the sets with rows in common, or an empty string."""
     groups = [
         f"{name} with {' and '.join(others)}"
         for name in sets
         if (others := [other for other in CATALOGUE[name].shares_rows_with if other in sets and other > name])
     ]
-    return f" Some sets share rows: {', '.join(groups)}." if groups else ""
+    return f"\nSome sets share rows: {', '.join(groups)}." if groups else ""
 
 
 def _means(results: ResultsByMethod, methods: Sequence[str]) -> str:
@@ -108,8 +108,8 @@ def _cell(result: MeanOnSet, n_seeds: int) -> str:
 
 
 def _methods(rows: Sequence[Row]) -> list[str]:
-    known = {row["method"] for row in rows}
-    return [name for name in QUALITY if name in known]
+    measured = {row["method"] for row in rows}
+    return [name for name in QUALITY if name in measured]
 
 
 def _mean_results(rows: Sequence[Row]) -> ResultsByMethod:

@@ -12,9 +12,9 @@ from imondrian.experiments.page.synthetic_tables import claims_section, syntheti
 from imondrian.experiments.result_records import Record, read_record
 from imondrian.files import atomic_write
 
-FOLDER = "reproduction"  # of records and figures, beside the page
+FOLDER = "reproduction"  # holds the records and figures, next to the page
 RECORDS = ("synthetic", "claims", "batch", "batch_checks", "online", "online_checks", "long_stream", "quality")
-_EARLIER_NAMES = {"long_stream": "endless"}  # of records written by version 0.1
+_EARLIER_NAMES = {"long_stream": "endless"}  # names of records written by version 0.1
 _TABLES = {"batch": "Table II", "online": "Table III"}
 
 
@@ -59,7 +59,7 @@ def _head(records: Mapping[str, Record]) -> str:
 Tables and figures of Ma, Ghojogh, Samad, Zheng and Crowley, *Isolation Mondrian Forest for Batch and Online Anomaly
 Detection* (IEEE SMC 2020), measured again. `imondrian reproduce` generates this page from the records in
 [reproduction](reproduction): each measurement is a line of a CSV file; the JSON file of the same name has the settings,
-machine and versions. The paper's results are shown in brackets or in columns that say so, and never mixed with
+machine and versions. The paper's results are shown in brackets or in columns that say so; they are never mixed with
 measurements. [experiments.md](experiments.md) explains how to run the experiments.
 
 {bullets}"""
@@ -71,17 +71,17 @@ def _agreement(record: Record) -> list[str]:
     comparisons = [entry for entry in compare(record.name, record.rows).values() if entry.published is not None]
     forest = [entry for entry in comparisons if entry.cell.method == "imforest"]
     facts = [
-        f"{title}, {what}: {sum(not entry.differs for entry in entries)} of {len(entries)} figures as in the paper,"
-        " within the tolerance."
-        for what, entries in (("iMForest", forest), ("all methods", comparisons))
+        f"{title}, {label}: {sum(not entry.differs for entry in entries)} of {len(entries)} figures agree with the"
+        " paper, within the tolerance."
+        for label, entries in (("iMForest", forest), ("all methods", comparisons))
         if entries
     ]
     pairs = _pairs(comparisons)
     n_same = sum(_is_same_order(*pair) for pair in pairs)
     if pairs:
         facts.append(
-            f"{title}: iMForest is better or worse than another method, as in the paper, in {n_same} of {len(pairs)}"
-            " comparisons."
+            f"{title}: {n_same} of {len(pairs)} comparisons of iMForest with another method have the same winner as in"
+            " the paper."
         )
     return facts
 
@@ -94,6 +94,7 @@ def _pairs(comparisons: list[Comparison]) -> list[tuple[Comparison, Comparison]]
 
 
 def _is_same_order(one: Comparison, other: Comparison) -> bool:
+    """Return True if the same one of two methods is better in our measurements and in the paper."""
     return (one.measured.auc > other.measured.auc) == (one.published_auc > other.published_auc)
 
 
@@ -105,9 +106,8 @@ def _conditions(records: Mapping[str, Record]) -> str:
     for name, record in records.items():
         environments.setdefault(_environment(record.metadata), []).append(_run_line(name, record.metadata))
     parts = ["\n".join([f"{environment}\n", *lines]) for environment, lines in environments.items()]
-    return "\n\n".join(
-        ["## Machine, versions and settings", "Seconds are for one thread, and comparable within one run only.", *parts]
-    )
+    note = "Seconds are for one thread, and can be compared only within one run."
+    return "\n\n".join(["## Machine, versions and settings", note, *parts])
 
 
 def _environment(metadata: Mapping[str, Any]) -> str:

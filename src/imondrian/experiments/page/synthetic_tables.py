@@ -11,20 +11,20 @@ def synthetic_section(record: Record) -> str:
     """Return the section with both figures and the labels of each set."""
     return f"""## Figure 1: batches in the plane
 
-The paper's sets in the plane, each with 45 outliers. Circles are rows detected as normal, triangles rows detected as
-anomalies; the region detected as normal is grey. The last columns are ours.
+The paper's sets in the plane, each with 45 outliers. Circles are rows labelled normal, triangles rows labelled as
+anomalies; the region labelled normal is grey. The last columns are ours.
 
 ![Scores and labels of iMForest, iForest and ours on each set](reproduction/batch_plane.png)
 
 ## Figure 2: streams in the plane
 
-The same sets in five stratified parts, labelled by K-means over all rows so far.
+The same sets in five stratified stages, labelled by K-means over all rows so far.
 
-![Scores and labels after each of five parts](reproduction/online_plane.png)
+![Scores and labels after each of five stages](reproduction/online_plane.png)
 
 Outliers found (of 45) and inliers flagged in the sets of these figures:
 
-{_labels(record.rows)}"""
+{_label_table(record.rows)}"""
 
 
 def claims_section(record: Record) -> str:
@@ -43,11 +43,11 @@ def claims_section(record: Record) -> str:
     return f"""### The paper's statements about its figures, over {record.metadata["settings"]["seeds"]} seeds
 
 For each statement of the paper: the number of sets on which the first of the two results compared is clearly lower, or
-clearly higher, by more than two standard errors. Then the means on each set; online, over the five steps.
+clearly higher, that is by more than two standard errors. Then the means on each set; online, over the five stages.
 
 {_summary(record.rows)}
 
-{table(["", "set", "", "first", "second", "difference"], rows, 3)}"""
+{table(["statement", "set", "measure", "first", "second", "difference"], rows, 3)}"""
 
 
 def _summary(rows: Iterable[Row]) -> str:
@@ -65,18 +65,19 @@ def _summary(rows: Iterable[Row]) -> str:
         ]
         for (claim, measure), group in groups.items()
     ]
-    return table(["", "compared", "", "lower on", "higher on"], lines, 3)
+    return table(["statement", "compared", "measure", "lower on", "higher on"], lines, 3)
 
 
 def _n_clear(rows: Iterable[Row], sign: int) -> int:
     return sum(sign * row["difference"] > 2.0 * row["deviation"] / row["seeds"] ** 0.5 for row in rows)
 
 
-def _labels(rows: Iterable[Row]) -> str:
+def _label_table(rows: Iterable[Row]) -> str:
+    """Return the table of labels in a batch and after the last stage."""
     last = [row for row in rows if row["step"] in (None, 5)]
     lines = [
         [
-            f"{row['set']}, {'online, all five parts' if row['step'] else 'batch'}",
+            f"{row['set']}, {'online, all five stages' if row['step'] else 'batch'}",
             row["method"],
             row["rule"],
             str(row["true_positives"]),
@@ -86,4 +87,4 @@ def _labels(rows: Iterable[Row]) -> str:
         ]
         for row in last
     ]
-    return table(["", "method", "rule", "outliers found", "inliers flagged", "threshold", "AUC, %"], lines, 3)
+    return table(["set", "method", "rule", "outliers found", "inliers flagged", "threshold", "AUC, %"], lines, 3)
