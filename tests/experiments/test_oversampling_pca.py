@@ -13,6 +13,7 @@ from tests.strategies import POINT_SETS
 
 DETECTORS = [OversamplingPCA, OnlineOversamplingPCA]
 RATIO = 0.1
+SMALLEST = 5e-324  # the smallest positive float
 both = pytest.mark.parametrize("detector", DETECTORS)
 
 
@@ -153,7 +154,7 @@ def test_one_by_one_equals_all_at_once(detector, rows, data):
     size = np.abs(rows).max()
     for other in (parted, one_by_one):
         assert other._rows.n_rows == len(rows)
-        np.testing.assert_allclose(other._rows.mean, at_once._rows.mean, rtol=0, atol=1e-13 * size)
+        np.testing.assert_allclose(other._rows.mean, at_once._rows.mean, rtol=0, atol=max(1e-13 * size, SMALLEST))
         atol = max(1e-12 * len(rows) * (size * _UNIT) ** 2, 1e-300)
         np.testing.assert_allclose(other._rows.scatter, at_once._rows.scatter, rtol=0, atol=atol)
         assert (other._rows._all() == rows).all()
