@@ -11,18 +11,18 @@ _ARGUMENTS = (
     "--disable-component-update",
     "--no-first-run",
 )
-_PATIENCE = 60.0  # seconds
+_TIMEOUT = 60.0  # seconds
 
 
-class Watched:
+class RecordedPage:
     """A page whose requests and console errors are recorded."""
 
     def __init__(self, browser):
         self._context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-        self._context.set_default_timeout(1000 * _PATIENCE)
+        self._context.set_default_timeout(1000 * _TIMEOUT)
         self.page, self._requests, self._errors = self._context.new_page(), [], []
         self.page.on("request", lambda request: self._requests.append(request.url))
-        self.page.on("console", self._hear)
+        self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self._errors.append(str(error)))
 
     def check(self, tolerated):
@@ -33,12 +33,12 @@ class Watched:
         assert requests
         assert [url for url in requests if not url.startswith((f"{home}/", "data:", f"blob:{home}/"))] == []
         assert [text for text in errors if not any(re.search(pattern, text) for pattern in tolerated)] == []
-        assert self.page.evaluate("window.hurt") is None
+        assert self.page.evaluate("window.injected") is None
 
     def close(self):
         self._context.close()
 
-    def _hear(self, message):
+    def _on_console(self, message):
         if message.type in {"error", "warning"}:
             self._errors.append(message.text)
 

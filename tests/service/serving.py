@@ -34,7 +34,7 @@ def wait_until(condition):
     raise AssertionError("the condition did not become true")
 
 
-class Answering:
+class LoopbackServer:
     """A server on a port of loopback."""
 
     port: int
@@ -46,14 +46,14 @@ class Answering:
     def client(self, **settings):
         return Client(self.address, **settings)
 
-    def ask(self, method, path, body=None, headers=None):
+    def request(self, method, path, body=None, headers=None):
         """Send a request, and return status, headers and content."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             content = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
             connection.request(method, path, content, headers or {})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
         finally:
             connection.close()
 
@@ -61,7 +61,7 @@ class Answering:
         for _ in range(TRIES):
             self.check()
             try:
-                self.ask("GET", "/health")
+                self.request("GET", "/health")
             except OSError:
                 time.sleep(0.1)
             else:
@@ -75,12 +75,12 @@ class Answering:
         """Raise if the service has ended."""
 
 
-class Service(Answering):
+class Service(LoopbackServer):
     """`imondrian serve` in a folder, as a user starts it."""
 
     def __init__(self, folder, *options, token=None):
         self.folder, self.token, self.port = Path(folder), token, free_port()
-        self._options, self.process, self.said = options, None, ""
+        self._options, self.process, self.output = options, None, ""
 
     def __enter__(self):
         return self.start()
@@ -102,7 +102,7 @@ class Service(Answering):
 
     def stop(self):
         self.process.terminate()
-        self.said = self.process.communicate(timeout=60)[0]
+        self.output = self.process.communicate(timeout=60)[0]
 
     def client(self, **settings):
         return super().client(token=self.token, **settings)
@@ -111,13 +111,13 @@ class Service(Answering):
         assert self.process.poll() is None, self.process.stdout.read()
 
 
-class Here(Answering):
+class ThreadServer(LoopbackServer):
     """An application served by a thread of this process, so that tests can access its objects."""
 
-    def __init__(self, app, bounds=None):
+    def __init__(self, app, limits=None):
         self.port = free_port()
         self._server = uvicorn.Server(
-            uvicorn_config(app, bounds or ConnectionLimits(), port=self.port, log_level="critical")
+            uvicorn_config(app, limits or ConnectionLimits(), port=self.port, log_level="critical")
         )
         self._thread = threading.Thread(target=self._server.run)
 

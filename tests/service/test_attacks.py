@@ -13,7 +13,7 @@ from imondrian.model_files import to_bytes
 from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.registry import Registry
-from tests.service.serving import SMALL, Here, Service
+from tests.service.serving import SMALL, Service, ThreadServer
 from tests.test_hostile_files import with_notes
 
 CONFIGURATION = {"features": ["x", "y"], **SMALL}
@@ -21,10 +21,10 @@ X = np.random.default_rng(0).normal(size=(300, 2))
 
 
 @pytest.fixture
-def here(registry):
+def server(registry):
     registry.create("a", CONFIGURATION)
-    with Here(create_app(registry)) as answering:
-        yield answering
+    with ThreadServer(create_app(registry)) as running:
+        yield running
 
 
 def upload(change):
@@ -34,24 +34,26 @@ def upload(change):
     return with_notes(detector, change)
 
 
-def test_an_object_with_a_key_twice_is_refused_in_linear_time(here):
+def test_an_object_with_a_duplicate_key_is_refused_in_linear_time(server):
     keys = ",".join(f'"{i:05x}":0' for i in range(60_000))
     began = time.monotonic()
-    status, _, content = here.ask("PUT", "/detectors/b", f'{{{keys},"0ea5f":0}}'.encode())
+    status, _, content = server.request("PUT", "/detectors/b", f'{{{keys},"0ea5f":0}}'.encode())
     assert (status, b"0ea5f" in content) == (422, True)
     assert time.monotonic() - began < 10.0
 
 
 @pytest.mark.parametrize("body", ['{"points": [[%s, 1]]}', '{"points": [{"x": %s, "y": 1}]}'])
-def test_an_integer_of_thousands_of_digits_is_refused(here, body):
-    status, _, content = here.ask("POST", "/detectors/a/points", (body % ("1" * 5_000)).encode())
+def test_an_integer_of_thousands_of_digits_is_refused(server, body):
+    status, _, content = server.request("POST", "/detectors/a/points", (body % ("1" * 5_000)).encode())
     assert status == 422, content
-    status, _, content = here.ask("PUT", "/detectors/b", f'{{"features": ["x"], "window": {"1" * 5_000}}}'.encode())
+    status, _, content = server.request(
+        "PUT", "/detectors/b", f'{{"features": ["x"], "window": {"1" * 5_000}}}'.encode()
+    )
     assert status == 422, content
 
 
-def test_a_length_of_thousands_of_digits_is_refused(here):
-    with socket.create_connection(("127.0.0.1", here.port), 10) as connection:
+def test_a_content_length_of_thousands_of_digits_is_refused(server):
+    with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
         connection.sendall(b"POST /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n")
         assert connection.recv(1_000).startswith(b"HTTP/1.1 4")
 
@@ -66,55 +68,55 @@ def test_a_length_of_thousands_of_digits_is_refused(here):
         lambda notes: notes.update(more={f"{i:06x}": 1 for i in range(200_000)}),
     ],
 )
-def test_a_model_that_would_harm_the_service_later_is_refused(here, change):
-    status, _, content = here.ask("PUT", "/detectors/a/model", upload(change))
+def test_a_model_that_would_harm_the_service_later_is_refused(server, change):
+    status, _, content = server.request("PUT", "/detectors/a/model", upload(change))
     assert status == 422, content
-    assert here.ask("POST", "/detectors/a/points", {"points": X.tolist()})[0] == 200
+    assert server.request("POST", "/detectors/a/points", {"points": X.tolist()})[0] == 200
 
 
-def test_explanations_for_clients_who_have_left_are_not_made(registry, monkeypatch):
+def test_explanations_are_not_computed_for_clients_that_disconnected(registry, monkeypatch):
     features = [f"f{j}" for j in range(200)]
     registry.create("wide", {"features": features, **SMALL})
     registry.get("wide").worker.submit(
         "points", np.random.default_rng(0).normal(size=(100, 200)).tobytes(), 100
     ).result()
-    n_made = []
+    calls = []
     original = StreamDetector.explain
-    monkeypatch.setattr(StreamDetector, "explain", lambda self, x: (n_made.append(1), original(self, x))[1])
+    monkeypatch.setattr(StreamDetector, "explain", lambda self, x: (calls.append(1), original(self, x))[1])
     body = json.dumps({"points": np.zeros((90, 200)).tolist()})
-    with Here(create_app(registry)) as here:
-        connections = [http.client.HTTPConnection("127.0.0.1", here.port, timeout=30) for _ in range(20)]
+    with ThreadServer(create_app(registry)) as server:
+        connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=30) for _ in range(20)]
         for connection in connections:
             connection.request("POST", "/detectors/wide/explanations", body)
         for connection in connections:
             connection.close()
-        status, _, _ = here.ask("POST", "/detectors/wide/scores", {"points": [[0.0] * 200]})
+        status, _, _ = server.request("POST", "/detectors/wide/scores", {"points": [[0.0] * 200]})
     assert status == 200
-    assert len(n_made) < 20 * 90
+    assert len(calls) < 20 * 90
 
 
-def test_what_takes_too_long_to_do_when_the_service_ends_is_done_after_the_next_start(tmp_path):
+def test_work_unfinished_at_shutdown_is_replayed_at_the_next_start(tmp_path):
     registry = Registry(tmp_path / "data")
     registry.create("a", CONFIGURATION)
     worker = registry.get("a").worker
-    never = new_detector({**DEFAULTS, **CONFIGURATION})
-    never.process_many(X)
+    reference = new_detector({**DEFAULTS, **CONFIGURATION})
+    reference.process_many(X)
     with worker.read_copy._write_lock:  # nothing is applied meanwhile
         done = worker.submit("points", X.tobytes(), len(X))
         while worker.n_waiting:
             time.sleep(0.01)
         registry.close(0.2)
         assert not done.done()
-    again = Registry(tmp_path / "data")
+    restarted = Registry(tmp_path / "data")
     try:
-        assert again.get("a").worker.summary.n_seen == len(X)
-        with again.get("a").worker.read_copy.read() as detector:
-            assert to_bytes(detector) == to_bytes(never)
+        assert restarted.get("a").worker.summary.n_seen == len(X)
+        with restarted.get("a").worker.read_copy.read() as detector:
+            assert to_bytes(detector) == to_bytes(reference)
     finally:
-        again.close()
+        restarted.close()
 
 
-def test_requests_at_work_do_not_keep_the_service_from_ending(tmp_path):
+def test_running_requests_do_not_prevent_shutdown(tmp_path):
     features = [f"f{j}" for j in range(300)]
     service = Service(tmp_path / "data").start()
     try:

@@ -16,8 +16,8 @@ from tests.service.serving import SMALL, Service
 from tests.service.test_docs import ADDRESS
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs", "backup.md").read_text()
-OUT, BACK, FOLDER = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
-ALL_OUT, ALL_BACK = re.findall(r"```py\n(.*?)```", DOCUMENT, re.DOTALL)
+DOWNLOAD, RESTORE, COPY_FOLDER = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
+SAVE_ALL, RESTORE_ALL = re.findall(r"```py\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
 @pytest.fixture
@@ -33,15 +33,15 @@ def shell(service, commands, folder):
     program = f"{sys.executable} -m imondrian"
     commands = re.sub(r"^imondrian", program, commands.replace(ADDRESS, service.address), flags=re.MULTILINE)
     bash = ["bash", "-euc", commands]
-    ran = subprocess.run(bash, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    completed = subprocess.run(bash, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
-def test_a_model_file_is_taken_looked_at_and_restored(running, stream, tmp_path):
-    assert re.search("rows seen +2$", shell(running, OUT, tmp_path), re.MULTILINE)
-    shown = re.search(r"^# (.*)$", BACK, re.MULTILINE)[1]
-    assert shell(running, BACK, tmp_path) == shown
+def test_a_model_file_is_downloaded_inspected_and_restored(running, stream, tmp_path):
+    assert re.search("rows seen +2$", shell(running, DOWNLOAD, tmp_path), re.MULTILINE)
+    shown = re.search(r"^# (.*)$", RESTORE, re.MULTILINE)[1]
+    assert shell(running, RESTORE, tmp_path) == shown
     with running.client() as client:
         configuration = client.describe("restored")["configuration"]
         assert configuration == client.describe("pumps")["configuration"]
@@ -49,16 +49,16 @@ def test_a_model_file_is_taken_looked_at_and_restored(running, stream, tmp_path)
         assert client.process("restored", stream[2:300]) == client.process("pumps", stream[2:300])
 
 
-def test_all_detectors_are_taken_and_brought_back_from_python(running, stream, tmp_path, monkeypatch):
+def test_all_detectors_are_saved_and_restored_from_python(running, stream, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with running.client() as client:
         client.create("a.b-c", ["x", "y"], **SMALL)
         client.process("a.b-c", stream)
         scores = {name: client.score(name, stream[:5]) for name in ("pumps", "a.b-c")}
-        run(ALL_OUT, running)
+        run(SAVE_ALL, running)
         for name in scores:
             client.remove(name)
-        run(ALL_BACK, running)
+        run(RESTORE_ALL, running)
         assert {name: client.score(name, stream[:5]) for name in scores} == scores
 
 
@@ -67,20 +67,23 @@ def run(code, service):
 
 
 def test_the_folder_is_copied_while_the_service_is_stopped(running, tmp_path, stream):
-    stop, copy, start = FOLDER.splitlines()
+    stop, copy, start = COPY_FOLDER.splitlines()
     assert (stop.split()[:2], start.split()[:2]) == (["systemctl", "stop"], ["systemctl", "start"])
     copy = copy.replace("/var/lib/imondrian", "data").replace("/var/backups/imondrian", "copy")
-    before = running.ask("GET", "/detectors")[2], running.ask("GET", "/detectors/pumps/history")[2]
+    before = running.request("GET", "/detectors")[2], running.request("GET", "/detectors/pumps/history")[2]
     running.stop()
     shell(running, copy, tmp_path)
     assert [path.name for path in (tmp_path / "copy").iterdir()] == [FILE]
     with Service(tmp_path / "copy") as restored:
-        assert (restored.ask("GET", "/detectors")[2], restored.ask("GET", "/detectors/pumps/history")[2]) == before
-        assert json.loads(restored.ask("GET", "/health")[2]) == {"status": "ok", "complaints": []}
+        assert (
+            restored.request("GET", "/detectors")[2],
+            restored.request("GET", "/detectors/pumps/history")[2],
+        ) == before
+        assert json.loads(restored.request("GET", "/health")[2]) == {"status": "ok", "complaints": []}
     running.start()
 
 
-def test_while_it_runs_sqlite_says_that_the_file_is_locked(running, tmp_path):
+def test_sqlite_reports_a_locked_file_while_the_service_runs(running, tmp_path):
     with (
         closing(sqlite3.connect(tmp_path / "data" / FILE, timeout=0.1)) as source,
         pytest.raises(sqlite3.OperationalError, match="locked"),
@@ -88,12 +91,12 @@ def test_while_it_runs_sqlite_says_that_the_file_is_locked(running, tmp_path):
         source.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
     if shutil.which("sqlite3"):
         command = ["sqlite3", str(tmp_path / "data" / FILE), ".backup copy.db"]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert "locked" in ran.stderr
-    assert running.ask("GET", "/health")[0] == 200  # and the service does not notice
+        completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert "locked" in completed.stderr
+    assert running.request("GET", "/health")[0] == 200  # the service is not affected
 
 
-def test_a_killed_service_leaves_a_log_that_belongs_to_the_file(running, tmp_path):
+def test_a_killed_service_leaves_a_write_ahead_log_that_is_part_of_the_database(running, tmp_path):
     running.process.kill()
     running.process.communicate(timeout=60)
     assert f"{FILE}-wal" in {path.name for path in (tmp_path / "data").iterdir()}

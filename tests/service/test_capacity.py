@@ -15,7 +15,7 @@ from imondrian.service.guard import Guard
 from imondrian.service.limits import MIB, Limits
 from imondrian.service.read_copy import ReadCopy
 from imondrian.service.registry import Registry
-from tests.service.serving import SMALL, Here, Service, wait_until
+from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
 EMPTY_LISTS = b'{"points": [' + b"[]," * 11_000_000 + b"[]]}"
@@ -35,39 +35,39 @@ def test_reserved_memory_is_limited_and_released():
     memory.reserve(60)
 
 
-def test_slots_are_limited_and_so_is_the_queue_for_them():
+def test_slots_and_the_queue_for_them_are_limited():
     async def run():
-        limit, at_once, most, n_refused = ConcurrencyLimit(2, 3), 0, 0, 0
+        limit, n_active, peak, n_refused = ConcurrencyLimit(2, 3), 0, 0, 0
 
         async def one():
-            nonlocal at_once, most, n_refused
+            nonlocal n_active, peak, n_refused
             try:
                 async with limit.slot():
-                    at_once += 1
-                    most = max(most, at_once)
+                    n_active += 1
+                    peak = max(peak, n_active)
                     await asyncio.sleep(0.01)
-                    at_once -= 1
+                    n_active -= 1
             except CapacityError:
                 n_refused += 1
 
         await asyncio.gather(*(one() for _ in range(10)))
         await asyncio.gather(*(one() for _ in range(5)))
-        return most, n_refused
+        return peak, n_refused
 
     assert asyncio.run(run()) == (2, 5)
 
 
 @pytest.fixture
-def here(tmp_path):
+def server(tmp_path):
     registry = Registry(tmp_path, Limits(memory_bytes=MIB))
     registry.create("a", XY)
-    with Here(create_app(registry)) as running:
+    with ThreadServer(create_app(registry)) as running:
         yield running
 
 
-def half_sent(here, method, path, head=b"Content-Length: 100000"):
+def send_half_a_body(server, method, path, head=b"Content-Length: 100000"):
     """Send half of a body of 100,000 bytes, each of which reserves several bytes of memory."""
-    connection = here.connect()
+    connection = server.connect()
     connection.sendall(f"{method} /detectors/a/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode() + head + b"\r\n\r\n")
     connection.sendall((b"c350\r\n" if head.startswith(b"Transfer") else b"") + b" " * 50_000 + b"\r\n")
     return connection
@@ -75,25 +75,25 @@ def half_sent(here, method, path, head=b"Content-Length: 100000"):
 
 @pytest.mark.parametrize(("method", "path", "n"), [("POST", "points", 1), ("POST", "scores", 1), ("PUT", "model", 3)])
 @pytest.mark.parametrize("head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked"])
-def test_bodies_that_are_half_sent_have_a_common_bound(here, method, path, n, head):
+def test_incomplete_bodies_share_one_memory_limit(server, method, path, n, head):
     body, n = {"points": [[1, 2]]}, n * (2 if head.startswith(b"Transfer") else 1)
     with contextlib.ExitStack() as stack:
         for _ in range(n):
-            stack.enter_context(half_sent(here, method, path, head))
-        memory = here._server.config.app._memory
+            stack.enter_context(send_half_a_body(server, method, path, head))
+        memory = server._server.config.app._memory
         wait_until(lambda: memory._n_reserved >= 800_000)  # everything sent has arrived
-        wait_until(lambda: asked_in_full(here, 60_000)[0] == 503)
-        assert asked_in_full(here, 60_000)[1]["retry-after"] == "1"
-        assert here.ask("POST", "/detectors/a/points", body)[0] == 200  # small bodies reserve nothing
-    wait_until(lambda: asked_in_full(here, 60_000)[0] == 200)  # clients that left have released their memory
+        wait_until(lambda: post_padded_body(server, 60_000)[0] == 503)
+        assert post_padded_body(server, 60_000)[1]["retry-after"] == "1"
+        assert server.request("POST", "/detectors/a/points", body)[0] == 200  # small bodies reserve nothing
+    wait_until(lambda: post_padded_body(server, 60_000)[0] == 200)  # the memory of disconnected clients is released
 
 
-def asked_in_full(here, n_bytes):
-    return here.ask("POST", "/detectors/a/scores", json.dumps({"points": [[1, 2]]}).encode().ljust(n_bytes))
+def post_padded_body(server, n_bytes):
+    return server.request("POST", "/detectors/a/scores", json.dumps({"points": [[1, 2]]}).encode().ljust(n_bytes))
 
 
-def test_a_body_without_a_length_that_becomes_too_much_is_answered_503(here):
-    with here.connect() as connection:
+def test_a_body_without_a_length_gets_503_when_it_exceeds_the_memory(server):
+    with server.connect() as connection:
         connection.sendall(b"PUT /detectors/a/model HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n")
         with contextlib.suppress(OSError):
             for _ in range(8):
@@ -101,8 +101,8 @@ def test_a_body_without_a_length_that_becomes_too_much_is_answered_503(here):
         assert connection.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
-def test_few_copies_are_made_at_once(here, monkeypatch):
-    here.ask("POST", "/detectors/a/points", {"points": [[1, 2], [3, 4]]})
+def test_the_number_of_simultaneous_copies_is_limited(server, monkeypatch):
+    server.request("POST", "/detectors/a/points", {"points": [[1, 2], [3, 4]]})
     private_copy, lock, counts, statuses = ReadCopy.private_copy, threading.Lock(), [0, 0], []
 
     def counted(read_copy):
@@ -117,31 +117,31 @@ def test_few_copies_are_made_at_once(here, monkeypatch):
 
     monkeypatch.setattr(ReadCopy, "private_copy", counted)
     threads = [
-        threading.Thread(target=lambda: statuses.append(here.ask("GET", "/detectors/a/history/1")[0]))
+        threading.Thread(target=lambda: statuses.append(server.request("GET", "/detectors/a/history/1")[0]))
         for _ in range(20)
     ]
     for thread in threads:
         thread.start()
     many = {"points": [[1, 2]] * 200}
-    statuses += [here.ask("POST", f"/detectors/a/{what}", many)[0] for what in ("scores", "explanations")]
+    statuses += [server.request("POST", f"/detectors/a/{what}", many)[0] for what in ("scores", "explanations")]
     for thread in threads:
         thread.join()
     assert statuses == [200] * 22
     assert 1 <= counts[1] <= Limits().copies_at_once
 
 
-def test_a_copy_for_which_there_is_no_memory_is_answered_503(tmp_path):
+def test_a_request_gets_503_if_there_is_no_memory_for_its_copy(tmp_path):
     registry = Registry(tmp_path, Limits(memory_bytes=2**15))
     handle, _ = registry.create("a", XY)
     assert handle.worker.summary.n_bytes > 2**15
-    with Here(create_app(registry)) as running:
-        assert running.ask("POST", "/detectors/a/points", {"points": [[1, 2]]})[0] == 200
-        status, headers, _ = running.ask("GET", "/detectors/a/history/0")
+    with ThreadServer(create_app(registry)) as running:
+        assert running.request("POST", "/detectors/a/points", {"points": [[1, 2]]})[0] == 200
+        status, headers, _ = running.request("GET", "/detectors/a/history/0")
         assert (status, headers["retry-after"]) == (503, "1")
-        assert running.ask("POST", "/detectors/a/scores", {"points": [[1, 2]]})[0] == 200
+        assert running.request("POST", "/detectors/a/scores", {"points": [[1, 2]]})[0] == 200
 
 
-def answered(n_bytes, memory):
+def respond(n_bytes, memory):
     """Respond to a request with `n_bytes` bytes, and return the messages sent."""
     sent = []
 
@@ -162,29 +162,31 @@ def answered(n_bytes, memory):
 
 @pytest.mark.parametrize("n_bytes", [0, 256, 2**18, 2**18 + 256, 2**20, 10 * 2**20])
 def test_responses_are_sent_in_pieces(n_bytes):
-    start, *pieces = answered(n_bytes, MemoryBudget(2**30))
+    start, *pieces = respond(n_bytes, MemoryBudget(2**30))
     assert start["status"] == 200
     assert b"".join(piece["body"] for piece in pieces) == bytes(range(256)) * (n_bytes // 256)
     assert max(len(piece["body"]) for piece in pieces) <= 2**18
     assert [piece.get("more_body", False) for piece in pieces] == [True] * (len(pieces) - 1) + [False]
 
 
-def test_a_large_answer_for_which_there_is_no_memory_is_answered_503():
+def test_a_request_gets_503_if_there_is_no_memory_for_its_large_response():
     memory = MemoryBudget(4 * 2**20)
-    start, *pieces = answered(5 * 2**20, memory)
+    start, *pieces = respond(5 * 2**20, memory)
     assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"1")
     assert "bytes of memory" in json.loads(b"".join(piece["body"] for piece in pieces))["detail"]
-    assert answered(2**20, memory)[0]["status"] == 200
+    assert respond(2**20, memory)[0]["status"] == 200
     memory.reserve(4 * 2**20)  # all of it was released
 
 
-def test_bodies_of_empty_lists_take_little_and_keep_nobody_waiting(tmp_path):
+def test_bodies_of_empty_lists_need_little_memory_and_block_nobody(tmp_path):
     with Service(tmp_path) as service:
-        service.ask("PUT", "/detectors/a", XY)
+        service.request("PUT", "/detectors/a", XY)
         before = n_bytes_of(service)
         statuses = []
         threads = [
-            threading.Thread(target=lambda: statuses.append(service.ask("POST", "/detectors/a/scores", EMPTY_LISTS)[0]))
+            threading.Thread(
+                target=lambda: statuses.append(service.request("POST", "/detectors/a/scores", EMPTY_LISTS)[0])
+            )
             for _ in range(4)
         ]
         for thread in threads:
@@ -192,7 +194,7 @@ def test_bodies_of_empty_lists_take_little_and_keep_nobody_waiting(tmp_path):
         slowest = 0.0
         while any(thread.is_alive() for thread in threads):
             began = time.monotonic()
-            assert service.ask("GET", "/health")[0] == 200
+            assert service.request("GET", "/health")[0] == 200
             slowest = max(slowest, time.monotonic() - began)
         assert set(statuses) <= {422, 503}
         assert 422 in statuses
@@ -206,14 +208,14 @@ def n_bytes_of(service):
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
-def test_those_who_do_not_read_a_file_of_the_page_use_up_no_memory_of_requests(tmp_path):
+def test_clients_that_do_not_read_a_page_file_reserve_no_request_memory(tmp_path):
     registry = Registry(tmp_path, Limits(memory_bytes=MIB))
     registry.create("a", XY)
     app = create_app(registry)
-    with Here(app) as here, contextlib.ExitStack() as stack:
+    with ThreadServer(app) as server, contextlib.ExitStack() as stack:
         for _ in range(50):
-            connection = stack.enter_context(here.connect())
+            connection = stack.enter_context(server.connect())
             connection.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
-        assert asked_in_full(here, 60_000)[0] == 200
+        assert post_padded_body(server, 60_000)[0] == 200
         wait_until(lambda: app._memory._n_reserved == 0)

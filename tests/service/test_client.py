@@ -17,20 +17,20 @@ from tests.service.serving import SMALL, free_port
 from tests.service.test_worker import expected
 
 
-def test_all_that_it_can_do(service, stream, tmp_path):
+def test_all_methods(service, stream, tmp_path):
     with service.client() as client:
         assert client.create("a", ["x", "y"], **SMALL)["name"] == "a"
         assert [each["name"] for each in client.detectors()] == ["a"]
-        alone = new_detector({**DEFAULTS, **SMALL, "features": ["x", "y"]})
-        assert client.process("a", stream[:300]) == expected(alone, stream[:300])
-        assert client.process("a", [{"x": 1.0, "y": 2.0}]) == expected(alone, np.array([[1.0, 2.0]]))
-        assert client.score("a", stream) == alone.score(stream).tolist()
+        reference = new_detector({**DEFAULTS, **SMALL, "features": ["x", "y"]})
+        assert client.process("a", stream[:300]) == expected(reference, stream[:300])
+        assert client.process("a", [{"x": 1.0, "y": 2.0}]) == expected(reference, np.array([[1.0, 2.0]]))
+        assert client.score("a", stream) == reference.score(stream).tolist()
         assert client.explain("a", stream[:1])[0]["explanation"][0]["feature"] in ("x", "y")
         (tmp_path / "a.imf").write_bytes(client.model("a"))
         assert imondrian.load(tmp_path / "a.imf").n_seen == 301
         assert client.forget("a", [[1.0, 2.0]]) == 1
         assert client.replace("a", (tmp_path / "a.imf").read_bytes()) == 301
-        assert client.process("a", stream[300:]) == expected(alone, stream[300:])
+        assert client.process("a", stream[300:]) == expected(reference, stream[300:])
         assert client.describe("a")["n_seen"] == 601
         client.remove("a")
         with pytest.raises(ServiceError, match=r"404.*'a'") as raised:
@@ -38,7 +38,7 @@ def test_all_that_it_can_do(service, stream, tmp_path):
         assert raised.value.status == 404
 
 
-def test_rows_of_any_kind_are_the_same(service, stream):
+def test_all_types_of_rows_give_the_same_scores(service, stream):
     rows = stream[:5]
     with service.client() as client:
         client.create("kinds", ["x", "y"], **SMALL)
@@ -63,40 +63,40 @@ def test_rows_of_any_kind_are_the_same(service, stream):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8765", "ftp://127.0.0.1", "http://", "http://a:b@127.0.0.1", ""])
-def test_a_wrong_address_is_named(address):
+def test_an_invalid_address_is_refused(address):
     with pytest.raises(InvalidInputError, match="address"):
         Client(address)
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_wrong_timeout_is_named(timeout):
+def test_an_invalid_timeout_is_refused(timeout):
     with pytest.raises(InvalidInputError, match="timeout"):
         Client(timeout=timeout)
 
 
-def test_that_nobody_answers_is_told_with_the_address():
+def test_the_error_names_the_address_if_nothing_responds():
     address = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ServiceError, match=f"{address} does not respond") as raised:
         Client(address, timeout=0.3).detectors()
     assert raised.value.status is None
 
 
-class Moody(http.server.BaseHTTPRequestHandler):
+class UnreliableHandler(http.server.BaseHTTPRequestHandler):
     """Breaks the first connection, is busy the second time, shuts down the third, and responds the fourth."""
 
-    moods = ["break", 429, 503, 200, 301, "text"]  # noqa: RUF012
+    statuses = ["break", 429, 503, 200, 301, "text"]  # noqa: RUF012
     seen = []  # noqa: RUF012
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.seen.append((self.headers["Idempotency-Key"], body))
-        mood = self.moods[len(self.seen) - 1]
-        if mood == "break":
+        status = self.statuses[len(self.seen) - 1]
+        if status == "break":
             self.connection.close()
             return
-        content = json.dumps({"results": []} if mood == 200 else {"detail": "later"}).encode()
-        content, mood = (b"<html>", 200) if mood == "text" else (content, mood)
-        self.send_response(mood)
+        content = json.dumps({"results": []} if status == 200 else {"detail": "later"}).encode()
+        content, status = (b"<html>", 200) if status == "text" else (content, status)
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -106,16 +106,16 @@ class Moody(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_request_is_sent_again_under_the_same_id_until_it_is_answered():
-    with http.server.HTTPServer(("127.0.0.1", 0), Moody) as server:
+def test_a_request_is_repeated_with_the_same_id_until_it_succeeds():
+    with http.server.HTTPServer(("127.0.0.1", 0), UnreliableHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         with Client(f"http://127.0.0.1:{server.server_port}") as client:
             assert client.process("a", [[1.0]]) == []
-            for told in ("301", "JSON"):  # not valid responses
-                with pytest.raises(ServiceError, match=told):
+            for message in ("301", "JSON"):  # not valid responses
+                with pytest.raises(ServiceError, match=message):
                     client.process("a", [[1.0]])
         server.shutdown()
         thread.join()
-    assert len(set(Moody.seen[:4])) == 1
-    assert len(set(Moody.seen)) == 3
+    assert len(set(UnreliableHandler.seen[:4])) == 1
+    assert len(set(UnreliableHandler.seen)) == 3

@@ -10,9 +10,9 @@ import pytest
 
 from imondrian.service import connections
 from imondrian.service.limits import ConnectionLimits
-from tests.service.serving import Here
+from tests.service.serving import ThreadServer
 
-PATIENCE = 20.0  # seconds to wait for something quick
+TIMEOUT = 20.0  # seconds to wait for something that should be quick
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -20,7 +20,7 @@ class Echo:
     """An application that responds with the length of the body and the path; to /held only after `free` is set."""
 
     def __init__(self):
-        self.paths, self.ended, self.free = [], [], threading.Event()
+        self.paths, self.ended, self.release = [], [], threading.Event()
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
@@ -31,7 +31,7 @@ class Echo:
             message = await receive()
             n_bytes += len(message.get("body", b""))
         self.ended.append(message["type"])
-        while scope["path"].startswith("/held") and not self.free.is_set():
+        while scope["path"].startswith("/held") and not self.release.is_set():
             await connections.asyncio.sleep(0.01)
         body = bytes(10**8) if scope["path"] == "/large" else f"{n_bytes} {scope['path']}".encode()
         headers = [(b"content-length", str(len(body)).encode())]
@@ -49,13 +49,13 @@ def serve(echo, monkeypatch):
     """Serve with limits, and check deadlines often."""
     monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.05)
     with contextlib.ExitStack() as stack:
-        stack.callback(echo.free.set)
-        yield lambda **bounds: stack.enter_context(Here(echo, ConnectionLimits(**bounds)))
+        stack.callback(echo.release.set)
+        yield lambda **limits: stack.enter_context(ThreadServer(echo, ConnectionLimits(**limits)))
 
 
 def received(connection, until=b""):
     """Return what arrives up to a text, or until the other side closes."""
-    connection.settimeout(PATIENCE)
+    connection.settimeout(TIMEOUT)
     data = b""
     with contextlib.suppress(ConnectionResetError):
         while (until == b"" or until not in data) and (more := connection.recv(2**16)):
@@ -74,39 +74,39 @@ def is_closed(connection):
 
 
 def wait_until(condition):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.01)
 
 
-# -- many -----------------------------------------------------------------------------------------------------------
+# -- too many connections -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", REQUEST])
-def test_connections_that_only_wait_shut_nobody_out(serve, sent):
-    here = serve(connections=10)
+def test_idle_connections_lock_nobody_out(serve, sent):
+    server = serve(connections=10)
     with contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(here.connect()) for _ in range(40)]
+        idle = [stack.enter_context(server.connect()) for _ in range(40)]
         for connection in idle:
             with contextlib.suppress(OSError):
                 connection.sendall(sent)
         if sent == REQUEST:  # every admitted connection gets a response, and is idle then
-            answers = [received(connection, b"0 /") for connection in idle]
-            assert sum(b"200 OK" in answer for answer in answers) >= 10
+            responses = [received(connection, b"0 /") for connection in idle]
+            assert sum(b"200 OK" in response for response in responses) >= 10
         else:
             wait_until(lambda: sum(map(is_closed, idle)) >= 30)
-        assert here.ask("GET", "/")[0] == 200
-    assert here.ask("GET", "/")[0] == 200
+        assert server.request("GET", "/")[0] == 200
+    assert server.request("GET", "/")[0] == 200
 
 
-def test_the_one_that_waits_longest_makes_room(serve):
-    here = serve(connections=3)
-    with here.connect() as first, here.connect() as second:
+def test_the_connection_that_has_been_idle_longest_is_closed(serve):
+    server = serve(connections=3)
+    with server.connect() as first, server.connect() as second:
         for connection in (second, first):  # the second has been idle longer
             connection.sendall(REQUEST)
             received(connection, b"0 /")
-        with here.connect() as third, here.connect() as fourth:
+        with server.connect() as third, server.connect() as fourth:
             fourth.sendall(REQUEST)
             assert b"200 OK" in received(fourth, b"0 /")
             wait_until(lambda: is_closed(second))
@@ -114,29 +114,29 @@ def test_the_one_that_waits_longest_makes_room(serve):
             assert not is_closed(third)
 
 
-def test_if_all_are_at_work_a_new_one_is_answered_503(serve, echo):
-    here = serve(connections=3)
+def test_a_new_connection_gets_503_if_all_others_are_active(serve, echo):
+    server = serve(connections=3)
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(here.connect()) for _ in range(3)]
+        held = [stack.enter_context(server.connect()) for _ in range(3)]
         for connection in held:
             connection.sendall(REQUEST.replace(b"/", b"/held", 1))
         wait_until(lambda: echo.paths.count("/held") == 3)
-        with here.connect() as surplus:
-            answer = received(surplus)
-        assert answer.startswith(b"HTTP/1.1 503 ")
-        assert b"retry-after: 1\r\n" in answer
-        assert b"x-content-type-options: nosniff" in answer
-        echo.free.set()
+        with server.connect() as surplus:
+            response = received(surplus)
+        assert response.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1\r\n" in response
+        assert b"x-content-type-options: nosniff" in response
+        echo.release.set()
         for connection in held:
             assert b"200 OK" in received(connection, b"/held")
-    assert here.ask("GET", "/")[0] == 200
+    assert server.request("GET", "/")[0] == 200
 
 
-# -- slow -----------------------------------------------------------------------------------------------------------
+# -- slow clients ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("sent", "told", "bounds"),
+    ("sent", "expected", "limits"),
     [
         (b"", b"", {"first_seconds": 0.2}),
         (b"\r\n", b"", {"first_seconds": 0.2}),
@@ -148,18 +148,18 @@ def test_if_all_are_at_work_a_new_one_is_answered_503(serve, echo):
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n12", b"HTTP/1.1 408 ", {"body_seconds": 0.2}),
     ],
 )
-def test_who_sends_no_more_is_not_waited_for(serve, sent, told, bounds):
-    here = serve(**bounds)
-    with here.connect() as connection:
+def test_connections_that_stop_sending_are_closed(serve, sent, expected, limits):
+    server = serve(**limits)
+    with server.connect() as connection:
         connection.sendall(sent)
-        answer = received(connection)  # until it is closed
-    assert answer.startswith(told)
-    assert bool(answer) == bool(told)
+        response = received(connection)  # until it is closed
+    assert response.startswith(expected)
+    assert bool(response) == bool(expected)
 
 
-def test_a_body_that_trickles_is_not_waited_for(serve, echo):
-    here = serve(body_seconds=0.5, body_rate=1000)
-    with here.connect() as connection:
+def test_a_body_that_arrives_too_slowly_is_refused(serve, echo):
+    server = serve(body_seconds=0.5, body_rate=1000)
+    with server.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             for _ in range(100):
@@ -170,9 +170,9 @@ def test_a_body_that_trickles_is_not_waited_for(serve, echo):
         assert received(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_body_that_takes_long_but_goes_on_is_waited_for(serve):
-    here = serve(body_seconds=0.4, body_rate=10)
-    with here.connect() as connection:
+def test_a_slow_body_above_the_minimum_rate_is_accepted(serve):
+    server = serve(body_seconds=0.4, body_rate=10)
+    with server.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n")
         for _ in range(20):
             connection.sendall(bytes(100))
@@ -180,16 +180,16 @@ def test_a_body_that_takes_long_but_goes_on_is_waited_for(serve):
         assert b"2000 /" in received(connection, b"2000 /")
 
 
-def test_an_answer_that_nobody_reads_is_not_kept(serve):
-    here = serve(response_seconds=0.3)
-    with here.connect() as connection:
+def test_a_connection_is_closed_if_its_response_is_not_read(serve):
+    server = serve(response_seconds=0.3)
+    with server.connect() as connection:
         connection.sendall(REQUEST.replace(b"/", b"/large", 1))
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
-        wait_until(lambda: not here._server.server_state.connections)
+        wait_until(lambda: not server._server.server_state.connections)
         assert len(received(connection)) < 10**8
 
 
-# -- long -----------------------------------------------------------------------------------------------------------
+# -- long heads -----------------------------------------------------------------------------------------------------
 
 
 def head(url=b"/", headers=b""):
@@ -200,7 +200,7 @@ MANY = b"".join(b"a%d: b\r\n" % i for i in range(99))
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "expected"),
     [
         (head(b"/" + b"a" * (2**14 - 1)), b"200 OK"),
         (head(b"/" + b"a" * 2**14), b"414 "),
@@ -217,26 +217,26 @@ MANY = b"".join(b"a%d: b\r\n" % i for i in range(99))
     ],
     ids=range(12),
 )
-def test_heads_are_bounded(serve, sent, told):
-    here = serve(head_seconds=60.0)
-    with here.connect() as connection:
-        sender = threading.Thread(target=sent_as_far_as_possible, args=(connection, sent))
+def test_heads_are_limited(serve, sent, expected):
+    server = serve(head_seconds=60.0)
+    with server.connect() as connection:
+        sender = threading.Thread(target=send_as_much_as_possible, args=(connection, sent))
         sender.start()
-        answer = received(connection, b"}" if told[:3] != b"200" else b"0 /")
-        sender.join(PATIENCE)
-    assert answer.startswith(b"HTTP/1.1 " + told)
+        response = received(connection, b"}" if expected[:3] != b"200" else b"0 /")
+        sender.join(TIMEOUT)
+    assert response.startswith(b"HTTP/1.1 " + expected)
 
 
-def sent_as_far_as_possible(connection, data):
+def send_as_much_as_possible(connection, data):
     with contextlib.suppress(OSError):
         connection.sendall(data)
 
 
-def test_a_head_beyond_the_bounds_never_reaches_the_application(serve, echo):
-    here = serve()
+def test_a_head_above_the_limits_never_reaches_the_application(serve, echo):
+    server = serve()
     paths = list(echo.paths)
-    with here.connect() as connection:
-        sent_as_far_as_possible(connection, head(b"/far", b"a: " + b"b" * 2**20 + b"\r\n"))
+    with server.connect() as connection:
+        send_as_much_as_possible(connection, head(b"/far", b"a: " + b"b" * 2**20 + b"\r\n"))
         received(connection)
     assert echo.paths == paths
 
@@ -244,56 +244,56 @@ def test_a_head_beyond_the_bounds_never_reaches_the_application(serve, echo):
 # -- pipelined requests ---------------------------------------------------------------------------------------------
 
 
-def test_requests_sent_together_are_answered_in_order(serve):
-    here = serve()
-    with here.connect() as connection:
+def test_pipelined_requests_are_answered_in_order(serve):
+    server = serve()
+    with server.connect() as connection:
         connection.sendall(b"".join(head(b"/%d" % i) for i in range(8)))
-        answer = received(connection, b"0 /7")
-    assert [part[:1] for part in answer.split(b"0 /")[1:]] == [b"%d" % i for i in range(8)]
+        response = received(connection, b"0 /7")
+    assert [part[:1] for part in response.split(b"0 /")[1:]] == [b"%d" % i for i in range(8)]
 
 
-def test_only_so_many_requests_wait_behind_another(serve, echo):
-    here = serve(pipelined=4)
-    with here.connect() as connection:
+def test_the_number_of_pipelined_requests_is_limited(serve, echo):
+    server = serve(pipelined=4)
+    with server.connect() as connection:
         connection.sendall(head(b"/held") + b"".join(head(b"/%d" % i) for i in range(10_000)))
         wait_until(lambda: "/held" in echo.paths)
-        for _ in range(100):  # more, while the service reads
-            sent_as_far_as_possible(connection, head(b"/more"))
-        echo.free.set()
-        answer = received(connection)
-    assert answer.count(b"HTTP/1.1 200 ") == answer.count(b"HTTP/1.1") == 5
-    assert answer.count(b"connection: close") == 1
+        for _ in range(100):  # more requests, while the service reads
+            send_as_much_as_possible(connection, head(b"/more"))
+        echo.release.set()
+        response = received(connection)
+    assert response.count(b"HTTP/1.1 200 ") == response.count(b"HTTP/1.1") == 5
+    assert response.count(b"connection: close") == 1
     assert [path for path in echo.paths if path != "/health"] == ["/held", "/0", "/1", "/2", "/3"]
 
 
-def test_nonsense_behind_a_request_does_not_cost_its_answer(serve, echo):
-    here = serve()
-    with here.connect() as connection:
+def test_a_request_is_answered_even_if_invalid_data_follows_it(serve, echo):
+    server = serve()
+    with server.connect() as connection:
         connection.sendall(head(b"/held") + b"nonsense\r\n\r\n")
         wait_until(lambda: "/held" in echo.paths)
-        echo.free.set()
-        answer = received(connection)
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    assert b"connection: close" in answer
-    assert answer.endswith(b"0 /held")
+        echo.release.set()
+        response = received(connection)
+    assert response.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in response
+    assert response.endswith(b"0 /held")
 
 
-def test_a_body_that_breaks_off_in_nonsense_is_answered_400(serve, echo):
-    here = serve()
-    with here.connect() as connection:
+def test_an_invalid_chunked_body_gets_400(serve, echo):
+    server = serve()
+    with server.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n\r\n")
         assert received(connection).startswith(b"HTTP/1.1 400 ")
     wait_until(lambda: echo.ended[-1] == "http.disconnect")
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n12"])
-def test_half_a_request_does_not_keep_the_service_from_ending(echo, sent):
-    with Here(echo, ConnectionLimits(grace_seconds=600)) as here, here.connect() as connection:
+def test_an_incomplete_request_does_not_prevent_shutdown(echo, sent):
+    with ThreadServer(echo, ConnectionLimits(grace_seconds=600)) as server, server.connect() as connection:
         connection.sendall(sent)
-        wait_until(lambda: len(here._server.server_state.connections) >= 1)
-        here._server.should_exit = True
-        here._thread.join(PATIENCE)
-        assert not here._thread.is_alive()
+        wait_until(lambda: len(server._server.server_state.connections) >= 1)
+        server._server.should_exit = True
+        server._thread.join(TIMEOUT)
+        assert not server._thread.is_alive()
         with suppress(OSError):  # the other side may have closed it already
             connection.shutdown(socket.SHUT_WR)
 
@@ -307,7 +307,7 @@ def chunked(path, chunk, n_chunks, end=b"0\r\n\r\n"):
 
 
 @pytest.mark.parametrize(
-    ("chunk", "n_chunks", "told"),
+    ("chunk", "n_chunks", "expected"),
     [
         (b"1", 99, b"200 OK"),
         (b"1", 102, b"400 "),
@@ -318,30 +318,30 @@ def chunked(path, chunk, n_chunks, end=b"0\r\n\r\n"):
         (b"1" * 10**6, 5, b"200 OK"),
     ],
 )
-def test_a_body_of_too_many_small_chunks_is_refused(serve, chunk, n_chunks, told):
-    here = serve(chunks=100, chunk_bytes=64)
-    with here.connect() as connection:
-        sender = threading.Thread(target=sent_as_far_as_possible, args=(connection, chunked(b"/", chunk, n_chunks)))
+def test_a_body_of_too_many_small_chunks_is_refused(serve, chunk, n_chunks, expected):
+    server = serve(chunks=100, chunk_bytes=64)
+    with server.connect() as connection:
+        sender = threading.Thread(target=send_as_much_as_possible, args=(connection, chunked(b"/", chunk, n_chunks)))
         sender.start()
-        answer = received(connection, b"}" if told == b"400 " else b" /")
-        sender.join(PATIENCE)
-    assert answer.startswith(b"HTTP/1.1 " + told)
-    assert b"at most 100 chunks and one more for each 64 bytes" in answer or told == b"200 OK"
-    assert answer.endswith(b"%d /" % (len(chunk) * n_chunks)) or told == b"400 "
+        response = received(connection, b"}" if expected == b"400 " else b" /")
+        sender.join(TIMEOUT)
+    assert response.startswith(b"HTTP/1.1 " + expected)
+    assert b"at most 100 chunks and one more for each 64 bytes" in response or expected == b"200 OK"
+    assert response.endswith(b"%d /" % (len(chunk) * n_chunks)) or expected == b"400 "
 
 
-def test_a_request_after_a_chunked_one_is_answered_too(serve):
-    here = serve()
-    with here.connect() as connection:
+def test_requests_after_chunked_ones_are_answered(serve):
+    server = serve()
+    with server.connect() as connection:
         connection.sendall(chunked(b"/1", b"1", 5_000) + head(b"/2") + chunked(b"/3", b"12", 5_000) + head(b"/4"))
-        answer = received(connection, b"0 /4")
-    bodies = [part.split(b"HTTP")[0] for part in answer.split(b"\r\n\r\n")[1:]]
+        response = received(connection, b"0 /4")
+    bodies = [part.split(b"HTTP")[0] for part in response.split(b"\r\n\r\n")[1:]]
     assert bodies == [b"5000 /1", b"0 /2", b"10000 /3", b"0 /4"]
 
 
-def test_others_have_their_turn_while_small_chunks_are_parsed(serve, monkeypatch):
-    here, on_body, stop = serve(chunks=10**9), connections.Connection.on_body, threading.Event()
-    n_parsed, most = 0, 0  # chunks since the last turn of the event loop, and in any
+def test_the_event_loop_runs_while_small_chunks_are_parsed(serve, monkeypatch):
+    server, on_body, stop = serve(chunks=10**9), connections.Connection.on_body, threading.Event()
+    n_parsed, peak = 0, 0  # chunks since the last turn of the event loop, and in any
 
     def counted(connection, body):
         nonlocal n_parsed
@@ -349,33 +349,34 @@ def test_others_have_their_turn_while_small_chunks_are_parsed(serve, monkeypatch
         on_body(connection, body)
 
     async def watch():
-        nonlocal n_parsed, most
+        nonlocal n_parsed, peak
         while not stop.is_set():
-            most, n_parsed = max(most, n_parsed), 0
+            peak, n_parsed = max(peak, n_parsed), 0
             await connections.asyncio.sleep(0)
 
     monkeypatch.setattr(connections.Connection, "on_body", counted)
-    watching = connections.asyncio.run_coroutine_threadsafe(watch(), here._server.servers[0].get_loop())
+    watcher = connections.asyncio.run_coroutine_threadsafe(watch(), server._server.servers[0].get_loop())
     with contextlib.ExitStack() as stack:
-        some = [stack.enter_context(here.connect()) for _ in range(4)]
+        clients = [stack.enter_context(server.connect()) for _ in range(4)]
         senders = [
-            threading.Thread(target=sent_as_far_as_possible, args=(each, chunked(b"/", b"1", 100_000))) for each in some
+            threading.Thread(target=send_as_much_as_possible, args=(each, chunked(b"/", b"1", 100_000)))
+            for each in clients
         ]
         for sender in senders:
             sender.start()
-        for connection in some:
+        for connection in clients:
             assert received(connection, b"100000 /").endswith(b"100000 /")
         for sender in senders:
-            sender.join(PATIENCE)
+            sender.join(TIMEOUT)
     stop.set()
-    watching.result(PATIENCE)
-    assert 0 < most < 10_000  # a read of 256 KiB has 43,000
+    watcher.result(TIMEOUT)
+    assert 0 < peak < 10_000  # a read of 256 KiB has 43,000
 
 
 # -- responses before the body --------------------------------------------------------------------------------------
 
 
-class Early:
+class EarlyResponder:
     """An application that responds without reading the body."""
 
     def __init__(self):
@@ -391,7 +392,7 @@ class Early:
 @pytest.fixture
 def early(monkeypatch):
     monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.05)
-    return Early()
+    return EarlyResponder()
 
 
 def post(length, body=b"", more=b""):
@@ -399,13 +400,13 @@ def post(length, body=b"", more=b""):
 
 
 @pytest.mark.parametrize("body", [b"", b"12", b"1" * 60_000])
-def test_a_short_body_that_is_not_read_leaves_the_connection_open(early, body):
-    with Here(early) as here, here.connect() as connection:
+def test_the_connection_stays_open_after_a_short_unread_body(early, body):
+    with ThreadServer(early) as server, server.connect() as connection:
         for _ in range(3):
             connection.sendall(post(len(body)))
-            answer = received(connection, b"none")
-            assert answer.startswith(b"HTTP/1.1 404 ")
-            assert b"connection: close" not in answer
+            response = received(connection, b"none")
+            assert response.startswith(b"HTTP/1.1 404 ")
+            assert b"connection: close" not in response
             connection.sendall(body)
 
 
@@ -418,15 +419,15 @@ def test_a_short_body_that_is_not_read_leaves_the_connection_open(early, body):
         post(5, b"", b"Expect: 100-continue\r\n"),
     ],
 )
-def test_after_an_answer_that_did_not_wait_for_a_long_body_nothing_more_is_parsed(early, sent):
-    with Here(early, ConnectionLimits(linger_seconds=0.5)) as here, here.connect() as connection:
+def test_nothing_is_parsed_after_an_early_response_to_a_long_body(early, sent):
+    with ThreadServer(early, ConnectionLimits(linger_seconds=0.5)) as server, server.connect() as connection:
         connection.sendall(sent)
-        answer = received(connection)  # the service sends nothing more, but still reads
-        assert answer.startswith(b"HTTP/1.1 404 ")
-        assert b"connection: close" in answer
-        assert answer.endswith(b"none")
+        response = received(connection)  # the service sends nothing more, but still reads
+        assert response.startswith(b"HTTP/1.1 404 ")
+        assert b"connection: close" in response
+        assert response.endswith(b"none")
         connection.sendall(head(b"/far"))
-        sent_as_far_as_possible(connection, b"1\r\n1\r\n" * 10**6)
+        send_as_much_as_possible(connection, b"1\r\n1\r\n" * 10**6)
         wait_until(lambda: is_reset(connection))
     assert [path for path in early.paths if path != "/health"] == ["/p"]
 
@@ -442,29 +443,32 @@ def is_reset(connection):
     return False
 
 
-def test_what_is_discarded_after_the_last_answer_is_bounded(early):
-    with Here(early, ConnectionLimits(linger_bytes=10**6, linger_seconds=600.0)) as here, here.connect() as connection:
+def test_input_discarded_after_the_last_response_is_limited(early):
+    with (
+        ThreadServer(early, ConnectionLimits(linger_bytes=10**6, linger_seconds=600.0)) as server,
+        server.connect() as connection,
+    ):
         connection.sendall(post(10**9))
         assert received(connection).endswith(b"none")
         connection.sendall(bytes(100_000))
         assert not is_reset(connection)
         connection.setblocking(True)
-        sent_as_far_as_possible(connection, bytes(10**8))
+        send_as_much_as_possible(connection, bytes(10**8))
         wait_until(lambda: is_reset(connection))
 
 
-def test_a_client_that_sends_all_of_a_long_body_reads_the_early_answer(early):
-    with Here(early) as here:
-        assert here.ask("POST", "/p", bytes(30 * 2**20))[0] == 404
+def test_a_client_that_sends_a_whole_long_body_can_read_the_early_response(early):
+    with ThreadServer(early) as server:
+        assert server.request("POST", "/p", bytes(30 * 2**20))[0] == 404
 
 
-def test_a_lingering_connection_does_not_keep_the_service_from_ending(early):
-    with Here(early, ConnectionLimits(linger_seconds=600.0)) as here, here.connect() as connection:
+def test_a_lingering_connection_does_not_prevent_shutdown(early):
+    with ThreadServer(early, ConnectionLimits(linger_seconds=600.0)) as server, server.connect() as connection:
         connection.sendall(chunked(b"/p", b"1", 1, b""))
         received(connection)
-        here._server.should_exit = True
-        here._thread.join(PATIENCE)
-        assert not here._thread.is_alive()
+        server._server.should_exit = True
+        server._thread.join(TIMEOUT)
+        assert not server._thread.is_alive()
 
 
 # -- upgrades and trailers ------------------------------------------------------------------------------------------
@@ -473,41 +477,41 @@ H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A
 
 
 @pytest.mark.parametrize("more", [H2C, b"Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: b\r\n"])
-@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("is_split", [False, True])
 @pytest.mark.parametrize("body", [b"", b"1234", b"GET /far HTTP/1.1\r\nHost: a\r\n\r\n", b"1" * 200_000])
-def test_a_wish_for_another_protocol_is_ignored(serve, echo, more, is_apart, body):
-    here = serve()
-    with here.connect() as connection:
+def test_upgrade_requests_are_ignored(serve, echo, more, is_split, body):
+    server = serve()
+    with server.connect() as connection:
         for _ in range(2):
-            for part in (post(len(body), b"", more), body) if is_apart else (post(len(body), body, more),):
+            for part in (post(len(body), b"", more), body) if is_split else (post(len(body), body, more),):
                 connection.sendall(part)
-                time.sleep(0.05 if is_apart else 0.0)
+                time.sleep(0.05 if is_split else 0.0)
             assert received(connection, b" /p").endswith(b"\r\n\r\n%d /p" % len(body))
         connection.sendall(head(b"/1", more) + head(b"/2", more) + head(b"/3"))
         assert received(connection, b"0 /3").count(b"HTTP/1.1 200 OK") == 3
     assert "/far" not in echo.paths
 
 
-def test_a_chunked_body_after_a_wish_for_another_protocol_is_read(serve, echo):
-    here = serve()
-    with here.connect() as connection:
+def test_a_chunked_body_after_an_upgrade_header_is_read(serve, echo):
+    server = serve()
+    with server.connect() as connection:
         sent = chunked(b"/p", b"GET /far HTTP/1.1\r\n\r\n", 3).replace(b"Host: a\r\n", b"Host: a\r\n" + H2C)
-        for first in range(0, len(sent), 7):  # wherever the data is divided
+        for first in range(0, len(sent), 7):  # split at arbitrary positions
             connection.sendall(sent[first : first + 7])
             time.sleep(0.001)
         assert received(connection, b"63 /p").endswith(b"63 /p")
     assert "/far" not in echo.paths
 
 
-def test_a_tunnel_is_refused(serve, echo):
-    here = serve()
-    with here.connect() as connection:
+def test_connect_is_refused(serve, echo):
+    server = serve()
+    with server.connect() as connection:
         connection.sendall(b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n" + head(b"/far"))
         assert received(connection).startswith(b"HTTP/1.1 400 ")
     assert "/far" not in echo.paths
 
 
-class Heads:
+class HeaderEcho:
     """An application that responds with the headers of the request after it has read the body."""
 
     async def __call__(self, scope, receive, send):
@@ -520,8 +524,8 @@ class Heads:
             await send({"type": "http.response.body", "body": body})
 
 
-def test_headers_after_a_body_are_ignored():
-    with Here(Heads()) as here, here.connect() as connection:
+def test_trailers_are_ignored():
+    with ThreadServer(HeaderEcho()) as server, server.connect() as connection:
         for _ in range(2):
             sent = chunked(
                 b"/", b"1", 3, b"0\r\nHost: b\r\nAuthorization: c\r\nUpgrade: d\r\nExpect: 100-continue\r\n\r\n"

@@ -15,27 +15,27 @@ def blocks(kind):
     return re.findall(rf"```{kind}\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
-def test_the_commands_and_the_client(service, capsys):
+def test_the_commands_and_the_client_example_run(service, capsys):
     commands = next(block for block in blocks("sh") if "curl" in block).replace(ADDRESS, service.address)
-    shown = re.search(r"^# (\{.*?\}), \.\.\.\]\}$", commands, re.MULTILINE)[1]
-    said = subprocess.run(["bash", "-euc", commands], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert f"{shown}, " in said
+    example = re.search(r"^# (\{.*?\}), \.\.\.\]\}$", commands, re.MULTILINE)[1]
+    output = subprocess.run(["bash", "-euc", commands], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert f"{example}, " in output
     (code,) = blocks("py")
     exec(compile(code.replace(ADDRESS, service.address), "docs/service.md", "exec"), {})  # noqa: S102
     assert "temperature" in capsys.readouterr().out
-    _, _, content = service.ask("GET", "/detectors/pumps")
+    _, _, content = service.request("GET", "/detectors/pumps")
     assert json.loads(content)["n_seen"] == 4
 
 
 def test_every_route_is_in_the_table(service):
-    _, _, content = service.ask("GET", "/openapi.json")
+    _, _, content = service.request("GET", "/openapi.json")
     for path, operations in json.loads(content)["paths"].items():
         for method in operations:
             assert re.search(rf"`[^|]*{method.upper()}[^|]*{re.escape(path)}`", DOCUMENT), (method, path)
 
 
-def test_limits_are_those_of_the_code():
-    limits, retention, bounds = Limits(), Retention(), ConnectionLimits()
+def test_documented_limits_match_the_code():
+    limits, retention, connection_limits = Limits(), Retention(), ConnectionLimits()
     for figure in (
         (
             f"| body | {limits.body_bytes // MIB} MiB; a model {limits.model_bytes // MIB} MiB; a configuration"
@@ -53,17 +53,17 @@ def test_limits_are_those_of_the_code():
         ),
         f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",
         f"| {limits.parsed_at_once}; {limits.copies_at_once} ({limits.waiting_for_slot} more of each may wait",
-        f"| connections | {bounds.connections:,} |",
-        f"| URL | {bounds.url_bytes // KIB} KiB | 414 |",
-        f"| {bounds.head_bytes // KIB} KiB, {bounds.headers} headers | 431 |",
-        f"on the same connection | {bounds.pipelined} |",
-        f"| {bounds.first_seconds:.0f} s; {bounds.idle_seconds:.0f} s | closed |",
-        f"to its last | {bounds.head_seconds:.0f} s | 408 |",
-        f"| {bounds.body_seconds:.0f} s; {bounds.body_rate // KIB} KiB a second | 408 |",
-        f"of a large one | {bounds.response_seconds:.0f} s |",
+        f"| connections | {connection_limits.connections:,} |",
+        f"| URL | {connection_limits.url_bytes // KIB} KiB | 414 |",
+        f"| {connection_limits.head_bytes // KIB} KiB, {connection_limits.headers} headers | 431 |",
+        f"on the same connection | {connection_limits.pipelined} |",
+        f"| {connection_limits.first_seconds:.0f} s; {connection_limits.idle_seconds:.0f} s | closed |",
+        f"to its last | {connection_limits.head_seconds:.0f} s | 408 |",
+        f"| {connection_limits.body_seconds:.0f} s; {connection_limits.body_rate // KIB} KiB a second | 408 |",
+        f"of a large one | {connection_limits.response_seconds:.0f} s |",
         f"made at once | {limits.large_responses_at_once} ({limits.waiting_for_slot} more may wait",
         f"when the service ends | {retention.shutdown_seconds:.0f} s;",
-        f"to the end | {bounds.grace_seconds} s",
+        f"to the end | {connection_limits.grace_seconds} s",
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
         f"latest {retention.history:,} rows",
         f"last {retention.replies:,} replies",

@@ -1,4 +1,4 @@
-"""Counts shown to users are exact after any end of the service, also in files of the previous version."""
+"""Counts shown to users are exact however the service ended, also in files of the previous version."""
 
 import json
 import lzma
@@ -16,34 +16,34 @@ from imondrian.service.queries import metrics_of
 from imondrian.service.registry import Registry
 from imondrian.service.store import FILE
 from tests.service.serving import Service
-from tests.service.test_recovery import OFTEN, XY, spoil, used  # noqa: F401 (a fixture)
-from tests.service.test_worker import learned
+from tests.service.test_recovery import OFTEN, XY, damage_database, killed_folder  # noqa: F401 (a fixture)
+from tests.service.test_worker import learn
 
 BEFORE = Path(__file__).with_name("before_versions.db.xz")  # 50 points in 10 requests, 8 of them in a snapshot
 
 
 def figures(service):
     """Return everything shown of a detector."""
-    described = json.loads(service.ask("GET", "/detectors/a")[2])
-    return described, service.ask("GET", "/metrics")[2].decode()
+    description = json.loads(service.request("GET", "/detectors/a")[2])
+    return description, service.request("GET", "/metrics")[2].decode()
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_all_figures_are_the_same_after_the_service_was_ended_or_killed(tmp_path, stream, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_all_figures_are_the_same_after_a_stop_or_a_kill(tmp_path, stream, signal_number):
     service = Service(tmp_path)
     with service:
-        service.ask("PUT", "/detectors/a", XY)
+        service.request("PUT", "/detectors/a", XY)
         for first in range(0, 600, 100):
-            service.ask("POST", "/detectors/a/points", {"points": stream[first : first + 100].tolist()})
-        service.ask("DELETE", "/detectors/a/points", {"points": stream[590:].tolist()})
-        service.ask("DELETE", "/detectors/a/points", {"points": [[1e6, 1e6]]})  # refused
+            service.request("POST", "/detectors/a/points", {"points": stream[first : first + 100].tolist()})
+        service.request("DELETE", "/detectors/a/points", {"points": stream[590:].tolist()})
+        service.request("DELETE", "/detectors/a/points", {"points": [[1e6, 1e6]]})  # refused
         before = figures(service)
-        service.process.send_signal(how)
+        service.process.send_signal(signal_number)
         service.process.communicate(timeout=60)
         service.start()
         assert figures(service) == before
-    said = new_detector({**DEFAULTS, **XY}).process_many(stream)
-    assert before[0]["n_anomalies"] == said.is_anomaly.sum() > 0
+    results = new_detector({**DEFAULTS, **XY}).process_many(stream)
+    assert before[0]["n_anomalies"] == results.is_anomaly.sum() > 0
     assert 'imondrian_points_total{detector="a"} 600' in before[1]
     assert 'imondrian_requests_total{detector="a"} 8' in before[1]
 
@@ -53,24 +53,28 @@ def counted(registry):
     return worker.counts.n_points, worker.counts.n_anomalies, worker.n_requests
 
 
-def test_nothing_is_counted_twice_whatever_is_replayed(used, stream):  # noqa: F811
+def test_nothing_is_counted_twice_whatever_is_replayed(killed_folder, stream):  # noqa: F811
     n_anomalies = int(new_detector({**DEFAULTS, **XY}).process_many(stream[:330]).is_anomaly.sum())
-    shutil.copytree(used, used.with_name("spoilt"))
-    spoil(used.with_name("spoilt"), "UPDATE snapshots SET content = x'00' WHERE number = 30")
-    for folder in (used, used.with_name("spoilt"), used):  # the last one was stopped cleanly
+    shutil.copytree(killed_folder, killed_folder.with_name("damaged"))
+    damage_database(killed_folder.with_name("damaged"), "UPDATE snapshots SET content = x'00' WHERE number = 30")
+    for folder in (
+        killed_folder,
+        killed_folder.with_name("damaged"),
+        killed_folder,
+    ):  # the last one was stopped cleanly
         registry = Registry(folder, retention=OFTEN)
         assert counted(registry) == (330, n_anomalies, 33)
-        learned(registry.get("a"), stream[:10], "id-0")  # a repeated request: not applied again
+        learn(registry.get("a"), stream[:10], "id-0")  # a repeated request: not applied again
         assert counted(registry) == (330, n_anomalies, 33)
         registry.close()
 
 
-def test_another_model_does_not_change_what_was_counted(tmp_path, stream):
+def test_replacing_the_model_does_not_change_the_counts(tmp_path, stream):
     registry = Registry(tmp_path / "live", retention=Retention(points_between_snapshots=50))
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:200])
+    learn(handle, stream[:200])
     handle.worker.submit(MODEL, to_bytes(new_detector(handle.record.configuration)), 0).result()
-    learned(handle, stream[200:210])
+    learn(handle, stream[200:210])
     handle.worker.submit(FORGET, stream[200:201].tobytes(), 1).result()
     before = counted(registry)
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
@@ -89,7 +93,7 @@ def before(tmp_path):
     return tmp_path
 
 
-def test_a_file_of_the_version_before_is_opened_and_counted_from_its_last_snapshot_on(before):
+def test_counts_in_a_file_of_the_previous_version_start_at_its_last_snapshot(before):
     registry = Registry(before)
     assert registry.get("a").worker.summary.n_seen == 50
     assert counted(registry) == (10, 1, 10)

@@ -18,7 +18,7 @@ from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.limits import Limits
 from imondrian.service.registry import Registry
-from tests.service.serving import SMALL, Here, Service, wait_until
+from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 from tests.service.test_worker import expected
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -27,89 +27,89 @@ TOKEN = "a-token-of-more-than-sixteen"  # noqa: S105
 
 
 @pytest.fixture
-def ask(service, request):
+def send(service, request):
     """Ask the service about a detector of this test, and return status and content."""
     name = f"d{abs(hash(request.node.name))}"[:20]
-    assert service.ask("PUT", f"/detectors/{name}", XY, JSON)[0] == 201
+    assert service.request("PUT", f"/detectors/{name}", XY, JSON)[0] == 201
 
-    def asked(method, path, body=None, headers=JSON):
-        status, _, content = service.ask(method, f"/detectors/{name}{path}", body, headers)
+    def send_request(method, path, body=None, headers=JSON):
+        status, _, content = service.request(method, f"/detectors/{name}{path}", body, headers)
         return status, json.loads(content) if content.startswith((b"{", b"[")) else content
 
-    yield asked
-    service.ask("DELETE", f"/detectors/{name}")
+    yield send_request
+    service.request("DELETE", f"/detectors/{name}")
 
 
 @pytest.fixture
-def alone():
+def reference():
     return new_detector({**DEFAULTS, **XY})
 
 
-def test_rows_objects_and_lines_are_the_same(ask, alone, stream):
+def test_rows_objects_and_lines_give_the_same_results(send, reference, stream):
     rows, objects, lines = stream[:100], stream[100:200], stream[200:300]
-    assert ask("POST", "/points", {"points": rows.tolist()}) == (200, {"results": expected(alone, rows)})
+    assert send("POST", "/points", {"points": rows.tolist()}) == (200, {"results": expected(reference, rows)})
     named = [{"y": y, "x": x} for x, y in objects.tolist()]
-    assert ask("POST", "/points", {"points": named}) == (200, {"results": expected(alone, objects)})
+    assert send("POST", "/points", {"points": named}) == (200, {"results": expected(reference, objects)})
     text = "".join(f"{json.dumps(row)}\n" for row in lines.tolist()).encode()
-    assert ask("POST", "/points", text, LINES) == (200, {"results": expected(alone, lines)})
+    assert send("POST", "/points", text, LINES) == (200, {"results": expected(reference, lines)})
     text = "\n".join(json.dumps({"x": x, "y": y}) for x, y in lines.tolist()).encode()
-    assert ask("POST", "/points", text, LINES) == (200, {"results": expected(alone, lines)})
+    assert send("POST", "/points", text, LINES) == (200, {"results": expected(reference, lines)})
 
 
-def test_scores_and_explanations_learn_nothing(ask, alone, stream):
-    ask("POST", "/points", {"points": stream[:300].tolist()})
-    alone.process_many(stream[:300])
+def test_scores_and_explanations_learn_nothing(send, reference, stream):
+    send("POST", "/points", {"points": stream[:300].tolist()})
+    reference.process_many(stream[:300])
     for _ in range(2):
-        status, answer = ask("POST", "/scores", {"points": stream.tolist()})
-        assert (status, answer["anomaly_score"]) == (200, alone.score(stream).tolist())
-        assert (answer["threshold"], answer["n_seen"]) == (alone.threshold, 300)
-        status, answer = ask("POST", "/explanations", {"points": [[9.0, 0.0]]})
-    reasons = answer["explanations"][0]["explanation"]
+        status, response = send("POST", "/scores", {"points": stream.tolist()})
+        assert (status, response["anomaly_score"]) == (200, reference.score(stream).tolist())
+        assert (response["threshold"], response["n_seen"]) == (reference.threshold, 300)
+        status, response = send("POST", "/explanations", {"points": [[9.0, 0.0]]})
+    reasons = response["explanations"][0]["explanation"]
     assert reasons[0]["feature"] == "x"
     assert (reasons[0]["side"], reasons[0]["value"]) == ("high", 9.0)
     low, high = np.percentile(stream[172:300, 0], [1, 99])
     assert reasons[0]["usual"] == [low, high]
-    parts = alone.explain([9.0, 0.0])
+    parts = reference.explain([9.0, 0.0])
     assert {reason["feature"]: reason["part"] for reason in reasons} == {"x": parts[0], "y": parts[1]}
-    assert answer["explanations"][0]["anomaly_score"] == pytest.approx(alone.score([[9.0, 0.0]])[0])
+    assert response["explanations"][0]["anomaly_score"] == pytest.approx(reference.score([[9.0, 0.0]])[0])
 
 
-def test_before_the_first_point_there_are_scores_and_explanations_too(ask):
-    assert ask("POST", "/scores", {"points": [[1, 2]]})[1]["anomaly_score"] == [0.5]
-    status, answer = ask("POST", "/explanations", {"points": [[1, 2]]})
-    assert (status, [reason["part"] for reason in answer["explanations"][0]["explanation"]]) == (200, [0.25, 0.25])
+def test_scores_and_explanations_work_before_the_first_point(send):
+    assert send("POST", "/scores", {"points": [[1, 2]]})[1]["anomaly_score"] == [0.5]
+    status, response = send("POST", "/explanations", {"points": [[1, 2]]})
+    assert (status, [reason["part"] for reason in response["explanations"][0]["explanation"]]) == (200, [0.25, 0.25])
 
 
-def test_points_are_forgotten(ask, alone, stream):
-    ask("POST", "/points", {"points": stream[:200].tolist()})
-    assert ask("DELETE", "/points", {"points": stream[190:].tolist()})[0] == 422  # some were never learned
-    assert ask("DELETE", "/points", {"points": stream[190:200].tolist()}) == (200, {"n_points": 10})
-    alone.process_many(stream[:200])
-    alone.forget(stream[190:200])
-    assert ask("POST", "/scores", {"points": stream.tolist()})[1]["anomaly_score"] == alone.score(stream).tolist()
+def test_points_are_forgotten(send, reference, stream):
+    send("POST", "/points", {"points": stream[:200].tolist()})
+    assert send("DELETE", "/points", {"points": stream[190:].tolist()})[0] == 422  # some were never learned
+    assert send("DELETE", "/points", {"points": stream[190:200].tolist()}) == (200, {"n_points": 10})
+    reference.process_many(stream[:200])
+    reference.forget(stream[190:200])
+    assert send("POST", "/scores", {"points": stream.tolist()})[1]["anomaly_score"] == reference.score(stream).tolist()
 
 
-def test_the_history_has_the_latest_rows_and_why_they_are_odd(ask, stream):
-    results = ask("POST", "/points", {"points": stream.tolist()})[1]["results"]
-    status, rows = ask("GET", "/history?after=579")
+def test_the_history_has_the_latest_rows_and_their_explanations(send, stream):
+    results = send("POST", "/points", {"points": stream.tolist()})[1]["results"]
+    status, rows = send("GET", "/history?after=579")
     assert (status, rows["index"]) == (200, list(range(580, 600)))
     assert rows["values"] == stream[580:].tolist()
     assert rows["anomaly_score"] == [each["anomaly_score"] for each in results[580:]]
-    assert ask("GET", "/history?after=579&limit=3")[1]["index"] == [597, 598, 599]
+    assert send("GET", "/history?after=579&limit=3")[1]["index"] == [597, 598, 599]
     odd = [each["index"] for each in results if each["is_anomaly"]][-1]
-    status, row = ask("GET", f"/history/{odd}")
+    status, row = send("GET", f"/history/{odd}")
     assert (status, row["is_anomaly"], row["anomaly_score"]) == (200, True, results[odd]["anomaly_score"])
     assert row["explanation"][0]["share"] >= row["explanation"][1]["share"]
-    assert ask("GET", "/history/600")[0] == 404
-    assert ask("GET", "/history/-1")[0] == 422
+    assert send("GET", "/history/600")[0] == 404
+    assert send("GET", "/history/-1")[0] == 422
 
 
-def test_a_row_is_explained_as_if_it_had_not_been_learned(ask, alone, stream):
+def test_a_row_is_explained_as_if_it_had_not_been_learned(send, reference, stream):
     """Also if the window contains copies of the row."""
-    ask("POST", "/points", {"points": [*stream[:100].tolist(), [7.0, 0.0]]})
-    alone.process_many(stream[:100])
-    sizes = [abs(part) for part in alone.explain([7.0, 0.0]).values()]
-    status, row = ask("GET", "/history/100")
+    send("POST", "/points", {"points": [*stream[:100].tolist(), [7.0, 0.0]]})
+    reference.process_many(stream[:100])
+    sizes = [abs(part) for part in reference.explain([7.0, 0.0]).values()]
+    status, row = send("GET", "/history/100")
     found = {reason["feature"]: reason["share"] for reason in row["explanation"]}
     assert status == 200
     assert found["x"] == pytest.approx(
@@ -118,49 +118,49 @@ def test_a_row_is_explained_as_if_it_had_not_been_learned(ask, alone, stream):
     assert row["explanation"][0]["feature"] == "x"
 
 
-def test_rows_of_a_shingle_are_explained_with_those_before_them(service, stream):
-    service.ask("PUT", "/detectors/shingled", {**XY, "shingle": 3}, JSON)
-    service.ask("POST", "/detectors/shingled/points", {"points": stream.tolist()})
-    status, _, content = service.ask("GET", "/detectors/shingled/history/599")
+def test_rows_of_a_shingle_are_explained_together_with_the_previous_rows(service, stream):
+    service.request("PUT", "/detectors/shingled", {**XY, "shingle": 3}, JSON)
+    service.request("POST", "/detectors/shingled/points", {"points": stream.tolist()})
+    status, _, content = service.request("GET", "/detectors/shingled/history/599")
     assert status == 200
     assert {reason["feature"] for reason in json.loads(content)["explanation"]} == {"x", "y"}
-    assert service.ask("GET", "/detectors/shingled/history/1")[0] == 404  # the rows before it do not exist
-    assert service.ask("DELETE", "/detectors/shingled/points", {"points": stream[599:].tolist()})[0] == 422
-    service.ask("DELETE", "/detectors/shingled")
+    assert service.request("GET", "/detectors/shingled/history/1")[0] == 404  # the rows before it do not exist
+    assert service.request("DELETE", "/detectors/shingled/points", {"points": stream[599:].tolist()})[0] == 422
+    service.request("DELETE", "/detectors/shingled")
 
 
-def test_a_model_file_goes_out_and_comes_in_checked(ask, alone, stream):
-    ask("POST", "/points", {"points": stream[:200].tolist()})
-    status, content = ask("GET", "/model")
-    alone.process_many(stream[:200])
-    named = StreamDetector.from_notes(alone.forest, {**alone.notes(), "names": ["x", "y"]})
+def test_a_model_file_is_downloaded_and_checked_when_uploaded(send, reference, stream):
+    send("POST", "/points", {"points": stream[:200].tolist()})
+    status, content = send("GET", "/model")
+    reference.process_many(stream[:200])
+    named = StreamDetector.from_notes(reference.forest, {**reference.notes(), "names": ["x", "y"]})
     assert (status, content) == (200, to_bytes(named))
-    ask("POST", "/points", {"points": stream[200:300].tolist()})
-    assert ask("PUT", "/model", content, {}) == (200, {"n_points": 200})
-    assert ask("POST", "/points", {"points": stream[200:].tolist()})[1]["results"] == expected(alone, stream[200:])
-    spoilt = bytearray(content)
-    spoilt[len(spoilt) // 2] ^= 0xFF
-    for wrong in (b"", b"none", bytes(spoilt), content[:-100]):
-        status, answer = ask("PUT", "/model", wrong, {})
-        assert status == 422, answer
+    send("POST", "/points", {"points": stream[200:300].tolist()})
+    assert send("PUT", "/model", content, {}) == (200, {"n_points": 200})
+    assert send("POST", "/points", {"points": stream[200:].tolist()})[1]["results"] == expected(reference, stream[200:])
+    damaged = bytearray(content)
+    damaged[len(damaged) // 2] ^= 0xFF
+    for wrong in (b"", b"none", bytes(damaged), content[:-100]):
+        status, response = send("PUT", "/model", wrong, {})
+        assert status == 422, response
     named = new_detector({**DEFAULTS, **XY})
     named.process({"y": 1.0, "x": 2.0})
-    status, answer = ask("PUT", "/model", to_bytes(named), {})
+    status, response = send("PUT", "/model", to_bytes(named), {})
     assert status == 422
-    assert "features is ['y', 'x'], not ['x', 'y']" in answer["detail"]
-    status, answer = ask("PUT", "/model", to_bytes(StreamDetector(2, window=64, max_samples=16)), {})
+    assert "features is ['y', 'x'], not ['x', 'y']" in response["detail"]
+    status, response = send("PUT", "/model", to_bytes(StreamDetector(2, window=64, max_samples=16)), {})
     assert status == 422
-    assert "window is 64, not 128" in answer["detail"]
-    assert ask("GET", "")[1]["n_seen"] == 600
+    assert "window is 64, not 128" in response["detail"]
+    assert send("GET", "")[1]["n_seen"] == 600
 
 
-def test_the_same_request_again_gets_the_same_answer(ask, stream):
+def test_a_repeated_request_gets_the_same_response(send, stream):
     headers = JSON | {"Idempotency-Key": "one"}
-    first = ask("POST", "/points", {"points": stream[:5].tolist()}, headers)
-    assert ask("POST", "/points", {"points": stream[:5].tolist()}, headers) == first
-    assert ask("GET", "")[1]["n_seen"] == 5
+    first = send("POST", "/points", {"points": stream[:5].tolist()}, headers)
+    assert send("POST", "/points", {"points": stream[:5].tolist()}, headers) == first
+    assert send("GET", "")[1]["n_seen"] == 5
     wrong = JSON | {"Idempotency-Key": "x" * 200}
-    assert ask("POST", "/points", {"points": stream[:5].tolist()}, wrong)[0] == 422
+    assert send("POST", "/points", {"points": stream[:5].tolist()}, wrong)[0] == 422
 
 
 WRONG_BODIES = [
@@ -191,16 +191,16 @@ WRONG_BODIES = [
 ]
 
 
-@pytest.mark.parametrize(("body", "told"), WRONG_BODIES, ids=range(len(WRONG_BODIES)))
+@pytest.mark.parametrize(("body", "message"), WRONG_BODIES, ids=range(len(WRONG_BODIES)))
 @pytest.mark.parametrize("path", ["/points", "/scores", "/explanations"])
-def test_a_wrong_body_is_told_in_one_line_and_nothing_is_learned(ask, path, body, told):
-    status, answer = ask("POST", path, body)
-    assert status == 422, answer
-    assert told in answer["detail"], answer
-    assert "\n" not in answer["detail"]
-    assert "Traceback" not in answer["detail"]
-    assert len(answer["detail"]) < 500
-    assert ask("GET", "")[1]["n_seen"] == 0
+def test_an_invalid_body_gets_a_one_line_error_and_nothing_is_learned(send, path, body, message):
+    status, response = send("POST", path, body)
+    assert status == 422, response
+    assert message in response["detail"], response
+    assert "\n" not in response["detail"]
+    assert "Traceback" not in response["detail"]
+    assert len(response["detail"]) < 500
+    assert send("GET", "")[1]["n_seen"] == 0
 
 
 HOSTILE = [
@@ -211,37 +211,37 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_names_make_nothing_and_reach_nothing(service, name):
+def test_hostile_names_create_and_access_nothing(service, name):
     before = sorted(path.name for path in service.folder.rglob("*"))
-    detectors = service.ask("GET", "/detectors")[2]
-    asked = "".join(letter if letter.isascii() and letter not in " \n" else "%F0%9F" for letter in name)
+    detectors = service.request("GET", "/detectors")[2]
+    escaped = "".join(letter if letter.isascii() and letter not in " \n" else "%F0%9F" for letter in name)
     for method, path, body in [("PUT", "", XY), ("POST", "/points", {"points": [[1, 2]]}), ("GET", "", None)]:
-        status, _, content = service.ask(method, f"/detectors/{asked}{path}", body, JSON)
+        status, _, content = service.request(method, f"/detectors/{escaped}{path}", body, JSON)
         assert status in (404, 405, 422), (status, content)
-    assert service.ask("GET", f"/static/{asked}")[0] == 404
-    assert service.ask("GET", "/detectors")[2] == detectors
+    assert service.request("GET", f"/static/{escaped}")[0] == 404
+    assert service.request("GET", "/detectors")[2] == detectors
     assert sorted(path.name for path in service.folder.rglob("*")) == before
 
 
-def test_only_the_files_of_the_page_are_given(service):
-    assert service.ask("GET", "/")[0] == 200
-    assert service.ask("GET", "/static/plotly.min.js")[0] == 200
+def test_only_the_files_of_the_page_are_served(service):
+    assert service.request("GET", "/")[0] == 200
+    assert service.request("GET", "/static/plotly.min.js")[0] == 200
     for name in ("../asgi.py", "..%2Fasgi.py", "asgi.py", "", "index.html/"):
-        assert service.ask("GET", f"/static/{name}")[0] == 404, name
+        assert service.request("GET", f"/static/{name}")[0] == 404, name
 
 
-def test_a_file_that_a_browser_has_already_is_not_sent_again(service):
+def test_a_file_in_the_browser_cache_is_not_sent_again(service):
     path = "/static/plotly.min.js"
-    _, headers, content = service.ask("GET", path)
-    assert service.ask("GET", path, headers={"If-None-Match": headers["etag"]})[::2] == (304, b"")
-    status, short_headers, short = service.ask("GET", path, headers={"Accept-Encoding": "gzip, br"})
+    _, headers, content = service.request("GET", path)
+    assert service.request("GET", path, headers={"If-None-Match": headers["etag"]})[::2] == (304, b"")
+    status, short_headers, short = service.request("GET", path, headers={"Accept-Encoding": "gzip, br"})
     assert (status, short_headers["content-encoding"]) == (200, "gzip")
     assert len(short) < len(content) / 2
     assert gzip.decompress(short) == content
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         (b"", "JSON"),
         (b"{", "JSON"),
@@ -257,16 +257,16 @@ def test_a_file_that_a_browser_has_already_is_not_sent_again(service):
     ],
 )
 @pytest.mark.parametrize("headers", [JSON, {}, {"Content-Type": "application/x-www-form-urlencoded"}])
-def test_a_wrong_configuration_is_told_in_one_line_whatever_it_is_said_to_be(service, body, told, headers):
-    status, _, content = service.ask("PUT", "/detectors/wrong", body, headers)
+def test_an_invalid_configuration_gets_a_one_line_error_for_any_content_type(service, body, message, headers):
+    status, _, content = service.request("PUT", "/detectors/wrong", body, headers)
     detail = json.loads(content)["detail"]
     assert status == 422
-    assert told in detail, detail
+    assert message in detail, detail
     assert "\n" not in detail
-    assert service.ask("GET", "/detectors/wrong")[0] == 404
+    assert service.request("GET", "/detectors/wrong")[0] == 404
 
 
-def test_every_answer_keeps_browsers_safe(service):
+def test_every_response_has_the_security_headers(service):
     for path in (
         "/",
         "/static/style.css",
@@ -277,7 +277,7 @@ def test_every_answer_keeps_browsers_safe(service):
         "/nowhere",
     ):
         for method in ("GET", "POST"):
-            _, headers, _ = service.ask(method, path)
+            _, headers, _ = service.request(method, path)
             headers = {name.lower(): value for name, value in headers.items()}
             assert headers["x-content-type-options"] == "nosniff", path
             assert headers["x-frame-options"] == "DENY"
@@ -285,25 +285,25 @@ def test_every_answer_keeps_browsers_safe(service):
             assert "server" not in headers
 
 
-def test_pages_of_other_sites_cannot_reach_it_through_a_browser(service):
+def test_pages_of_other_sites_are_refused(service):
     for headers in ({"Host": "evil.example"}, {"Host": f"evil.example:{service.port}"}, {"Host": "["}, {"Host": ""}):
-        assert service.ask("GET", "/detectors", headers=headers)[0] == 403, headers
+        assert service.request("GET", "/detectors", headers=headers)[0] == 403, headers
     for origin in ("http://evil.example", "null", f"http://127.0.0.1:{service.port + 1}", "http://127.0.0.1"):
-        assert service.ask("GET", "/detectors", headers={"Origin": origin})[0] == 403, origin
+        assert service.request("GET", "/detectors", headers={"Origin": origin})[0] == 403, origin
     for host in ("127.0.0.1", "127.0.0.2", "localhost", "localhost.", "[::1]"):
         headers = {"Host": f"{host}:{service.port}", "Origin": f"http://{host}:{service.port}"}
-        assert service.ask("GET", "/detectors", headers=headers)[0] == 200, host
+        assert service.request("GET", "/detectors", headers=headers)[0] == 200, host
 
 
-def test_a_method_that_a_path_does_not_have_is_told_with_those_it_has(service):
-    status, headers, _ = service.ask("PATCH", "/detectors/none/points")
+def test_an_unsupported_method_gets_405_with_the_allowed_ones(service):
+    status, headers, _ = service.request("PATCH", "/detectors/none/points")
     assert (status, headers["allow"]) == (405, "DELETE, POST")
 
 
-def test_metrics_are_those_that_prometheus_reads(service, stream):
-    service.ask("PUT", "/detectors/counted", XY, JSON)
-    service.ask("POST", "/detectors/counted/points", {"points": stream.tolist()})
-    _, headers, content = service.ask("GET", "/metrics")
+def test_metrics_have_the_prometheus_format(service, stream):
+    service.request("PUT", "/detectors/counted", XY, JSON)
+    service.request("POST", "/detectors/counted/points", {"points": stream.tolist()})
+    _, headers, content = service.request("GET", "/metrics")
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = content.decode().splitlines()
     assert 'imondrian_points_total{detector="counted"} 600' in lines
@@ -311,23 +311,23 @@ def test_metrics_are_those_that_prometheus_reads(service, stream):
         kind, name, *_ = line.lstrip("# ").split(maxsplit=2) if line.startswith("#") else ("", line)
         assert kind in ("", "HELP", "TYPE")
         assert name.startswith("imondrian_")
-    service.ask("DELETE", "/detectors/counted")
+    service.request("DELETE", "/detectors/counted")
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_body_that_is_too_long_is_refused_before_it_is_read(service, ask):
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(service, send):
     declared = {"Content-Type": "application/json", "Content-Length": str(2**40)}
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
         head = "".join(f"{name}: {value}\r\n" for name, value in (declared | {"Host": "127.0.0.1"}).items())
         connection.sendall(f"POST /detectors/none/points HTTP/1.1\r\n{head}\r\n".encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
-    assert ask("POST", "/points", b" " * (32 * 2**20 + 1))[0] == 413
+    assert send("POST", "/points", b" " * (32 * 2**20 + 1))[0] == 413
 
 
-def test_a_body_without_a_length_is_counted_while_it_is_read(service):
-    service.ask("PUT", "/detectors/long", XY, JSON)
+def test_the_length_of_a_chunked_body_is_checked_while_it_is_read(service):
+    service.request("PUT", "/detectors/long", XY, JSON)
     head = b"HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"100000\r\n" + b" " * 2**20 + b"\r\n"
     for path in (b"points", b"scores"):
@@ -337,11 +337,11 @@ def test_a_body_without_a_length_is_counted_while_it_is_read(service):
                 for _ in range(40):
                     connection.sendall(piece)
             assert connection.recv(1000).startswith(b"HTTP/1.1 413")
-    service.ask("DELETE", "/detectors/long")
+    service.request("DELETE", "/detectors/long")
 
 
-def test_who_leaves_in_the_middle_of_a_body_has_nothing_learned(service, ask, stream):
-    name = json.loads(service.ask("GET", "/detectors")[2])[-1]["name"]
+def test_nothing_is_learned_if_the_client_disconnects_within_a_body(service, send, stream):
+    name = json.loads(service.request("GET", "/detectors")[2])[-1]["name"]
     lines = [f"{json.dumps(row)}\n".encode() for row in stream[:10].tolist()]
     head = (
         f"POST /detectors/{name}/points HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"
@@ -349,14 +349,14 @@ def test_who_leaves_in_the_middle_of_a_body_has_nothing_learned(service, ask, st
     )
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
         connection.sendall(head.encode() + b"".join(lines[:4]))
-    status, answer = ask("POST", "/points", b"".join(lines), LINES | {"Idempotency-Key": "one"})
-    assert (status, len(answer["results"])) == (200, 10)
-    assert ask("GET", "")[1]["n_seen"] == 10
+    status, response = send("POST", "/points", b"".join(lines), LINES | {"Idempotency-Key": "one"})
+    assert (status, len(response["results"])) == (200, 10)
+    assert send("GET", "")[1]["n_seen"] == 10
 
 
-def test_who_leaves_in_the_middle_of_a_body_leaves_nothing_in_the_log(tmp_path):
+def test_nothing_is_logged_if_the_client_disconnects_within_a_body(tmp_path):
     with Service(tmp_path) as service:
-        assert service.ask("PUT", "/detectors/a", XY, JSON)[0] == 201
+        assert service.request("PUT", "/detectors/a", XY, JSON)[0] == 201
         for method, path in [
             ("PUT", "/detectors/b"),
             ("POST", "/detectors/a/points"),
@@ -369,34 +369,34 @@ def test_who_leaves_in_the_middle_of_a_body_leaves_nothing_in_the_log(tmp_path):
                 with service.connect() as connection:
                     connection.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n\r\n8\r\n".encode())
                     time.sleep(0.05)  # let the service read it
-        assert service.ask("GET", "/health")[0] == 200
-    assert len(service.said.splitlines()) == 1, service.said
+        assert service.request("GET", "/health")[0] == 200
+    assert len(service.output.splitlines()) == 1, service.output
 
 
-def test_only_models_and_points_may_be_long(service, ask):
-    assert service.ask("PUT", "/detectors/long", b" " * (2**20 + 1), JSON)[0] == 413
-    assert ask("PUT", "/model", b" " * (33 * 2**20), {})[0] == 422
+def test_only_bodies_with_models_or_points_may_be_long(service, send):
+    assert service.request("PUT", "/detectors/long", b" " * (2**20 + 1), JSON)[0] == 413
+    assert send("PUT", "/model", b" " * (33 * 2**20), {})[0] == 422
 
 
-def test_too_many_points_are_refused(ask):
-    status, answer = ask("POST", "/points", {"points": [[1, 2]] * 100_001})
+def test_too_many_points_are_refused(send):
+    status, response = send("POST", "/points", {"points": [[1, 2]] * 100_001})
     assert status == 422
-    assert "100001 points" in answer["detail"]
-    status, answer = ask("POST", "/explanations", {"points": [[1, 2]] * 1001})
+    assert "100001 points" in response["detail"]
+    status, response = send("POST", "/explanations", {"points": [[1, 2]] * 1001})
     assert status == 422
-    assert "1001 points" in answer["detail"]
+    assert "1001 points" in response["detail"]
 
 
-def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
+def test_a_full_queue_gives_429_with_retry_after(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_requests=2))
     handle, _ = registry.create("a", XY)
     body, statuses = {"points": stream[:1].tolist()}, []
 
     def post():
-        status, headers, _ = here.ask("POST", "/detectors/a/points", body)
+        status, headers, _ = server.request("POST", "/detectors/a/points", body)
         statuses.append((status, headers.get("retry-after")))
 
-    with Here(create_app(registry)) as here:
+    with ThreadServer(create_app(registry)) as server:
         with handle.worker.read_copy._write_lock:  # nothing is applied meanwhile
             threads = [threading.Thread(target=post) for _ in range(8)]
             threads[0].start()
@@ -416,33 +416,33 @@ def test_a_full_queue_answers_429_and_when_to_come_again(tmp_path, stream):
     assert statuses[5:] == 3 * [(200, None)]
 
 
-def test_a_disk_that_fails_is_told_and_when_it_works_again_so_is_that(tmp_path):
+def test_health_reports_a_failing_disk_until_it_works_again(tmp_path):
     registry = Registry(tmp_path)
     registry.create("a", XY)
     body = {"points": [[1, 2]]}
-    with Here(create_app(registry)) as here:
-        assert json.loads(here.ask("GET", "/health")[2]) == {"status": "ok", "complaints": []}
+    with ThreadServer(create_app(registry)) as server:
+        assert json.loads(server.request("GET", "/health")[2]) == {"status": "ok", "complaints": []}
         registry._store._database.execute("PRAGMA query_only = ON")  # like a disk that has become read-only
         for method, path, sent in [("POST", "/detectors/a/points", body), ("PUT", "/detectors/b", XY)]:
-            status, _, content = here.ask(method, path, sent, JSON)
+            status, _, content = server.request(method, path, sent, JSON)
             assert status == 507
             assert "could not be stored" in json.loads(content)["detail"]
-        status, _, content = here.ask("GET", "/health")
+        status, _, content = server.request("GET", "/health")
         assert (status, json.loads(content)["status"]) == (503, "failing")
-        assert here.ask("POST", "/detectors/a/scores", body)[0] == 200  # reads still work
+        assert server.request("POST", "/detectors/a/scores", body)[0] == 200  # reads still work
         registry._store._database.execute("PRAGMA query_only = OFF")
-        assert here.ask("GET", "/health")[0] == 200
-        assert json.loads(here.ask("POST", "/detectors/a/points", body)[2])["results"][0]["index"] == 0
+        assert server.request("GET", "/health")[0] == 200
+        assert json.loads(server.request("POST", "/detectors/a/points", body)[2])["results"][0]["index"] == 0
 
 
-def test_what_fails_inside_is_answered_without_internals(tmp_path, monkeypatch, caplog):
+def test_internal_errors_are_reported_without_details(tmp_path, monkeypatch, caplog):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
-    with Here(create_app(registry)) as here, monkeypatch.context() as patched:
+    with ThreadServer(create_app(registry)) as server, monkeypatch.context() as patched:
         patched.setattr(type(handle.worker), "submit", lambda *_: 1 / 0)
         patched.setattr(routes.lifecycle, "description_of", lambda *_: 1 / 0)
         for method, path in [("POST", "/detectors/a/points"), ("GET", "/detectors")]:
-            status, headers, content = here.ask(method, path, {"points": [[1, 2]]})
+            status, headers, content = server.request(method, path, {"points": [[1, 2]]})
             assert status == 500
             assert json.loads(content) == {"detail": "Internal error; see the log of the service."}
             assert headers["x-content-type-options"] == "nosniff"
@@ -462,33 +462,38 @@ def guarded(request, tmp_path_factory):
         yield running
 
 
-def test_without_the_token_nothing_is_told_but_health_and_the_page(guarded):
-    for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": f"Basic {TOKEN}"}):
+def test_only_health_and_the_page_are_public_without_the_token(guarded):
+    for headers_sent in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Basic {TOKEN}"},
+    ):
         for method, path in [
             ("GET", "/detectors"),
             ("GET", "/metrics"),
             ("GET", "/openapi.json"),
             ("POST", "/detectors/a/points"),
         ]:
-            status, headers, content = guarded.ask(method, path, headers=given)
+            status, headers, content = guarded.request(method, path, headers=headers_sent)
             assert (status, headers["www-authenticate"]) == (401, "Bearer"), (path, content)
         for method in ("GET", "HEAD"):
-            assert guarded.ask(method, "/health", headers=given)[0] == 200
-        assert guarded.ask("GET", "/", headers=given)[0] == 200
+            assert guarded.request(method, "/health", headers=headers_sent)[0] == 200
+        assert guarded.request("GET", "/", headers=headers_sent)[0] == 200
 
 
-def test_no_answer_sends_a_client_to_a_host_that_it_named(guarded):
+def test_no_response_redirects_to_the_host_header(guarded):
     for path in ("/static/style.css/", "/health/", "/detectors/", "//evil.example/", "/static//evil.example/.."):
-        for given in ({}, {"Authorization": f"Bearer {TOKEN}"}):
-            status, headers, content = guarded.ask("GET", path, headers=given | {"Host": "evil.example"})
+        for headers_sent in ({}, {"Authorization": f"Bearer {TOKEN}"}):
+            status, headers, content = guarded.request("GET", path, headers=headers_sent | {"Host": "evil.example"})
             assert status in (401, 404), path
             assert "location" not in {name.lower() for name in headers}
             assert b"evil.example" not in content
 
 
-def test_with_the_token_all_works_from_anywhere(guarded, stream):
-    given = {"Authorization": f"Bearer {TOKEN}", "Host": "pumps.example"}
-    assert guarded.ask("PUT", "/detectors/a", XY, given | JSON)[0] in (200, 201)
-    assert guarded.ask("POST", "/detectors/a/points", {"points": stream[:1].tolist()}, given)[0] == 200
+def test_any_host_works_with_the_token(guarded, stream):
+    headers_sent = {"Authorization": f"Bearer {TOKEN}", "Host": "pumps.example"}
+    assert guarded.request("PUT", "/detectors/a", XY, headers_sent | JSON)[0] in (200, 201)
+    assert guarded.request("POST", "/detectors/a/points", {"points": stream[:1].tolist()}, headers_sent)[0] == 200
     with Client(guarded.address, TOKEN) as client:
         assert [each["name"] for each in client.detectors()] == ["a"]

@@ -20,7 +20,7 @@ N_ROUNDS, N_CLIENTS = 50, 4
 XY = {"features": ["x", "y"], **SMALL}
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="services are made by forking")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="services are started by forking")
 
 
 class Services:
@@ -28,31 +28,31 @@ class Services:
 
     def __init__(self, folder):
         self._folder, self.port = folder, free_port()
-        self._maker = subprocess.Popen(
+        self._forker = subprocess.Popen(
             [sys.executable, "-m", "tests.service.forking"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._told() == "ready"
+        assert self._read_line() == "ready"
 
     def start(self):
-        self._maker.stdin.write(f"{self.port} {self._folder}\n")
-        self._maker.stdin.flush()
-        self._process = int(self._told())
+        self._forker.stdin.write(f"{self.port} {self._folder}\n")
+        self._forker.stdin.flush()
+        self._process = int(self._read_line())
 
-    def end(self, how):
-        os.kill(self._process, how)
-        assert self._told() == "ended"
+    def end(self, signal_number):
+        os.kill(self._process, signal_number)
+        assert self._read_line() == "ended"
 
     def close(self):
-        self._maker.stdin.close()
-        self._maker.wait(60)
-        self._maker.stdout.close()
+        self._forker.stdin.close()
+        self._forker.wait(60)
+        self._forker.stdout.close()
 
-    def _told(self):
-        return self._maker.stdout.readline().strip()
+    def _read_line(self):
+        return self._forker.stdout.readline().strip()
 
 
 class Sender(threading.Thread):
@@ -60,67 +60,67 @@ class Sender(threading.Thread):
 
     def __init__(self, number, port):
         super().__init__()
-        self._draws, self._port = np.random.default_rng(number), port
-        self.is_enough, self.answered, self.error = threading.Event(), [], None
+        self._rng, self._port = np.random.default_rng(number), port
+        self.is_stopped, self.confirmed, self.error = threading.Event(), [], None
 
     def run(self):
         try:
             with Client(f"http://127.0.0.1:{self._port}", timeout=300.0) as client:
                 client.create("a", **XY)
-                while not self.is_enough.is_set():
+                while not self.is_stopped.is_set():
                     self._post(client)
-        except Exception as error:  # noqa: BLE001 (the test tells it)
+        except Exception as error:  # noqa: BLE001 (the test reports it)
             self.error = error
 
     def _post(self, client):
-        points = self._draws.normal(size=(self._draws.choice([1, 1, 1, 20]), 2)) * self._draws.choice([1.0, 5.0])
+        points = self._rng.normal(size=(self._rng.choice([1, 1, 1, 20]), 2)) * self._rng.choice([1.0, 5.0])
         for point, result in zip(points, client.process("a", points), strict=True):
-            self.answered.append((result["index"], point, result))
+            self.confirmed.append((result["index"], point, result))
 
 
-def killed_again_and_again(services, senders, draws):
+def kill_repeatedly(services, senders, rng):
     """Kill a service `N_ROUNDS` times while it starts, works or saves a snapshot; then start the last one."""
     for _ in range(N_ROUNDS):
         services.start()
-        if draws.random() < 0.8:
-            answered = sum(len(sender.answered) for sender in senders)
+        if rng.random() < 0.8:
+            confirmed = sum(len(sender.confirmed) for sender in senders)
             for _ in range(3_000):
-                if sum(len(sender.answered) for sender in senders) > answered:
+                if sum(len(sender.confirmed) for sender in senders) > confirmed:
                     break
                 time.sleep(0.01)
             else:
                 raise AssertionError([sender.error for sender in senders])
-        time.sleep(draws.uniform(0.0, 0.3))
+        time.sleep(rng.uniform(0.0, 0.3))
         services.end(signal.SIGKILL)
     services.start()
 
 
-def test_after_fifty_kills_every_answered_point_was_learned_once_and_scores_are_those_of_one_that_never_stopped(
+def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fifty_kills(
     tmp_path,
 ):
     services = Services(tmp_path)
     senders = [Sender(i, services.port) for i in range(N_CLIENTS)]
     for sender in senders:
         sender.start()
-    killed_again_and_again(services, senders, random.Random(0))  # noqa: S311
+    kill_repeatedly(services, senders, random.Random(0))  # noqa: S311
     for sender in senders:
-        sender.is_enough.set()
+        sender.is_stopped.set()
     for sender in senders:
         sender.join(300)
     assert [sender.error for sender in senders] == [None] * N_CLIENTS
-    answered = sorted((each for sender in senders for each in sender.answered), key=lambda each: each[0])
-    assert [index for index, _, _ in answered] == list(range(len(answered)))  # none missing, none twice
-    points = np.array([point for _, point, _ in answered])
+    confirmed = sorted((each for sender in senders for each in sender.confirmed), key=lambda each: each[0])
+    assert [index for index, _, _ in confirmed] == list(range(len(confirmed)))  # none missing, none twice
+    points = np.array([point for _, point, _ in confirmed])
     never_stopped = new_detector({**DEFAULTS, **XY}).process_many(points)
-    assert [result["anomaly_score"] for _, _, result in answered] == never_stopped.score.tolist()
-    assert [result["threshold"] for _, _, result in answered] == never_stopped.threshold.tolist()
-    assert [result["is_anomaly"] for _, _, result in answered] == never_stopped.is_anomaly.tolist()
+    assert [result["anomaly_score"] for _, _, result in confirmed] == never_stopped.score.tolist()
+    assert [result["threshold"] for _, _, result in confirmed] == never_stopped.threshold.tolist()
+    assert [result["is_anomaly"] for _, _, result in confirmed] == never_stopped.is_anomaly.tolist()
     with Client(f"http://127.0.0.1:{services.port}") as client:
-        described, figures = client.describe("a"), client._request("GET", "/metrics").content.decode()
-        assert described["n_seen"] == len(answered)
-        assert described["n_anomalies"] == never_stopped.is_anomaly.sum()
-        assert f'imondrian_points_total{{detector="a"}} {len(answered)}\n' in figures
+        description, figures = client.describe("a"), client._request("GET", "/metrics").content.decode()
+        assert description["n_seen"] == len(confirmed)
+        assert description["n_anomalies"] == never_stopped.is_anomaly.sum()
+        assert f'imondrian_points_total{{detector="a"}} {len(confirmed)}\n' in figures
         assert client._request("GET", "/health").value() == {"status": "ok", "complaints": []}
     services.end(signal.SIGTERM)
     services.close()
-    assert len(answered) > 10 * N_ROUNDS  # otherwise there was too little load
+    assert len(confirmed) > 10 * N_ROUNDS  # otherwise there was too little load

@@ -26,7 +26,7 @@ def log(caplog):
     logger.removeFilter(repeats)
 
 
-def test_a_line_is_written_once_a_minute_with_how_often_it_was_not(log):
+def test_a_repeated_line_is_written_once_a_minute_with_a_count(log):
     write, repeats = log
     for _ in range(1000):
         assert write("Failed %s.", "a") == ["Failed a."]
@@ -38,14 +38,14 @@ def test_a_line_is_written_once_a_minute_with_how_often_it_was_not(log):
     assert write("Failed %s.", "a", after=61.0)[-1] == "Failed a. ... repeated 1 times"
 
 
-def test_lines_with_other_errors_are_other_lines(log):
+def test_lines_with_different_errors_are_different_lines(log):
     write, _ = log
     for error in (ValueError("a"), ValueError("b"), KeyError("a"), ValueError("a")):
         messages = write("Failed.", error=error)
     assert messages == ["Failed."] * 3
 
 
-def test_only_so_many_lines_are_remembered(log):
+def test_the_number_of_remembered_lines_is_limited(log):
     write, repeats = log
     for i in range(1500):
         write(str(i))

@@ -14,10 +14,10 @@ from imondrian.service.configuration import DEFAULTS  # noqa: E402
 from imondrian.service.schemas import Configuration  # noqa: E402
 from tests.service.serving import SMALL  # noqa: E402
 
-PROMISED = create_api(None).openapi()
-SCHEMA = schemathesis.openapi.from_dict(PROMISED)
+DESCRIPTION = create_api(None).openapi()
+SCHEMA = schemathesis.openapi.from_dict(DESCRIPTION)
 # The number of features depends on the detector, which the schema cannot express: data that it allows can be refused.
-NOT_PROMISED = [positive_data_acceptance]
+EXCLUDED_CHECKS = [positive_data_acceptance]
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -35,40 +35,40 @@ def pumps(service):
         client.process("pumps", [[1.0, 2.0], [1.1, 2.1]])
 
 
-def test_the_service_tells_what_it_promises(service):
-    assert json.loads(service.ask("GET", "/openapi.json")[2]) == PROMISED
+def test_the_service_publishes_its_openapi_description(service):
+    assert json.loads(service.request("GET", "/openapi.json")[2]) == DESCRIPTION
 
 
 @SCHEMA.parametrize()
 @settings(max_examples=40)
-def test_every_route_answers_as_it_promises(case, service):
-    case.call_and_validate(base_url=service.address, excluded_checks=NOT_PROMISED)
+def test_every_route_matches_its_description(case, service):
+    case.call_and_validate(base_url=service.address, excluded_checks=EXCLUDED_CHECKS)
 
 
 @SCHEMA.include(path_regex="{name}").exclude(path="/detectors/{name}", method="DELETE").parametrize()
 @settings(max_examples=40)
-def test_every_route_of_a_detector_that_is_there_answers_as_it_promises(case, service):
+def test_every_route_of_an_existing_detector_matches_its_description(case, service):
     case.path_parameters = {**case.path_parameters, "name": "pumps"}
-    case.call_and_validate(base_url=service.address, excluded_checks=NOT_PROMISED)
+    case.call_and_validate(base_url=service.address, excluded_checks=EXCLUDED_CHECKS)
 
 
-BODIES = PROMISED["paths"]["/detectors/{name}/points"]["post"]["requestBody"]["content"]
+BODIES = DESCRIPTION["paths"]["/detectors/{name}/points"]["post"]["requestBody"]["content"]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, body in BODIES.items() for name in body["examples"]])
-def test_every_example_of_points_is_taken(service, kind, name):
+def test_every_example_of_points_is_accepted(service, kind, name):
     example = BODIES[kind]["examples"][name]["value"]
     body = example.encode() if isinstance(example, str) else example
-    assert service.ask("POST", "/detectors/pumps/points", body, {"Content-Type": kind})[0] == 200
+    assert service.request("POST", "/detectors/pumps/points", body, {"Content-Type": kind})[0] == 200
 
 
-def test_what_is_promised_to_be_the_default_is():
+def test_documented_defaults_match_the_configuration():
     assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **DEFAULTS}
 
 
-@pytest.mark.parametrize("path", PROMISED["paths"])
-def test_every_route_is_described_and_shows_an_example_of_its_body(path):
-    for operation in PROMISED["paths"][path].values():
+@pytest.mark.parametrize("path", DESCRIPTION["paths"])
+def test_every_route_has_a_description_and_an_example_body(path):
+    for operation in DESCRIPTION["paths"][path].values():
         assert operation["description"]
         body = json.dumps(operation.get("requestBody", "examples"))
         assert "examples" in body or "binary" in body

@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.service.browser import Watched, open_browser, why_missing
+from tests.service.browser import RecordedPage, open_browser, why_missing
 from tests.service.serving import Service
-from tests.service.test_recovery import spoil
+from tests.service.test_recovery import damage_database
 
 pytestmark = pytest.mark.page
 
@@ -18,7 +18,7 @@ FEATURES = ["temperature", "pressure", "flow"]
 PLANTED = {300: "pressure", 350: "temperature", 390: "flow"}
 SMALL = {"n_trees": 20, "window": 256, "max_samples": 64}
 TOKEN = "a token of the tests"  # noqa: S105
-HURT = '<img src=x onerror="window.hurt=1">'
+INJECTION = '<img src=x onerror="window.injected=1">'
 MARKED = "document.getElementById('chart').data?.filter((trace) => trace.meta === 'anomalies').map((trace) => trace.x)"
 WRONG = [
     ("", "The table is empty."),
@@ -65,8 +65,8 @@ def own_service(browser, tmp_path):
         return started[-1].start()
 
     yield start
-    for one in started:
-        one.stop()
+    for each in started:
+        each.stop()
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def tolerated():
 
 @pytest.fixture(scope="module")
 def shared(browser):
-    watched = Watched(browser)
-    yield watched
-    watched.close()
+    recorded = RecordedPage(browser)
+    yield recorded
+    recorded.close()
 
 
 @pytest.fixture
@@ -89,10 +89,10 @@ def page(shared, tolerated):
 
 @pytest.fixture
 def own_page(browser, tolerated):
-    watched = Watched(browser)
-    yield watched.page
-    watched.check(tolerated)
-    watched.close()
+    recorded = RecordedPage(browser)
+    yield recorded.page
+    recorded.check(tolerated)
+    recorded.close()
 
 
 def rows(n=400, n_features=3):
@@ -102,7 +102,7 @@ def rows(n=400, n_features=3):
     return values
 
 
-def posted(service, name, features=FEATURES, points=None, **settings):
+def create_with_points(service, name, features=FEATURES, points=None, **settings):
     client = service.client()
     client.create(name, features, **SMALL, **settings)
     results = client.process(name, rows() if points is None else points)
@@ -110,7 +110,7 @@ def posted(service, name, features=FEATURES, points=None, **settings):
     return [result["index"] for result in results if result["is_anomaly"]]
 
 
-def asked(service, method, *arguments):
+def call_client(service, method, *arguments):
     client = service.client()
     try:
         return getattr(client, method)(*arguments)
@@ -118,7 +118,7 @@ def asked(service, method, *arguments):
         client.close()
 
 
-def shown(page, service, name):
+def open_detector(page, service, name):
     page.goto(f"{service.address}/#{name}")
     page.wait_for_selector(f"#name:text-is('{name}')")
     page.wait_for_selector("#chart .main-svg")
@@ -176,13 +176,13 @@ def active(page):
 # -- detectors ------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_detector_the_page_says_how_to_make_one(own_service, own_page):
+def test_without_detectors_the_page_explains_how_to_create_one(own_service, own_page):
     own_page.goto(own_service().address)
     own_page.wait_for_selector("text=No detector yet")
     assert "curl -X PUT" in own_page.inner_text("#empty-example")
 
 
-def test_a_detector_is_made_by_the_form(service, page):
+def test_the_form_creates_a_detector(service, page):
     page.goto(service.address)
     if not page.is_visible("#new-name"):
         page.click("#new > summary")
@@ -196,7 +196,7 @@ def test_a_detector_is_made_by_the_form(service, page):
     page.click("#create button.primary")
     page.wait_for_selector("#detectors a[aria-current]:has-text('made')")
     page.wait_for_selector("#no-points:has-text('No points yet')")
-    configuration = asked(service, "describe", "made")["configuration"]
+    configuration = call_client(service, "describe", "made")["configuration"]
     assert (configuration["features"], configuration["threshold"], configuration["n_trees"]) == (
         FEATURES,
         0.02,
@@ -206,9 +206,9 @@ def test_a_detector_is_made_by_the_form(service, page):
     assert '"pressure":' in page.inner_text("#no-points-example")
 
 
-def test_what_the_service_refuses_is_told_at_the_form(service, page, tolerated):
+def test_the_form_shows_the_error_of_a_refused_request(service, page, tolerated):
     tolerated.append("409")
-    posted(service, "taken")
+    create_with_points(service, "taken")
     page.goto(f"{service.address}/#taken")
     page.click("#new > summary")
     page.fill("#new-name", "taken")
@@ -217,43 +217,43 @@ def test_what_the_service_refuses_is_told_at_the_form(service, page, tolerated):
     page.wait_for_selector("#create-error:has-text('taken')")
 
 
-def test_a_detector_is_removed_only_after_a_yes(service, page):
-    posted(service, "unwanted")
-    shown(page, service, "unwanted")
+def test_removing_a_detector_must_be_confirmed(service, page):
+    create_with_points(service, "unwanted")
+    open_detector(page, service, "unwanted")
     page.click("#remove")
     page.click("#remove-dialog >> text=Cancel")
-    assert "unwanted" in [one["name"] for one in asked(service, "detectors")]
+    assert "unwanted" in [each["name"] for each in call_client(service, "detectors")]
     page.click("#remove")
     page.click("#remove-ok")
     page.wait_for_selector("#detectors a:has-text('unwanted')", state="detached")
-    assert "unwanted" not in [one["name"] for one in asked(service, "detectors")]
+    assert "unwanted" not in [each["name"] for each in call_client(service, "detectors")]
 
 
-def test_the_list_and_the_figures_follow_the_stream(service, page):
-    posted(service, "growing")
-    shown(page, service, "growing")
+def test_the_list_and_the_figures_are_updated_as_points_arrive(service, page):
+    create_with_points(service, "growing")
+    open_detector(page, service, "growing")
     page.wait_for_selector("#detectors a[aria-current]:has-text('400 points')")
-    asked(service, "process", "growing", rows()[:50])
+    call_client(service, "process", "growing", rows()[:50])
     page.wait_for_selector("#detectors a[aria-current]:has-text('450 points')")
     wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
     wait_until(page, "Array.from(document.querySelectorAll('#summary dd'), (cell) => cell.textContent)[0] === '450'")
 
 
-def test_a_paused_page_asks_for_nothing_until_it_goes_on(service, page):
-    posted(service, "paused")
-    shown(page, service, "paused")
+def test_a_paused_page_sends_no_requests_until_it_is_resumed(service, page):
+    create_with_points(service, "paused")
+    open_detector(page, service, "paused")
     page.click("#pause")
-    asked(service, "process", "paused", rows()[:50])
+    call_client(service, "process", "paused", rows()[:50])
     assert page.inner_text("#status") == "Paused"
     with page.expect_response("**/history*"):
         page.click("#pause")
     wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
 
 
-def test_a_page_that_nobody_sees_asks_for_nothing(service, own_page):
-    posted(service, "unseen")
+def test_a_hidden_page_sends_no_requests(service, own_page):
+    create_with_points(service, "unseen")
     own_page.clock.install()
-    shown(own_page, service, "unseen")
+    open_detector(own_page, service, "unseen")
     requests = []
     own_page.on("request", lambda request: requests.append(request.url))
     with own_page.expect_response("**/detectors"):
@@ -267,18 +267,18 @@ def test_a_page_that_nobody_sees_asks_for_nothing(service, own_page):
         set_hidden(own_page, False)
 
 
-def test_no_more_than_the_latest_2000_points_are_kept(service, page):
-    posted(service, "long")
-    shown(page, service, "long")
-    asked(service, "process", "long", np.tile(rows(400), (5, 1)))
+def test_only_the_latest_2000_points_are_shown(service, page):
+    create_with_points(service, "long")
+    open_detector(page, service, "long")
+    call_client(service, "process", "long", np.tile(rows(400), (5, 1)))
     wait_until(page, "document.getElementById('chart').data[0].x.at(-1) === 2399")
     assert page.evaluate("document.getElementById('chart').data[0].x[0]") == 400
 
 
-def test_of_many_features_the_user_chooses_some(service, page):
+def test_the_user_selects_which_of_many_features_are_shown(service, page):
     names = [f"sensor {i}" for i in range(20)]
-    posted(service, "wide", names, np.random.default_rng(1).normal(size=(150, 20)))
-    shown(page, service, "wide")
+    create_with_points(service, "wide", names, np.random.default_rng(1).normal(size=(150, 20)))
+    open_detector(page, service, "wide")
     names_shown = (
         "document.getElementById('chart').data.filter((trace) => trace.mode === 'lines').map((trace) => trace.name)"
     )
@@ -294,23 +294,23 @@ def test_of_many_features_the_user_chooses_some(service, page):
 
 
 def test_exactly_the_anomalies_of_the_service_are_marked(service, page):
-    odd = posted(service, "marked")
-    assert set(PLANTED) <= set(odd)
-    shown(page, service, "marked")
-    assert page.evaluate(MARKED) == [odd] * 4  # on three features and the score
-    assert page.locator("#anomalies button").all_inner_texts() == [str(index) for index in reversed(odd)]
+    anomalies = create_with_points(service, "marked")
+    assert set(PLANTED) <= set(anomalies)
+    open_detector(page, service, "marked")
+    assert page.evaluate(MARKED) == [anomalies] * 4  # on three features and the score
+    assert page.locator("#anomalies button").all_inner_texts() == [str(index) for index in reversed(anomalies)]
     assert (
         page.evaluate("document.getElementById('chart').data.at(-1).y.at(-1)")
-        == asked(service, "describe", "marked")["threshold"]
+        == call_client(service, "describe", "marked")["threshold"]
     )
 
 
-def test_a_click_on_an_anomaly_shows_why(service, page):
-    odd = posted(service, "clicked")
-    shown(page, service, "clicked")
+def test_a_click_on_an_anomaly_shows_its_explanation(service, page):
+    anomalies = create_with_points(service, "clicked")
+    open_detector(page, service, "clicked")
     marks = page.locator("#chart .scatterlayer path.point")
-    assert marks.count() == 4 * len(odd)
-    point_at(page, marks.nth(odd.index(350)))
+    assert marks.count() == 4 * len(anomalies)
+    point_at(page, marks.nth(anomalies.index(350)))
     page.wait_for_selector("#chart .hovertext:has-text('point 350')")
     page.mouse.down()
     page.mouse.up()
@@ -321,9 +321,9 @@ def test_a_click_on_an_anomaly_shows_why(service, page):
     assert page.locator("#explanation .reasons li").count() == 3
 
 
-def test_the_keyboard_alone_shows_why_and_comes_back(service, page):
-    posted(service, "typed")
-    shown(page, service, "typed")
+def test_an_explanation_is_opened_and_closed_with_the_keyboard(service, page):
+    create_with_points(service, "typed")
+    open_detector(page, service, "typed")
     page.wait_for_selector("text='390'")
     button = "[aria-label='Why point 390 is anomalous']"
     tab_to(page, button)
@@ -335,20 +335,20 @@ def test_the_keyboard_alone_shows_why_and_comes_back(service, page):
     assert page.evaluate("(selector) => document.activeElement.matches(selector)", button)
 
 
-def test_an_open_explanation_stays_while_points_come(service, page):
-    posted(service, "steady")
-    shown(page, service, "steady")
+def test_an_open_explanation_stays_while_points_arrive(service, page):
+    create_with_points(service, "steady")
+    open_detector(page, service, "steady")
     page.click("[aria-label='Why point 300 is anomalous']")
     page.wait_for_selector("#explanation .reasons")
-    asked(service, "process", "steady", rows()[:50])
+    call_client(service, "process", "steady", rows()[:50])
     wait_until(page, "document.getElementById('chart').data[0].x.length === 450")
     assert page.inner_text("#explanation-title") == "Why point 300 is anomalous"
     assert active(page) == "explanation"
 
 
-def test_the_skip_link_leads_past_the_list(service, own_page):
-    posted(service, "skipped")
-    shown(own_page, service, "skipped")
+def test_the_skip_link_jumps_past_the_list(service, own_page):
+    create_with_points(service, "skipped")
+    open_detector(own_page, service, "skipped")
     own_page.keyboard.press("Tab")
     assert active(own_page) == "skip"
     own_page.keyboard.press("Enter")
@@ -360,8 +360,8 @@ def test_the_skip_link_leads_past_the_list(service, own_page):
 
 
 def test_a_dropped_file_gets_the_scores_of_the_service(service, page):
-    posted(service, "dropped")
-    shown(page, service, "dropped")
+    create_with_points(service, "dropped")
+    open_detector(page, service, "dropped")
     points = rows()[280:320]
     table = [[f"P{i}; quoted", *point[::-1]] for i, point in enumerate(points)]
     text = text_of([[f'"{row[0]}"', *row[1:]] for row in table], ["pump", *FEATURES[::-1]], ";")
@@ -372,30 +372,33 @@ def test_a_dropped_file_gets_the_scores_of_the_service(service, page):
     page.wait_for_selector("#source:has-text('dropped.csv')")
     page.click("#score-button")
     page.wait_for_selector("#scored-chart .main-svg")
-    assert scores_shown(page) == asked(service, "score", "dropped", points)
+    assert scores_shown(page) == call_client(service, "score", "dropped", points)
     assert page.locator("#top-rows tr").first.locator("td").nth(3).inner_text() == "P20; quoted"
 
 
 def test_a_chosen_file_gets_the_scores_of_the_service(service, page, tmp_path):
-    posted(service, "chosen")
-    shown(page, service, "chosen")
+    create_with_points(service, "chosen")
+    open_detector(page, service, "chosen")
     points = rows()[250:400]
     (tmp_path / "table.tsv").write_text(text_of(points, separator="\t"))
     page.set_input_files("#file", tmp_path / "table.tsv")
     page.click("#score-button")
     page.wait_for_selector("#scored-chart .main-svg")
-    scores, threshold = asked(service, "score", "chosen", points), asked(service, "describe", "chosen")["threshold"]
+    scores, threshold = (
+        call_client(service, "score", "chosen", points),
+        call_client(service, "describe", "chosen")["threshold"],
+    )
     assert scores_shown(page) == scores
-    n_odd = sum(score > threshold for score in scores)
-    assert re.match(rf"{n_odd} of 150 rows (is|are) above the threshold", page.inner_text("#scored-summary"))
+    n_anomalies = sum(score > threshold for score in scores)
+    assert re.match(rf"{n_anomalies} of 150 rows (is|are) above the threshold", page.inner_text("#scored-summary"))
     assert page.locator("#top-rows tr").count() == 50
-    assert page.locator("#top-rows tr.anomaly").count() == n_odd
+    assert page.locator("#top-rows tr.anomaly").count() == n_anomalies
     assert page.locator("#top-rows button").first.inner_text() == str(int(np.argmax(scores)) + 1)
 
 
-def test_a_row_of_a_table_is_explained_by_the_keyboard(service, page):
-    posted(service, "asked")
-    shown(page, service, "asked")
+def test_a_row_of_a_table_is_explained_with_the_keyboard(service, page):
+    create_with_points(service, "asked")
+    open_detector(page, service, "asked")
     score_text(page, text_of([[20.0, 20.0, 20.0], [20.0, 20.0, 90.0]]))
     page.wait_for_selector("#top-rows button")
     tab_to(page, "[aria-label='Why row 2 has its score']")
@@ -405,8 +408,8 @@ def test_a_row_of_a_table_is_explained_by_the_keyboard(service, page):
 
 
 def test_the_download_has_the_scores(service, page):
-    posted(service, "taken-away")
-    shown(page, service, "taken-away")
+    create_with_points(service, "taken-away")
+    open_detector(page, service, "taken-away")
     points = rows()[290:310]
     score_text(page, text_of([[f'"say ""{i}"""', *point] for i, point in enumerate(points)], ["note", *FEATURES]))
     page.wait_for_selector("#download")
@@ -415,16 +418,16 @@ def test_the_download_has_the_scores(service, page):
     assert waiting.value.suggested_filename == "taken-away-scores.csv"
     records = list(csv.DictReader(waiting.value.path().read_text().splitlines()))
     scores, threshold = (
-        asked(service, "score", "taken-away", points),
-        asked(service, "describe", "taken-away")["threshold"],
+        call_client(service, "score", "taken-away", points),
+        call_client(service, "describe", "taken-away")["threshold"],
     )
     assert [float(record["anomaly_score"]) for record in records] == scores
     assert [record["is_anomaly"] for record in records] == [str(score > threshold).lower() for score in scores]
     assert records[3]["note"] == 'say "3"'
 
 
-def test_what_is_wrong_with_a_table_is_told(service, page):
-    asked(service, "create", "strict", FEATURES)
+def test_problems_with_a_table_are_shown(service, page):
+    call_client(service, "create", "strict", FEATURES)
     page.goto(f"{service.address}/#strict")
     page.wait_for_selector("#name:text-is('strict')")
     for text, message in WRONG:
@@ -434,9 +437,9 @@ def test_what_is_wrong_with_a_table_is_told(service, page):
         assert not page.is_visible("#scored")
 
 
-def test_a_long_table_goes_in_blocks(service, page):
-    posted(service, "blocks")
-    shown(page, service, "blocks")
+def test_a_long_table_is_sent_in_blocks(service, page):
+    create_with_points(service, "blocks")
+    open_detector(page, service, "blocks")
     sizes = []
     page.on("request", lambda request: sizes.append(request) if request.url.endswith("/scores") else None)
     text = text_of(np.tile(rows(), (13, 1))[:5001])
@@ -446,43 +449,43 @@ def test_a_long_table_goes_in_blocks(service, page):
     assert [len(json.loads(request.post_data)["points"]) for request in sizes] == [5000, 1]
 
 
-def test_rows_are_learned_only_if_the_user_wants_it(service, own_page):
-    posted(service, "taught")
-    shown(own_page, service, "taught")
+def test_rows_are_learned_only_on_request(service, own_page):
+    create_with_points(service, "taught")
+    open_detector(own_page, service, "taught")
     score_text(own_page, text_of(rows()[:10]))
     own_page.wait_for_selector("#scored-summary:has-text('of 10 rows')")
-    assert asked(service, "describe", "taught")["n_seen"] == 400
+    assert call_client(service, "describe", "taught")["n_seen"] == 400
     own_page.check("#learn")
     own_page.click("text=Score and learn")
     own_page.wait_for_selector("#scored-hint:has-text('then learned')")
-    assert asked(service, "describe", "taught")["n_seen"] == 410
+    assert call_client(service, "describe", "taught")["n_seen"] == 410
     own_page.locator("#top-rows button").first.click()
     own_page.wait_for_selector("#scored-explanation .reasons")
 
 
 def test_hostile_names_are_only_text_in_the_charts(service, own_page):
-    names = [HURT, "%{y}</text><b>&lt;", '<a href="/hurt">go</a>']
-    posted(service, "hostile", names)
-    shown(own_page, service, "hostile")
+    names = [INJECTION, "%{y}</text><b>&lt;", '<a href="/injected">go</a>']
+    create_with_points(service, "hostile", names)
+    open_detector(own_page, service, "hostile")
     headings = own_page.evaluate("document.querySelector('#chart .infolayer').textContent")
     assert all(name in headings for name in names)
     point_at(own_page, own_page.locator("#chart .scatterlayer path.point").first)
     own_page.wait_for_selector("#chart .hovertext:has-text('point')")
     own_page.click("[aria-label='Why point 350 is anomalous']")
     own_page.wait_for_selector("#explanation .reasons")
-    assert HURT in own_page.inner_text("#explanation .reasons")
+    assert INJECTION in own_page.inner_text("#explanation .reasons")
     assert own_page.locator("img, #chart a").count() == 0
 
 
 def test_hostile_headers_and_cells_are_only_text(service, own_page):
-    asked(service, "create", "hostile-table", ["x", HURT])
+    call_client(service, "create", "hostile-table", ["x", INJECTION])
     own_page.goto(f"{service.address}/#hostile-table")
     own_page.wait_for_selector("#name:text-is('hostile-table')")
-    cell, quoted = "<svg onload=window.hurt=1>", HURT.replace('"', '""')
+    cell, quoted = "<svg onload=window.injected=1>", INJECTION.replace('"', '""')
     score_text(own_page, text_of([[20, 20, cell], [20, 20, "<b>"]], ["x", f'"{quoted}"', f'"{quoted}2"']))
     own_page.wait_for_selector("#top-rows button")
     assert cell in own_page.inner_text("#top-rows")
-    assert HURT + "2" in own_page.inner_text("#top-rows-head")
+    assert INJECTION + "2" in own_page.inner_text("#top-rows-head")
     score_text(own_page, text_of([[1]], [f'"{quoted}2"']))
     own_page.wait_for_selector("#score-error:has-text('<img')")
     assert own_page.locator("img, td *:not(button)").count() == 0
@@ -491,10 +494,10 @@ def test_hostile_headers_and_cells_are_only_text(service, own_page):
 # -- the service ----------------------------------------------------------------------------------------------------
 
 
-def test_the_token_is_asked_for_until_it_is_right(own_service, own_page, tolerated):
+def test_the_token_dialog_is_shown_until_the_token_is_accepted(own_service, own_page, tolerated):
     tolerated.append("401")
     service = own_service(token=TOKEN)
-    posted(service, "locked")
+    create_with_points(service, "locked")
     own_page.goto(f"{service.address}/#locked")
     own_page.wait_for_selector("#token-dialog[open]")
     own_page.keyboard.press("Escape")
@@ -512,34 +515,34 @@ def test_the_token_is_asked_for_until_it_is_right(own_service, own_page, tolerat
     assert not own_page.is_visible("#token-dialog")
 
 
-def test_the_page_goes_on_when_the_service_is_back(own_service, own_page, tolerated):
+def test_the_page_continues_after_a_restart_of_the_service(own_service, own_page, tolerated):
     tolerated.append("ERR_CONNECTION|ERR_EMPTY_RESPONSE|ERR_SOCKET")
     service = own_service()
-    posted(service, "back")
-    shown(own_page, service, "back")
+    create_with_points(service, "back")
+    open_detector(own_page, service, "back")
     service.stop()
     own_page.wait_for_selector("#status[data-state=gone]:has-text('cannot be reached')")
     service.start()
     own_page.wait_for_selector("#status[data-state=live]")
-    asked(service, "process", "back", rows()[:50])
+    call_client(service, "process", "back", rows()[:50])
     wait_until(own_page, "document.getElementById('chart').data[0].x.length === 450")
 
 
-def test_complaints_of_the_service_are_seen(service, own_page, tolerated):
+def test_complaints_of_the_service_are_shown(service, own_page, tolerated):
     tolerated.append("503")
-    answer = json.dumps({"status": "failing", "complaints": ["The disk <b>is full."]})
-    own_page.route("**/health", lambda route: route.fulfill(status=503, body=answer, content_type="application/json"))
+    response = json.dumps({"status": "failing", "complaints": ["The disk <b>is full."]})
+    own_page.route("**/health", lambda route: route.fulfill(status=503, body=response, content_type="application/json"))
     own_page.goto(service.address)
     own_page.wait_for_selector("#complaints:has-text('The disk <b>is full.')")
 
 
-def test_a_detector_that_is_set_aside_is_named_with_the_reason(own_service, own_page, tolerated, tmp_path):
+def test_the_page_shows_why_a_detector_is_set_aside(own_service, own_page, tolerated, tmp_path):
     tolerated.append("503")
     service = own_service()
-    posted(service, "good")
-    posted(service, "bad")
+    create_with_points(service, "good")
+    create_with_points(service, "bad")
     service.stop()
-    spoil(tmp_path, "UPDATE detectors SET configuration = '{' WHERE name = 'bad'")
+    damage_database(tmp_path, "UPDATE detectors SET configuration = '{' WHERE name = 'bad'")
     service.start()
     own_page.goto(service.address)
     own_page.wait_for_selector("#complaints:has-text('The configuration of \\'bad\\' is damaged')")
@@ -550,9 +553,9 @@ def test_a_detector_that_is_set_aside_is_named_with_the_reason(own_service, own_
 
 
 def test_light_and_dark_differ_on_the_page_and_in_the_charts(service, own_page):
-    posted(service, "seen")
+    create_with_points(service, "seen")
     own_page.emulate_media(color_scheme="light")
-    shown(own_page, service, "seen")
+    open_detector(own_page, service, "seen")
     paper = "document.getElementById('chart').layout.paper_bgcolor"
     body = "getComputedStyle(document.body).backgroundColor"
     light = own_page.evaluate(f"[{paper}, {body}]")
@@ -562,13 +565,15 @@ def test_light_and_dark_differ_on_the_page_and_in_the_charts(service, own_page):
     assert light[1] != dark[1]
 
 
-def test_a_phone_needs_no_scrolling_sideways(service, own_page):
-    posted(service, "phone", [*FEATURES[:2], "a-name-that-is-very-long-and-has-no-place-to-break-at-all" * 2])
+def test_the_page_fits_the_width_of_a_phone(service, own_page):
+    create_with_points(
+        service, "phone", [*FEATURES[:2], "a-name-that-is-very-long-and-has-no-place-to-break-at-all" * 2]
+    )
     own_page.set_viewport_size({"width": 390, "height": 844})
-    shown(own_page, service, "phone")
+    open_detector(own_page, service, "phone")
     own_page.click("[aria-label='Why point 300 is anomalous']")
     own_page.wait_for_selector("#explanation .reasons")
-    names = asked(service, "describe", "phone")["configuration"]["features"]
+    names = call_client(service, "describe", "phone")["configuration"]["features"]
     score_text(own_page, text_of(rows()[:60], names))
     own_page.wait_for_selector("#scored-chart .main-svg")
     own_page.locator("#top-rows button").first.click()

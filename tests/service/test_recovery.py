@@ -1,4 +1,4 @@
-"""Detectors continue to the last bit after any end of the service; damaged data is reported, and not used."""
+"""Detectors continue to the last bit however the service ended; damaged data is reported, and not used."""
 
 import shutil
 import sqlite3
@@ -16,126 +16,126 @@ from imondrian.service.limits import Retention
 from imondrian.service.registry import Registry
 from imondrian.service.store import FILE
 from tests.service.serving import SMALL
-from tests.service.test_worker import expected, learned, n_rows
+from tests.service.test_worker import expected, learn, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
 OFTEN = Retention(points_between_snapshots=100)
 
 
 @pytest.fixture
-def used(tmp_path, stream):
+def killed_folder(tmp_path, stream):
     """Return a folder left by a killed service, with two snapshots and a journal after them."""
     registry = Registry(tmp_path / "live", retention=OFTEN)
     handle, _ = registry.create("a", XY)
     for first in range(0, 330, 10):
-        learned(handle, stream[first : first + 10], f"id-{first}")
-    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # like after a kill
+        learn(handle, stream[first : first + 10], f"id-{first}")
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")  # the state after a kill
     registry.close()
     return tmp_path / "killed"
 
 
-def spoil(folder, sql, *values):
+def damage_database(folder, sql, *values):
     database = sqlite3.connect(folder / FILE)
     with database:
         assert database.execute(sql, values).rowcount > 0
     database.close()
 
 
-def assert_goes_on(folder, stream, n_known, complaints=0):
+def assert_continues(folder, stream, n_learned, complaints=0):
     registry = Registry(folder, retention=OFTEN)
     assert len(registry.damage_reports) == complaints, registry.damage_reports
     handle = registry.get("a")
-    alone = new_detector(handle.record.configuration)
-    before = expected(alone, stream[:n_known])
-    assert handle.worker.summary.n_seen == n_known
-    for first in range(0, n_known, 10):  # repeated requests: nothing is learned again
-        assert learned(handle, stream[first : first + 10], f"id-{first}") == before[first : first + 10]
-    assert learned(handle, stream[n_known:]) == expected(alone, stream[n_known:])
+    reference = new_detector(handle.record.configuration)
+    before = expected(reference, stream[:n_learned])
+    assert handle.worker.summary.n_seen == n_learned
+    for first in range(0, n_learned, 10):  # repeated requests: nothing is learned again
+        assert learn(handle, stream[first : first + 10], f"id-{first}") == before[first : first + 10]
+    assert learn(handle, stream[n_learned:]) == expected(reference, stream[n_learned:])
     registry.close()
     return registry.damage_reports
 
 
-def test_a_killed_service_goes_on_to_the_last_bit(used, stream):
-    assert_goes_on(used, stream, 330)
+def test_a_killed_service_continues_to_the_last_bit(killed_folder, stream):
+    assert_continues(killed_folder, stream, 330)
 
 
-def test_a_service_that_was_ended_goes_on_and_ends_with_a_snapshot_and_no_log(used, stream):
-    Registry(used, retention=OFTEN).close()
-    assert not (used / f"{FILE}-wal").exists()
-    registry = Registry(used)
+def test_a_clean_stop_leaves_a_snapshot_and_no_write_ahead_log(killed_folder, stream):
+    Registry(killed_folder, retention=OFTEN).close()
+    assert not (killed_folder / f"{FILE}-wal").exists()
+    registry = Registry(killed_folder)
     assert registry._store.entries_after(1, next(registry._store.snapshots(1)).number) == []
     registry.close()
-    assert_goes_on(used, stream, 330)
+    assert_continues(killed_folder, stream, 330)
 
 
-def test_the_page_has_its_rows_again(used, stream):
+def test_the_history_is_restored(killed_folder, stream):
     for _ in range(2):  # after a kill, and after a clean stop
-        registry = Registry(used)
+        registry = Registry(killed_folder)
         rows = registry.get("a").worker.history.rows()
         assert [row.number for row in rows] == list(range(330))
         assert [row.values for row in rows] == stream[:330].tolist()
-        said = new_detector({**DEFAULTS, **XY}).process_many(stream[:330])
-        assert [row.score for row in rows] == said.score.tolist()
-        assert [row.is_anomaly for row in rows] == said.is_anomaly.tolist()
+        results = new_detector({**DEFAULTS, **XY}).process_many(stream[:330])
+        assert [row.score for row in rows] == results.score.tolist()
+        assert [row.is_anomaly for row in rows] == results.is_anomaly.tolist()
         registry.close()
 
 
-def test_forgetting_and_model_files_are_done_again_too(tmp_path, stream):
+def test_forgetting_and_model_files_are_replayed(tmp_path, stream):
     registry = Registry(tmp_path / "live")
     handle, _ = registry.create("a", XY)
     other = new_detector(handle.record.configuration)
     other.process_many(stream[:77])
-    learned(handle, stream[:50])
+    learn(handle, stream[:50])
     handle.worker.submit(MODEL, to_bytes(other), 0).result()
-    learned(handle, stream[77:200])
+    learn(handle, stream[77:200])
     handle.worker.submit(FORGET, stream[120:130].tobytes(), 10).result()
     handle.worker.submit(FORGET, stream[120:130].tobytes(), 10).result()  # refused, and again in the replay
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
-    after = learned(handle, stream[200:300])
+    after = learn(handle, stream[200:300])
     registry.close()
     registry = Registry(tmp_path / "killed")
-    assert learned(registry.get("a"), stream[200:300]) == after
+    assert learn(registry.get("a"), stream[200:300]) == after
     registry.close()
 
 
-def test_a_damaged_snapshot_is_told_and_the_one_before_is_used(used, stream):
-    spoil(
-        used,
+def test_a_damaged_snapshot_is_reported_and_the_previous_one_is_used(killed_folder, stream):
+    damage_database(
+        killed_folder,
         "UPDATE snapshots SET content = substr(content, 1, 5000) || zeroblob(100) || substr(content, 5101)"
         " WHERE number = (SELECT max(number) FROM snapshots)",
     )
-    complaints = assert_goes_on(used, stream, 330, complaints=1)
+    complaints = assert_continues(killed_folder, stream, 330, complaints=1)
     assert "snapshot of 'a' is damaged" in complaints[0]
-    assert_goes_on_quietly(used)
+    assert_no_complaints(killed_folder)
 
 
-def assert_goes_on_quietly(folder):
+def assert_no_complaints(folder):
     """Damage is not reported again at the next start."""
     registry = Registry(folder)
     assert registry.damage_reports == []
     registry.close()
 
 
-def test_without_a_sound_snapshot_the_journal_begins_anew_if_it_is_whole(tmp_path, stream):
+def test_without_a_valid_snapshot_a_complete_journal_is_replayed_from_the_start(tmp_path, stream):
     registry = Registry(tmp_path / "live", retention=Retention(points_between_snapshots=200))
     handle, _ = registry.create("a", XY)
     for first in range(0, 330, 10):
-        learned(handle, stream[first : first + 10], f"id-{first}")
+        learn(handle, stream[first : first + 10], f"id-{first}")
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry.close()
-    spoil(tmp_path / "killed", "UPDATE snapshots SET content = x'00'")
-    assert_goes_on(tmp_path / "killed", stream, 330, complaints=1)
+    damage_database(tmp_path / "killed", "UPDATE snapshots SET content = x'00'")
+    assert_continues(tmp_path / "killed", stream, 330, complaints=1)
 
 
-def test_without_a_sound_snapshot_and_without_the_beginning_of_the_journal_it_begins_anew_and_tells(used, stream):
-    spoil(used, "UPDATE snapshots SET content = x'00'")
-    registry = Registry(used)
+def test_without_a_valid_snapshot_and_a_complete_journal_the_detector_starts_empty(killed_folder, stream):
+    damage_database(killed_folder, "UPDATE snapshots SET content = x'00'")
+    registry = Registry(killed_folder)
     assert any("starts empty" in complaint for complaint in registry.damage_reports)
     handle = registry.get("a")
     assert handle.worker.summary.n_seen == 0
-    assert learned(handle, stream, "id-0") == expected(new_detector(handle.record.configuration), stream)
+    assert learn(handle, stream, "id-0") == expected(new_detector(handle.record.configuration), stream)
     registry.close()
-    assert_goes_on_quietly(used)
+    assert_no_complaints(killed_folder)
 
 
 @pytest.mark.parametrize(
@@ -148,25 +148,25 @@ def test_without_a_sound_snapshot_and_without_the_beginning_of_the_journal_it_be
         "DELETE FROM entries",
     ],
 )
-def test_a_damaged_end_of_the_journal_is_set_aside_and_told(used, stream, damage):
-    spoil(used, f"{damage} WHERE number = 32")  # of 33
-    complaints = assert_goes_on(used, stream, 310, complaints=1)
+def test_a_damaged_end_of_the_journal_is_set_aside_and_reported(killed_folder, stream, damage):
+    damage_database(killed_folder, f"{damage} WHERE number = 32")  # of 33
+    complaints = assert_continues(killed_folder, stream, 310, complaints=1)
     assert "journal of 'a' is damaged" in complaints[0]
-    database = sqlite3.connect(used / FILE)
+    database = sqlite3.connect(killed_folder / FILE)
     assert database.execute("SELECT count(*) FROM damaged").fetchone()[0] in (1, 2)
     database.close()
-    assert_goes_on_quietly(used)
+    assert_no_complaints(killed_folder)
 
 
-def test_a_request_that_was_lost_with_the_end_of_the_journal_can_come_again(used, stream):
-    spoil(used, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 33")
-    registry = Registry(used)
-    results = learned(registry.get("a"), stream[320:330], "id-320")
+def test_a_request_lost_with_the_end_of_the_journal_can_be_repeated(killed_folder, stream):
+    damage_database(killed_folder, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 33")
+    registry = Registry(killed_folder)
+    results = learn(registry.get("a"), stream[320:330], "id-320")
     assert [each["index"] for each in results] == list(range(320, 330))
     registry.close()
 
 
-def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_after_it(used, stream, monkeypatch):
+def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_later_ones(killed_folder, stream, monkeypatch):
     process_many = StreamDetector.process_many
 
     def failing(detector, points):
@@ -177,16 +177,16 @@ def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_after_it(used, s
 
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", failing)
-        registry = Registry(used)
+        registry = Registry(killed_folder)
         assert len(registry.damage_reports) == 2
         assert "Entry 32 of the journal of 'a' cannot be replayed" in registry.damage_reports[0]
         registry.close()
-    assert_goes_on(used, stream, 310)
+    assert_continues(killed_folder, stream, 310)
 
 
-def test_damaged_replies_are_reported(used, stream):
-    spoil(used, "UPDATE answers SET content = x'7b7d' WHERE number = 1")
-    registry = Registry(used)
+def test_damaged_replies_are_reported(killed_folder, stream):
+    damage_database(killed_folder, "UPDATE answers SET content = x'7b7d' WHERE number = 1")
+    registry = Registry(killed_folder)
     assert ["1 saved replies" in complaint for complaint in registry.damage_reports] == [True]
     registry.close()
 
@@ -194,44 +194,44 @@ def test_damaged_replies_are_reported(used, stream):
 FRAME = 24 + 4096
 
 
-def changed(content, first, n_bytes=1):
+def flip_bits(content, first, n_bytes=1):
     content[first : first + n_bytes] = bytes(byte ^ 0x55 for byte in content[first : first + n_bytes])
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda log, last: changed(log, 32 + (last - 4) * FRAME + 200),  # in a page
-        lambda log, last: changed(log, 32 + (last - 4) * FRAME + 9),  # in the salt of a frame
-        lambda log, last: changed(log, 32 + (last - 6) * FRAME, 2 * FRAME),  # two frames
-        lambda log, _: changed(log, 17),  # in the salt of the header
-        lambda log, _: changed(log, 0, 4),  # in the magic number
+        lambda log, last: flip_bits(log, 32 + (last - 4) * FRAME + 200),  # in a page
+        lambda log, last: flip_bits(log, 32 + (last - 4) * FRAME + 9),  # in the salt of a frame
+        lambda log, last: flip_bits(log, 32 + (last - 6) * FRAME, 2 * FRAME),  # two frames
+        lambda log, _: flip_bits(log, 17),  # in the salt of the header
+        lambda log, _: flip_bits(log, 0, 4),  # in the magic number
     ],
 )
-def test_a_damaged_write_ahead_log_is_told(used, damage):
-    log = used / f"{FILE}-wal"
+def test_a_damaged_write_ahead_log_is_reported(killed_folder, damage):
+    log = killed_folder / f"{FILE}-wal"
     content = bytearray(log.read_bytes())
     damage(content, (len(content) - 32) // FRAME)
     log.write_bytes(content)
-    registry = Registry(used)
-    assert any("write-ahead log is damaged" in told for told in registry.damage_reports)
+    registry = Registry(killed_folder)
+    assert any("write-ahead log is damaged" in report for report in registry.damage_reports)
     assert sum(handle.worker.summary.n_seen for handle in registry.all()) < 330
     registry.close()
-    assert_goes_on_quietly(used)
+    assert_no_complaints(killed_folder)
 
 
-@pytest.mark.parametrize("kept", range(1, 40))
-def test_a_cut_write_ahead_log_loses_at_most_its_end(used, stream, kept):
-    log = used / f"{FILE}-wal"
+@pytest.mark.parametrize("n_kept", range(1, 40))
+def test_a_truncated_write_ahead_log_loses_at_most_its_end(killed_folder, stream, n_kept):
+    log = killed_folder / f"{FILE}-wal"
     content = log.read_bytes()
-    log.write_bytes(content[: len(content) * kept // 40])
-    registry = Registry(used)
+    log.write_bytes(content[: len(content) * n_kept // 40])
+    registry = Registry(killed_folder)
     handles = [each for each in registry.all() if each.record.name == "a"]
     if handles:  # otherwise the log ends before the detector was created
         n_seen = handles[0].worker.summary.n_seen
-        alone = new_detector(handles[0].record.configuration)
-        alone.process_many(stream[:n_seen]) if n_seen else None
-        assert learned(handles[0], stream[n_seen:]) == expected(alone, stream[n_seen:])
+        reference = new_detector(handles[0].record.configuration)
+        reference.process_many(stream[:n_seen]) if n_seen else None
+        assert learn(handles[0], stream[n_seen:]) == expected(reference, stream[n_seen:])
     registry.close()
 
 
@@ -243,10 +243,10 @@ def pages_of(path):
     return n_pages, dict(rows)
 
 
-def test_a_page_that_cannot_be_read_is_told_and_the_rest_goes_on(used, tmp_path, stream):
-    registry = Registry(used)
-    learned(registry.get("a"), stream[330:340], "id-330")
-    shutil.copytree(used, tmp_path / "again")
+def test_an_unreadable_page_is_reported_and_the_rest_still_works(killed_folder, tmp_path, stream):
+    registry = Registry(killed_folder)
+    learn(registry.get("a"), stream[330:340], "id-330")
+    shutil.copytree(killed_folder, tmp_path / "again")
     registry.close()
     Registry(tmp_path / "again").close()
     n_pages, roots = pages_of(tmp_path / "again" / FILE)
@@ -264,11 +264,11 @@ def test_a_page_that_cannot_be_read_is_told_and_the_rest_goes_on(used, tmp_path,
         shutil.rmtree(folder)
 
 
-def test_a_rescue_that_was_interrupted_in_its_last_moment_is_completed(used, stream):
-    Registry(used).close()
-    shutil.copy(used / FILE, used / f"{FILE}.rescued")
-    (used / FILE).rename(used / f"{FILE}.damaged")
-    registry = Registry(used)
+def test_a_rescue_interrupted_before_its_last_step_is_completed(killed_folder, stream):
+    Registry(killed_folder).close()
+    shutil.copy(killed_folder / FILE, killed_folder / f"{FILE}.rescued")
+    (killed_folder / FILE).rename(killed_folder / f"{FILE}.damaged")
+    registry = Registry(killed_folder)
     assert "damaged" in registry.damage_reports[0]
     assert registry.get("a").worker.summary.n_seen == 330
     registry.close()
@@ -287,19 +287,19 @@ def assert_scores_are_right(folder, stream):
     handle = registry.get("a")
     n_seen = handle.worker.summary.n_seen
     assert n_seen == 340 or registry.damage_reports
-    alone = new_detector({**DEFAULTS, **XY})
-    alone.process_many(stream[:n_seen])
+    reference = new_detector({**DEFAULTS, **XY})
+    reference.process_many(stream[:n_seen])
     with handle.worker.read_copy.read() as copy:
-        assert copy.score(stream).tolist() == alone.score(stream).tolist()
+        assert copy.score(stream).tolist() == reference.score(stream).tolist()
     registry.close()
 
 
-def test_a_service_that_is_killed_again_and_again_keeps_snapshots_all_the_same(tmp_path, stream):
+def test_snapshots_are_saved_even_if_the_service_is_killed_repeatedly(tmp_path, stream):
     shutil.copytree(killed_after(tmp_path / "0", stream[:60]), tmp_path / "1")
     for i in range(1, 6):
         registry = Registry(tmp_path / str(i), retention=OFTEN)
-        learned(registry.get("a"), stream[60 * i : 60 * i + 60])
-        learned(registry.get("a"), stream[:1])
+        learn(registry.get("a"), stream[60 * i : 60 * i + 60])
+        learn(registry.get("a"), stream[:1])
         n_entries = n_rows(registry)["entries"]
         shutil.copytree(tmp_path / str(i), tmp_path / str(i + 1))
         registry.close()
@@ -309,7 +309,7 @@ def test_a_service_that_is_killed_again_and_again_keeps_snapshots_all_the_same(t
 def killed_after(folder, points):
     registry = Registry(folder, retention=OFTEN)
     handle, _ = registry.create("a", XY)
-    learned(handle, points)
+    learn(handle, points)
     shutil.copytree(folder, folder.with_name("killed"))
     registry.close()
     return folder.with_name("killed")
@@ -327,10 +327,10 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_on_a_real_full_disk_it_refuses_asks_starts_again_and_goes_on(small_disk, stream):
+def test_on_a_full_file_system_the_service_refuses_restarts_and_continues(small_disk, stream):
     registry = Registry(small_disk / "data", retention=OFTEN)
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:50])
+    learn(handle, stream[:50])
     filler = small_disk / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(small_disk).free))
     n_learned = learned_until_full(handle, np.tile(stream, (20, 1)), 50)
@@ -341,64 +341,64 @@ def test_on_a_real_full_disk_it_refuses_asks_starts_again_and_goes_on(small_disk
     handle = registry.get("a")
     assert handle.worker.summary.n_seen == n_learned
     filler.unlink()
-    alone = new_detector(handle.record.configuration)
+    reference = new_detector(handle.record.configuration)
     many = np.tile(stream, (20, 1))
-    alone.process_many(many[:n_learned])
-    assert learned(handle, stream) == expected(alone, stream)
+    reference.process_many(many[:n_learned])
+    assert learn(handle, stream) == expected(reference, stream)
     registry.close()
 
 
-def test_a_file_that_is_none_of_sqlite_is_refused_by_name(tmp_path):
+def test_the_error_names_a_file_that_is_not_a_sqlite_database(tmp_path):
     (tmp_path / FILE).write_bytes(b"something else entirely" * 100)
     with pytest.raises(StorageError, match=FILE):
         Registry(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path):
+def test_the_error_names_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):
         Registry(tmp_path / "file" / "data")
 
 
-def test_one_folder_serves_one_service(registry, tmp_path):
+def test_a_folder_can_be_used_by_only_one_service(registry, tmp_path):
     with pytest.raises(StorageError, match="in use by another service"):
         Registry(tmp_path / "data")
 
 
-def test_a_full_disk_refuses_and_when_there_is_room_again_all_goes_on(tmp_path, stream):
+def test_requests_are_refused_while_the_disk_is_full(tmp_path, stream):
     registry = Registry(tmp_path, retention=OFTEN)
     handle, _ = registry.create("a", XY)
     database = registry._store._database
-    learned(handle, stream[:90])
+    learn(handle, stream[:90])
     (n_pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {n_pages + 3}")
     n_learned = learned_until_full(handle, stream, 90)
     assert "full" in str(registry.writer.failure)
     database.execute("PRAGMA max_page_count = 1000000")
-    alone = new_detector(handle.record.configuration)
-    alone.process_many(stream[:n_learned])
-    assert learned(handle, stream[n_learned:]) == expected(alone, stream[n_learned:])
+    reference = new_detector(handle.record.configuration)
+    reference.process_many(stream[:n_learned])
+    assert learn(handle, stream[n_learned:]) == expected(reference, stream[n_learned:])
     assert registry.writer.failure is None
     registry.close()
-    assert_goes_on_quietly(tmp_path)
+    assert_no_complaints(tmp_path)
 
 
 def learned_until_full(handle, stream, n_learned):
     for i in range(n_learned, len(stream)):
         try:
-            learned(handle, stream[i : i + 1])
+            learn(handle, stream[i : i + 1])
         except StorageError as error:
             assert "full" in str(error)  # noqa: PT017
             return i
     raise AssertionError("the disk was never full")
 
 
-def test_the_disk_is_bounded(tmp_path, stream):
+def test_the_size_on_disk_is_bounded(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(points_between_snapshots=200, replies=10))
     handle, _ = registry.create("a", XY)
     sizes = []
     for i in range(60):
-        learned(handle, stream, f"id-{i}")
+        learn(handle, stream, f"id-{i}")
         sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
     assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
     counts = n_rows(registry)

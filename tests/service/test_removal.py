@@ -14,105 +14,105 @@ from imondrian.service.errors import ConflictError, NotFoundError, RemovedError,
 from imondrian.service.journal import POINTS
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.registry import Registry
-from tests.service.serving import SMALL, Here, wait_until
-from tests.service.test_worker import learned, n_rows
+from tests.service.serving import SMALL, ThreadServer, wait_until
+from tests.service.test_worker import learn, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
 N_THREADS = 40  # in the thread pool
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
-def submitted(handle, points, request=None):
+def submit(handle, points, request=None):
     return handle.worker.submit(POINTS, points.tobytes(), len(points), request)
 
 
-def test_what_waits_for_a_removed_detector_is_refused_and_not_done(registry, stream):
+def test_queued_requests_of_a_removed_detector_are_refused_and_not_applied(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:  # nothing is applied meanwhile
-        at_work = submitted(handle, stream[:1])
+        active = submit(handle, stream[:1])
         wait_until(lambda: not handle.worker.n_waiting)
-        waiting = [submitted(handle, stream[i : i + 1], f"id-{i}") for i in range(5)]
-        registry.start_removal("a").result(PATIENCE)
+        waiting = [submit(handle, stream[i : i + 1], f"id-{i}") for i in range(5)]
+        registry.start_removal("a").result(TIMEOUT)
         for future in waiting:
             with pytest.raises(RemovedError, match="was removed"):
-                future.result(PATIENCE)
+                future.result(TIMEOUT)
         with pytest.raises(NotFoundError):
             registry.get("a")
         with pytest.raises(RemovedError):
-            submitted(handle, stream[:1])
+            submit(handle, stream[:1])
         assert handle.worker.n_waiting == 0
-        again, is_new = registry.create("a", XY)
+        recreated, is_new = registry.create("a", XY)
         assert is_new
-        assert len(learned(again, stream[:3])) == 3
-    assert at_work.result(PATIENCE).status == 200  # it had begun before the removal
-    assert handle.worker.wait_for_end(PATIENCE)
+        assert len(learn(recreated, stream[:3])) == 3
+    assert active.result(TIMEOUT).status == 200  # it had begun before the removal
+    assert handle.worker.wait_for_end(TIMEOUT)
     assert n_rows(registry) == {"detectors": 1, "entries": 1, "snapshots": 0, "answers": 0, "damaged": 0}
 
 
-def test_a_long_request_at_work_is_given_up_when_the_detector_is_removed(registry, stream):
+def test_a_long_running_request_is_abandoned_when_the_detector_is_removed(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
-        long = submitted(handle, np.tile(stream, (20, 1)))
+        long_request = submit(handle, np.tile(stream, (20, 1)))
         wait_until(lambda: not handle.worker.n_waiting)
         registry.remove("a")
     with pytest.raises(RemovedError):
-        long.result(PATIENCE)
-    assert handle.worker.wait_for_end(PATIENCE)
+        long_request.result(TIMEOUT)
+    assert handle.worker.wait_for_end(TIMEOUT)
     assert handle.worker.complaints == {}
 
 
-def test_a_removed_detector_writes_no_snapshot(tmp_path, stream):
+def test_a_removed_detector_saves_no_snapshot(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(points_between_snapshots=1))
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
-        submitted(handle, stream[:100])
+        submit(handle, stream[:100])
         wait_until(lambda: not handle.worker.n_waiting)
         registry.remove("a")
-    assert handle.worker.wait_for_end(PATIENCE)
+    assert handle.worker.wait_for_end(TIMEOUT)
     assert set(n_rows(registry).values()) == {0}
     registry.close()
 
 
-def test_if_a_removal_fails_what_waits_is_done(registry, stream):
+def test_queued_requests_are_applied_if_a_removal_fails(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
-        waiting = [submitted(handle, stream[:1])]
+        waiting = [submit(handle, stream[:1])]
         wait_until(lambda: not handle.worker.n_waiting)
-        waiting += [submitted(handle, stream[i : i + 1]) for i in range(5)]
+        waiting += [submit(handle, stream[i : i + 1]) for i in range(5)]
         wait_until(lambda: not handle.worker._is_journalling)
         registry._store._database.execute("PRAGMA query_only = ON")
         with pytest.raises(StorageError):
             registry.remove("a")
         registry._store._database.execute("PRAGMA query_only = OFF")
-    assert [future.result(PATIENCE).status for future in waiting] == [200] * 6
+    assert [future.result(TIMEOUT).status for future in waiting] == [200] * 6
     assert handle.worker.summary.n_seen == 6
     registry.remove("a")
 
 
 @contextlib.contextmanager
-def held_writer(registry):
+def blocked_writer(registry):
     """Block the writer."""
-    begun, free = threading.Event(), threading.Event()
-    registry.writer.submit(lambda _: (begun.set(), free.wait(PATIENCE)))
-    begun.wait(PATIENCE)
+    is_blocked, release = threading.Event(), threading.Event()
+    registry.writer.submit(lambda _: (is_blocked.set(), release.wait(TIMEOUT)))
+    is_blocked.wait(TIMEOUT)
     try:
         yield
     finally:
-        free.set()
+        release.set()
 
 
-def test_a_name_is_not_free_before_its_detector_is_gone(registry, stream):
+def test_a_name_is_not_free_until_its_detector_is_deleted(registry, stream):
     handle, _ = registry.create("a", XY)
-    with held_writer(registry):
+    with blocked_writer(registry):
         removal = registry.start_removal("a")
         for call in (
             lambda: registry.create("a", XY),
             lambda: registry.start_removal("a"),
-            lambda: submitted(handle, stream[:1]),
+            lambda: submit(handle, stream[:1]),
         ):
             with pytest.raises(UnavailableError, match="is being removed"):
                 call()
-    removal.result(PATIENCE)
+    removal.result(TIMEOUT)
     assert registry.create("a", XY)[1]
 
 
@@ -121,24 +121,24 @@ def test_the_memory_of_a_removed_detector_counts_until_its_thread_has_ended(tmp_
     registry = Registry(tmp_path, Limits(total_bytes=n_bytes * 3 // 2))
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
-        submitted(handle, stream[:1])
+        submit(handle, stream[:1])
         wait_until(lambda: not handle.worker.n_waiting)
         registry.remove("a")
         with pytest.raises(ConflictError, match="are allowed"):
             registry.create("b", XY)
-    assert handle.worker.wait_for_end(PATIENCE)
+    assert handle.worker.wait_for_end(TIMEOUT)
     assert registry.create("b", XY)[1]
     registry.close()
 
 
-def test_the_end_does_not_wait_longer_than_it_may_for_a_detector_that_is_being_made(tmp_path, stream):
+def test_shutdown_does_not_wait_too_long_for_a_detector_that_is_being_created(tmp_path, stream):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:5])
+    learn(handle, stream[:5])
     with registry._create_lock:
-        began = time.monotonic()
+        start = time.monotonic()
         registry.close(0.3)
-        assert time.monotonic() - began < PATIENCE
+        assert time.monotonic() - start < TIMEOUT
     registry = Registry(tmp_path)
     assert registry.get("a").worker.summary.n_seen == 5
     registry.close()
@@ -148,18 +148,20 @@ def test_the_end_does_not_wait_longer_than_it_may_for_a_detector_that_is_being_m
 
 
 @pytest.fixture
-def here(registry):
+def server(registry):
     for name in "ab":
         registry.create(name, XY)
-    with Here(create_app(registry)) as answering:
-        yield answering
+    with ThreadServer(create_app(registry)) as running:
+        yield running
 
 
 @contextlib.contextmanager
-def asked_meanwhile(here, *requests):
+def requests_in_background(server, *requests):
     """Send many requests at once, and yield the list of their statuses."""
     statuses = []
-    threads = [threading.Thread(target=lambda each=each: statuses.append(here.ask(*each)[0])) for each in requests]
+    threads = [
+        threading.Thread(target=lambda each=each: statuses.append(server.request(*each)[0])) for each in requests
+    ]
     for thread in threads:
         thread.start()
     time.sleep(0.5)
@@ -170,46 +172,46 @@ def asked_meanwhile(here, *requests):
             thread.join(60)
 
 
-def assert_others_are_answered(here):
-    began = time.monotonic()
-    assert here.ask("POST", "/detectors/b/scores", {"points": [[1, 2]]})[0] == 200
-    assert here.ask("POST", "/detectors/b/points", {"points": [[1, 2]]})[0] == 200
-    assert here.ask("GET", "/")[0] == 200
-    assert time.monotonic() - began < PATIENCE
+def assert_others_respond(server):
+    start = time.monotonic()
+    assert server.request("POST", "/detectors/b/scores", {"points": [[1, 2]]})[0] == 200
+    assert server.request("POST", "/detectors/b/points", {"points": [[1, 2]]})[0] == 200
+    assert server.request("GET", "/")[0] == 200
+    assert time.monotonic() - start < TIMEOUT
 
 
-def test_requests_that_wait_for_a_removed_detector_are_answered_404(registry, here, stream):
+def test_queued_requests_of_a_removed_detector_get_404(registry, server, stream):
     handle = registry.get("a")
     with handle.worker.read_copy._write_lock:
-        submitted(handle, stream[:1])  # being applied
+        submit(handle, stream[:1])  # being applied
         wait_until(lambda: not handle.worker.n_waiting)
-        with asked_meanwhile(here, *[("POST", "/detectors/a/points", {"points": [[1, 2]]})] * 5) as statuses:
-            assert here.ask("DELETE", "/detectors/a")[0] == 204
-            assert_others_are_answered(here)
+        with requests_in_background(server, *[("POST", "/detectors/a/points", {"points": [[1, 2]]})] * 5) as statuses:
+            assert server.request("DELETE", "/detectors/a")[0] == 204
+            assert_others_respond(server)
     assert statuses == [404] * 5
-    assert here.ask("GET", "/detectors/a")[0] == 404
+    assert server.request("GET", "/detectors/a")[0] == 404
 
 
-def test_detectors_that_wait_to_be_made_take_no_threads(registry, here):
+def test_requests_waiting_to_create_a_detector_occupy_no_threads(registry, server):
     requests = [("PUT", f"/detectors/c{i}", XY) for i in range(N_THREADS)]
     model = to_bytes(new_detector({**DEFAULTS, **XY}))
     requests += [("PUT", f"/detectors/m{i}/model", model) for i in range(N_THREADS)]
-    with registry._create_lock, asked_meanwhile(here, *requests[::2]) as statuses:
-        assert_others_are_answered(here)
+    with registry._create_lock, requests_in_background(server, *requests[::2]) as statuses:
+        assert_others_respond(server)
         registry._create_lock.release()
         registry._create_lock.acquire()
-        assert here.ask("DELETE", "/detectors/a")[0] == 204
+        assert server.request("DELETE", "/detectors/a")[0] == 204
         registry._create_lock.release()
         wait_until(lambda: len(statuses) == N_THREADS)
         registry._create_lock.acquire()
     assert set(statuses) == {201}
 
 
-def test_questions_that_wait_for_the_copy_of_a_detector_take_no_threads(registry, here):
+def test_reads_waiting_for_the_shared_copy_occupy_no_threads(registry, server):
     body = {"points": [[1, 2]]}
     requests = [("POST", f"/detectors/a/{what}", body) for what in ("scores", "explanations")] * N_THREADS
-    with registry.get("a").worker.read_copy._read_lock, asked_meanwhile(here, *requests) as statuses:
-        assert_others_are_answered(here)
+    with registry.get("a").worker.read_copy._read_lock, requests_in_background(server, *requests) as statuses:
+        assert_others_respond(server)
         registry.get("a").worker.read_copy._read_lock.release()
         wait_until(lambda: len(statuses) == 2 * N_THREADS)
         registry.get("a").worker.read_copy._read_lock.acquire()

@@ -22,12 +22,12 @@ from tests.service.serving import Service, free_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
-def test_loopback_is_known(host):
+def test_loopback_addresses_are_recognized(host):
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org", "", "127.0.0.1.example.org"])  # noqa: S104
-def test_all_else_is_not_loopback(host):
+def test_other_addresses_are_not_loopback(host):
     assert not is_loopback(host)
 
 
@@ -49,7 +49,7 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
         read_token(tmp_path / "token")
 
 
-def test_answers_do_not_wait_for_those_who_read_them():
+def test_accepted_connections_have_tcp_nodelay():
     """A response is two pieces; without TCP_NODELAY the second waits about 40 ms for an acknowledgement."""
     with _listen("127.0.0.1", 0, 16) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
@@ -57,7 +57,7 @@ def test_answers_do_not_wait_for_those_who_read_them():
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def told(*options, environment=None):
+def error_output(*options, environment=None):
     """Start a service that must fail to start, and return its error output."""
     command = [sys.executable, "-m", "imondrian", "serve", *options]
     done = subprocess.run(
@@ -69,73 +69,73 @@ def told(*options, environment=None):
 
 
 def test_another_address_without_a_token_is_refused(tmp_path):
-    said = told("--data", str(tmp_path), "--host", "0.0.0.0", environment={"IMONDRIAN_TOKEN": ""})  # noqa: S104
-    assert "0.0.0.0" in said  # noqa: S104
-    assert "--token-file" in said
+    output = error_output("--data", str(tmp_path), "--host", "0.0.0.0", environment={"IMONDRIAN_TOKEN": ""})  # noqa: S104
+    assert "0.0.0.0" in output  # noqa: S104
+    assert "--token-file" in output
     assert not list(tmp_path.iterdir())
 
 
-def test_a_token_is_never_an_option(tmp_path):
-    assert "No such option" in told("--data", str(tmp_path), "--token", "secret-secret-secret")
+def test_the_token_cannot_be_given_on_the_command_line(tmp_path):
+    assert "No such option" in error_output("--data", str(tmp_path), "--token", "secret-secret-secret")
 
 
-def test_a_folder_in_use_or_unusable_is_told_in_one_line(tmp_path):
+def test_an_unusable_folder_or_one_in_use_gives_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
-    assert "file" in told("--data", str(tmp_path / "file"), "--port", str(free_port()))
+    assert "file" in error_output("--data", str(tmp_path / "file"), "--port", str(free_port()))
     with Service(tmp_path / "data"):
-        said = told("--data", str(tmp_path / "data"), "--port", str(free_port()))
-    assert "in use by another service (process" in said
-    assert len(said.strip().splitlines()) == 1
+        output = error_output("--data", str(tmp_path / "data"), "--port", str(free_port()))
+    assert "in use by another service (process" in output
+    assert len(output.strip().splitlines()) == 1
 
 
-def test_a_port_in_use_is_told_in_one_line(tmp_path):
+def test_a_port_in_use_gives_a_one_line_error(tmp_path):
     with Service(tmp_path / "one") as service:
-        said = told("--data", str(tmp_path / "two"), "--port", str(service.port))
-    assert str(service.port) in said
-    assert len(said.strip().splitlines()) == 1
+        output = error_output("--data", str(tmp_path / "two"), "--port", str(service.port))
+    assert str(service.port) in output
+    assert len(output.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_is_and_ends_in_order(tmp_path, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_the_service_prints_its_address_and_stops_cleanly(tmp_path, signal_number):
     with Service(tmp_path) as service:
-        assert service.ask("GET", "/health")[0] == 200
-        service.process.send_signal(how)
-        said, _ = service.process.communicate(timeout=60)
-    assert service.address in said
-    assert "Traceback" not in said
+        assert service.request("GET", "/health")[0] == 200
+        service.process.send_signal(signal_number)
+        output, _ = service.process.communicate(timeout=60)
+    assert service.address in output
+    assert "Traceback" not in output
     assert service.process.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["imondrian.db"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_right_after_the_first_line_ends_it_too(tmp_path, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_right_after_the_start_stops_the_service_cleanly(tmp_path, signal_number):
     for i, delay in enumerate((0.0, 0.02, 0.05, 0.1, 0.2)):
         service = Service(tmp_path / str(i))
         process = subprocess.Popen(service.command(), stderr=subprocess.PIPE, text=True)
         try:
-            said = process.stderr.readline()
+            output = process.stderr.readline()
             time.sleep(delay)
-            process.send_signal(how)
-            said += process.communicate(timeout=30)[1]
+            process.send_signal(signal_number)
+            output += process.communicate(timeout=30)[1]
         finally:
             process.kill()
-        assert process.returncode == 0, said
-        assert len(said.splitlines()) == 1, said
+        assert process.returncode == 0, output
+        assert len(output.splitlines()) == 1, output
         assert [path.name for path in (tmp_path / str(i)).iterdir()] == ["imondrian.db"]
 
 
 @pytest.mark.parametrize(
     "sent", [b"GET / HTT", b"POST /detectors/a/points HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n12"]
 )
-def test_half_a_request_does_not_keep_it_from_ending_in_order(tmp_path, sent):
+def test_an_incomplete_request_does_not_prevent_a_clean_stop(tmp_path, sent):
     with Service(tmp_path) as service, service.connect() as connection:
-        assert service.ask("PUT", "/detectors/a", {"features": ["x"]})[0] == 201
+        assert service.request("PUT", "/detectors/a", {"features": ["x"]})[0] == 201
         connection.sendall(sent)
-        assert service.ask("GET", "/health")[0] == 200
+        assert service.request("GET", "/health")[0] == 200
         service.process.terminate()
-        said, _ = service.process.communicate(timeout=60)
+        output, _ = service.process.communicate(timeout=60)
     assert service.process.returncode == 0
-    assert len(said.splitlines()) == 1, said
+    assert len(output.splitlines()) == 1, output
 
 
 # -- file descriptors -----------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_half_a_request_does_not_keep_it_from_ending_in_order(tmp_path, sent):
         (256, 1024, 1024, 448),
     ],
 )
-def test_the_limit_of_descriptors_is_raised_or_there_are_fewer_connections(
+def test_the_descriptor_limit_is_raised_or_fewer_connections_are_allowed(
     monkeypatch, soft, hard, raised, n_connections
 ):
     limits = [soft, hard]
@@ -161,7 +161,7 @@ def test_the_limit_of_descriptors_is_raised_or_there_are_fewer_connections(
     assert limits == [raised, hard]
 
 
-def test_too_few_descriptors_are_told(monkeypatch):
+def test_too_few_descriptors_are_an_error(monkeypatch):
     monkeypatch.setattr(server.resource, "getrlimit", lambda _: (256, 256))
     monkeypatch.setattr(server.resource, "setrlimit", lambda *_: None)
     with pytest.raises(InvalidInputError, match=r"at least 592 file descriptors, .* is 256"):
@@ -175,7 +175,7 @@ class Limited(Service):
         return ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", *super().command()]
 
 
-def test_more_connections_than_descriptors_do_not_deafen_it(tmp_path):
+def test_the_service_responds_despite_more_connections_than_descriptors(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2048:
         pytest.skip("this process may not open so many connections")
@@ -184,8 +184,8 @@ def test_more_connections_than_descriptors_do_not_deafen_it(tmp_path):
         for _ in range(1100):
             stack.enter_context(service.connect())
         for _ in range(3):
-            assert service.ask("GET", "/health")[0] == 200
-    first, second = service.said.splitlines()
+            assert service.request("GET", "/health")[0] == 200
+    first, second = service.output.splitlines()
     assert "at most 448 connections instead of 1000" in first
     assert "serving" in second
 
@@ -205,7 +205,7 @@ def mode(path):
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_nobody_else_can_read_what_is_kept(tmp_path):
+def test_other_users_cannot_read_the_data(tmp_path):
     folder = tmp_path / "deep" / "data"
     registry = Registry(folder)
     registry.create("a", {"features": ["x"]})
@@ -220,7 +220,7 @@ def test_nobody_else_can_read_what_is_kept(tmp_path):
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_what_was_damaged_cannot_be_read_by_others_either(tmp_path):
+def test_other_users_cannot_read_the_damaged_file(tmp_path):
     registry = Registry(tmp_path)
     for i in range(50):
         registry.create(f"a{i}", {"features": ["x"]})
@@ -234,18 +234,18 @@ def test_what_was_damaged_cannot_be_read_by_others_either(tmp_path):
     assert modes == {"imondrian.db": 0o600, "imondrian.db.damaged": 0o600}
 
 
-def test_a_token_file_that_others_can_read_is_told_with_its_mode(tmp_path):
+def test_the_service_warns_about_a_token_file_that_others_can_read(tmp_path):
     token = tmp_path / "token"
     token.write_text("a-token-of-more-than-sixteen")
     for given, n_lines in ((0o644, 2), (0o600, 1)):
         token.chmod(given)
         with Service(tmp_path / "data", "--token-file", str(token)) as service:
             pass
-        assert len(service.said.splitlines()) == n_lines, service.said
-        assert ("0644" in service.said) == (n_lines == 2)
+        assert len(service.output.splitlines()) == n_lines, service.output
+        assert ("0644" in service.output) == (n_lines == 2)
 
 
-def test_a_folder_that_may_only_be_read_is_told_in_one_line(tmp_path, monkeypatch):
+def test_a_read_only_folder_gives_a_clear_error(tmp_path, monkeypatch):
     Registry(tmp_path).close()
     monkeypatch.setattr(os, "access", lambda *_: False)  # like on a read-only disk, even for root
     with pytest.raises(StorageError, match="must be able to write to it and its folder"):

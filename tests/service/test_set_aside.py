@@ -16,29 +16,29 @@ from imondrian.service.queries import metrics_of
 from imondrian.service.read_copy import ReadCopy
 from imondrian.service.registry import Registry
 from imondrian.service.store import FILE, Store
-from tests.service.serving import SMALL, Here, Service
-from tests.service.test_recovery import OFTEN, spoil
+from tests.service.serving import SMALL, Service, ThreadServer
+from tests.service.test_recovery import OFTEN, damage_database
 from tests.service.test_uploads import WIDE, file_of
-from tests.service.test_worker import expected, learned, n_rows
+from tests.service.test_worker import expected, learn, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
 GOOD, BAD = XY, {**XY, "window": 100}
 
 
 @pytest.fixture
-def killed(tmp_path, stream):
+def killed_folder(tmp_path, stream):
     """Return a folder of a killed service with a good and a bad detector, with snapshots and journals."""
     registry = Registry(tmp_path / "live", retention=OFTEN)
     for name, configuration in (("bad", BAD), ("good", GOOD)):
         handle, _ = registry.create(name, configuration)
         for first in range(0, 330, 10):
-            learned(handle, stream[first : first + 10], f"id-{first}")
+            learn(handle, stream[first : first + 10], f"id-{first}")
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry.close()
     return tmp_path / "killed"
 
 
-def kept_of(folder, detector):
+def stored_rows(folder, detector):
     """Return all rows of a detector in the file."""
     database = sqlite3.connect(folder / FILE)
     rows = [
@@ -52,23 +52,23 @@ def kept_of(folder, detector):
     return rows
 
 
-def assert_is_set_aside(folder, stream, told, limits=None):
+def assert_is_set_aside(folder, stream, reason, limits=None):
     """The bad one is reported, refuses all requests with the reason, and stays unchanged; the good one works."""
-    before = kept_of(folder, 1)
+    before = stored_rows(folder, 1)
     registry = Registry(folder, limits)
-    with Here(create_app(registry)) as here:
-        assert learned(registry.get("good"), stream[330:340]) == expected(grown(GOOD, stream[:330]), stream[330:340])
-        status, _, content = here.ask("GET", "/health")
+    with ThreadServer(create_app(registry)) as server:
+        assert learn(registry.get("good"), stream[330:340]) == expected(trained(GOOD, stream[:330]), stream[330:340])
+        status, _, content = server.request("GET", "/health")
         (complaint,) = json.loads(content)["complaints"]
         assert status == 503
         assert complaint.startswith("bad: The detector could not be recovered")
-        assert told in complaint
+        assert reason in complaint
         for method, path, body in REQUESTS:
-            status, _, content = here.ask(method, f"/detectors/bad{path}", body)
+            status, _, content = server.request(method, f"/detectors/bad{path}", body)
             assert (status, f"bad: {json.loads(content)['detail']}") == (503, complaint), path
-        assert [each["name"] for each in json.loads(here.ask("GET", "/detectors")[2])] == ["good"]
+        assert [each["name"] for each in json.loads(server.request("GET", "/detectors")[2])] == ["good"]
         assert "imondrian_detectors_set_aside 1" in metrics_of(registry)
-    assert kept_of(folder, 1) == before
+    assert stored_rows(folder, 1) == before
 
 
 REQUESTS = [
@@ -85,7 +85,7 @@ REQUESTS = [
 ]
 
 
-def grown(configuration, points):
+def trained(configuration, points):
     detector = new_detector({**WIDE, **configuration})
     detector.process_many(points)
     return detector
@@ -94,13 +94,13 @@ def grown(configuration, points):
 def assert_is_back(folder, stream):
     registry = Registry(folder)
     assert registry.complaints() == registry.damage_reports == []
-    alone = grown(BAD, stream[:330])
-    assert learned(registry.get("bad"), stream[330:]) == expected(alone, stream[330:])
+    reference = trained(BAD, stream[:330])
+    assert learn(registry.get("bad"), stream[330:]) == expected(reference, stream[330:])
     registry.close()
 
 
 @pytest.mark.parametrize(
-    ("configuration", "told"),
+    ("configuration", "reason"),
     [
         ("{", "The configuration of 'bad' is damaged"),
         ("[1]", "The configuration of 'bad' is damaged: it is [1]"),
@@ -109,15 +109,15 @@ def assert_is_back(folder, stream):
         (json.dumps({**BAD, "window": 100_000, "max_samples": None, "n_trees": 1000}), "bytes are allowed"),
     ],
 )
-def test_a_damaged_configuration_sets_one_detector_aside(killed, stream, configuration, told):
-    (row,) = kept_of(killed, 1)[0]
-    spoil(killed, "UPDATE detectors SET configuration = ? WHERE id = 1", configuration)
-    assert_is_set_aside(killed, stream, told.replace("bytes are", "are"))
-    spoil(killed, "UPDATE detectors SET configuration = ? WHERE id = 1", row[2])
-    assert_is_back(killed, stream)
+def test_a_damaged_configuration_sets_one_detector_aside(killed_folder, stream, configuration, reason):
+    (row,) = stored_rows(killed_folder, 1)[0]
+    damage_database(killed_folder, "UPDATE detectors SET configuration = ? WHERE id = 1", configuration)
+    assert_is_set_aside(killed_folder, stream, reason.replace("bytes are", "are"))
+    damage_database(killed_folder, "UPDATE detectors SET configuration = ? WHERE id = 1", row[2])
+    assert_is_back(killed_folder, stream)
 
 
-def test_too_little_memory_for_one_detector_sets_it_aside(killed, stream, monkeypatch):
+def test_too_little_memory_for_one_detector_sets_it_aside(killed_folder, stream, monkeypatch):
     process_many = StreamDetector.process_many
 
     def failing(detector, points):
@@ -127,11 +127,11 @@ def test_too_little_memory_for_one_detector_sets_it_aside(killed, stream, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", failing)
-        assert_is_set_aside(killed, stream, "MemoryError no room for an array")
-    assert_is_back(killed, stream)
+        assert_is_set_aside(killed_folder, stream, "MemoryError no room for an array")
+    assert_is_back(killed_folder, stream)
 
 
-def test_too_little_memory_for_a_snapshot_is_not_taken_for_damage(killed, stream, monkeypatch):
+def test_too_little_memory_for_a_snapshot_is_not_treated_as_damage(killed_folder, stream, monkeypatch):
     from_notes = StreamDetector.from_notes.__func__
 
     def failing(cls, forest, notes):
@@ -141,11 +141,11 @@ def test_too_little_memory_for_a_snapshot_is_not_taken_for_damage(killed, stream
 
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "from_notes", classmethod(failing))
-        assert_is_set_aside(killed, stream, "more memory than there is")
-    assert_is_back(killed, stream)
+        assert_is_set_aside(killed_folder, stream, "more memory than is available")
+    assert_is_back(killed_folder, stream)
 
 
-def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed, stream, monkeypatch):
+def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed_folder, stream, monkeypatch):
     make = ReadCopy._update
 
     def failing(copies):
@@ -155,17 +155,17 @@ def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed, st
 
     with monkeypatch.context() as patched:
         patched.setattr(ReadCopy, "_update", failing)
-        assert_is_set_aside(killed, stream, "MemoryError")
-    assert_is_back(killed, stream)
+        assert_is_set_aside(killed_folder, stream, "MemoryError")
+    assert_is_back(killed_folder, stream)
 
 
-def test_a_snapshot_that_cannot_be_read_but_is_sound_sets_the_detector_aside(killed, stream, monkeypatch):
+def test_an_undamaged_snapshot_that_cannot_be_read_sets_the_detector_aside(killed_folder, stream, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.storage.VERSION", 2)  # as if the file had an unknown version
-        registry = Registry(killed)
+        registry = Registry(killed_folder)
         assert [complaint.split(":")[0] for complaint in registry.complaints()] == ["bad", "good"]
         registry.close()
-    assert_is_back(killed, stream)
+    assert_is_back(killed_folder, stream)
 
 
 def add_model(folder, content):
@@ -176,35 +176,35 @@ def add_model(folder, content):
     store.close()
 
 
-def test_a_model_in_the_journal_that_is_larger_than_its_detector_sets_it_aside(killed, stream):
-    add_model(killed, file_of(new_detector(WIDE), n_trees=1_000))
-    assert_is_set_aside(killed, stream, "n_trees of the forest must be 2, but is 1000")
-    spoil(killed, "DELETE FROM entries WHERE detector = 1 AND number = 34")
-    assert_is_back(killed, stream)
+def test_a_journalled_model_larger_than_its_detector_sets_it_aside(killed_folder, stream):
+    add_model(killed_folder, file_of(new_detector(WIDE), n_trees=1_000))
+    assert_is_set_aside(killed_folder, stream, "n_trees of the forest must be 2, but is 1000")
+    damage_database(killed_folder, "DELETE FROM entries WHERE detector = 1 AND number = 34")
+    assert_is_back(killed_folder, stream)
 
 
-def test_a_model_in_the_journal_over_the_limits_sets_the_detector_aside_until_the_limits_allow_it(killed, stream):
-    add_model(killed, file_of(new_detector(WIDE)))
-    assert_is_set_aside(killed, stream, "2000000 are allowed", Limits(detector_bytes=2_000_000))
-    registry = Registry(killed)
+def test_a_journalled_model_above_the_limits_sets_the_detector_aside(killed_folder, stream):
+    add_model(killed_folder, file_of(new_detector(WIDE)))
+    assert_is_set_aside(killed_folder, stream, "2000000 are allowed", Limits(detector_bytes=2_000_000))
+    registry = Registry(killed_folder)
     assert registry.get("bad").worker.summary.n_bytes > 2_000_000
     registry.close()
 
 
-def test_a_detector_that_is_set_aside_can_be_removed_and_its_name_is_free_again(killed, stream):
-    spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
-    registry = Registry(killed, Limits(detectors=2))
-    with Here(create_app(registry)) as here:
-        assert here.ask("DELETE", "/detectors/bad")[0] == 204
-        assert here.ask("GET", "/health")[0] == 200
-        assert here.ask("GET", "/detectors/bad")[0] == 404
-        assert here.ask("PUT", "/detectors/bad", BAD)[0] == 201
-    assert kept_of(killed, 1) == [[], [], [], [], []]
+def test_a_detector_that_is_set_aside_can_be_removed_and_created_again(killed_folder, stream):
+    damage_database(killed_folder, "UPDATE detectors SET configuration = '{' WHERE id = 1")
+    registry = Registry(killed_folder, Limits(detectors=2))
+    with ThreadServer(create_app(registry)) as server:
+        assert server.request("DELETE", "/detectors/bad")[0] == 204
+        assert server.request("GET", "/health")[0] == 200
+        assert server.request("GET", "/detectors/bad")[0] == 404
+        assert server.request("PUT", "/detectors/bad", BAD)[0] == 201
+    assert stored_rows(killed_folder, 1) == [[], [], [], [], []]
 
 
-def test_a_detector_that_is_set_aside_counts_as_one(killed):
-    spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
-    registry = Registry(killed, Limits(detectors=2))
+def test_a_detector_that_is_set_aside_counts_towards_the_limit(killed_folder):
+    damage_database(killed_folder, "UPDATE detectors SET configuration = '{' WHERE id = 1")
+    registry = Registry(killed_folder, Limits(detectors=2))
     with pytest.raises(SetAsideError, match="set aside"):
         registry.create("bad", BAD)
     with pytest.raises(Exception, match="2 detectors"):
@@ -213,26 +213,26 @@ def test_a_detector_that_is_set_aside_counts_as_one(killed):
     registry.close()
 
 
-def test_the_service_says_at_its_start_which_detector_is_set_aside(killed):
-    spoil(killed, "UPDATE detectors SET configuration = '{' WHERE id = 1")
-    service = Service(killed).start()
+def test_the_service_prints_at_the_start_which_detector_is_set_aside(killed_folder):
+    damage_database(killed_folder, "UPDATE detectors SET configuration = '{' WHERE id = 1")
+    service = Service(killed_folder).start()
     service.process.terminate()
-    told = service.process.communicate(timeout=60)[0]
-    assert "imondrian: bad: The detector could not be recovered" in told
-    assert "serving 1 detectors" in told
+    output = service.process.communicate(timeout=60)[0]
+    assert "imondrian: bad: The detector could not be recovered" in output
+    assert "serving 1 detectors" in output
 
 
 @pytest.mark.parametrize("created", ["x", b"x", float("inf"), -1.0])
-def test_a_damaged_time_of_creation_sets_one_detector_aside(killed, stream, created):
-    (row,) = kept_of(killed, 1)[0]
-    spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", created)
-    assert_is_set_aside(killed, stream, "The creation time of 'bad' is damaged")
-    spoil(killed, "UPDATE detectors SET created = ? WHERE id = 1", row[3])
-    assert_is_back(killed, stream)
+def test_a_damaged_creation_time_sets_one_detector_aside(killed_folder, stream, created):
+    (row,) = stored_rows(killed_folder, 1)[0]
+    damage_database(killed_folder, "UPDATE detectors SET created = ? WHERE id = 1", created)
+    assert_is_set_aside(killed_folder, stream, "The creation time of 'bad' is damaged")
+    damage_database(killed_folder, "UPDATE detectors SET created = ? WHERE id = 1", row[3])
+    assert_is_back(killed_folder, stream)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reason"),
     [
         ("CAST(x'ff' AS TEXT)", "not text"),
         ("x'ff'", "not text"),
@@ -243,33 +243,33 @@ def test_a_damaged_time_of_creation_sets_one_detector_aside(killed, stream, crea
         ("'" + "a" * 100 + "'", "'" + "a" * 100 + "'"),
     ],
 )
-def test_a_detector_with_a_damaged_name_is_set_aside_under_another(killed, stream, name, told):
-    spoil(killed, f"UPDATE detectors SET name = {name} WHERE id = 1")  # noqa: S608
-    registry = Registry(killed)
+def test_a_detector_with_a_damaged_name_is_set_aside_under_another_name(killed_folder, stream, name, reason):
+    damage_database(killed_folder, f"UPDATE detectors SET name = {name} WHERE id = 1")  # noqa: S608
+    registry = Registry(killed_folder)
     registry.create("other", GOOD)
-    with Here(create_app(registry)) as here:
-        assert here.ask("GET", "/detectors")[0] == here.ask("GET", "/metrics")[0] == 200
-        status, _, content = here.ask("GET", "/health")
+    with ThreadServer(create_app(registry)) as server:
+        assert server.request("GET", "/detectors")[0] == server.request("GET", "/metrics")[0] == 200
+        status, _, content = server.request("GET", "/health")
         (complaint,) = json.loads(content)["complaints"]
         assert status == 503
         assert complaint.startswith("damaged-1: The detector could not be recovered")
-        assert f"The name of the detector is damaged: it is {told}." in complaint
-        assert here.ask("GET", "/detectors/damaged-1")[0] == 503
-        assert here.ask("POST", "/detectors/good/points", {"points": [[1, 2]]})[0] == 200
-        assert len(kept_of_any(registry, 1)) > 0
-        assert here.ask("DELETE", "/detectors/damaged-1")[0] == 204
-        assert here.ask("GET", "/health")[0] == 200
-        assert len(kept_of_any(registry, 1)) == 0
+        assert f"The name of the detector is damaged: it is {reason}." in complaint
+        assert server.request("GET", "/detectors/damaged-1")[0] == 503
+        assert server.request("POST", "/detectors/good/points", {"points": [[1, 2]]})[0] == 200
+        assert len(entry_numbers(registry, 1)) > 0
+        assert server.request("DELETE", "/detectors/damaged-1")[0] == 204
+        assert server.request("GET", "/health")[0] == 200
+        assert len(entry_numbers(registry, 1)) == 0
 
 
-def kept_of_any(registry, detector):
+def entry_numbers(registry, detector):
     return registry._store._database.execute("SELECT number FROM entries WHERE detector = ?", (detector,)).fetchall()
 
 
-def test_the_name_of_another_detector_is_not_taken_for_a_damaged_one(killed):
-    spoil(killed, "UPDATE detectors SET name = 'damaged-1' WHERE id = 2")
-    spoil(killed, "UPDATE detectors SET name = '' WHERE id = 1")
-    registry = Registry(killed)
+def test_the_substitute_for_a_damaged_name_differs_from_existing_names(killed_folder):
+    damage_database(killed_folder, "UPDATE detectors SET name = 'damaged-1' WHERE id = 2")
+    damage_database(killed_folder, "UPDATE detectors SET name = '' WHERE id = 1")
+    registry = Registry(killed_folder)
     assert [handle.record.name for handle in registry.all()] == ["damaged-1"]
     registry.remove("damaged-1-")
     assert registry.complaints() == []

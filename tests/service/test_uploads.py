@@ -23,8 +23,8 @@ from imondrian.service.limits import Limits
 from imondrian.service.registry import Registry
 from imondrian.service.uploads import check_model, configuration_in
 from imondrian.storage import read_header
-from tests.service.serving import SMALL, Here, wait_until
-from tests.service.test_worker import expected, learned, n_rows
+from tests.service.serving import SMALL, ThreadServer, wait_until
+from tests.service.test_worker import expected, learn, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
 WIDE = {**DEFAULTS, "features": ["x"], "window": 20_000, "max_samples": None, "n_trees": 2}
@@ -32,14 +32,14 @@ MIB = 2**20
 
 
 @pytest.fixture
-def here(registry):
-    with Here(create_app(registry)) as answering:
-        yield answering
+def server(registry):
+    with ThreadServer(create_app(registry)) as running:
+        yield running
 
 
-def put(here, name, content, **headers):
-    status, _, answer = here.ask("PUT", f"/detectors/{name}/model", content, headers)
-    return status, json.loads(answer)
+def put(server, name, content, **headers):
+    status, _, response = server.request("PUT", f"/detectors/{name}/model", content, headers)
+    return status, json.loads(response)
 
 
 def file_of(detector, **forest):
@@ -71,26 +71,26 @@ def peak_of(call):
         (2, {"threshold": "auto", "preset": "paper", "max_samples": 1}),
     ],
 )
-def test_the_bytes_of_a_detector_are_known_before_it_is_made(n_features, settings):
+def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):
     detector = StreamDetector(n_features, **settings)
     sizes = DetectorSize(*(detector.parameters[name] for name in DetectorSize._fields))
     assert memory_bytes_of(sizes) == detector.n_bytes
 
 
-def test_a_file_whose_forest_has_more_trees_than_its_detector_is_refused_before_it_is_read(registry, here):
+def test_a_file_whose_forest_has_more_trees_than_its_detector_is_refused_before_it_is_read(registry, server):
     handle, _ = registry.create("a", WIDE)
     content = file_of(new_detector(WIDE), n_trees=1_000)
     assert len(content) < MIB
     assert memory_bytes_of(DetectorSize(1, 20_000, None, 1_000, 1)) > 1_000 * MIB
     before = n_rows(registry)
     for name in ("a", "b"):
-        status, answer = put(here, name, content)
-        assert (status, answer["detail"]) == (422, "The model: n_trees of the forest must be 2, but is 1000.")
+        status, response = put(server, name, content)
+        assert (status, response["detail"]) == (422, "The model: n_trees of the forest must be 2, but is 1000.")
     assert n_rows(registry) == before
-    assert peak_of(lambda: refused(content, handle.record.configuration)) < 20 * MIB
+    assert peak_of(lambda: refusal_of(content, handle.record.configuration)) < 20 * MIB
 
 
-def refused(content, configuration, limits=Limits()):  # noqa: B008 (a tuple)
+def refusal_of(content, configuration, limits=Limits()):  # noqa: B008 (a tuple)
     with pytest.raises(ImondrianError) as first:
         check_model(content, configuration, limits)
     with pytest.raises(ImondrianError):
@@ -100,8 +100,8 @@ def refused(content, configuration, limits=Limits()):  # noqa: B008 (a tuple)
 
 @pytest.mark.parametrize("change", [{"window": 40_000}, {"max_samples": 5}, {"n_jobs": 64}])
 def test_a_forest_must_have_the_settings_of_its_detector(change):
-    told = refused(file_of(new_detector(WIDE), **change), WIDE)
-    assert f"{next(iter(change))} of the forest must be" in told
+    message = refusal_of(file_of(new_detector(WIDE), **change), WIDE)
+    assert f"{next(iter(change))} of the forest must be" in message
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_forest_must_have_the_settings_of_its_detector(change):
         ({"n_trees": 9}, {"detector_bytes": 5 * MIB}),
     ],
 )
-def test_a_file_over_the_limits_is_refused_before_it_is_read(settings, limits):
+def test_a_file_above_the_limits_is_refused_before_it_is_read(settings, limits):
     detector = StreamDetector(1, **{name: WIDE[name] for name in ("window", "max_samples")} | settings)
     content = to_bytes(detector)
     del detector
-    assert peak_of(lambda: refused(content, WIDE, Limits(**limits))) < 4 * MIB
+    assert peak_of(lambda: refusal_of(content, WIDE, Limits(**limits))) < 4 * MIB
 
 
-def test_all_detectors_together_have_a_limit_for_files_too(tmp_path):
+def test_the_total_memory_limit_also_applies_to_files(tmp_path):
     content = to_bytes(new_detector({**DEFAULTS, **XY}))
     registry = Registry(tmp_path, Limits(total_bytes=200_000))
     n_bytes = registry.restore("a", content, None)[0].worker.summary.n_bytes
@@ -132,7 +132,7 @@ def test_all_detectors_together_have_a_limit_for_files_too(tmp_path):
     registry.close()
 
 
-def test_a_zip_of_very_many_members_is_refused_at_once():
+def test_a_zip_with_too_many_members_is_refused():
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.comment = b"0" * 64
@@ -143,7 +143,7 @@ def test_a_zip_of_very_many_members_is_refused_at_once():
 
 
 @pytest.mark.parametrize("header", [b"[]", b"{}", b'{"notes": {}}', b"{", b'{"notes": {"StreamDetector": 3}}', b"\xff"])
-def test_a_header_that_cannot_be_is_a_damaged_file(header):
+def test_an_invalid_header_is_reported_as_a_damaged_file(header):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.comment = b"0" * 64
@@ -152,57 +152,57 @@ def test_a_header_that_cannot_be_is_a_damaged_file(header):
         check_model(file.getvalue(), WIDE, Limits())
 
 
-def test_a_second_end_inside_of_the_comment_is_not_believed():
+def test_a_second_end_record_in_the_zip_comment_is_refused():
     end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 100, 0, 0)
     content = to_bytes(new_detector(WIDE))
     with pytest.raises(DamagedFileError, match="truncated or altered"):
         read_header(io.BytesIO(content[: -len(end)] + end), "The model")
 
 
-def test_a_detector_is_restored_from_its_file_in_one_request(registry, here, stream):
+def test_a_detector_is_restored_from_its_file_in_one_request(registry, server, stream):
     handle, _ = registry.create("a", {**XY, "features": ["temperature", "pressure"]})
-    learned(handle, stream[:300])
-    content = here.ask("GET", "/detectors/a/model")[2]
-    after = learned(handle, stream[300:400])
-    assert put(here, "b", content) == (201, {"n_points": 300})
-    described = json.loads(here.ask("GET", "/detectors/b")[2])
+    learn(handle, stream[:300])
+    content = server.request("GET", "/detectors/a/model")[2]
+    after = learn(handle, stream[300:400])
+    assert put(server, "b", content) == (201, {"n_points": 300})
+    described = json.loads(server.request("GET", "/detectors/b")[2])
     assert described["configuration"] == {**handle.record.configuration, "warm_up": SMALL["warm_up"]}
-    assert learned(registry.get("b"), stream[300:400]) == after
-    assert put(here, "b", content) == (200, {"n_points": 300})  # like for any existing detector
+    assert learn(registry.get("b"), stream[300:400]) == after
+    assert put(server, "b", content) == (200, {"n_points": 300})  # like for any existing detector
     assert registry.create("b", {**XY, "features": ["temperature", "pressure"]})[1] is False
-    with here.client() as client:
+    with server.client() as client:
         assert client.restore("c", content) == client.replace("c", content) == 300
         with pytest.raises(ServiceError, match="404"):
             client.replace("d", content)
 
 
-def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(tmp_path, stream):
-    alone = new_detector({**DEFAULTS, **XY, "warm_up": None})
-    alone.process_many(stream[:300])
+def test_a_restored_detector_survives_a_kill_and_its_request_is_applied_once(tmp_path, stream):
+    reference = new_detector({**DEFAULTS, **XY, "warm_up": None})
+    reference.process_many(stream[:300])
     registry = Registry(tmp_path / "live")
-    content = to_bytes(alone)
-    with Here(create_app(registry)) as here:
-        assert put(here, "a", content, **{"Idempotency-Key": "one"})[0] == 201
-        after = learned(registry.get("a"), stream[300:310])
-        assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
+    content = to_bytes(reference)
+    with ThreadServer(create_app(registry)) as server:
+        assert put(server, "a", content, **{"Idempotency-Key": "one"})[0] == 201
+        after = learn(registry.get("a"), stream[300:310])
+        assert put(server, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
         assert registry.get("a").worker.summary.n_seen == 310  # nothing was applied again
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry = Registry(tmp_path / "killed")
     assert registry.damage_reports == []
     assert registry.get("a").record.configuration["features"] == ["x0", "x1"]
-    assert after == expected(alone, stream[300:310])
-    assert learned(registry.get("a"), stream[310:320]) == expected(alone, stream[310:320])
+    assert after == expected(reference, stream[300:310])
+    assert learn(registry.get("a"), stream[310:320]) == expected(reference, stream[310:320])
     assert registry.create("a", {**XY, "features": ["x0", "x1"], "warm_up": None})[1] is False
     registry.close()
     for _ in range(2):  # from the journal, and from the snapshot at the end
         registry = Registry(tmp_path / "killed")
-        with Here(create_app(registry)) as here:
-            assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
-            assert put(here, "a", content, **{"Idempotency-Key": "two"})[0] == 200
+        with ThreadServer(create_app(registry)) as server:
+            assert put(server, "a", content, **{"Idempotency-Key": "one"}) == (201, {"n_points": 300})
+            assert put(server, "a", content, **{"Idempotency-Key": "two"})[0] == 200
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"none", "not a model file"),
         (to_bytes(MondrianForest().build(np.zeros((3, 1)))), "does not contain a StreamDetector"),
@@ -210,15 +210,15 @@ def test_a_restored_detector_is_there_after_a_kill_and_its_request_is_done_once(
         (to_bytes(StreamDetector(2, on_error="skip")), "on_error is 'skip', not 'raise'"),
     ],
 )
-def test_what_cannot_be_restored_leaves_nothing_behind(registry, here, content, told):
-    status, answer = put(here, "a", content)
+def test_a_refused_model_leaves_nothing_behind(registry, server, content, message):
+    status, response = put(server, "a", content)
     assert status == 422
-    assert told in answer["detail"]
-    assert here.ask("GET", "/detectors/a")[0] == 404
+    assert message in response["detail"]
+    assert server.request("GET", "/detectors/a")[0] == 404
     assert set(n_rows(registry).values()) == {0}
 
 
-def test_names_of_features_are_checked_in_files_too(registry):
+def test_names_and_ids_are_also_checked_for_uploads(registry):
     detector = StreamDetector(1, window=8)
     detector.process({"a\nb": 1.0})
     with pytest.raises(InvalidInputError, match="printable"):
@@ -232,67 +232,67 @@ def test_names_of_features_are_checked_in_files_too(registry):
 def test_too_many_detectors_are_refused_before_the_file_is_read(tmp_path):
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
-    with pytest.raises(ConflictError, match="the largest number allowed"):
+    with pytest.raises(ConflictError, match="the maximum number allowed"):
         registry.restore("b", b"none", None)
     registry.close()
 
 
-def test_a_detector_that_was_made_before_its_first_model_is_answered_200_again_and_again(here):
-    here.ask("PUT", "/detectors/a", XY)
-    content = here.ask("GET", "/detectors/a/model")[2]
+def test_replacing_the_model_of_an_existing_detector_always_gets_200(server):
+    server.request("PUT", "/detectors/a", XY)
+    content = server.request("GET", "/detectors/a/model")[2]
     for _ in range(2):
-        assert put(here, "a", content, **{"Idempotency-Key": "one"}) == (200, {"n_points": 0})
+        assert put(server, "a", content, **{"Idempotency-Key": "one"}) == (200, {"n_points": 0})
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_a_sound_model_for_which_there_is_no_memory_at_present_is_answered_503(registry, here, monkeypatch, name):
+def test_an_upload_gets_503_if_there_is_no_memory_for_a_valid_model(registry, server, monkeypatch, name):
     registry.create("a", {**XY, "warm_up": None})
-    content = here.ask("GET", "/detectors/a/model")[2]
+    content = server.request("GET", "/detectors/a/model")[2]
 
     def failing(cls, forest, notes):
         raise MemoryError
 
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "from_notes", classmethod(failing))
-        status, headers, answer = here.ask("PUT", f"/detectors/{name}/model", content)
-        assert (status, headers["retry-after"]) == (503, "1"), answer
-    assert put(here, name, content)[0] == (200 if name == "a" else 201)
+        status, headers, response = server.request("PUT", f"/detectors/{name}/model", content)
+        assert (status, headers["retry-after"]) == (503, "1"), response
+    assert put(server, name, content)[0] == (200 if name == "a" else 201)
 
 
-def test_a_detector_for_which_there_is_no_memory_at_present_is_answered_503(here, monkeypatch):
+def test_creation_gets_503_if_there_is_no_memory_for_the_detector(server, monkeypatch):
     def failing(*_):
         raise MemoryError
 
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.service.registry.new_state", failing)
-        status, headers, answer = here.ask("PUT", "/detectors/a", XY)
+        status, headers, response = server.request("PUT", "/detectors/a", XY)
     assert (status, headers["retry-after"]) == (503, "1")
-    assert "memory" in json.loads(answer)["detail"]
-    assert here.ask("PUT", "/detectors/a", XY)[0] == 201
+    assert "memory" in json.loads(response)["detail"]
+    assert server.request("PUT", "/detectors/a", XY)[0] == 201
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_a_model_counts_as_much_memory_as_its_header_describes_while_it_is_read(tmp_path, monkeypatch, name):
+def test_reading_a_model_reserves_the_memory_that_its_header_describes(tmp_path, monkeypatch, name):
     registry = Registry(tmp_path)
     registry.create("a", {**WIDE, "warm_up": None})
     app = create_app(registry)
-    memory, taken = app._memory, []
-    with Here(app) as here:
-        content = here.ask("GET", "/detectors/a/model")[2]
+    memory, reserved = app._memory, []
+    with ThreadServer(app) as server:
+        content = server.request("GET", "/detectors/a/model")[2]
         n_bytes = registry.get("a").worker.summary.n_bytes
         assert n_bytes > 10 * len(content)
         memory.reserve(Limits().memory_bytes - 4 * len(content))  # enough for the file, but not for its detector
-        status, headers, _ = here.ask("PUT", f"/detectors/{name}/model", content)
+        status, headers, _ = server.request("PUT", f"/detectors/{name}/model", content)
         assert (status, headers["retry-after"]) == (503, "1")
         memory.release(Limits().memory_bytes - 4 * len(content))
         read = uploads._read
-        monkeypatch.setattr(uploads, "_read", lambda content: (taken.append(memory._n_reserved), read(content))[1])
-        assert put(here, name, content)[0] in {200, 201}
-        assert n_bytes <= taken[0] <= n_bytes + 3 * len(content)
+        monkeypatch.setattr(uploads, "_read", lambda content: (reserved.append(memory._n_reserved), read(content))[1])
+        assert put(server, name, content)[0] in {200, 201}
+        assert n_bytes <= reserved[0] <= n_bytes + 3 * len(content)
         wait_until(lambda: memory._n_reserved == 0)
 
 
-def test_the_largest_model_can_be_read_while_nothing_else_takes_memory():
+def test_the_largest_model_can_be_read_while_no_other_memory_is_reserved():
     limits = Limits()
     memory = MemoryBudget(limits.memory_bytes)
     memory.reserve(3 * limits.model_bytes)

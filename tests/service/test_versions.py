@@ -15,17 +15,25 @@ from imondrian.service.registry import Registry
 from imondrian.service.store import FILE, Store
 from imondrian.storage import read_header
 from tests.service.test_figures import BEFORE
-from tests.service.test_recovery import OFTEN, XY, assert_goes_on, assert_goes_on_quietly, killed_after, spoil, used  # noqa: F401
-from tests.service.test_worker import expected, learned, n_rows
+from tests.service.test_recovery import (
+    OFTEN,
+    XY,
+    assert_continues,
+    assert_no_complaints,
+    damage_database,
+    killed_after,
+    killed_folder,  # noqa: F401 (a fixture)
+)
+from tests.service.test_worker import expected, learn, n_rows
 
 
 @pytest.fixture
-def later(monkeypatch):
+def other_version(monkeypatch):
     """Change the version of a package."""
     monkeypatch.setattr("llvmlite.__version__", "99.1")
 
 
-def test_the_versions_are_those_that_scores_depend_on():
+def test_the_versions_include_everything_that_scores_depend_on():
     versions = current_versions()
     assert {"imondrian", "python", "numpy", "numba", "llvmlite", "machine", "processor"} <= set(versions)
     assert all(isinstance(value, str) and value for value in versions.values())
@@ -38,46 +46,46 @@ def test_differences_are_named():
     assert difference({}, {"a": "1"}) == "unknown versions"
 
 
-def test_a_journal_of_other_versions_is_done_again_told_and_kept_as_a_snapshot_at_once(used, stream, later):  # noqa: F811
-    registry = Registry(used, retention=OFTEN)
-    (told,) = registry.damage_reports
-    assert told.startswith("The last 3 entries of the journal of 'a' were written under other versions (llvmlite ")
-    assert ", now 99.1)" in told
+def test_a_journal_of_other_versions_is_replayed_reported_and_saved_as_a_snapshot(killed_folder, stream, other_version):  # noqa: F811
+    registry = Registry(killed_folder, retention=OFTEN)
+    (report,) = registry.damage_reports
+    assert report.startswith("The last 3 entries of the journal of 'a' were written under other versions (llvmlite ")
+    assert ", now 99.1)" in report
     assert registry.get("a").worker.summary.n_seen == 330  # nothing confirmed is lost
     snapshot = next(registry._store.snapshots(1))
     assert snapshot.number == 33
     assert from_bytes(snapshot.content).n_seen == 330
     assert read_header(io.BytesIO(snapshot.content), "The model")["notes"]["beside"]["versions"] == current_versions()
-    shutil.copytree(used, used.with_name("again"))  # killed before any other request
+    shutil.copytree(killed_folder, killed_folder.with_name("again"))  # killed before any other request
     registry.close()
-    assert_goes_on_quietly(used.with_name("again"))
-    assert_goes_on(used.with_name("again"), stream, 330)
+    assert_no_complaints(killed_folder.with_name("again"))
+    assert_continues(killed_folder.with_name("again"), stream, 330)
 
 
-def test_after_an_end_in_order_there_is_nothing_to_tell(used, stream, monkeypatch):  # noqa: F811
-    Registry(used).close()
+def test_nothing_is_reported_after_a_clean_stop(killed_folder, stream, monkeypatch):  # noqa: F811
+    Registry(killed_folder).close()
     monkeypatch.setattr("llvmlite.__version__", "99.1")
-    assert_goes_on(used, stream, 330)
+    assert_continues(killed_folder, stream, 330)
 
 
-def test_only_replayed_entries_matter(tmp_path, stream, monkeypatch):
+def test_only_the_versions_of_replayed_entries_matter(tmp_path, stream, monkeypatch):
     folder = killed_after(tmp_path / "live", stream[:60])
     Registry(folder).close()  # saves a snapshot
     monkeypatch.setattr("llvmlite.__version__", "99.1")
     registry = Registry(folder)
-    learned(registry.get("a"), stream[60:70])
-    learned(registry.get("a"), stream[70:80])
+    learn(registry.get("a"), stream[60:70])
+    learn(registry.get("a"), stream[70:80])
     assert n_versions(registry) == 2  # one for all entries before, one for those since
     shutil.copytree(folder, tmp_path / "again")
     registry.close()
-    assert_goes_on_quietly(tmp_path / "again")
+    assert_no_complaints(tmp_path / "again")
 
 
 def n_versions(registry):
     return registry._store._database.execute("SELECT count(*) FROM versions").fetchone()[0]
 
 
-def test_several_versions_in_one_journal_are_all_named(tmp_path, stream, monkeypatch):
+def test_all_versions_in_a_journal_are_reported(tmp_path, stream, monkeypatch):
     folder = killed_after(tmp_path / "live", stream[:10])
     for i, version in enumerate(("98.1", "98.2", "98.3")):
         monkeypatch.setattr("llvmlite.__version__", version)
@@ -87,77 +95,77 @@ def test_several_versions_in_one_journal_are_all_named(tmp_path, stream, monkeyp
             store.add_entries(1, [entry._replace(number=2 + i, request=None)])
         store.close()
     registry = Registry(folder)
-    (told,) = registry.damage_reports
-    assert "llvmlite 98.1, now 98.3; llvmlite 98.2, now 98.3" in told
+    (report,) = registry.damage_reports
+    assert "llvmlite 98.1, now 98.3; llvmlite 98.2, now 98.3" in report
     assert registry.get("a").worker.summary.n_seen == 40
     registry.close()
 
 
-def test_versions_of_entries_that_are_set_aside_go_with_them(used, stream, later):  # noqa: F811
-    store = Store(used)
+def test_versions_of_entries_that_are_set_aside_are_deleted(killed_folder, stream, other_version):  # noqa: F811
+    store = Store(killed_folder)
     with store.transaction():
         store.add_entries(1, [store.entries_after(1, 32)[0]._replace(number=34, request=None)])
     store.close()
-    spoil(used, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 34")
-    registry = Registry(used)
+    damage_database(killed_folder, "UPDATE entries SET content = zeroblob(length(content)) WHERE number = 34")
+    registry = Registry(killed_folder)
     assert len(registry.damage_reports) == 2  # the damage, and the other version of the entries before it
     assert n_versions(registry) == 1
-    learned(registry.get("a"), stream[:1])
+    learn(registry.get("a"), stream[:1])
     assert n_versions(registry) == 2
     registry.close()
 
 
-def test_a_snapshot_that_cannot_be_kept_is_told_and_tried_at_the_next_start(used, later, monkeypatch):  # noqa: F811
+def test_a_failed_snapshot_is_reported_and_retried_at_the_next_start(killed_folder, other_version, monkeypatch):  # noqa: F811
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patched:
         patched.setattr(Store, "add_snapshot", full)
-        registry = Registry(used)
+        registry = Registry(killed_folder)
         assert "under other versions" in registry.damage_reports[0]
         assert (
             "could not be saved: The data could not be stored: database or disk is full" in registry.damage_reports[1]
         )
-        shutil.copytree(used, used.with_name("again"))
+        shutil.copytree(killed_folder, killed_folder.with_name("again"))
         registry.close()
-    registry = Registry(used.with_name("again"))
+    registry = Registry(killed_folder.with_name("again"))
     assert len(registry.damage_reports) == 1
     registry.close()
-    assert_goes_on_quietly(used.with_name("again"))
+    assert_no_complaints(killed_folder.with_name("again"))
 
 
-def test_a_journal_without_versions_is_of_unknown_ones(tmp_path):
+def test_a_journal_without_versions_has_unknown_versions(tmp_path):
     tmp_path.joinpath(FILE).write_bytes(lzma.decompress(BEFORE.read_bytes()))
     registry = Registry(tmp_path)
-    (told,) = registry.damage_reports
-    assert told.startswith(
+    (report,) = registry.damage_reports
+    assert report.startswith(
         "The last 2 entries of the journal of 'a' were written under other versions (unknown versions)"
     )
     assert registry.get("a").worker.summary.n_seen == 50
     assert n_rows(registry)["snapshots"] == 2
     registry.close()
-    assert_goes_on_quietly(tmp_path)
+    assert_no_complaints(tmp_path)
 
 
-def test_a_damaged_version_is_an_unknown_one(used, stream):  # noqa: F811
-    spoil(used, "UPDATE versions SET content = '{'")
-    registry = Registry(used)
+def test_damaged_versions_are_unknown_versions(killed_folder, stream):  # noqa: F811
+    damage_database(killed_folder, "UPDATE versions SET content = '{'")
+    registry = Registry(killed_folder)
     assert "(unknown versions)" in registry.damage_reports[0]
-    alone = new_detector({**DEFAULTS, **XY})
-    alone.process_many(stream[:330])
-    assert learned(registry.get("a"), stream[330:]) == expected(alone, stream[330:])
+    reference = new_detector({**DEFAULTS, **XY})
+    reference.process_many(stream[:330])
+    assert learn(registry.get("a"), stream[330:]) == expected(reference, stream[330:])
     registry.close()
 
 
-def test_versions_are_written_with_the_first_entries_that_are(tmp_path, stream):
+def test_versions_are_written_in_the_same_transaction_as_the_first_entries(tmp_path, stream):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     database = registry._store._database
     database.execute("CREATE TEMP TRIGGER full BEFORE INSERT ON entries BEGIN SELECT raise(ABORT, 'full'); END")
     with pytest.raises(StorageError, match="full"):
-        learned(handle, stream[:1])
+        learn(handle, stream[:1])
     assert n_versions(registry) == 0  # like the entry
     database.execute("DROP TRIGGER full")
-    learned(handle, stream[:1])
+    learn(handle, stream[:1])
     assert n_versions(registry) == 1
     registry.close()

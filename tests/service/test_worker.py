@@ -29,13 +29,13 @@ from tests.service.serving import SMALL
 XY = {"features": ["x", "y"], **SMALL}
 
 
-def learned(handle, points, request=None):
+def learn(handle, points, request=None):
     return results(handle.worker.submit(POINTS, points.tobytes(), len(points), request).result())
 
 
-def results(answer):
-    assert answer.status == 200, answer
-    return json.loads(answer.content)["results"]
+def results(reply):
+    assert reply.status == 200, reply
+    return json.loads(reply.content)["results"]
 
 
 def expected(detector, points):
@@ -43,34 +43,34 @@ def expected(detector, points):
     return [dict(zip(("anomaly_score", "is_anomaly", "threshold", "index"), row, strict=True)) for row in columns]
 
 
-def test_scores_are_those_of_the_detector_by_itself(registry, stream):
+def test_scores_equal_those_of_a_plain_detector(registry, stream):
     handle, _ = registry.create("a", XY)
-    alone = new_detector(handle.record.configuration)
+    reference = new_detector(handle.record.configuration)
     for some in np.split(stream, [1, 2, 3, 100, 420]):
-        assert learned(handle, some) == expected(alone, some)
+        assert learn(handle, some) == expected(reference, some)
     assert handle.worker.summary.n_seen == len(stream)
     assert handle.worker.counts.n_anomalies > 0
 
 
-def test_many_at_once_are_each_answered_and_learned_once(registry, stream):
+def test_concurrent_requests_are_each_answered_and_learned_once(registry, stream):
     handle, _ = registry.create("a", XY)
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda point: learned(handle, point[None])[0], stream))
-    order = np.argsort([answer["index"] for answer in answers])
-    assert [answers[i]["index"] for i in order] == list(range(len(stream)))
-    alone = new_detector(handle.record.configuration)
-    assert [answers[i] for i in order] == expected(alone, stream[order])
+        replies = list(pool.map(lambda point: learn(handle, point[None])[0], stream))
+    order = np.argsort([reply["index"] for reply in replies])
+    assert [replies[i]["index"] for i in order] == list(range(len(stream)))
+    reference = new_detector(handle.record.configuration)
+    assert [replies[i] for i in order] == expected(reference, stream[order])
 
 
-def test_a_request_that_comes_again_gets_the_same_answer_and_is_not_learned_again(registry, stream):
+def test_a_repeated_request_gets_the_same_reply_and_is_not_learned_again(registry, stream):
     handle, _ = registry.create("a", XY)
-    first = learned(handle, stream[:9], "one")
-    learned(handle, stream[9:20])
-    assert learned(handle, stream[:9], "one") == first
+    first = learn(handle, stream[:9], "one")
+    learn(handle, stream[9:20])
+    assert learn(handle, stream[:9], "one") == first
     assert handle.worker.summary.n_seen == 20
 
 
-def test_a_request_that_comes_again_while_it_waits_waits_for_the_same(registry, stream):
+def test_a_repeated_request_shares_the_future_of_the_pending_one(registry, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:  # nothing can be applied meanwhile
         first = handle.worker.submit(POINTS, stream[:2].tobytes(), 2, "one")
@@ -83,45 +83,45 @@ def test_the_oldest_replies_are_dropped(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(replies=3))
     handle, _ = registry.create("a", XY)
     for i in range(5):
-        learned(handle, stream[i : i + 1], f"id-{i}")
-    assert [learned(handle, stream[i : i + 1], f"id-{i}")[0]["index"] for i in (2, 3, 4, 1)] == [2, 3, 4, 5]
+        learn(handle, stream[i : i + 1], f"id-{i}")
+    assert [learn(handle, stream[i : i + 1], f"id-{i}")[0]["index"] for i in (2, 3, 4, 1)] == [2, 3, 4, 5]
     registry.close()
 
 
 @pytest.mark.parametrize("request_id", ["", "x" * 129, "a b", "ä", "a\n"])
-def test_an_id_of_a_request_has_bounds(registry, stream, request_id):
+def test_an_invalid_request_id_is_refused(registry, stream, request_id):
     handle, _ = registry.create("a", XY)
     with pytest.raises(InvalidInputError, match="1 to 128"):
-        learned(handle, stream[:1], request_id)
+        learn(handle, stream[:1], request_id)
 
 
-def test_forgetting_is_exact_and_what_is_not_there_changes_nothing(registry, stream):
+def test_forgetting_is_exact_and_unknown_points_change_nothing(registry, stream):
     handle, _ = registry.create("a", XY)
-    alone = new_detector(handle.record.configuration)
-    learned(handle, stream[:200])
-    alone.process_many(stream[:200])
-    answer = handle.worker.submit(FORGET, stream[150:160].tobytes(), 10).result()
-    assert (answer.status, json.loads(answer.content)) == (200, {"n_points": 10})
-    answer = handle.worker.submit(FORGET, stream[150:151].tobytes(), 1).result()
-    assert answer.status == 422
-    assert "detail" in json.loads(answer.content)
-    alone.forget(stream[150:160])
-    assert learned(handle, stream[200:300]) == expected(alone, stream[200:300])
+    reference = new_detector(handle.record.configuration)
+    learn(handle, stream[:200])
+    reference.process_many(stream[:200])
+    reply = handle.worker.submit(FORGET, stream[150:160].tobytes(), 10).result()
+    assert (reply.status, json.loads(reply.content)) == (200, {"n_points": 10})
+    reply = handle.worker.submit(FORGET, stream[150:151].tobytes(), 1).result()
+    assert reply.status == 422
+    assert "detail" in json.loads(reply.content)
+    reference.forget(stream[150:160])
+    assert learn(handle, stream[200:300]) == expected(reference, stream[200:300])
 
 
-def test_a_model_file_takes_the_place_of_the_detector(registry, stream):
+def test_a_model_file_replaces_the_detector(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     other = new_detector(handle.record.configuration)
     other.process_many(stream[300:500])
-    answer = handle.worker.submit(MODEL, to_bytes(other), 0).result()
-    assert json.loads(answer.content) == {"n_points": 200}
-    assert learned(handle, stream[500:]) == expected(other, stream[500:])
+    reply = handle.worker.submit(MODEL, to_bytes(other), 0).result()
+    assert json.loads(reply.content) == {"n_points": 200}
+    assert learn(handle, stream[500:]) == expected(other, stream[500:])
 
 
-def test_who_only_asks_does_not_wait_for_what_is_learned(registry, stream):
+def test_reads_do_not_wait_for_learning(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:300])
+    learn(handle, stream[:300])
     with handle.worker.read_copy.read() as before:
         assert before.n_seen == 300
     with (
@@ -132,34 +132,34 @@ def test_who_only_asks_does_not_wait_for_what_is_learned(registry, stream):
         meanwhile.score(stream)
 
 
-def test_who_asks_sees_all_that_was_answered_once_nothing_is_learned(registry, stream):
+def test_reads_see_all_confirmed_points_when_nothing_is_being_learned(registry, stream):
     handle, _ = registry.create("a", XY)
     for n in (1, 2, 3):
-        learned(handle, stream[:1])
+        learn(handle, stream[:1])
         with handle.worker.read_copy.read() as copy:
             assert copy.n_seen == n
 
 
-def test_a_copy_that_is_too_old_is_waited_for(tmp_path, stream):
+def test_reads_wait_for_a_new_copy_if_the_current_one_is_too_old(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(copy_max_age=0.0))
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
-    copies, asked = handle.worker.read_copy, threading.Event()
+    learn(handle, stream[:10])
+    shared_copy, has_read = handle.worker.read_copy, threading.Event()
 
-    def ask():
-        with copies.read() as copy:
-            asked.set()
+    def read_copy():
+        with shared_copy.read() as copy:
+            has_read.set()
             return copy.n_seen
 
     with ThreadPoolExecutor(1) as pool:
-        with copies.write_lock():
-            future = pool.submit(ask)
-            assert not asked.wait(0.2)
+        with shared_copy.write_lock():
+            future = pool.submit(read_copy)
+            assert not has_read.wait(0.2)
         assert future.result() == 10
     registry.close()
 
 
-def test_who_asks_gets_a_copy_in_the_middle_of_a_large_block(tmp_path, stream):
+def test_reads_get_a_copy_while_a_large_block_is_being_learned(tmp_path, stream):
     registry = Registry(tmp_path, retention=Retention(copy_max_age=0.0))
     handle, _ = registry.create("a", XY)
     large = np.tile(stream, (40, 1))
@@ -173,28 +173,28 @@ def test_who_asks_gets_a_copy_in_the_middle_of_a_large_block(tmp_path, stream):
     registry.close()
 
 
-def test_a_detector_that_fails_tells_so_and_is_as_before_after_a_start(tmp_path, stream, monkeypatch):
+def test_a_failed_detector_reports_the_error_and_is_restored_by_a_restart(tmp_path, stream, monkeypatch):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     other, _ = registry.create("b", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", lambda *_: 1 / 0)
         with pytest.raises(DetectorFailedError, match="ZeroDivisionError"):
-            learned(handle, stream[10:20], "one")
+            learn(handle, stream[10:20], "one")
     with pytest.raises(DetectorFailedError):
-        learned(handle, stream[20:30])
-    assert len(learned(other, stream[:10])) == 10
+        learn(handle, stream[20:30])
+    assert len(learn(other, stream[:10])) == 10
     registry.close()
     registry = Registry(tmp_path)
     assert registry.damage_reports == []
-    again = learned(registry.get("a"), stream[10:20], "one")  # it was in the journal, and has been replayed
+    again = learn(registry.get("a"), stream[10:20], "one")  # it was in the journal, and has been replayed
     assert [each["index"] for each in again] == list(range(10, 20))
     assert registry.get("a").worker.summary.n_seen == 20
     registry.close()
 
 
-def test_what_a_full_queue_cannot_take_is_refused_and_may_come_again(tmp_path, stream):
+def test_requests_refused_by_a_full_queue_can_be_repeated(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_points=5, waiting_requests=3))
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
@@ -205,28 +205,28 @@ def test_what_a_full_queue_cannot_take_is_refused_and_may_come_again(tmp_path, s
             handle.worker.submit(POINTS, stream[:5].tobytes(), 5, "again")
     for future in waiting:
         future.result()
-    assert len(learned(handle, stream[:5], "again")) == 5
+    assert len(learn(handle, stream[:5], "again")) == 5
     registry.close()
 
 
-def test_what_cannot_be_kept_is_not_learned_and_may_come_again(registry, stream):
+def test_requests_that_cannot_be_stored_are_not_learned_and_can_be_repeated(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     registry._store._database.execute("PRAGMA query_only = ON")  # like a disk that has become read-only
     with pytest.raises(StorageError, match="readonly"):
-        learned(handle, stream[10:20], "one")
+        learn(handle, stream[10:20], "one")
     assert registry.writer.retry() is not None
     registry._store._database.execute("PRAGMA query_only = OFF")
     assert registry.writer.retry() is None
-    assert [each["index"] for each in learned(handle, stream[10:20], "one")] == list(range(10, 20))
+    assert [each["index"] for each in learn(handle, stream[10:20], "one")] == list(range(10, 20))
 
 
-def test_a_removed_detector_takes_nothing_more(registry, stream):
+def test_a_removed_detector_accepts_no_more_requests(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     registry.remove("a")
     with pytest.raises(UnavailableError):
-        learned(handle, stream[:1])
+        learn(handle, stream[:1])
     with pytest.raises(NotFoundError, match="'a'"):
         registry.get("a")
     assert set(n_rows(registry).values()) == {0}
@@ -238,7 +238,7 @@ def n_rows(registry):
     return {table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}  # noqa: S608
 
 
-def test_making_the_same_again_changes_nothing_and_another_is_a_conflict(registry):
+def test_creating_the_same_detector_again_changes_nothing_and_a_different_one_is_a_conflict(registry):
     handle, is_new = registry.create("a", XY)
     assert is_new
     assert registry.create("a", XY) == (handle, False)
@@ -246,7 +246,7 @@ def test_making_the_same_again_changes_nothing_and_another_is_a_conflict(registr
         registry.create("a", {**XY, "window": 64})
 
 
-def test_there_are_only_so_many_detectors(tmp_path):
+def test_the_number_of_detectors_is_limited(tmp_path):
     registry = Registry(tmp_path, Limits(detectors=2))
     registry.create("a", XY)
     registry.create("b", XY)
@@ -255,7 +255,7 @@ def test_there_are_only_so_many_detectors(tmp_path):
     registry.close()
 
 
-def test_all_detectors_together_have_a_limit_of_memory(tmp_path):
+def test_the_total_memory_of_all_detectors_is_limited(tmp_path):
     registry = Registry(tmp_path, Limits(total_bytes=300_000))
     handle, _ = registry.create("a", XY)
     for i in range(300_000 // handle.worker.summary.n_bytes - 1):
@@ -265,7 +265,7 @@ def test_all_detectors_together_have_a_limit_of_memory(tmp_path):
     registry.close()
 
 
-def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_it(registry):
+def test_a_detector_that_needs_too_much_memory_is_refused_before_allocation(registry):
     huge = {"features": [f"x{i}" for i in range(1000)], "window": 100_000, "max_samples": None, "n_trees": 1000}
     for wanted in (huge, {**huge, "features": ["x"]}):
         with pytest.raises(InvalidInputError, match="bytes"):
@@ -273,7 +273,7 @@ def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_i
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"features": []}, "features"),
         ({"features": ["x", "x"]}, "differ, but .x. appears more than once"),
@@ -291,40 +291,40 @@ def test_a_detector_that_would_take_too_much_memory_is_refused_before_it_takes_i
         ({"scale": [1.0]}, "scale"),
     ],
 )
-def test_a_wrong_configuration_is_named(registry, wrong, told):
-    with pytest.raises(InvalidInputError, match=told):
+def test_an_invalid_setting_is_named(registry, wrong, message):
+    with pytest.raises(InvalidInputError, match=message):
         registry.create("a", {**XY, **wrong})
     assert registry.all() == []
 
 
 def test_every_setting_reaches_the_detector(registry):
-    given = {**XY, "kind": "expected", "scale": [1.0, 2.0], "shingle": 1, "learn_anomalies": False, "seed": 7}
-    handle, _ = registry.create("a", given)
+    settings = {**XY, "kind": "expected", "scale": [1.0, 2.0], "shingle": 1, "learn_anomalies": False, "seed": 7}
+    handle, _ = registry.create("a", settings)
     with handle.worker.read_copy.read() as detector:
-        assert {name: detector.parameters[name] for name in given if name != "features"} == {
-            name: value for name, value in given.items() if name != "features"
+        assert {name: detector.parameters[name] for name in settings if name != "features"} == {
+            name: value for name, value in settings.items() if name != "features"
         }
         assert isinstance(detector, StreamDetector)
         assert detector.kind == "expected"
 
 
-def test_another_request_under_a_known_id_is_refused(registry, stream):
+def test_a_different_request_with_a_known_id_is_refused(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:5], "one")
+    learn(handle, stream[:5], "one")
     for kind, points in [(POINTS, stream[5:9]), (FORGET, stream[:5])]:
         with pytest.raises(InvalidInputError, match="'one' was already used for a different request"):
             handle.worker.submit(kind, points.tobytes(), len(points), "one")
     assert handle.worker.summary.n_seen == 5
 
 
-def test_a_removal_that_fails_leaves_the_detector_as_it_was(registry, stream):
+def test_a_failed_removal_leaves_the_detector_unchanged(registry, stream):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:10])
+    learn(handle, stream[:10])
     registry._store._database.execute("PRAGMA query_only = ON")
     with pytest.raises(StorageError):
         registry.remove("a")
     registry._store._database.execute("PRAGMA query_only = OFF")
-    assert [each["index"] for each in learned(handle, stream[10:12])] == [10, 11]
+    assert [each["index"] for each in learn(handle, stream[10:12])] == [10, 11]
     registry.remove("a")
     assert registry.all() == []
 
@@ -334,14 +334,14 @@ def test_a_detector_that_has_failed_can_be_removed(registry, stream, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", lambda *_: 1 / 0)
         with pytest.raises(DetectorFailedError):
-            learned(handle, stream[:5])
+            learn(handle, stream[:5])
     assert "a: The detector has failed" in registry.complaints()[0]
     registry.remove("a")
     assert registry.complaints() == []
 
 
 @pytest.mark.parametrize("error", [MemoryError, ZeroDivisionError])
-def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_path, stream, monkeypatch, error):
+def test_a_failed_snapshot_is_reported_until_one_succeeds(tmp_path, stream, monkeypatch, error):
     registry = Registry(tmp_path, retention=Retention(points_between_snapshots=10))
     handle, _ = registry.create("a", XY)
 
@@ -350,17 +350,17 @@ def test_a_snapshot_that_fails_is_told_until_one_works_and_nothing_is_lost(tmp_p
 
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.service.state.to_bytes", failing)
-        learned(handle, stream[:30])
-        learned(handle, stream[30:31])
+        learn(handle, stream[:30])
+        learn(handle, stream[30:31])
         assert "a: The last snapshot could not be saved" in registry.complaints()[0]
-    learned(handle, stream[31:60])
-    learned(handle, stream[60:61])  # applied after the snapshot is saved
+    learn(handle, stream[31:60])
+    learn(handle, stream[60:61])  # applied after the snapshot is saved
     assert registry.complaints() == []
     assert n_rows(registry)["snapshots"] == 1
     registry.close()
 
 
-def test_what_fails_in_the_thread_that_writes_fails_alone(registry, stream):
+def test_an_error_in_a_write_does_not_affect_later_ones(registry, stream):
     handle, _ = registry.create("a", XY)
     for error in (MemoryError, ZeroDivisionError):
 
@@ -369,40 +369,40 @@ def test_what_fails_in_the_thread_that_writes_fails_alone(registry, stream):
 
         with pytest.raises(error):
             registry.writer.write(failing)
-    assert len(learned(handle, stream[:5])) == 5
+    assert len(learn(handle, stream[:5])) == 5
 
 
-def test_after_the_end_nothing_is_taken_and_nobody_waits(tmp_path, stream):
+def test_requests_after_the_shutdown_are_refused_at_once(tmp_path, stream):
     registry = Registry(tmp_path)
     handle, _ = registry.create("a", XY)
     registry.close()
     with pytest.raises(UnavailableError):
-        learned(handle, stream[:1])
+        learn(handle, stream[:1])
     with pytest.raises(StorageError, match="shutting down"):
         registry.create("b", XY)
 
 
-def test_a_model_that_comes_takes_its_own_rows_along_and_no_others(registry, stream):
+def test_a_new_model_clears_the_history(registry, stream):
     handle, _ = registry.create("a", XY)
     other = new_detector(handle.record.configuration)
     other.process_many(stream[:5])
-    learned(handle, stream[:100])
+    learn(handle, stream[:100])
     handle.worker.submit(MODEL, to_bytes(other), 0).result()
-    learned(handle, stream[5:8])
-    learned(handle, stream[8:9])
+    learn(handle, stream[5:8])
+    learn(handle, stream[8:9])
     assert [row.number for row in handle.worker.history.rows()][:3] == [5, 6, 7]
 
 
-def test_a_detector_too_many_is_refused_before_it_is_made(tmp_path, monkeypatch):
+def test_a_detector_above_the_limit_is_refused_before_it_is_created(tmp_path, monkeypatch):
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
     monkeypatch.setattr("imondrian.service.configuration.StreamDetector", None)
-    with pytest.raises(ConflictError, match="the largest number allowed"):
+    with pytest.raises(ConflictError, match="the maximum number allowed"):
         registry.create("b", XY)
     registry.close()
 
 
-def test_model_files_that_wait_are_bounded_by_their_bytes(tmp_path, stream):
+def test_queued_model_files_are_limited_by_their_total_size(tmp_path, stream):
     registry = Registry(tmp_path, Limits(waiting_bytes=1000))
     handle, _ = registry.create("a", XY)
     model = to_bytes(new_detector(handle.record.configuration))
@@ -417,7 +417,7 @@ def test_model_files_that_wait_are_bounded_by_their_bytes(tmp_path, stream):
     registry.close()
 
 
-def test_a_removal_after_the_end_is_refused(tmp_path):
+def test_a_removal_after_the_shutdown_is_refused(tmp_path):
     registry = Registry(tmp_path)
     registry.create("a", XY)
     registry.close()
@@ -425,9 +425,9 @@ def test_a_removal_after_the_end_is_refused(tmp_path):
         registry.remove("a")
 
 
-def test_who_asks_never_sees_a_detector_that_is_half_changed(registry, stream, monkeypatch):
+def test_reads_never_see_a_half_changed_detector(registry, stream, monkeypatch):
     handle, _ = registry.create("a", XY)
-    learned(handle, stream[:3])
+    learn(handle, stream[:3])
     with handle.worker.read_copy.read() as copy:
         assert copy.n_seen == 3
     process_many = StreamDetector.process_many
@@ -439,40 +439,40 @@ def test_who_asks_never_sees_a_detector_that_is_half_changed(registry, stream, m
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", failing)
         with pytest.raises(DetectorFailedError):
-            learned(handle, stream[3:13])
+            learn(handle, stream[3:13])
     with handle.worker.read_copy.read() as copy:
         assert copy.n_seen == 3
     assert handle.worker.read_copy.private_copy().n_seen == 3
 
 
-def test_a_copy_that_finds_no_memory_is_not_the_fault_of_the_detector(registry, stream, monkeypatch):
+def test_too_little_memory_for_a_copy_does_not_affect_the_writer(registry, stream, monkeypatch):
     handle, _ = registry.create("a", XY)
     handle.worker.read_copy._is_requested = True
     with monkeypatch.context() as patched:
         patched.setattr(ReadCopy, "_update", no_memory)
-        learned(handle, stream[:10])
-    assert [each["index"] for each in learned(handle, stream[10:12])] == [10, 11]
+        learn(handle, stream[:10])
+    assert [each["index"] for each in learn(handle, stream[10:12])] == [10, 11]
 
 
 def no_memory(*_):
     raise MemoryError
 
 
-def test_refused_requests_are_not_held_on_to(registry, stream, monkeypatch):
+def test_each_refused_request_gets_a_new_error(registry, stream, monkeypatch):
     handle, _ = registry.create("a", XY)
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", no_memory)
         with pytest.raises(DetectorFailedError):
-            learned(handle, stream[:5])
+            learn(handle, stream[:5])
     errors = []
     for _ in range(3):
         with pytest.raises(DetectorFailedError) as raised:
-            learned(handle, stream[:5])
+            learn(handle, stream[:5])
         errors.append(raised.value)
     assert len(set(map(id, errors))) == 3
 
 
-def test_a_detector_that_cannot_be_made_leaves_its_name_free(registry, monkeypatch):
+def test_a_detector_that_cannot_be_created_leaves_its_name_free(registry, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.service.registry.new_state", no_memory)
         with pytest.raises(MemoryError):
@@ -480,10 +480,10 @@ def test_a_detector_that_cannot_be_made_leaves_its_name_free(registry, monkeypat
     assert registry.create("a", XY)[1]
 
 
-def test_an_answer_that_is_given_again_takes_the_place_of_the_one_before():
-    answers = SavedReplies(3, 1000)
+def test_a_newer_reply_replaces_the_one_with_the_same_id():
+    replies = SavedReplies(3, 1000)
     for number, request in enumerate("acda", start=1):
-        answers.add(SavedReply(number, request, b"", Reply(200, b"1234")))
-    assert [given.number for given in answers.since(0)] == [2, 3, 4]
-    assert answers.oldest == 2
-    assert answers._n_bytes == 12
+        replies.add(SavedReply(number, request, b"", Reply(200, b"1234")))
+    assert [reply.number for reply in replies.since(0)] == [2, 3, 4]
+    assert replies.oldest == 2
+    assert replies._n_bytes == 12

@@ -41,9 +41,9 @@ def test_partitions_do_not_matter(frame, forest, n_partitions):
 
 
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 0.5, 2.0]])
-def test_it_is_the_forest_that_one_machine_would_put_together(frame, points, scale):
-    ours = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
-    assert to_bytes(ours.forest_) == to_bytes(assembled(new_sampled_forest(20, 64, scale, seed=5), points))
+def test_the_forest_equals_the_one_built_on_one_machine(frame, points, scale):
+    model = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
+    assert to_bytes(model.forest_) == to_bytes(assembled(new_sampled_forest(20, 64, scale, seed=5), points))
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,23 @@ def test_it_is_the_forest_that_one_machine_would_put_together(frame, points, sca
         ({"kind": "expected", "scale": None, "threshold": "auto"}, "expected", None, "auto"),
     ],
 )
-def test_the_preset_sets_what_is_not_given(frame, points, given, kind, scale, contamination):
-    ours = fit(frame, FEATURES, 10, 32, seed=5, **given)
-    assert isinstance(ours, IsolationMondrianForest)
-    parameters = ours.get_params()
-    assert (parameters["kind"], parameters["contamination"], ours.forest_.scale) == (kind, contamination, scale)
+def test_the_preset_sets_missing_settings(frame, points, given, kind, scale, contamination):
+    model = fit(frame, FEATURES, 10, 32, seed=5, **given)
+    assert isinstance(model, IsolationMondrianForest)
+    parameters = model.get_params()
+    assert (parameters["kind"], parameters["contamination"], model.forest_.scale) == (kind, contamination, scale)
     assert parameters["preset"] == given.get("preset", "practice")
-    scores = ours.forest_.score(points, kind)
-    threshold = -ours.offset_
+    scores = model.forest_.score(points, kind)
+    threshold = -model.offset_
     assert threshold == (
-        0.5 if contamination == "auto" else threshold_rule(contamination)(ours.forest_.rescore(kind)[1])
+        0.5 if contamination == "auto" else threshold_rule(contamination)(model.forest_.rescore(kind)[1])
     )
-    scored = score(frame, ours, label="is_anomaly").cache()  # with the feature names of the model
+    scored = score(frame, model, label="is_anomaly").cache()  # with the feature names of the model
     np.testing.assert_array_equal(scores_of(scored).astype(float), scores)
     np.testing.assert_array_equal(scores_of(scored, "is_anomaly").astype(bool), scores > threshold)
 
 
-def test_it_is_an_ordinary_forest(forest, points, tmp_path):
+def test_the_result_is_an_ordinary_forest(forest, points, tmp_path):
     imondrian.save(forest, tmp_path / "forest.imf")
     again = imondrian.load(tmp_path / "forest.imf")
     assert again.n_points == 3000
@@ -81,11 +81,11 @@ def test_it_is_an_ordinary_forest(forest, points, tmp_path):
 
 def test_copies_do_not_distort_the_samples(forest):
     """A tenth of the rows are equal: of 20 x 64 rows drawn, 128 on average, with standard deviation 10.6."""
-    held = 0
+    n_copies = 0
     for tree in forest.trees():
         is_copy = (tree.split_feature == -1) & (tree.lower == [0.25, -1.5, 0.0]).all(axis=1)
-        held += tree.population[is_copy].sum()
-    assert 128 - 53 < held < 128 + 53
+        n_copies += tree.population[is_copy].sum()
+    assert 128 - 53 < n_copies < 128 + 53
 
 
 def test_minus_zero_is_a_copy_of_zero(spark):
@@ -95,7 +95,7 @@ def test_minus_zero_is_a_copy_of_zero(spark):
         assert all(sorted(tree.population) == [1, 2, 3] for tree in model.forest_.trees())
 
 
-def test_an_array_or_a_vector_is_as_good_as_columns(frame, forest):
+def test_arrays_and_vectors_give_the_same_forest_as_columns(frame, forest):
     arrays = frame.select(F.array(*FEATURES).cast("array<float>").alias("point"))
     floats = frame.select(*(F.col(name).cast("float") for name in FEATURES))
     assert to_bytes(fit(arrays, "point", 20, 64).forest_) == to_bytes(fit(floats, FEATURES, 20, 64).forest_)
@@ -103,7 +103,7 @@ def test_an_array_or_a_vector_is_as_good_as_columns(frame, forest):
     assert to_bytes(fit(vectors, "vector", 20, 64, seed=5, scale=None).forest_) == to_bytes(forest)
 
 
-def test_other_kinds_of_numbers_are_taken(spark):
+def test_all_numeric_types_are_accepted(spark):
     rows = spark.range(50).selectExpr("id AS a", "decimal(id) AS b", "id % 2 = 0 AS c", "float(id) AS d")
     forest = fit(rows, ["a", "b", "c", "d"], 5, 16).forest_
     assert forest.n_features == 4
@@ -119,18 +119,18 @@ def bad_frame(request, spark, frame):
     return frame.select(*FEATURES).union(spark.createDataFrame([(1.0, BAD[request.param], 0.0)] * 2, kind))
 
 
-def test_bad_rows_are_named(bad_frame):
+def test_unusable_rows_are_reported(bad_frame):
     with pytest.raises(InvalidInputError, match=r"2 of 3002 rows cannot be used: the feature 'b' of a row is"):
         fit(bad_frame, FEATURES, 5, 16)
 
 
-def test_bad_rows_are_left_out_if_so_told(bad_frame, points):
+def test_unusable_rows_are_skipped_on_request(bad_frame, points):
     with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are skipped"):
         forest = fit(bad_frame, FEATURES, 5, 16, scale=None, on_error="skip").forest_
     assert to_bytes(forest) == to_bytes(assembled(new_sampled_forest(5, 16), points))
 
 
-def test_arrays_of_another_length_are_bad_rows(spark):
+def test_arrays_of_another_length_are_unusable_rows(spark):
     rows = spark.createDataFrame([([1.0, 2.0],), ([3.0, 4.0],), ([1.0],), (None,)], "p array<double>")
     with pytest.raises(InvalidInputError, match="2 of 4 rows cannot be used: a row has no values, or not 2"):
         fit(rows, "p", 5, 16)
@@ -143,7 +143,7 @@ def test_arrays_of_another_length_are_bad_rows(spark):
         ({"features": ["a", "a"]}, "'a' is named twice"),
         ({"features": ["a", "name"]}, "'name' must be a column of numbers, but its type is string"),
         ({"features": []}, "At least one column"),
-        ({"max_samples": None}, "max_samples must be a whole number, but is None"),
+        ({"max_samples": None}, "max_samples must be an integer, but is None"),
         ({"max_samples": 0}, "max_samples must be between 1"),
         ({"n_trees": -1}, "n_trees must be between 1"),
         ({"scale": "max"}, "scale must be None, 'std'"),
@@ -154,19 +154,19 @@ def test_arrays_of_another_length_are_bad_rows(spark):
         ({"on_error": "ignore"}, "on_error must be one of 'raise', 'skip', but is 'ignore'"),
     ],
 )
-def test_wrong_arguments_are_named(frame, arguments, message):
+def test_invalid_arguments_are_named(frame, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         fit(frame, **{"features": FEATURES, **arguments})
 
 
-def test_no_rows_are_an_error(frame):
+def test_an_empty_frame_is_an_error(frame):
     with pytest.raises(InvalidInputError, match="no usable rows"):
         fit(frame.where("id < 0"), FEATURES)
     with pytest.raises(InvalidInputError, match="no usable rows"):
         fit(frame.where("id < 0").select(F.array(*FEATURES).alias("p")), "p")
 
 
-def test_only_bad_rows_are_an_error(frame):
+def test_a_frame_without_usable_rows_is_an_error(frame):
     bad = frame.withColumn("b", F.lit(float("nan")))
     with pytest.raises(InvalidInputError, match="3000 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
         fit(bad, FEATURES)
@@ -174,7 +174,7 @@ def test_only_bad_rows_are_an_error(frame):
         fit(bad, FEATURES, on_error="skip")
 
 
-def test_the_length_of_most_arrays_is_the_number_of_features(spark):
+def test_the_number_of_features_is_the_most_frequent_array_length(spark):
     rows = [([1.0],), ([1.0, 2.0],), ([3.0, 4.0],), ([5.0, 6.0, 7.0],)]
     for some in (rows, rows[::-1]):
         with pytest.warns(UserWarning, match="2 of 4 rows"):
@@ -186,12 +186,12 @@ def test_the_length_of_most_arrays_is_the_number_of_features(spark):
 
 
 @pytest.mark.parametrize("kind", ["depth", "expected", "size"])
-def test_scores_are_those_of_one_machine(frame, forest, points, kind):
+def test_scores_are_the_same_as_on_one_machine(frame, forest, points, kind):
     scored = score(frame.repartition(4), forest, FEATURES, kind=kind)
     np.testing.assert_array_equal(scores_of(scored).astype(float), forest.score(points, kind))
 
 
-def test_other_columns_are_kept(spark, frame, forest):
+def test_other_columns_are_unchanged(spark, frame, forest):
     wide = frame.withColumns(
         {
             "big": F.when(F.col("id") % 2 == 0, F.lit(2**62 + 1)),
@@ -208,7 +208,7 @@ def test_other_columns_are_kept(spark, frame, forest):
     assert scored.orderBy("id").select(*kept).collect() == wide.orderBy("id").select(*kept).collect()
 
 
-def test_nothing_is_computed_before_it_is_asked_for(spark, frame, forest):
+def test_scoring_is_lazy(spark, frame, forest):
     poisoned = frame.withColumn("a", F.raise_error(F.lit("too early")).cast("double"))
     scored = score(poisoned, forest, FEATURES, explain=True)
     assert "anomaly_score" in scored.columns
@@ -224,7 +224,7 @@ def test_explanations_sum_to_the_scores(frame, forest, points):
     assert "why" in score(frame, forest, FEATURES, explain="why").columns
 
 
-def test_an_estimator_brings_its_names_score_and_threshold(frame, points):
+def test_an_estimator_provides_feature_names_score_and_threshold(frame, points):
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame(points, columns=FEATURES)
     model = IsolationMondrianForest(
@@ -235,7 +235,7 @@ def test_an_estimator_brings_its_names_score_and_threshold(frame, points):
     np.testing.assert_array_equal(scores_of(scored, "odd").astype(bool), model.predict(table) == -1)
 
 
-def test_a_detector_scores_too(frame, points):
+def test_a_stream_detector_can_score(frame, points):
     detector = StreamDetector(3, window=128, max_samples=32, n_trees=10)
     detector.process_many(points)
     scored = score(frame, detector, FEATURES, label="odd")
@@ -247,23 +247,23 @@ def test_a_model_without_points_is_refused(frame):
         score(frame, StreamDetector(3), FEATURES)
 
 
-def test_no_name_is_reserved(frame, forest):
+def test_no_column_name_is_reserved(frame, forest):
     scored = score(frame.withColumn("imondrian_result", F.lit(1)), forest, FEATURES)
     assert scored.where("imondrian_result = 1 AND anomaly_score IS NOT NULL").count() == 3000
 
 
-def test_all_that_is_wanted_is_computed_once(frame, forest, capsys):
+def test_all_results_are_computed_in_one_pass(frame, forest, capsys):
     score(frame, forest, FEATURES, explain=True, label="odd").explain()
     assert capsys.readouterr().out.count("ArrowEvalPython") == 1
 
 
-def test_a_bad_row_fails(frame, forest):
+def test_an_unusable_row_fails(frame, forest):
     bad = frame.withColumn("b", F.when(F.col("id") != 77, F.col("b")))
     with pytest.raises(PythonException, match="InvalidInputError: Bad input: the feature 'b' of a row is nan"):
         score(bad, forest, FEATURES).collect()
 
 
-def test_a_bad_row_has_no_score_if_so_told(bad_frame, forest):
+def test_an_unusable_row_gets_null_on_request(bad_frame, forest):
     scored = score(bad_frame, forest, FEATURES, explain=True, label="odd", on_error="skip")
     bad = scored.where("anomaly_score IS NULL").collect()
     assert [(row.anomaly_score, row.odd, row.explanation) for row in bad] == [(None, None, None)] * 2
@@ -282,7 +282,7 @@ def test_a_bad_row_has_no_score_if_so_told(bad_frame, forest):
         ({"model": "forest"}, "can be saved, but not 'forest'"),
     ],
 )
-def test_wrong_arguments_of_score_are_named(frame, forest, arguments, message):
+def test_invalid_arguments_of_score_are_named(frame, forest, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         score(frame, **{"model": forest, "features": FEATURES, **arguments})
 
@@ -308,10 +308,10 @@ def python_workers():
     return found
 
 
-def kill_workers_of(asking, tracker):
+def kill_workers_of(scoring_thread, tracker):
     """Kill every worker once while a task is running; return the stage."""
     deadline = time.monotonic() + 60
-    while asking.is_alive() and time.monotonic() < deadline:
+    while scoring_thread.is_alive() and time.monotonic() < deadline:
         for stage in tracker.getActiveStageIds():
             info = tracker.getStageInfo(stage)
             if info is not None and info.numActiveTasks > 0:
@@ -323,17 +323,17 @@ def kill_workers_of(asking, tracker):
     return None
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="workers are found by way of /proc")
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="workers are found in /proc")
 def test_a_killed_worker_does_not_change_the_scores(spark, forest):
     columns = [F.randn(seed).alias(name) for seed, name in enumerate(FEATURES)]
     rows = spark.range(400_000, numPartitions=4).select("id", *columns)
     X = np.array(rows.orderBy("id").select(*FEATURES).toPandas())
     scored = score(rows, forest, FEATURES, kind="size").select("id", "anomaly_score")
     result, tracker = {}, spark.sparkContext.statusTracker()
-    asking = threading.Thread(target=lambda: result.update(table=scored.toPandas()))
-    asking.start()
-    stage = kill_workers_of(asking, tracker)
-    asking.join(120)
-    assert not asking.is_alive()
+    scoring_thread = threading.Thread(target=lambda: result.update(table=scored.toPandas()))
+    scoring_thread.start()
+    stage = kill_workers_of(scoring_thread, tracker)
+    scoring_thread.join(120)
+    assert not scoring_thread.is_alive()
     assert tracker.getStageInfo(stage).numFailedTasks > 0
     np.testing.assert_array_equal(result["table"].sort_values("id")["anomaly_score"], forest.score(X, "size"))

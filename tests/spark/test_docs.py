@@ -44,7 +44,7 @@ class WithoutKafka:
         return self.spark.readStream.text(self.folder)
 
 
-def ran(code, names, folder):
+def run_example(code, names, folder):
     """Run an example, with its files in a folder."""
     for name in FILES:
         code = code.replace(f'"{name}"', repr(f"{folder}/{name}"))
@@ -52,9 +52,9 @@ def ran(code, names, folder):
     return names
 
 
-def test_batch_keys_and_pipeline(spark, rows, tmp_path):
+def test_the_batch_key_and_pipeline_examples_run(spark, rows, tmp_path):
     batch, by_key, _, pipeline = EXAMPLES
-    names = ran(batch, {}, tmp_path)
+    names = run_example(batch, {}, tmp_path)
     assert names["model"].forest_.n_points == 600
     assert spark.read.parquet(f"{tmp_path}/anomalies").columns == [
         *rows.columns,
@@ -62,19 +62,19 @@ def test_batch_keys_and_pipeline(spark, rows, tmp_path):
         "is_anomaly",
         "explanation",
     ]
-    ran(by_key, names, tmp_path)
+    run_example(by_key, names, tmp_path)
     assert names["scored"].where("anomaly_score IS NULL").count() == 0
-    ran(pipeline, names, tmp_path)
+    run_example(pipeline, names, tmp_path)
     assert all((tmp_path / name).exists() for name in FILES)
 
 
-def test_stream(spark, rows, tmp_path):
+def test_the_stream_example_runs(spark, rows, tmp_path):
     messages = rows.select(
         F.col("id").cast("string"), "machine", F.timestamp_seconds(F.col("id") + 1_700_000_000).alias("time"), "x", "y"
     )
     messages.select(F.to_json(F.struct("*")).alias("value")).write.text(f"{tmp_path}/messages")
     code = EXAMPLES[2].split("query = (")[0]
-    watched = ran(code, {"spark": WithoutKafka(spark, f"{tmp_path}/messages")}, tmp_path)["watched"]
+    watched = run_example(code, {"spark": WithoutKafka(spark, f"{tmp_path}/messages")}, tmp_path)["watched"]
     sink = watched.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("text").outputMode("append")
     sink = sink.option("path", f"{tmp_path}/out").option("checkpointLocation", f"{tmp_path}/checkpoint")
     sink.trigger(availableNow=True).start().awaitTermination(120)

@@ -35,7 +35,7 @@ def test_every_key_has_the_forest_of_its_rows(models, points):
 
 
 @pytest.mark.parametrize(("preset", "kind", "scale"), [("practice", "size", "std"), ("paper", "depth", None)])
-def test_the_preset_sets_what_is_not_given(frame, points, preset, kind, scale):
+def test_the_preset_sets_missing_settings(frame, points, preset, kind, scale):
     models = fit_by_key(frame, "key", FEATURES, 5, 16, preset=preset).cache()
     scored = score_by_key(frame, models, "key", FEATURES, label="is_anomaly").cache()
     for row in models.collect():
@@ -69,14 +69,14 @@ def test_every_row_is_scored_by_the_model_of_its_key(frame, models, points):
     np.testing.assert_array_equal([[each[name] for name in FEATURES] for each in maps], parts)
 
 
-def test_keys_without_a_model_have_no_score(frame, models):
+def test_keys_without_a_model_get_null(frame, models):
     scored = score_by_key(frame, models.where("key < 3"), "key", FEATURES, explain=True, label="odd")
     found = scored.groupBy("key").agg(F.count("anomaly_score"), F.count("odd"), F.count("explanation"), F.count("id"))
     for key, *counts in found.collect():
         assert counts[:3] == ([counts[3]] * 3 if key < 3 else [0, 0, 0])
 
 
-def test_a_key_may_be_several_columns_and_may_be_missing(frame):
+def test_a_key_may_have_several_columns_and_be_null(frame):
     keyed = frame.withColumn("side", F.when(F.col("key") < 3, "left").when(F.col("key") < 6, "right"))
     keyed = keyed.withColumn("half", F.col("id") % 2)
     models = fit_by_key(keyed, ["side", "half"], FEATURES, 5, 16)
@@ -87,7 +87,7 @@ def test_a_key_may_be_several_columns_and_may_be_missing(frame):
     assert sided.where("anomaly_score IS NULL").count() == 0
 
 
-def test_times_are_kept_in_any_zone(spark, frame):
+def test_times_are_unchanged_in_any_time_zone(spark, frame):
     """These rows cross the end of daylight saving time in the session's zone, Berlin."""
     second = F.timestamp_seconds(F.col("id") + 1_729_989_000)
     timed = frame.withColumns(
@@ -104,7 +104,7 @@ def test_times_are_kept_in_any_zone(spark, frame):
     assert scored.orderBy("id").select(*timed.columns).collect() == timed.orderBy("id").collect()
 
 
-def test_the_score_is_the_model_s_own(spark, frame, points):
+def test_the_kind_of_score_is_that_of_the_model(spark, frame, points):
     table = pd.DataFrame(points, columns=FEATURES)
     model = IsolationMondrianForest(n_estimators=5, max_samples=32, kind="size", random_state=1).fit(table)
     models = spark.createDataFrame([(key, to_bytes(model)) for key in range(7)], "key int, model binary")
@@ -112,7 +112,7 @@ def test_the_score_is_the_model_s_own(spark, frame, points):
     np.testing.assert_array_equal(scores_of(scored).astype(float), -model.score_samples(table))
 
 
-def test_a_thousand_keys(spark):
+def test_a_thousand_keys_can_be_fitted_and_scored(spark):
     rows = spark.range(20_000).select(
         "id", (F.col("id") % 1000).alias("key"), *(F.randn(seed).alias(name) for seed, name in enumerate(FEATURES))
     )
@@ -123,7 +123,7 @@ def test_a_thousand_keys(spark):
     )
 
 
-def test_bad_rows(frame):
+def test_unusable_rows_follow_on_error(frame):
     bad = frame.withColumn("b", F.when((F.col("key") != 0) & (F.col("id") != 1), F.col("b")))
     with pytest.raises(PythonException, match="InvalidInputError: Bad input: the feature 'b' of a row is nan"):
         fit_by_key(bad, "key", FEATURES).collect()
@@ -143,12 +143,12 @@ def test_bad_rows(frame):
         ({"on_error": "?"}, "on_error must be one of"),
     ],
 )
-def test_wrong_arguments_are_named(frame, arguments, message):
+def test_invalid_arguments_are_named(frame, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         fit_by_key(frame, **{"key": "key", "features": FEATURES, **arguments})
 
 
-def test_wrong_frames_are_named(frame, models):
+def test_invalid_frames_are_reported(frame, models):
     with pytest.raises(InvalidInputError, match="no column 'model'"):
         score_by_key(frame, models.drop("model"), "key", FEATURES)
     with pytest.raises(InvalidInputError, match="There is already a column 'name'"):

@@ -35,7 +35,7 @@ def model(pipeline, frame):
     return pipeline.fit(frame)
 
 
-def test_the_model_has_the_forest_that_fit_gives(model, frame):
+def test_the_model_has_the_same_forest_as_fit(model, frame):
     assert to_bytes(model.stages[1].forest) == to_bytes(fit(frame, FEATURES, 20, 64, seed=5, scale="std").forest_)
 
 
@@ -67,7 +67,7 @@ def test_spark_saves_and_loads_an_estimator(pipeline, model, frame, tmp_path):
     assert to_bytes(again.stages[1]) == to_bytes(model.stages[1])
 
 
-def test_the_model_is_an_ordinary_one_too(frame, points, tmp_path):
+def test_the_model_can_be_saved_as_an_ordinary_estimator(frame, points, tmp_path):
     fitted = IsolationMondrianForest(inputCols=FEATURES, nTrees=10, maxSamples=32, **BARE).fit(frame)
     imondrian.save(fitted, tmp_path / "model.imf")
     model = imondrian.load(tmp_path / "model.imf")
@@ -77,7 +77,7 @@ def test_the_model_is_an_ordinary_one_too(frame, points, tmp_path):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_preset_sets_what_is_not_given(frame, points, preset):
+def test_the_preset_sets_missing_settings(frame, points, preset):
     model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, maxSamples=32, preset=preset).fit(frame)
     kind, scale, contamination, _ = PRESETS[preset]
     assert model.forest.scale == scale
@@ -86,7 +86,7 @@ def test_the_preset_sets_what_is_not_given(frame, points, preset):
     assert IsolationMondrianForest().getOrDefault("preset") == "practice"
 
 
-def test_stages_that_version_0_1_has_saved_are_loaded(frame, points, tmp_path):
+def test_stages_saved_by_version_0_1_are_loaded(frame, points, tmp_path):
     estimator = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, maxSamples=32, **BARE)
     estimator.fit(frame).save(str(tmp_path / "model"))
     estimator.save(str(tmp_path / "estimator"))
@@ -111,7 +111,7 @@ def test_a_copy_may_have_other_parameters(estimator, frame):
     assert estimator.getOrDefault("nTrees") == 20
 
 
-def test_bad_rows(frame):
+def test_unusable_rows_follow_on_error(frame):
     bad = frame.withColumn("b", F.when(F.col("id") != 77, F.col("b")))
     with pytest.raises(InvalidInputError, match="1 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
         IsolationMondrianForest(inputCols=FEATURES).fit(bad)
@@ -131,12 +131,12 @@ def test_bad_rows(frame):
         ({"onError": "?"}, "on_error must be one of"),
     ],
 )
-def test_wrong_parameters_are_named(frame, parameters, message):
+def test_invalid_parameters_are_named(frame, parameters, message):
     with pytest.raises(ValueError, match=message):
         IsolationMondrianForest(**{"inputCols": FEATURES, **parameters}).fit(frame)
 
 
-def test_a_column_that_is_there_is_not_overwritten(frame):
+def test_an_existing_column_is_not_overwritten(frame):
     model = IsolationMondrianForest(inputCols=FEATURES, nTrees=3, predictionCol="name").fit(frame)
     with pytest.raises(InvalidInputError, match="There is already a column 'name'"):
         model.transform(frame)
@@ -152,7 +152,7 @@ def test_weights_can_be_saved(frame, tmp_path):
     assert IsolationMondrianForestModel.load(str(tmp_path / "model")).forest.scale.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_a_model_can_give_another_score(model, frame, points):
+def test_a_model_can_use_another_kind_of_score(model, frame, points):
     vectors = model.stages[0].transform(frame)
     other = model.stages[1].transform(vectors, {model.stages[1].kind: "depth"})
     np.testing.assert_array_equal(scores_of(other).astype(float), model.stages[1].forest.score(points, "depth"))

@@ -77,7 +77,7 @@ def table_of(result):
 
 
 @pytest.fixture
-def fed(points, tmp_path):
+def input_folder(points, tmp_path):
     """A folder with six files, each with its rows in random order."""
     for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
         add_file(
@@ -86,18 +86,18 @@ def fed(points, tmp_path):
     return tmp_path
 
 
-def test_scores_are_those_of_detectors_on_one_machine(spark, fed, expected):
-    result, _ = run(spark, fed, time="time")
+def test_scores_are_the_same_as_those_of_detectors_on_one_machine(spark, input_folder, expected):
+    result, _ = run(spark, input_folder, time="time")
     assert result.columns == ["id", "key", "time", *FEATURES, "anomaly_score", "threshold", "is_anomaly"]
     np.testing.assert_array_equal(table_of(result), expected)
     assert expected[:, 2].sum() > 0
 
 
-def test_without_a_time_the_order_hangs_on_the_rows_alone(spark, fed, points, tmp_path_factory):
+def test_without_a_time_the_order_depends_only_on_the_rows(spark, input_folder, points, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     for number, ids in enumerate(np.split(np.arange(600), N_BATCHES)):
         add_file(other / "in", rows_of(points, ids), streams.SCHEMA, number)
-    np.testing.assert_array_equal(table_of(run(spark, fed)[0]), table_of(run(spark, other)[0]))
+    np.testing.assert_array_equal(table_of(run(spark, input_folder)[0]), table_of(run(spark, other)[0]))
 
 
 def start_stream(folder, n_batches):
@@ -123,7 +123,7 @@ def kill(process, folder, n_commits, seconds):
     assert n_commits <= commits(folder) < N_BATCHES
 
 
-def test_a_killed_query_goes_on_from_its_checkpoint(spark, points, expected, tmp_path):
+def test_a_killed_query_continues_from_its_checkpoint(spark, points, expected, tmp_path):
     """Killed twice: while idle between two batches, and within a batch."""
     batches = np.split(np.arange(600), N_BATCHES)
     for number in range(2):
@@ -136,7 +136,7 @@ def test_a_killed_query_goes_on_from_its_checkpoint(spark, points, expected, tmp
     np.testing.assert_array_equal(table_of(spark.read.parquet(f"{tmp_path}/out")), expected)
 
 
-def test_a_thousand_keys_at_once(spark, tmp_path):
+def test_a_thousand_keys_can_be_watched(spark, tmp_path):
     rng = np.random.default_rng(1)
     schema = "id long, key int, time timestamp, a double, b double, c double"
     for number in range(2):
@@ -151,7 +151,7 @@ def test_a_thousand_keys_at_once(spark, tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"identity": "id"}], ids=["late", "late and repeated"])
 def test_late_and_repeated_rows_are_dropped(spark, points, tmp_path, options):
-    """Spark compares rows with the watermark of two batches before."""
+    """Spark compares rows with the watermark of the previous batch, computed from the batches before that one."""
     first, late = rows_of(points, range(100)), rows_of(points, range(200, 210))
     later = [(1000 + i, key, START + timedelta(hours=2, seconds=i), *x) for i, (_, key, _, *x) in enumerate(first)]
     last = [(number, 0, START + timedelta(hours=3, seconds=number), 0.0, 0.0, 0.0) for number in (2000, 2001)]
@@ -162,7 +162,7 @@ def test_late_and_repeated_rows_are_dropped(spark, points, tmp_path, options):
     assert sorted(row.id for row in result.collect()) == sorted(ids)
 
 
-def test_a_detector_that_sees_no_rows_is_let_go(spark, points, tmp_path):
+def test_an_idle_detector_is_removed_by_the_watermark(spark, points, tmp_path):
     rows = rows_of(points, range(90))
     later = [(200 + i, 0, START + timedelta(hours=5 + i), 0.0, 1.0, 2.0) for i in range(4)]
     add_file(tmp_path / "in", rows, streams.SCHEMA, 0)
@@ -173,7 +173,7 @@ def test_a_detector_that_sees_no_rows_is_let_go(spark, points, tmp_path):
     assert result.count() == 94
 
 
-def test_a_detector_is_let_go_by_the_clock_as_well(spark, points, tmp_path):
+def test_an_idle_detector_is_removed_by_the_clock(spark, points, tmp_path):
     """With a clock timeout, a query continues after all rows are read, to remove idle keys."""
     add_file(tmp_path / "in", rows_of(points, range(60)), streams.SCHEMA, 0)
     stream = spark.readStream.schema(streams.SCHEMA).parquet(f"{tmp_path}/in/*.parquet")
@@ -192,7 +192,7 @@ def test_a_detector_is_let_go_by_the_clock_as_well(spark, points, tmp_path):
     assert n_keys[-1] == 0
 
 
-def test_bad_rows_follow_on_error(spark, points, tmp_path):
+def test_unusable_rows_follow_on_error(spark, points, tmp_path):
     rows = rows_of(points, range(60))
     for place, value in {10: float("nan"), 20: None, 30: float("inf")}.items():
         rows[place] = (*rows[place][:4], value, 0.0)
@@ -213,7 +213,7 @@ def test_bad_rows_follow_on_error(spark, points, tmp_path):
         np.testing.assert_array_equal(found, scores)
 
 
-def test_nothing_that_is_kept_is_altered(spark, tmp_path):
+def test_values_of_all_types_are_unchanged(spark, tmp_path):
     """Integers beside nulls, times beyond the range of pandas, and other types."""
     frame = spark.range(20).select(
         "id",
@@ -266,16 +266,16 @@ def test_nothing_that_is_kept_is_altered(spark, tmp_path):
         ({"preset": "best"}, "best"),
     ],
 )
-def test_wrong_arguments_are_named(spark, tmp_path, arguments, message):
+def test_invalid_arguments_are_named(spark, tmp_path, arguments, message):
     stream = spark.readStream.schema(f"{streams.SCHEMA}, list array<double>").parquet(str(tmp_path))
     with pytest.raises(InvalidInputError, match=message):
         watch(stream, **{"key": "key", "features": FEATURES, **arguments})
 
 
-# -- detectors kept by a worker ---------------------------------------------------------------------------------
+# -- detectors cached by a worker ---------------------------------------------------------------------------------
 
 
-def test_a_detector_is_remembered_by_its_bytes(points):
+def test_a_detector_is_cached_under_its_bytes(points):
     detectors, detector = DetectorCache(), StreamDetector(3, **SMALL)
     detector.process_many(points[:100])
     content = detectors.put(detector)
@@ -285,7 +285,7 @@ def test_a_detector_is_remembered_by_its_bytes(points):
     assert to_bytes(again) == content
 
 
-def test_detectors_that_are_the_same_are_counted_once(points):
+def test_equal_detectors_are_counted_once(points):
     detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
     for _ in range(5):
         detector = StreamDetector(3, **SMALL)
@@ -293,15 +293,16 @@ def test_detectors_that_are_the_same_are_counted_once(points):
     assert detectors.pop(content) is detector
 
 
-def test_of_many_detectors_the_last_are_remembered(points):
+def test_the_cache_holds_the_latest_detectors(points):
     detectors = DetectorCache(max_bytes=3 * StreamDetector(3, **SMALL).n_bytes)
-    made = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
-    contents = [detectors.put(detector) for detector in made]
+    originals = [StreamDetector(3, seed=seed, **SMALL) for seed in range(5)]
+    contents = [detectors.put(detector) for detector in originals]
     taken = [detectors.pop(content) for content in contents]
-    assert [ours is theirs for ours, theirs in zip(taken, made, strict=True)] == [False, False, True, True, True]
+    is_cached = [taken_one is original for taken_one, original in zip(taken, originals, strict=True)]
+    assert is_cached == [False, False, True, True, True]
 
 
-def test_a_state_that_is_no_detector_is_refused(points):
+def test_a_state_that_is_not_a_detector_is_refused(points):
     with pytest.raises(DamagedFileError, match="must be a StreamDetector, but is MondrianForest"):
         DetectorCache().pop(to_bytes(MondrianForest(2).build(points[:10])))
     with pytest.raises(DamagedFileError, match="The state of a key"):

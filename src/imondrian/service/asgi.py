@@ -24,9 +24,9 @@ def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
     Parameters
     ----------
     registry : Registry
-        The detectors to serve; closed at shutdown.
+        The detectors to serve; it is closed at shutdown.
     token : str, optional
-        Clients must send this token; without one, only this machine is served.
+        The token that clients must send; without one, requests must be addressed to this machine (a loopback address).
     """
     api, limits = create_api(registry), registry.limits
     api.state.memory = MemoryBudget(limits.memory_bytes)
@@ -39,7 +39,7 @@ def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
 
 
 def create_api(registry: Registry) -> FastAPI:
-    """Return the routes; at shutdown they close the registry, which applies and saves everything queued."""
+    """Return the application with all routes; at shutdown it closes the registry, which saves everything queued."""
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
@@ -67,6 +67,6 @@ def create_api(registry: Registry) -> FastAPI:
         status.router,
     ):
         api.include_router(router)
-    for kind, handler in EXCEPTION_HANDLERS.items():
-        api.add_exception_handler(kind, handler)
+    for error_type, handler in EXCEPTION_HANDLERS.items():
+        api.add_exception_handler(error_type, handler)
     return api

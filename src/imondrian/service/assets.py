@@ -1,4 +1,4 @@
-"""The files of the page, read once and found by name in a table: no path is ever built from a request."""
+"""The files of the page, read once and looked up by name: no path is ever built from a request."""
 
 import gzip
 import hashlib
@@ -14,7 +14,7 @@ class Asset(NamedTuple):
 
     content: bytes
     media_type: str
-    tag: str  # the ETag
+    etag: str
 
 
 @cache

@@ -1,7 +1,7 @@
 """Parsing of request bodies with points: a table, records, or one row per line.
 
-A body is parsed in blocks of rows. Whatever its content, it never needs much more memory than its numbers, and never
-blocks other threads for long.
+A body is parsed in blocks of rows. Whatever a body contains, parsing it never needs much more memory than its numbers,
+and never blocks other threads for long.
 """
 
 import json
@@ -17,14 +17,14 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points
 
-LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+NDJSON_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _NUMBERS = {int, float}
-_BLOCK_BYTES = 2**16  # parsed at once: a regular expression blocks all other threads
+_BLOCK_BYTES = 2**16  # parsed at once: matching a regular expression blocks all other threads
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LIST = rb"\[[^]]*+\]"
 _OBJECT = rb'\{[^"}]*+(?:' + _STRING + rb'[^"}]*+)*+\}'
 _SPACE = rb"[ \t\n\r]*+"
-_SPACES = re.compile(_SPACE)
+_WHITE_SPACE = re.compile(_SPACE)
 _START = re.compile(rb"\{" + _SPACE + b"(" + _STRING + b")" + _SPACE + b":" + _SPACE + rb"\[", re.DOTALL)
 _EMPTY_LIST = re.compile(_SPACE + rb"\]")
 _ROWS = re.compile(b"(?:" + _SPACE + b"(?:" + _LIST + b"|" + _OBJECT + b")" + _SPACE + b",)*+", re.DOTALL)
@@ -33,7 +33,7 @@ _SECOND_KEY = re.compile(_SPACE + b"," + _SPACE + b"(" + _STRING + b")" + _SPACE
 _END = re.compile(_SPACE + rb"\}")
 
 
-def points_of(body: bytes, content_type: str, features: list[str], n_most: int) -> Array:
+def points_of(body: bytes, content_type: str, features: list[str], max_points: int) -> Array:
     """Return the points in a request body.
 
     Parameters
@@ -41,23 +41,25 @@ def points_of(body: bytes, content_type: str, features: list[str], n_most: int) 
     body : bytes
         `{"points": [[1.0, 2.0], ...]}`, records by feature name instead of the rows, or one row or record per line.
     content_type : str
-        One of `LINES` for one row per line; JSON otherwise.
+        One of `NDJSON_TYPES` for one row per line; JSON otherwise.
     features : list of str
         The names of the features, in the order of the columns.
-    n_most : int
+    max_points : int
         The largest number of points allowed.
     """
-    is_lines = content_type.split(";", maxsplit=1)[0].strip().lower() in LINES
-    longest = 4_096 + 2_048 * len(features)  # bytes of a row
-    blocks = _lines(body, longest) if is_lines else _table(body, longest)
+    is_lines = content_type.split(";", maxsplit=1)[0].strip().lower() in NDJSON_TYPES
+    max_row_bytes = 4_096 + 2_048 * len(features)
+    blocks = _line_blocks(body, max_row_bytes) if is_lines else _json_blocks(body, max_row_bytes)
     values, n_points, is_records = bytearray(), 0, False
     for rows in blocks:
         n_points += len(rows)
-        if n_points > n_most:
-            raise InvalidInputError(f"There are at least {n_most + 1} points, but at most {n_most} are allowed.")
+        if n_points > max_points:
+            raise InvalidInputError(
+                f"There are at least {max_points + 1} points, but at most {max_points} are allowed."
+            )
         is_records = is_records if values else isinstance(rows[0], dict)
-        checked = _records if is_records else _lists
-        values += _as_bytes(checked(n_points - len(rows), rows, features))
+        values_of = _record_values if is_records else _list_values
+        values += _as_bytes(values_of(n_points - len(rows), rows, features))
     if not values:
         raise InvalidInputError("There are no points.")
     return as_points(np.frombuffer(values).reshape(-1, len(features)), len(features))
@@ -73,9 +75,9 @@ def refuse_duplicate_keys(body: bytes) -> None:
         return
 
 
-def _table(body: bytes, longest: int) -> Iterator[list[Any]]:
-    """Yield the rows of {"points": [...]} in blocks."""
-    position = _after_space(body, 0)
+def _json_blocks(body: bytes, max_row_bytes: int) -> Iterator[list[Any]]:
+    """Yield the rows of `{"points": [...]}` in blocks."""
+    position = _skip_white_space(body, 0)
     start = _START.match(body, position, position + _BLOCK_BYTES)
     if start is None or (start[1] != b'"points"' and _string(start[1]) != "points"):
         raise InvalidInputError(f'The body is not JSON of the form {{"points": [...]}}: it begins with {body[:80]!r}.')
@@ -84,11 +86,11 @@ def _table(body: bytes, longest: int) -> Iterator[list[Any]]:
     while end is None:
         rows = _ROWS.match(body, position, position + _BLOCK_BYTES)
         if rows is None or not rows[0]:  # only one row is left, or the next one is long
-            rows = _LAST_ROW.match(body, position, position + longest)
+            rows = _LAST_ROW.match(body, position, position + max_row_bytes)
             end = rows if rows is None or rows[2] == b"]" else None
         if rows is None:
             raise InvalidInputError(
-                f"Point {n_points} must be a JSON list or object of at most {longest} bytes, but is"
+                f"Point {n_points} must be a JSON list or object of at most {max_row_bytes} bytes, but is"
                 f" {body[position : position + 80]!r}."
             )
         block = _decoded(n_points, b"[" + rows[0][:-1] + b"]")
@@ -101,7 +103,7 @@ def _check_end(body: bytes, position: int) -> None:
     """Raise InvalidInputError if the body does not end after the points."""
     end = _END.match(body, position, position + _BLOCK_BYTES)
     if end is not None:
-        position = _after_space(body, end.end())
+        position = _skip_white_space(body, end.end())
         if position == len(body):
             return
     key = _SECOND_KEY.match(body, position, position + _BLOCK_BYTES)
@@ -112,10 +114,10 @@ def _check_end(body: bytes, position: int) -> None:
     raise InvalidInputError(f'The only key of the body must be "points", but it also has {key[1][:80]!r}.')
 
 
-def _after_space(body: bytes, position: int) -> int:
+def _skip_white_space(body: bytes, position: int) -> int:
     """Return the position of the first byte that is not white space."""
     while position < len(body):
-        space = _SPACES.match(body, position, position + _BLOCK_BYTES)
+        space = _WHITE_SPACE.match(body, position, position + _BLOCK_BYTES)
         if space is None or not space[0]:
             break
         position = space.end()
@@ -123,18 +125,18 @@ def _after_space(body: bytes, position: int) -> int:
 
 
 @cache
-def _line_of(longest: int) -> re.Pattern[bytes]:
-    """Return an expression for the next line, which matches at most one byte more than allowed."""
-    return re.compile(rb"[\n\r]{0,%d}+([^\n\r]{0,%d}+)" % (_BLOCK_BYTES, longest + 1))
+def _line_pattern(max_row_bytes: int) -> re.Pattern[bytes]:
+    """Return a pattern for the next line, which matches at most one byte more than a row may have."""
+    return re.compile(rb"[\n\r]{0,%d}+([^\n\r]{0,%d}+)" % (_BLOCK_BYTES, max_row_bytes + 1))
 
 
-def _lines(body: bytes, longest: int) -> Iterator[list[Any]]:
+def _line_blocks(body: bytes, max_row_bytes: int) -> Iterator[list[Any]]:
     """Yield the rows of a body with one row per line, in blocks."""
     rows, n_bytes = list[Any](), 0
-    lines = (match[1] for match in _line_of(longest).finditer(body))
+    lines = (match[1] for match in _line_pattern(max_row_bytes).finditer(body))
     for i, line in enumerate(line for line in lines if line and not line.isspace()):
-        if len(line) > longest:
-            raise InvalidInputError(f"Point {i} must have at most {longest} bytes, but is longer.")
+        if len(line) > max_row_bytes:
+            raise InvalidInputError(f"Point {i} must have at most {max_row_bytes} bytes, but is longer.")
         rows.append(_decoded(i, line.strip()))
         n_bytes += len(line)
         if n_bytes > _BLOCK_BYTES:
@@ -144,35 +146,35 @@ def _lines(body: bytes, longest: int) -> Iterator[list[Any]]:
         yield rows
 
 
-def _decoded(i: int, text: bytes) -> Any:
-    """Return the value of JSON text that contains point `i` or starts with it."""
+def _decoded(i: int, content: bytes) -> Any:
+    """Return the value of JSON that contains point `i` or starts with it."""
     try:
-        letters = text.decode()
-        value, end = _DECODER.raw_decode(letters)
+        text = content.decode()
+        value, end = _DECODER.raw_decode(text)
     except InvalidInputError:
         raise
-    except (ValueError, RecursionError) as error:  # also for an integer of more than 4,300 digits
+    except (ValueError, RecursionError) as error:  # also raised for an integer of more than 4,300 digits
         raise InvalidInputError(f"The body is not valid JSON from point {i} on: {error}.") from None
-    if end != len(letters):
-        raise InvalidInputError(f"The body is not JSON from point {i} on: unexpected {letters[end : end + 80]!r}.")
+    if end != len(text):
+        raise InvalidInputError(f"The body is not valid JSON from point {i} on: unexpected {text[end : end + 80]!r}.")
     return value
 
 
-def _lists(first: int, rows: list[Any], features: list[str]) -> list[list[Any]]:
-    """Return rows unchanged if all are lists of numbers, or raise InvalidInputError."""
+def _list_values(first: int, rows: list[Any], features: list[str]) -> list[list[Any]]:
+    """Return the rows unchanged; raise InvalidInputError unless all are lists of numbers."""
     for i, row in enumerate(rows, first):
         if not isinstance(row, list) or len(row) != len(features) or not _NUMBERS.issuperset(map(type, row)):
             raise InvalidInputError(f"Point {i} must be a list of {len(features)} numbers, but is {row!r:.200}.")
     return rows
 
 
-def _records(first: int, rows: list[Any], features: list[str]) -> list[list[Any]]:
-    """Return the values of rows that are records, in the order of the features."""
+def _record_values(first: int, rows: list[Any], features: list[str]) -> list[list[Any]]:
+    """Return the values of records, in the order of the features."""
     known = set(features)
-    return [_record(i, row, features, known) for i, row in enumerate(rows, first)]
+    return [_values_of_record(i, row, features, known) for i, row in enumerate(rows, first)]
 
 
-def _record(i: int, row: Any, features: list[str], known: set[str]) -> list[Any]:
+def _values_of_record(i: int, row: Any, features: list[str], known: set[str]) -> list[Any]:
     if not isinstance(row, dict):
         raise InvalidInputError(f"Point {i} must be an object like those before it, but is {row!r:.200}.")
     if row.keys() != known:

@@ -102,9 +102,9 @@ class ConcurrencyLimitPerObject:
         self._n_slots, self._max_waiting = n_slots, max_waiting
         self._limits: WeakKeyDictionary[object, ConcurrencyLimit] = WeakKeyDictionary()
 
-    def slot(self, of: object) -> AbstractAsyncContextManager[None]:
-        """Wait for a slot of this object and hold it, or raise CapacityError."""
-        limit = self._limits.get(of)
+    def slot(self, key: object) -> AbstractAsyncContextManager[None]:
+        """Wait for a slot of an object and hold it, or raise CapacityError if too many requests are waiting."""
+        limit = self._limits.get(key)
         if limit is None:
-            limit = self._limits[of] = ConcurrencyLimit(self._n_slots, self._max_waiting)
+            limit = self._limits[key] = ConcurrencyLimit(self._n_slots, self._max_waiting)
         return limit.slot()

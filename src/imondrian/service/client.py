@@ -17,7 +17,7 @@ _JSON, _MODEL = "application/json", "application/octet-stream"
 
 
 class ServiceError(ImondrianError):
-    """The service has refused a request, or does not respond.
+    """The service refused a request, or does not respond.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ class Client:
             raise InvalidInputError(f"timeout must be a finite number of seconds above 0, but is {timeout!r}.")
         if token is not None and not (token.isascii() and token.isprintable()):
             raise InvalidInputError("token must consist of printable ASCII characters.")
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = kind(parts.netloc, timeout=timeout)
+        connection_type = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = connection_type(parts.netloc, timeout=timeout)
         self._address, self._base, self._timeout = address, parts.path.rstrip("/"), timeout
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
@@ -98,11 +98,11 @@ class Client:
         Parameters
         ----------
         name : str
-            Letters, digits, dots, hyphens and underscores.
+            Up to 64 letters, digits, dots, hyphens and underscores; the first must be a letter or a digit.
         features : iterable of str
             The names of the features.
         **settings
-            Arguments of `StreamDetector`.
+            Settings of the detector, named like the arguments of `StreamDetector`.
         """
         return self._json("PUT", _path(name), {"features": list(features), **settings})
 
@@ -128,7 +128,7 @@ class Client:
         name : str
             The detector.
         points : array-like, DataFrame or list of dict
-            The rows; those of a frame, and dictionaries, are matched by feature name.
+            The rows; the columns of a DataFrame and the keys of dictionaries are matched by feature name.
 
         Returns
         -------
@@ -152,13 +152,16 @@ class Client:
     # -- model files --------------------------------------------------------------------------------------------
 
     def model(self, name: str) -> bytes:
-        """Return the model file of a detector; written to a file, `imondrian.load` reads it."""
+        """Return the content of the model file of a detector; `imondrian.load` reads such a file."""
         return self._request("GET", _path(name, "model")).content
 
     def restore(self, name: str, model: bytes) -> int:
         """Create a detector from a model file, or replace the state of an existing one with the same configuration.
 
-        Return the number of points that the detector in the file has seen.
+        Returns
+        -------
+        int
+            The number of points that the detector in the file has seen.
         """
         return self._request("PUT", _path(name, "model"), model, _MODEL, uuid.uuid4().hex).value()["n_points"]
 
@@ -177,10 +180,15 @@ class Client:
         return self._request(method, path, content, _JSON, request_id).value()
 
     def _request(
-        self, method: str, path: str, body: bytes | None = None, kind: str = _JSON, request_id: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = _JSON,
+        request_id: str | None = None,
     ) -> _Reply:
         """Send a request, and repeat it while the service is busy or unreachable."""
-        headers = self._headers | ({} if body is None else {"Content-Type": kind})
+        headers = self._headers | ({} if body is None else {"Content-Type": content_type})
         headers |= {} if request_id is None else {"Idempotency-Key": request_id}
         deadline, wait = time.monotonic() + self._timeout, _FIRST_WAIT
         while True:
@@ -216,7 +224,7 @@ def _path(name: str, *parts: str) -> str:
 
 
 def _rows(points: Any) -> list[Any]:
-    """Return rows that `json` can write; those of a frame (pandas, polars) as dictionaries by column."""
+    """Return rows that `json` can write; rows of a DataFrame (pandas, polars) become dictionaries by column."""
     if hasattr(points, "to_dicts"):
         return points.to_dicts()
     if hasattr(points, "to_dict") and hasattr(points, "columns"):

@@ -1,4 +1,4 @@
-"""The configuration of a detector: its checks, the memory it needs, and the detector made from it."""
+"""The configuration of a detector: checks, the memory that the detector needs, and its creation."""
 
 import math
 import re
@@ -39,7 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "learn_anomalies": LEARN_ANOMALIES,
     "seed": SEED,
 }
-_VALUE = 8  # bytes
+_VALUE_BYTES = 8
 
 
 class DetectorSize(NamedTuple):
@@ -67,13 +67,13 @@ def is_valid_name(name: str, limits: Limits) -> bool:
     return len(name) <= limits.name_length and re.fullmatch(NAME, name) is not None
 
 
-def checked_configuration(given: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
-    """Return a complete, checked configuration, and the bytes that its detector needs.
+def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
+    """Return a complete, checked configuration, and the number of bytes that its detector needs.
 
     Parameters
     ----------
-    given : dict
-        Settings by name; missing ones get their defaults, then those of the preset.
+    settings : dict
+        Settings by name; missing ones get their defaults, and "preset" becomes the value of the preset.
     limits : Limits
         The largest values allowed.
 
@@ -82,11 +82,11 @@ def checked_configuration(given: dict[str, Any], limits: Limits) -> tuple[dict[s
     InvalidInputError
         If a setting is unknown, invalid or above a limit.
     """
-    unknown = sorted(set(given) - {"features", *DEFAULTS})
+    unknown = sorted(set(settings) - {"features", *DEFAULTS})
     if unknown:
         raise InvalidInputError(f"Unknown setting {unknown[0]!r}; the settings are features, {', '.join(DEFAULTS)}.")
-    features = _checked_features(given.get("features"), limits)
-    configuration = with_preset({"features": features, **DEFAULTS, **given})
+    features = _checked_features(settings.get("features"), limits)
+    configuration = with_preset({"features": features, **DEFAULTS, **settings})
     n_bytes = checked_size(size_of(configuration), limits)
     parameters_of(configuration)  # checks all other settings
     return configuration, n_bytes
@@ -99,7 +99,7 @@ def size_of(configuration: dict[str, Any]) -> DetectorSize:
 
 
 def checked_size(size: DetectorSize, limits: Limits) -> int:
-    """Return the bytes that a detector of this size needs, or raise InvalidInputError, before any are allocated."""
+    """Return how many bytes a detector of this size needs, or raise InvalidInputError, before any are allocated."""
     as_count(size.n_features, "the number of features", 1, limits.features)
     as_count(size.window, "window", 1, limits.window)
     as_count(size.n_trees, "n_trees", 1, limits.trees)
@@ -121,12 +121,12 @@ def memory_bytes_of(size: DetectorSize) -> int:
     trees = sum(
         math.prod(shape_of(field, size.n_trees, n_slots, n_values)) * field.dtype.itemsize for field in FIELDS.values()
     )
-    ring, shingle = size.window * n_values * _VALUE, (size.shingle - 1) * size.n_features * _VALUE
-    return trees + ring + shingle + _rest()
+    ring, shingle = size.window * n_values * _VALUE_BYTES, (size.shingle - 1) * size.n_features * _VALUE_BYTES
+    return trees + ring + shingle + _fixed_bytes()
 
 
 @cache
-def _rest() -> int:
+def _fixed_bytes() -> int:
     """Return the bytes of the threshold and the drift monitor, which are the same for all detectors."""
     smallest = StreamDetector(1, window=1, n_trees=1)
     return smallest.n_bytes - smallest.forest.n_bytes
@@ -139,11 +139,11 @@ def new_detector(configuration: dict[str, Any]) -> StreamDetector:
 
 
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the detector of a configuration, without allocating one of its size."""
+    """Return the parameters of the detector of a configuration, without allocating a detector of that size."""
     window, warm_up = configuration["window"], configuration["warm_up"]
-    in_effect = {"warm_up": default_warm_up(window) if warm_up is None else warm_up}
+    resolved = {"warm_up": default_warm_up(window) if warm_up is None else warm_up}
     sizes = {"window": window, "n_trees": configuration["n_trees"]}
-    return new_detector({**configuration, **in_effect, **dict.fromkeys(sizes, 1)}).parameters | sizes
+    return new_detector({**configuration, **resolved, **dict.fromkeys(sizes, 1)}).parameters | sizes
 
 
 def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, An
 
 
 def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return True if two configurations give the same detector, even if only one of them sets the warm-up."""
+    """Return True if two configurations give the same detector, even if only one states the default warm-up."""
     return one["features"] == other["features"] and parameters_of(one) == parameters_of(other)
 
 
@@ -170,6 +170,8 @@ def _checked_features(features: Any, limits: Limits) -> list[str]:
                 f" but is {name[:100]!r}."
             )
     if len(set(features)) < len(features):
-        twice = next(name for name in features if features.count(name) > 1)
-        raise InvalidInputError(f"The names of the features must differ, but {twice[:100]!r} appears more than once.")
+        duplicate = next(name for name in features if features.count(name) > 1)
+        raise InvalidInputError(
+            f"The names of the features must differ, but {duplicate[:100]!r} appears more than once."
+        )
     return features

@@ -17,16 +17,16 @@ from imondrian.service.guard import HEADERS
 from imondrian.service.limits import ConnectionLimits
 from imondrian.service.request_parser import RequestParser
 
-_CHECK_SECONDS = 1.0  # between two checks of all deadlines
-_PARSING_SECONDS = 0.001  # for which chunks are parsed before the event loop continues
-_SHORT_REST = 2**16  # bytes of a body that are still read after a response that did not need them
+_CHECK_SECONDS = 1.0  # between two checks of the deadlines
+_PARSING_SECONDS = 0.001  # how long chunks are parsed before the event loop continues
+_SHORT_REST = 2**16  # bytes: after an early response, at most this much of the rest of the body is still read
 
 
 class Connections:
-    """All connections of a service: closes those that take too long, and the surplus.
+    """All connections of a service; closes those that take too long or exceed the maximum number.
 
-    If there are too many, the one that has been idle longest is closed. So idle connections cannot lock anybody out;
-    only if all connections have an active request, a new one gets 503.
+    If there are too many, the one that has been idle longest is closed, so idle connections cannot lock anybody out. A
+    new connection gets 503 only if all others have an active request.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -83,7 +83,7 @@ class Connections:
             connection.loop.call_soon(self._parse, connection.loop)
 
     def _parse(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Parse for connections in turn, for a moment; then let the event loop continue."""
+        """Parse data of connections in turn for at most `_PARSING_SECONDS`; then let the event loop continue."""
         end = loop.time() + _PARSING_SECONDS
         while self._unparsed and loop.time() < end:
             self._unparsed.popleft().parse_waiting()
@@ -101,7 +101,7 @@ class Connections:
 
 
 class Connection(RequestParser):
-    """A connection with deadlines, which is closed so that the client can read the last response."""
+    """A connection with deadlines, closed in such a way that the client can read the last response."""
 
     def __init__(
         self,
@@ -169,21 +169,21 @@ class Connection(RequestParser):
         return cycle.send(message)
 
     def _is_rest_long(self, cycle: RequestResponseCycle) -> bool:
-        """Return True if much of the body has not arrived, or an unknown part of it."""
+        """Return True if a large or unknown part of the body has not arrived yet."""
         length = dict(cycle.scope["headers"]).get(b"content-length")
         return cycle.waiting_for_100_continue or length is None or int(length) - self._n_parsed > _SHORT_REST
 
     async def _begin_last_response(self, cycle: RequestResponseCycle, message: Any) -> None:
-        """Respond to a request whose body has not arrived and is not needed; the connection ends with this response."""
+        """Begin a response that does not wait for the body of its request; the connection is closed after it."""
         self._is_last_response, self._is_input_ignored, self._unparsed = True, True, b""
         message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
         await cycle.send(message)
-        cycle.keep_alive = True  # closing at once would keep the client from reading the response
+        cycle.keep_alive = True  # closing at once could prevent the client from reading the response
 
     # -- called by uvicorn --------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """Continue with the next request, or wait for one; without a timer, as all deadlines are checked together."""
+        """Continue with the next request, or wait for one; no timer is set, as all deadlines are checked together."""
         if self._is_last_response:
             self.server_state.total_requests += 1
             self._linger()
@@ -209,7 +209,7 @@ class Connection(RequestParser):
             self._is_input_ignored, self.cycle.keep_alive = True, False
 
     def shutdown(self) -> None:
-        """Close after the response to the active request; at once if that request has not arrived completely."""
+        """Close after the response to the active request, or at once if that request has not arrived completely."""
         if self._lingers_until is not None:
             self.drop()
         elif self._is_body_missing:
@@ -260,18 +260,18 @@ class Connection(RequestParser):
         return self._is_active and self.cycle.more_body and not self.cycle.response_started and not self.pipeline
 
     def _body_deadline(self) -> float:
-        """Return the time at which the body is late: after a pause, or because it is too slow."""
+        """Return the time at which the body is late: it has paused for too long, or is too slow on average."""
         limits = self._limits
         return limits.body_seconds + min(self._last_received, self._body_since + self._n_body / limits.body_rate)
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
-        """Respond without the application, and close."""
+        """Respond without the application, and close the connection."""
         if self._lingers_until is None:
             self._write(status, detail)
             self._linger()
 
     def _linger(self) -> None:
-        """Let the client read the last response: discard its input until it closes, or for a while.
+        """Let the client read the last response: discard its input until it closes the connection, or until a deadline.
 
         Closing a connection with unread input resets it, and the client may lose the response.
         """

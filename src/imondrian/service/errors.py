@@ -45,11 +45,11 @@ class SetAsideError(ImondrianError):
 
 
 class DetectorFailedError(ImondrianError):
-    """The detector failed while it was being changed."""
+    """The detector failed while a change was being applied."""
 
 
 class CapacityError(ImondrianError):
-    """The service has no memory or free slot for a request at present."""
+    """The service currently has no memory or no free slot for a request."""
 
 
 class StorageError(ImondrianError):
@@ -75,13 +75,13 @@ _RETRY = {429, 503}
 
 async def error_response(_request: Request, error: Exception) -> Response:
     """Return the response to an error of this package."""
-    code = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
+    code = next((code for error_type, code in _STATUS.items() if isinstance(error, error_type)), 400)
     return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRY else {})
 
 
 async def out_of_memory_response(_request: Request, _error: Exception) -> Response:
     """Return the response to a MemoryError."""
-    return JSONResponse({"detail": "There is not enough memory for the request at present."}, 503, {"Retry-After": "1"})
+    return JSONResponse({"detail": "There is currently not enough memory for the request."}, 503, {"Retry-After": "1"})
 
 
 async def validation_error_response(_request: Request, error: Exception) -> Response:
@@ -96,7 +96,7 @@ def validation_message(error: Mapping[str, Any]) -> str:
 
 
 async def http_error_response(request: Request, error: Exception) -> Response:
-    """Return the response to errors of FastAPI itself: unknown paths, and methods that a path does not support."""
+    """Return the response to errors of FastAPI itself, such as unknown paths and unsupported methods."""
     code = error.status_code if isinstance(error, HTTPException) else 500
     detail = error.detail if isinstance(error, HTTPException) else ""
     allowed = {"Allow": ", ".join(_methods_of(request))} if code == 405 else {}
@@ -111,7 +111,7 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def disconnected_response(_request: Request, _error: Exception) -> Response:
-    """Return a response for a client that left before its body was complete: nothing was done, nobody reads it."""
+    """Return a response for a client that disconnected before its body was complete; nothing was done."""
     return Response(status_code=400)
 
 

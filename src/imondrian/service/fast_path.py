@@ -1,7 +1,7 @@
 """A shortcut to the route that is called thousands of times a second: POST /detectors/{name}/points.
 
-The route is declared in `routes.points` like all others, and OpenAPI describes it. But routing, dependencies and
-validation take longer than the work itself, so the function of the route is called here directly.
+The route is declared in `routes.points` like all others, and is part of the OpenAPI description. But routing,
+dependencies and validation take longer than the work itself, so the function of the route is called directly here.
 """
 
 import re
@@ -19,7 +19,7 @@ _PATH = re.compile(f"/detectors/({NAME})/points")
 
 
 class FastPath:
-    """Handles posts of points, and passes all other requests to the API."""
+    """Handles POST requests with points, and passes all other requests to the API."""
 
     def __init__(self, api: FastAPI) -> None:
         self._api = api

@@ -25,7 +25,7 @@ class FutureBridge:
         return awaited
 
     def _on_done(self, awaited: asyncio.Future[Any], done: Future[Any]) -> None:
-        """Queue a completed future, from any thread, and wake the loop unless that has been requested."""
+        """Queue a completed future, from any thread, and wake the loop unless a wake-up is already pending."""
         self._done.append((awaited, done))
         if not self._is_woken:
             self._is_woken = True
@@ -35,7 +35,7 @@ class FutureBridge:
         self._is_woken = False  # first: futures that complete from now on must wake the loop again
         while self._done:
             awaited, done = self._done.popleft()
-            if awaited.cancelled():  # the client has left
+            if awaited.cancelled():  # the client has disconnected
                 continue
             error = done.exception()
             awaited.set_result(done.result()) if error is None else awaited.set_exception(error)

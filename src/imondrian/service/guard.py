@@ -18,9 +18,9 @@ from imondrian.service.limits import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_P
 _PUBLIC = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
-_SMALL, _LARGE = 16 * KIB, MIB  # smaller bodies and responses reserve no memory
+_SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, MIB  # no memory is reserved up to these sizes
 _MAX_DIGITS = 18  # of a Content-Length
-_PIECE = 2**16  # bytes of a response that are handed to the connection at once
+_PIECE_BYTES = 2**16  # of a response, passed to the connection at once
 HEADERS = tuple(
     {
         b"x-content-type-options": b"nosniff",
@@ -39,8 +39,8 @@ HEADERS = tuple(
 class Guard:
     """Middleware that checks the token, the host and the origin, limits bodies, and adds security headers.
 
-    A page of another site that is open in a browser on this machine can reach a loopback address, too: by its number,
-    or by a host name that resolves to it. Therefore, without a token, the Host header must name this machine. The
+    A page of another site that is open in a browser on this machine can also reach a loopback address: directly, or
+    under a host name that resolves to it. Therefore, without a token, the Host header must name this machine. The
     Origin header, if the browser sends one, must always be that of the service's own page.
     """
 
@@ -62,19 +62,19 @@ class Guard:
         memory, length = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
         sender = _ResponseSender(send, memory, is_shared=scope["path"].startswith(_STATIC))
         try:
-            if length > _SMALL:
+            if length > _SMALL_BODY:
                 memory.reserve(per_byte * length)
             await self._app(scope, _limited(receive, max_bytes, length, per_byte, memory), sender)
         except CapacityError as error:
             await _no_capacity(error)(scope, receive, _ResponseSender(send, memory))
         except asyncio.CancelledError:  # the grace period of the shutdown is over
-            if not sender.is_begun:
+            if not sender.has_started:
                 await _shutting_down()(scope, receive, sender)
         finally:
             memory.close()
 
     def _body_limits(self, path: str) -> tuple[int, int]:
-        """Return how long a body may be, and how much memory each of its bytes needs."""
+        """Return the maximum length of a body, and how much memory each of its bytes needs."""
         last = path.rpartition("/")[2]
         if last == "model":
             return self._limits.model_bytes, PER_BYTE_OF_MODELS
@@ -109,7 +109,7 @@ def _hostname(address: str) -> str:
 
 @lru_cache(64)
 def is_loopback(host: str) -> bool:
-    """Return True if only this machine can reach an address."""
+    """Return True if an address can only be reached from this machine."""
     if host == "localhost":
         return True
     try:
@@ -138,7 +138,7 @@ def _limited(receive: Receive, max_bytes: int, length: int, per_byte: int, memor
         n_read += len(message.get("body", b""))
         if n_read > max_bytes:
             raise BodyTooLongError(f"The body is longer than {max_bytes} bytes.")
-        if n_read > n_reserved and n_read > _SMALL:
+        if n_read > n_reserved and n_read > _SMALL_BODY:
             memory.reserve(per_byte * (n_read - n_reserved))
             n_reserved = n_read
         return message
@@ -149,28 +149,28 @@ def _limited(receive: Receive, max_bytes: int, length: int, per_byte: int, memor
 class _ResponseSender:
     """Sends a response with the security headers; a large one in pieces, as fast as the client reads them.
 
-    Memory is reserved for a large response until the client has read it; if there is none, the response is 503 instead.
-    No memory is reserved for files of the page: each is in memory once for all clients, and a client holds at most one
-    piece of it.
+    Memory is reserved for a large response until the client has read it; if there is not enough, the response is 503
+    instead. No memory is reserved for files of the page: each is in memory once for all clients, and a client holds at
+    most one piece of it.
     """
 
     def __init__(self, send: Send, memory: RequestMemory, *, is_shared: bool = False) -> None:
         self._send, self._memory, self._is_shared, self._is_replaced = send, memory, is_shared, False
-        self.is_begun = False
+        self.has_started = False
 
     def __call__(self, message: Any) -> Awaitable[None]:
         """Send a message of a response."""
         if message["type"] == "http.response.start":
-            self.is_begun = True
+            self.has_started = True
             return self._start(message)
         if self._is_replaced:
             return _nothing()
-        return self._send(message) if len(message.get("body", b"")) <= _PIECE else self._in_pieces(message)
+        return self._send(message) if len(message.get("body", b"")) <= _PIECE_BYTES else self._in_pieces(message)
 
     async def _start(self, message: Any) -> None:
         present = dict(message["headers"])
         n_bytes = int(present.get(b"content-length", b"0"))
-        if n_bytes > _LARGE and not self._is_shared:
+        if n_bytes > _SMALL_RESPONSE and not self._is_shared:
             try:
                 self._memory.reserve(n_bytes)
             except CapacityError as error:
@@ -178,14 +178,17 @@ class _ResponseSender:
                 await _no_capacity(error)({"type": "http"}, _disconnected, sender)
                 self._is_replaced = True
                 return
-        message["headers"] = [*message["headers"], *(each for each in HEADERS if each[0] not in present)]
+        message["headers"] = [*message["headers"], *(header for header in HEADERS if header[0] not in present)]
         await self._send(message)
 
     async def _in_pieces(self, message: Any) -> None:
         body = message["body"]
-        for start in range(0, len(body), _PIECE):
-            is_last = start + _PIECE >= len(body)
-            piece = {"body": body[start : start + _PIECE], "more_body": not is_last or message.get("more_body", False)}
+        for start in range(0, len(body), _PIECE_BYTES):
+            is_last = start + _PIECE_BYTES >= len(body)
+            piece = {
+                "body": body[start : start + _PIECE_BYTES],
+                "more_body": not is_last or message.get("more_body", False),
+            }
             await self._send({**message, **piece})
 
 

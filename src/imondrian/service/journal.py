@@ -1,6 +1,6 @@
 """Journal entries, how they change a detector, and the versions that scores depend on.
 
-Applying the same entries to the same state gives the same result to the last bit, under the same versions.
+Under the same versions, applying the same entries to the same state gives the same result to the last bit.
 """
 
 import hashlib
@@ -28,22 +28,24 @@ MODELS = (MODEL, NEW_MODEL)
 
 
 class Entry(NamedTuple):
-    """A change of a detector."""
+    """A change to a detector."""
 
     number: int  # counted from 1
     kind: str
     content: bytes
-    request: str | None  # the id that the client gave to the request
+    request: str | None  # the id of the request, given by the client
     time: float  # of arrival, in seconds since 1970
 
 
 def checked_request_id(request: str | None, limits: Limits) -> str | None:
-    """Return the id of a request if it is valid or None, or raise InvalidInputError."""
-    longest = limits.request_id_length
-    is_valid = request is None or (0 < len(request) <= longest and all("!" <= letter <= "~" for letter in request))
+    """Return the id of a request, which may be None; raise InvalidInputError if it is invalid."""
+    max_length = limits.request_id_length
+    is_valid = request is None or (
+        0 < len(request) <= max_length and all("!" <= character <= "~" for character in request)
+    )
     if not is_valid:
         raise InvalidInputError(
-            f"The id of a request must be 1 to {longest} visible ASCII characters, but is {request!r:.200}."
+            f"The id of a request must be 1 to {max_length} visible ASCII characters, but is {request!r:.200}."
         )
     return request
 
@@ -67,7 +69,7 @@ class ScoredRow(NamedTuple):
     is_anomaly: bool
 
 
-POINTS_PER_LOCK = 1_024  # how many points are learned before the lock is released
+POINTS_PER_LOCK = 1_024  # maximum number of points learned before the lock is released
 Outcome = list[ScoredRow] | int | InvalidInputError
 LockFactory = Callable[[], AbstractContextManager[None]]
 
@@ -108,7 +110,7 @@ class EntryApplier:
         return outcomes
 
     def _learn(self, contents: list[bytes], lock: LockFactory) -> list[Outcome]:
-        """Score and learn the points of several entries together: the result is the same as one by one."""
+        """Score and learn the points of several entries together; the result is the same as one entry at a time."""
         n_features = self.detector.parameters["n_features"]
         points, rows = points_from(b"".join(contents), n_features), list[ScoredRow]()
         for first in range(0, len(points), POINTS_PER_LOCK):
@@ -124,11 +126,11 @@ class EntryApplier:
             self.detector = detector_from(content)
             return self.detector.n_seen
         if kind != FORGET:
-            raise NotImplementedError(f"The kind of an entry must be a known one, but is {kind!r}.")
+            raise NotImplementedError(f"Unknown kind of journal entry: {kind!r}.")
         points = points_from(content, self.detector.parameters["n_features"])
         try:
             self.detector.forget(points)
-        except InvalidInputError as error:  # nothing has changed, and a replay fails in the same way
+        except InvalidInputError as error:  # nothing has changed, and a replay gives the same error
             return error
         return len(points)
 
@@ -170,7 +172,7 @@ def current_versions() -> Versions:
 
 
 def difference(before: Versions, now: Versions) -> str:
-    """Return which versions differ, as text; an empty dictionary means unknown versions."""
+    """Return which versions differ, as text; `before` is empty if they are unknown."""
     if not before:
         return "unknown versions"
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 KIB, MIB = 2**10, 2**20
-PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # bytes of memory per byte of a body while a request is processed
+PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
 
 
 class Limits(NamedTuple):
@@ -30,15 +30,15 @@ class Limits(NamedTuple):
     memory_bytes: int = 1024 * MIB  # of bodies, large responses and copies of detectors together
     parsed_at_once: int = 1  # large bodies: parsing holds the GIL most of the time
     copies_at_once: int = 2  # of detectors, for reads that need a private copy
-    large_responses_at_once: int = 2  # histories, lists and explanations: writing JSON holds the GIL, too
-    waiting_for_slot: int = 100  # requests waiting to parse, to copy or to write a large response
+    large_responses_at_once: int = 2  # histories, lists and explanations: writing JSON also holds the GIL
+    waiting_for_slot: int = 100  # requests that may wait for each kind of slot
 
 
 class ConnectionLimits(NamedTuple):
     """Limits of connections, enforced before the token is checked."""
 
     connections: int = 1_000
-    backlog: int = 128  # connections that the operating system queues, and that are accepted together
+    backlog: int = 128  # connections queued by the operating system, which are accepted together
     url_bytes: int = 16 * KIB
     head_bytes: int = 32 * KIB  # of the request line and all headers
     headers: int = 100
@@ -65,5 +65,5 @@ class Retention(NamedTuple):
     reply_bytes: int = 64 * MIB
     history: int = 2_000  # rows for the page, in memory
     history_values: int = 200_000  # values in these rows
-    copy_max_age: float = 0.5  # seconds that a copy for reads may be old while points are being learned
+    copy_max_age: float = 0.5  # maximum age, in seconds, of a copy for reads while points are being learned
     shutdown_seconds: float = 20.0  # for queued work at shutdown; the rest is replayed at the next start

@@ -1,4 +1,4 @@
-"""Read requests, which use a copy of the detector and do not wait for learning, and Prometheus metrics."""
+"""Read requests, which use a copy of the detector and so do not wait for learning; and Prometheus metrics."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,8 +12,8 @@ from imondrian.service.errors import NotFoundError
 from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.stream import StreamDetector
 
-_USUAL = (1, 99)  # percentiles
-SHARED_COPY_POINTS = 100  # up to so many points are read from the shared copy: a private one would cost more
+_USUAL_PERCENTILES = (1, 99)
+SHARED_COPY_POINTS = 100  # up to this many points are scored with the shared copy: a private one would cost more
 
 
 def description_of(handle: DetectorHandle) -> schemas.Description:
@@ -47,7 +47,9 @@ def explanations_of(handle: DetectorHandle, points: Array) -> schemas.Explanatio
         usual = _usual_ranges(detector, len(names))
         parts = [np.array(list(detector.explain(point).values())) for point in points]
     explanations = [
-        schemas.Explanation(anomaly_score=float(np.abs(part).sum()), explanation=_reasons(part, point, usual, names))
+        schemas.Explanation(
+            anomaly_score=float(np.abs(part).sum()), explanation=_contributions(part, point, usual, names)
+        )
         for part, point in zip(parts, points, strict=True)
     ]
     return schemas.Explanations(explanations=explanations)
@@ -63,27 +65,27 @@ def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.Histor
 def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
     """Return the explanation of a learned row, by the current detector without that row."""
     names, size = handle.record.configuration["features"], handle.record.configuration["shingle"]
-    rows = handle.worker.history.run(number, size)
+    rows = handle.worker.history.consecutive_rows(number, size)
     if not rows:
         raise NotFoundError(f"Row {number} is no longer among the latest rows, or has not been seen.")
-    row, values = rows[-1], np.array([each.values for each in rows])
+    last, values = rows[-1], np.array([row.values for row in rows])
     detector = handle.worker.read_copy.private_copy()
     with suppress(InvalidInputError):  # the row may have left the window
         detector.forest.forget(values.reshape(1, -1))
-    reasons = _reasons(detector.explain_point(values), values[-1], _usual_ranges(detector, len(names)), names)
+    explanation = _contributions(detector.explain_point(values), values[-1], _usual_ranges(detector, len(names)), names)
     return schemas.ExplainedRow(
-        index=row.number,
-        time=row.time,
-        anomaly_score=row.score,
-        threshold=row.threshold,
-        is_anomaly=row.is_anomaly,
-        explanation=reasons,
+        index=last.number,
+        time=last.time,
+        anomaly_score=last.score,
+        threshold=last.threshold,
+        is_anomaly=last.is_anomaly,
+        explanation=explanation,
     )
 
 
 @contextmanager
 def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamDetector]:
-    """Lend the shared copy of a detector, or for many points a private one, so that other reads need not wait."""
+    """Yield the shared copy of a detector; for many points yield a private one, so that other reads need not wait."""
     if n_points > SHARED_COPY_POINTS:
         yield handle.worker.read_copy.private_copy()
     else:
@@ -94,10 +96,10 @@ def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamD
 def _usual_ranges(detector: StreamDetector, n_features: int) -> Array:
     """Return the range of each feature that contains 98 % of the window; zeros if it is empty."""
     points = detector.forest.points()[:, -n_features:]
-    return np.percentile(points, _USUAL, axis=0).T if len(points) else np.zeros((n_features, 2))
+    return np.percentile(points, _USUAL_PERCENTILES, axis=0).T if len(points) else np.zeros((n_features, 2))
 
 
-def _reasons(parts: Array, point: Array, usual: Array, names: list[str]) -> list[schemas.Reason]:
+def _contributions(parts: Array, point: Array, usual: Array, names: list[str]) -> list[schemas.Reason]:
     """Return the contribution of each feature, summed over the rows of a shingle, largest first."""
     parts = parts.reshape(-1, len(names)).sum(axis=0)
     sizes = np.abs(parts)

@@ -31,7 +31,7 @@ class ReadCopy:
 
     @contextmanager
     def write_lock(self) -> Iterator[None]:
-        """Hold the lock for changing the detector; on release, make a copy if a reader waits for one."""
+        """Hold the lock for changing the detector; before releasing it, make a copy if a reader waits for one."""
         with self._write_lock:
             self._is_current = False
             try:
@@ -40,18 +40,18 @@ class ReadCopy:
                 self._is_current = True  # the copy is consistent; the detector may not be
                 raise
             if self._is_requested:
-                with suppress(MemoryError):  # does not concern the writer; the reader tries again
+                with suppress(MemoryError):  # not a problem of the writer; the reader tries again
                     self._update()
 
     @contextmanager
     def read(self) -> Iterator[StreamDetector]:
-        """Lend the copy to one reader; others wait for it."""
+        """Yield the copy to one reader at a time; others wait."""
         with self._read_lock:
             self._refresh()
             yield self._copy
 
     def private_copy(self) -> StreamDetector:
-        """Return a separate copy, for a long read or for changing it."""
+        """Return a separate copy, for a long read or for a caller that changes it."""
         with self.read() as detector:
             return copy.deepcopy(detector)
 

@@ -28,19 +28,19 @@ def recover(
     record : StoredDetector
         The row of the detector, with a checked configuration.
     state : DetectorState
-        Its state after the last entry of the journal.
+        The state of the detector after the last entry of its journal.
     complaints : list of str
-        What was damaged, or may differ.
+        What was damaged, and which scores may differ.
     """
     complaints: list[str] = []
     record = _with_checked_configuration(store.detector(id_), limits)
-    begin = partial(_start_state, store, record, limits, retention)
-    state = begin(complaints)
+    start = partial(_start_state, store, record, limits, retention)
+    state = start(complaints)
     entries = store.entries_after(id_, state.entry_number)
     _check_models(entries, limits)
     state, error = replay(state, entries)
     if error is not None:
-        state, error = _replay_before_failure(partial(begin, []), entries)
+        state, error = _replay_before_failure(partial(start, []), entries)
         complaints.append(
             f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}"
         )
@@ -58,7 +58,7 @@ def replay(
 ) -> tuple[DetectorState, Exception | None]:
     """Apply entries until one fails; return the state before it, and its error.
 
-    Raise MemoryError, and DamagedFileError for a model that cannot be read: these are not failures of an entry.
+    MemoryError, and DamagedFileError for a model that cannot be read, are raised: they are not failures of an entry.
     """
     for first in range(0, len(entries), batch_size):
         batch = entries[first : first + batch_size]
@@ -84,14 +84,15 @@ def _with_checked_configuration(record: StoredDetector, limits: Limits) -> Store
 def _start_state(
     store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
 ) -> DetectorState:
-    """Return the state of the last valid snapshot, with the replies up to there."""
+    """Return the state of the last valid snapshot, with the saved replies up to that snapshot."""
     state = _last_snapshot(store, record, limits, retention, complaints)
     replies, n_damaged = store.replies(record.id, state.entry_number)
     for reply in replies:
         state.replies.add(reply)
     if n_damaged:
         complaints.append(
-            f"{n_damaged} saved replies of {record.name!r} are damaged: their requests would be processed again."
+            f"{n_damaged} saved replies of {record.name!r} are damaged: repeated requests with these ids are processed"
+            " again."
         )
     return state
 
@@ -108,7 +109,8 @@ def _last_snapshot(
         complaints.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
     if complaints and store.first_number(record.id) != 1:
         complaints.append(
-            f"No snapshot of {record.name!r} is valid, and the beginning of its journal is missing: it starts empty."
+            f"No snapshot of {record.name!r} is valid, and the beginning of its journal is missing: the detector starts"
+            " empty."
         )
     return state
 
@@ -121,11 +123,11 @@ def _check_models(entries: list[Entry], limits: Limits) -> None:
 
 
 def _replay_before_failure(
-    begin: Callable[[], DetectorState], entries: list[Entry]
+    start: Callable[[], DetectorState], entries: list[Entry]
 ) -> tuple[DetectorState, Exception | None]:
-    """Replay the entries before the one that fails, from the start: the failed one left the detector half changed."""
-    failed, error = replay(begin(), entries, 1)
-    return replay(begin(), entries[: failed.entry_number - failed.snapshot_number])[0], error
+    """Replay the entries before the one that fails, from the start: the failure left the detector half changed."""
+    failed, error = replay(start(), entries, 1)
+    return replay(start(), entries[: failed.entry_number - failed.snapshot_number])[0], error
 
 
 def _save_under_current_versions(

@@ -46,7 +46,7 @@ class _SetAside(NamedTuple):
 
 
 class Registry:
-    """The detectors in a folder; opening it recovers them.
+    """All detectors in a folder; they are recovered when it is opened.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Registry:
             raise NotFoundError(f"There is no detector {name[:100]!r}.")
         return handle
 
-    def create(self, name: str, given: dict[str, Any]) -> tuple[DetectorHandle, bool]:
+    def create(self, name: str, settings: dict[str, Any]) -> tuple[DetectorHandle, bool]:
         """Create a detector, and return it and True; or return an existing one with the same configuration and False.
 
         Raises
@@ -106,7 +106,7 @@ class Registry:
         """
         with self._create_lock:
             handle = self._existing(name)
-            configuration, n_bytes = checked_configuration(given, self.limits)
+            configuration, n_bytes = checked_configuration(settings, self.limits)
             if handle is None:
                 self._check_memory(n_bytes)
                 return self._add(name, configuration, []), True
@@ -131,11 +131,11 @@ class Registry:
             return self._add(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
 
     def remove(self, name: str) -> None:
-        """Remove a detector and all its data, and wait until that is on the disk."""
+        """Remove a detector and all its data, and wait until the removal is on the disk."""
         self.start_removal(name).result()
 
     def start_removal(self, name: str) -> Future[None]:
-        """Remove a detector and all its data; the future completes when that is on the disk.
+        """Remove a detector and all its data; the future completes when the removal is on the disk.
 
         The removal does not wait for queued requests: they are refused.
         """
@@ -151,7 +151,7 @@ class Registry:
         self._ending_workers.add(self._handles.pop(name).worker)
 
     def complaints(self) -> list[str]:
-        """Return the current problems, each with the name of its detector."""
+        """Return the current problems, each preceded by the name of its detector."""
         failing = [
             f"{each.record.name}: {text}" for each in self.all() for text in each.worker.complaints.copy().values()
         ]
@@ -160,19 +160,19 @@ class Registry:
     def close(self, seconds: float | None = None) -> None:
         """Apply queued requests, save snapshots, and close the store.
 
-        What takes longer than `seconds` is in the journal, and is replayed at the next start.
+        Requests that are not applied within `seconds` are in the journal, and are replayed at the next start.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
 
-        def left() -> float | None:
+        def seconds_left() -> float | None:
             return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
-        n_seconds = left()
-        is_locked = self._create_lock.acquire(timeout=-1 if n_seconds is None else n_seconds)
+        timeout = seconds_left()
+        is_locked = self._create_lock.acquire(timeout=-1 if timeout is None else timeout)
         try:
             for handle in self.all():
                 handle.worker.stop()
-            late = [handle.record.name for handle in self.all() if not handle.worker.wait_for_end(left())]
+            late = [handle.record.name for handle in self.all() if not handle.worker.wait_for_end(seconds_left())]
             if late:
                 _LOG.warning("Queued requests of %s are replayed at the next start.", ", ".join(late))
             self.writer.close()
@@ -207,10 +207,10 @@ class Registry:
         """Return the name of a detector, or a substitute for clients if it is damaged."""
         if name is not None and is_valid_name(name, self.limits):
             return name
-        free = f"damaged-{id_}"
-        while free in names:
-            free += "-"
-        return free
+        substitute = f"damaged-{id_}"
+        while substitute in names:
+            substitute += "-"
+        return substitute
 
     @contextmanager
     def _set_aside_on_error(self, id_: int, name: str) -> Iterator[None]:
@@ -230,7 +230,7 @@ class Registry:
     # -- creation -----------------------------------------------------------------------------------------------
 
     def _existing(self, name: str) -> DetectorHandle | None:
-        """Return the detector of that name; None if there is none and another can be created."""
+        """Return the detector of that name; None if there is none and one can be created."""
         checked_name(name, self.limits)
         aside, handle = self._set_aside.get(name), self._handles.get(name)
         if aside is not None:
@@ -241,7 +241,7 @@ class Registry:
             return handle
         n_detectors = len(self._handles) + len(self._set_aside)
         if n_detectors >= self.limits.detectors:
-            raise ConflictError(f"There are {n_detectors} detectors, the largest number allowed.")
+            raise ConflictError(f"There are {n_detectors} detectors already, the maximum number allowed.")
         return None
 
     def _check_memory(self, n_bytes: int) -> None:
@@ -250,7 +250,7 @@ class Registry:
         n_bytes += sum(worker.summary.n_bytes for worker in workers)
         if n_bytes > self.limits.total_bytes:
             raise ConflictError(
-                f"All detectors together would need {n_bytes} bytes, but {self.limits.total_bytes} are allowed."
+                f"All detectors together would need {n_bytes} bytes, but at most {self.limits.total_bytes} are allowed."
             )
 
     def _add(self, name: str, configuration: dict[str, Any], entries: list[Entry]) -> DetectorHandle:
@@ -285,7 +285,7 @@ class Registry:
 
 
 def _then(first: Future[None], action: Callable[[], Any]) -> Future[None]:
-    """Return a future that completes after the first one and an action; if the first fails, it gets its error."""
+    """Return a future that completes after the first one and then an action; if the first fails, it gets that error."""
     both = Future[None]()
 
     def follow(done: Future[None]) -> None:

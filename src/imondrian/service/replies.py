@@ -23,7 +23,7 @@ class SavedReply(NamedTuple):
 
     number: int  # of the journal entry
     request: str
-    sent: bytes  # digest of the request
+    request_digest: bytes
     reply: Reply
 
 
@@ -37,13 +37,13 @@ def reply_to(kind: str, outcome: Outcome) -> Reply:
 
 
 def saved_reply_to(entry: Entry, request: str, reply: Reply) -> SavedReply:
-    """Return the reply to an entry in the form in which it is saved under the request id."""
+    """Return the reply to an entry in the form in which it is saved, by request id."""
     kind = MODEL if entry.kind == NEW_MODEL else entry.kind  # the same request creates or replaces a detector
     return SavedReply(entry.number, request, digest_of(kind, entry.content), reply)
 
 
 def _records(rows: list[ScoredRow]) -> str:
-    """Return the rows as JSON objects; all numbers are finite."""
+    """Return the rows as JSON objects; all their numbers are finite."""
     return ", ".join(
         f'{{"index": {i}, "anomaly_score": {score!r}, "threshold": {threshold!r}, "is_anomaly": {_FLAGS[is_anomaly]}}}'
         for i, score, threshold, is_anomaly in rows
@@ -51,17 +51,17 @@ def _records(rows: list[ScoredRow]) -> str:
 
 
 class _PendingReply(NamedTuple):
-    sent: bytes
+    request_digest: bytes
     future: Future[Reply]
 
 
 class SavedReplies:
-    """Replies by request id, and requests that still wait for their reply; the oldest replies are dropped.
+    """Replies by request id, and requests that still wait for a reply; the oldest replies are dropped.
 
     Parameters
     ----------
     max_replies, max_bytes : int
-        How many replies are stored, and their total size.
+        The maximum number of replies stored, and their maximum total size.
     """
 
     def __init__(self, max_replies: int, max_bytes: int) -> None:
@@ -75,7 +75,7 @@ class SavedReplies:
         """Number of the oldest entry whose reply is stored; 0 if there is none."""
         return next(iter(self._saved.values())).number if self._saved else 0
 
-    def find(self, request: str, sent: bytes) -> Future[Reply] | None:
+    def find(self, request: str, request_digest: bytes) -> Future[Reply] | None:
         """Return the reply to a repeated request as a future, or None if its id is new.
 
         Raise InvalidInputError if the id was used for a different request.
@@ -83,7 +83,7 @@ class SavedReplies:
         found = self._saved.get(request) or self._pending.get(request)
         if found is None:
             return None
-        if found.sent != sent:
+        if found.request_digest != request_digest:
             raise InvalidInputError(f"The id {request!r} was already used for a different request.")
         if isinstance(found, _PendingReply):
             return found.future
@@ -91,9 +91,9 @@ class SavedReplies:
         future.set_result(found.reply)
         return future
 
-    def add_pending(self, request: str, sent: bytes, future: Future[Reply]) -> None:
+    def add_pending(self, request: str, request_digest: bytes, future: Future[Reply]) -> None:
         """Record that a request waits for its reply."""
-        self._pending[request] = _PendingReply(sent, future)
+        self._pending[request] = _PendingReply(request_digest, future)
 
     def drop_pending(self, request: str) -> None:
         """Record that a request was refused, so that it may be sent again."""
@@ -102,8 +102,8 @@ class SavedReplies:
     def add(self, saved: SavedReply) -> None:
         """Save a reply."""
         self._pending.pop(saved.request, None)
-        before = self._saved.pop(saved.request, None)
-        self._n_bytes -= 0 if before is None else len(before.reply.content)
+        previous = self._saved.pop(saved.request, None)
+        self._n_bytes -= 0 if previous is None else len(previous.reply.content)
         self._saved[saved.request] = saved
         self._n_bytes += len(saved.reply.content)
         while len(self._saved) > self._max_replies or (self._n_bytes > self._max_bytes and len(self._saved) > 1):

@@ -1,4 +1,4 @@
-"""Parsing of HTTP requests as their bytes arrive: in pieces, with limits on heads and chunks, without upgrades."""
+"""Parsing of HTTP requests as their bytes arrive: in pieces, with limits on heads and chunks; upgrades are ignored."""
 
 import asyncio
 from http import HTTPStatus
@@ -14,7 +14,7 @@ from imondrian.service.limits import ConnectionLimits
 
 _PIECE = 2**16  # bytes of a body with a Content-Length that are parsed at once
 _INVALID = "Invalid HTTP request received."
-_SMALL_PIECE = 2**12  # bytes of anything else: each chunk and each header costs a call of Python
+_SMALL_PIECE = 2**12  # bytes of anything else: each chunk and each header costs a call of a Python function
 
 
 class Flow(FlowControl):
@@ -50,13 +50,13 @@ class Flow(FlowControl):
 class RequestParser(HttpToolsProtocol):
     """The protocol of uvicorn, with limits on requests.
 
-    A client may ask for another protocol with the header `Upgrade`. None is supported, so the header is ignored. But
+    A client may request another protocol with the header `Upgrade`. None is supported, so the header is ignored. But
     httptools treats everything after such a head as the other protocol, and may then parse the body as a request.
-    Therefore a new parser gets the head without that header, and then the rest.
+    Therefore the head is given to a new parser without that header, followed by the rest.
 
     Headers after a chunked body (trailers) are ignored.
 
-    Methods that run for every request call their base class by name, which takes half the time of `super()`.
+    Methods that run for every request call their base class by name, which takes half as long as `super()`.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class RequestParser(HttpToolsProtocol):
         self.flow: Flow
         self._limits = limits
         self._last_received = self.loop.time()
-        self._head_since: float | None = None  # since when the current head has been arriving
-        self._n_held = self._n_piece = 0  # bytes that the parser may hold; bytes of its last piece
+        self._head_since: float | None = None  # when the current head began to arrive
+        self._n_held = self._n_piece = 0  # bytes that the parser may be holding; bytes of its last piece
         self._n_next = _SMALL_PIECE  # bytes of the next piece
         self._n_chunks = self._n_parsed = 0  # chunks and bytes of the body
         self._has_chunks = False  # whether the last piece contained chunks
@@ -143,7 +143,7 @@ class RequestParser(HttpToolsProtocol):
     # -- called by the parser -----------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a head, unless too many requests are queued: then these are answered, and the connection closes."""
+        """Begin a head; if too many requests are queued, answer those and close the connection."""
         if len(self.pipeline) >= self._limits.pipelined:
             self._stop(HTTPStatus.TOO_MANY_REQUESTS, f"More than {self._limits.pipelined} requests are queued.")
         self._head_since, self._n_held = self._last_received, self._n_piece

@@ -43,7 +43,7 @@ class Drift(BaseModel):
     """A lasting change of the stream."""
 
     index: int = Field(description="Row at which the drift was detected.")
-    since: int = Field(description="First row of the first unusual block; the stream was as usual before it.")
+    since: int = Field(description="First row of the first unusual block; before it, the stream was as usual.")
     what: str
     value: float
     usual: float
@@ -94,7 +94,7 @@ class Reason(BaseModel):
     value: float
     usual: tuple[float, float] = Field(description="Range that contains 98 % of the points in the window.")
     part: float = Field(description="Contribution to the score; positive if the value is high, negative if low.")
-    share: float = Field(description="Share of this contribution in all, from 0 to 1.")
+    share: float = Field(description="This contribution as a share of the total, from 0 to 1.")
     side: Literal["high", "low"]
 
 
@@ -134,7 +134,7 @@ class ExplainedRow(BaseModel):
 
 
 class Counted(BaseModel):
-    """Number of points forgotten, or seen by the detector."""
+    """Number of points forgotten, or seen by the restored detector."""
 
     n_points: int
 
@@ -182,7 +182,7 @@ REQUEST_ID = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A unique id: a repeated request gets the same response and is not processed again.",
+    "description": "A unique id: a request repeated with it gets the same response and is not processed again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }

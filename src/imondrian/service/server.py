@@ -1,4 +1,4 @@
-"""Starting the service: token, listening socket, signals, file descriptors and repeated log lines."""
+"""Start of the service: token, listening socket, signals, limit on file descriptors, filter for repeated log lines."""
 
 import gc
 import logging
@@ -28,10 +28,10 @@ if sys.platform != "win32":  # Windows has no limit on file descriptors
 TOKEN = "IMONDRIAN_TOKEN"  # noqa: S105 (the name of a variable)
 LOGGERS = ("asyncio", "uvicorn.error", "imondrian.service")
 _MIN_TOKEN_LENGTH = 16
-_OWN_DESCRIPTORS = 64  # of the process itself: files, the event loop, the listener
+_OWN_DESCRIPTORS = 64  # of the process itself: files, the event loop, the listening socket
 _MIN_CONNECTIONS = 16
 _N_LINES = 1_000  # log lines that the filter remembers
-_LINE_LENGTH = 1_000  # characters by which log lines are compared
+_LINE_LENGTH = 1_000  # log lines are compared by this many characters
 
 
 def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
@@ -42,11 +42,11 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
     folder : Path
         Where the detectors are stored; created if it does not exist.
     host : str
-        The address to listen on; any other than loopback requires a token.
+        The address to listen on; any address other than loopback requires a token.
     port : int
         The port to listen on.
     token_file : Path or None
-        A file with the token; without one, the environment variable `IMONDRIAN_TOKEN` is used.
+        A file that contains the token; if None, the environment variable `IMONDRIAN_TOKEN` is used.
     """
     token = read_token(token_file)
     if token is None and not is_loopback(host):
@@ -70,7 +70,7 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
 
 
 def read_token(path: Path | None) -> str | None:
-    """Return the token from a file or, without one, from the environment; None if there is none."""
+    """Return the token from a file or, if no file is given, from the environment; None if there is none."""
     if path is None:
         token = os.environ.get(TOKEN, "").strip()
         if not token:
@@ -121,8 +121,8 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
 def _end_on_signals(server: uvicorn.Server) -> None:
     """Make the server remember shutdown signals, even before it runs and after it has ended.
 
-    The server installs the same handlers when it runs. A signal before that must not be lost, and no signal may
-    interrupt the process.
+    The server installs the same handlers while it runs. A signal before or after that must be handled, too: it must not
+    be lost, and must not interrupt the process.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, server.handle_exit)
@@ -135,7 +135,7 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     server.run([listener])
     for line in repeats.suppressed():
         _print(line)
-    if threading.active_count() > 1:  # threads still work for clients that have left; all data is on the disk
+    if threading.active_count() > 1:  # threads still work for disconnected clients; all data is on the disk
         sys.stderr.flush()
         os._exit(0)
 
@@ -158,8 +158,8 @@ def uvicorn_config(app: ASGIApp, limits: ConnectionLimits, **settings: Any) -> u
 def fit_descriptor_limit(limits: ConnectionLimits) -> ConnectionLimits:
     """Raise the limit on file descriptors as far as needed and allowed; return limits that fit into it.
 
-    Some descriptors are spare: connections that are accepted together stay open for a few iterations of the event loop
-    before the surplus is closed.
+    Some descriptors are kept spare: connections that are accepted together stay open for a few iterations of the event
+    loop before those above the limit are closed.
     """
     if sys.platform == "win32":
         return limits
@@ -191,7 +191,7 @@ class RepeatFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True if a line should be written."""
-        line = _line_of(record)
+        line = _key_of(record)
         with self._lock:
             written, n_suppressed = self._lines.get(line, (None, 0))
             if written is not None and record.created - written < self._seconds:
@@ -202,13 +202,13 @@ class RepeatFilter(logging.Filter):
             if len(self._lines) > _N_LINES:
                 del self._lines[next(iter(self._lines))]
         if n_suppressed:
-            record.msg, record.args = _counted(record.getMessage(), n_suppressed), ()
+            record.msg, record.args = _with_count(record.getMessage(), n_suppressed), ()
         return True
 
     def suppressed(self) -> list[str]:
         """Return the lines with suppressed repeats that have not been reported yet."""
         with self._lock:
-            return [_counted(line[1], n) for line, (_, n) in self._lines.items() if n]
+            return [_with_count(line[1], n) for line, (_, n) in self._lines.items() if n]
 
 
 def add_repeat_filter() -> RepeatFilter:
@@ -219,10 +219,10 @@ def add_repeat_filter() -> RepeatFilter:
     return repeats
 
 
-def _line_of(record: logging.LogRecord) -> tuple[str, ...]:
+def _key_of(record: logging.LogRecord) -> tuple[str, ...]:
     error: Any = record.exc_info[1] if record.exc_info else None
     return record.name, record.getMessage()[:_LINE_LENGTH], type(error).__name__, str(error)[:_LINE_LENGTH]
 
 
-def _counted(message: str, n_suppressed: int) -> str:
+def _with_count(message: str, n_suppressed: int) -> str:
     return f"{message.rstrip()} ... repeated {n_suppressed} times"

@@ -1,4 +1,4 @@
-"""The SQLite database file: opening it, its tables, damage of its write-ahead log, rescue of its contents.
+"""The SQLite database file: its tables, opening it, detecting a damaged write-ahead log, rescuing its contents.
 
 SQLite silently ignores a damaged end of the write-ahead log, so the log is inspected before the database is opened.
 """
@@ -39,8 +39,8 @@ CREATE TABLE IF NOT EXISTS damaged (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT, content BLOB, request TEXT, time REAL, digest BLOB
 );
 """
-_INCREMENTAL = (2,)
-_ORDERS = {  # in which the rows of a damaged table are read, from both ends
+_INCREMENTAL_VACUUM = (2,)
+_ORDERS = {  # for reading the rows of a damaged table, from both ends
     "detectors": "id",
     "entries": "detector {0}, number",
     "versions": "detector {0}, number",
@@ -51,7 +51,14 @@ _ORDERS = {  # in which the rows of a damaged table are read, from both ends
 
 
 def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
-    """Open a database; if it is damaged, replace it by a copy of everything readable. Return also what was damaged."""
+    """Open a database; if it is damaged, replace it by a copy of everything readable.
+
+    Returns
+    -------
+    database : sqlite3.Connection
+    complaints : list of str
+        What was damaged.
+    """
     complaints = []
     make_private_folder(path.parent)
     if finish_interrupted_rescue(path):
@@ -82,25 +89,25 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, int | None]:
     Raises
     ------
     OSError
-        If the file or its folder is read-only, or another service uses it.
+        If the file or its folder is read-only, or in use by another service.
     """
     make_private_file(path)
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        raise OSError(errno.EROFS, "the service must be able to write to it and its folder, but can only read")
+        raise OSError(errno.EROFS, "the service must be able to write to it and its folder, but can only read them")
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
     try:
-        return database, _prepared(database)
+        return database, _prepare(database)
     except sqlite3.OperationalError as error:
         database.close()
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
-        raise OSError(errno.EBUSY, f"its folder is in use by another service{_holder(path)}") from None
+        raise OSError(errno.EBUSY, f"its folder is in use by another service{_lock_holder(path)}") from None
 
 
-def _prepared(database: sqlite3.Connection) -> int | None:
+def _prepare(database: sqlite3.Connection) -> int | None:
     """Lock the file, create missing tables, and return how many frames of its log could be read, if known."""
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    is_new = database.execute("PRAGMA auto_vacuum").fetchone() != _INCREMENTAL
+    is_new = database.execute("PRAGMA auto_vacuum").fetchone() != _INCREMENTAL_VACUUM
     if is_new:  # an existing file is not changed: the disk may be full
         database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.executescript(_SETTINGS)
@@ -111,7 +118,7 @@ def _prepared(database: sqlite3.Connection) -> int | None:
     return n_read
 
 
-def _holder(path: Path) -> str:
+def _lock_holder(path: Path) -> str:
     """Return the process that has locked the file, as text, if the operating system reports it."""
     with suppress(OSError, ValueError):
         inode = f":{path.stat().st_ino}"
@@ -200,7 +207,7 @@ class WriteAheadLog:
         size = _FRAME.size + page_size
         for i in range((len(content) - _HEADER.size) // size):
             _, n_pages, *rest = _FRAME.unpack_from(content, _HEADER.size + i * size)
-            if n_pages and rest[:2] == salts:  # other frames are left from before the last checkpoint
+            if n_pages and rest[:2] == salts:  # other frames are left over from before the last checkpoint
                 self.n_committed = i + 1
 
 

@@ -1,4 +1,4 @@
-"""Everything about a detector that changes (latest rows, counts, saved replies), and its snapshot."""
+"""The state of a detector (everything that changes: latest rows, counts, saved replies), and its snapshot."""
 
 import io
 from collections import deque
@@ -86,13 +86,13 @@ class History:
             self._append(_Block(time, row[len(_ROW_FIELDS) :].tobytes(), [scored]))
 
     def rows(self, after: int = -1) -> list[HistoryRow]:
-        """Return the latest rows after a number, oldest first."""
+        """Return the latest rows after row `after`, oldest first."""
         blocks = [block for block in self._blocks.copy() if block.rows[-1].number > after]
         rows = [row for block in blocks for row in self._decoded(block) if row.number > after]
         return rows[-self._max_rows :]
 
-    def run(self, number: int, size: int) -> list[HistoryRow]:
-        """Return `size` consecutive rows that end with a number, or an empty list if any of them is missing."""
+    def consecutive_rows(self, number: int, size: int) -> list[HistoryRow]:
+        """Return the `size` consecutive rows that end with row `number`, or an empty list if any of them is missing."""
         rows = [row for row in self.rows(number - size) if row.number <= number][-size:]
         return rows if [row.number for row in rows] == list(range(number - size + 1, number + 1)) else []
 
@@ -140,7 +140,7 @@ def summary_of(detector: StreamDetector) -> Summary:
     )
 
 
-_BESIDE, _COUNTS, _VERSIONS = "beside", "counts", "versions"  # keys in the notes of a snapshot's model file
+_EXTRA, _COUNTS, _VERSIONS = "beside", "counts", "versions"  # keys in the notes of a snapshot's model file
 
 
 class SinceSnapshot(NamedTuple):
@@ -150,7 +150,7 @@ class SinceSnapshot(NamedTuple):
     n_bytes: int = 0
 
     def plus(self, entries: list[Entry], n_features: int) -> "SinceSnapshot":
-        """Return the sums after more entries."""
+        """Return the totals after more entries."""
         n_values = sum(len(entry.content) for entry in entries if entry.kind == POINTS) // 8
         return SinceSnapshot(
             self.n_points + n_values // n_features, self.n_bytes + sum(len(entry.content) for entry in entries)
@@ -162,7 +162,7 @@ class DetectorState(NamedTuple):
 
     applier: EntryApplier
     entry_number: int  # of the last entry applied
-    snapshot_number: int  # of the last entry before the last snapshot
+    snapshot_number: int  # of the last entry in the last snapshot
     since_snapshot: SinceSnapshot
     counts: Counts
     replies: SavedReplies
@@ -192,15 +192,15 @@ def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
     """Return a new state with the contents of a snapshot; raise DamagedFileError if it is damaged."""
     applier = EntryApplier(detector_from(snapshot.content))
     state.history.restore(snapshot.history)
-    beside = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(_BESIDE, {})
-    counts = Counts.from_notes(beside.get(_COUNTS, {}))
+    extra = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(_EXTRA, {})
+    counts = Counts.from_notes(extra.get(_COUNTS, {}))
     return state._replace(applier=applier, entry_number=snapshot.number, snapshot_number=snapshot.number, counts=counts)
 
 
 def prepare_snapshot(id_: int, state: DetectorState) -> Callable[[Store], None]:
-    """Make a snapshot, and return a function that writes it with the replies since the previous one."""
-    beside: dict[str, Any] = {_COUNTS: state.counts._asdict(), _VERSIONS: current_versions()}
-    snapshot = Snapshot(state.entry_number, to_bytes(state.applier.detector, beside), state.history.to_bytes())
+    """Make a snapshot, and return a function that writes it together with the replies since the previous one."""
+    extra: dict[str, Any] = {_COUNTS: state.counts._asdict(), _VERSIONS: current_versions()}
+    snapshot = Snapshot(state.entry_number, to_bytes(state.applier.detector, extra), state.history.to_bytes())
     replies, oldest = state.replies.since(state.snapshot_number), state.replies.oldest
 
     def write(store: Store) -> None:

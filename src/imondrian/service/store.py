@@ -1,8 +1,8 @@
 """Durable storage in one SQLite file: configurations, journals, snapshots and saved replies.
 
-Every change is written to the journal and synced before it is applied. A detector is its last snapshot plus the journal
-after it: replaying the journal restores it to the last bit. Every row has a digest; damaged data is set aside and
-reported, never used.
+Every change is written to the journal and synced before it is applied. A detector is stored as its last snapshot and
+the journal after it; replaying the journal restores it to the last bit. Every row has a digest; damaged data is set
+aside and reported, never used.
 """
 
 import json
@@ -19,8 +19,8 @@ from imondrian.service.replies import Reply, SavedReply
 from imondrian.service.sqlite import open_or_rescue
 
 FILE = "imondrian.db"
-_N_SNAPSHOTS = 2  # per detector, so that there is another if the last one is damaged
-_FREED_PAGES = 50_000  # returned to the file system at once, at most
+_N_SNAPSHOTS = 2  # per detector: the previous one is used if the last one is damaged
+_MAX_FREED_PAGES = 50_000  # returned to the file system at once
 _FILLER_BYTES = 2**20
 
 
@@ -88,7 +88,7 @@ class Store:
     # -- detectors ----------------------------------------------------------------------------------------------
 
     def detectors(self) -> list[tuple[int, str | None]]:
-        """Return id and name of each detector, oldest first; None instead of a name that is not text."""
+        """Return the id and name of each detector, oldest first; None instead of a name that is not text."""
         sql = "SELECT id, CASE typeof(name) WHEN 'text' THEN CAST(name AS BLOB) END FROM detectors ORDER BY id"
         with _storage_errors():
             return [(id_, _text(name)) for id_, name in self._database.execute(sql).fetchall()]
@@ -113,7 +113,7 @@ class Store:
         self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
         for table in ("entries", "versions", "snapshots", "answers", "damaged"):
             self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
-        self._free()
+        self._free_pages()
 
     # -- the journal --------------------------------------------------------------------------------------------
 
@@ -173,27 +173,27 @@ class Store:
         return [versions for versions in reversed(found) if versions != self.versions]
 
     def cut(self, detector: int, snapshot_number: int, number: int) -> int:
-        """Delete everything after entry `number` and snapshots after `snapshot_number`.
+        """Discard everything after entry `number`, and snapshots after `snapshot_number`.
 
-        The entries are moved to the table `damaged`; their number is returned.
+        Entries are moved to the table `damaged`, and their number is returned; everything else is deleted.
         """
-        last = (detector, number)
-        n_lost = self._count("entries", last)
-        n_others = sum(self._count(table, last) for table in ("answers", "versions"))
+        after = (detector, number)
+        n_lost = self._count("entries", after)
+        n_others = sum(self._count(table, after) for table in ("answers", "versions"))
         if n_lost + self._count("snapshots", (detector, snapshot_number)) + n_others == 0:
             return 0  # nothing to write: the disk may be full
         with self.transaction():
             self._database.execute(
                 "DELETE FROM snapshots WHERE detector = ? AND number > ?", (detector, snapshot_number)
             )
-            self._database.execute("DELETE FROM answers WHERE detector = ? AND number > ?", last)
-            self._database.execute("DELETE FROM versions WHERE detector = ? AND number > ?", last)
+            self._database.execute("DELETE FROM answers WHERE detector = ? AND number > ?", after)
+            self._database.execute("DELETE FROM versions WHERE detector = ? AND number > ?", after)
             if n_lost:
                 self._database.execute("DELETE FROM damaged WHERE detector = ?", (detector,))
                 self._database.execute(
-                    "INSERT INTO damaged SELECT * FROM entries WHERE detector = ? AND number > ?", last
+                    "INSERT INTO damaged SELECT * FROM entries WHERE detector = ? AND number > ?", after
                 )
-                self._database.execute("DELETE FROM entries WHERE detector = ? AND number > ?", last)
+                self._database.execute("DELETE FROM entries WHERE detector = ? AND number > ?", after)
         return n_lost
 
     def _count(self, table: str, after: tuple[int, int]) -> int:
@@ -201,17 +201,17 @@ class Store:
             sql = f"SELECT count(*) FROM {table} WHERE detector = ? AND number > ?"  # noqa: S608 (names from above)
             return int(self._database.execute(sql, after).fetchone()[0])
 
-    # -- snapshots and answers ----------------------------------------------------------------------------------
+    # -- snapshots and replies ----------------------------------------------------------------------------------
 
     def add_snapshot(self, detector: int, number: int, content: bytes, history: bytes = b"") -> None:
-        """Insert a snapshot; delete older ones but the previous, and the entries that are no longer needed."""
+        """Insert a snapshot; delete all older ones except the previous, and the entries that are no longer needed."""
         values = (detector, number, content, history, digest_of(number, content, history))
         self._database.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", values)
         latest = self._snapshot_numbers(detector)[:_N_SNAPSHOTS]
         self._database.execute("DELETE FROM snapshots WHERE detector = ? AND number < ?", (detector, latest[-1]))
         if len(latest) == _N_SNAPSHOTS:
             self._database.execute("DELETE FROM entries WHERE detector = ? AND number <= ?", (detector, latest[-1]))
-        self._free()
+        self._free_pages()
 
     def snapshots(self, detector: int) -> Iterator[Snapshot]:
         """Yield the snapshots, latest first; a damaged one has its number and no content."""
@@ -227,8 +227,8 @@ class Store:
     def add_replies(self, detector: int, replies: list[SavedReply], oldest: int) -> None:
         """Insert replies, and delete those to entries before `oldest`."""
         rows = [
-            (detector, number, request, sent, *reply, digest_of(request, sent, *reply))
-            for number, request, sent, reply in replies
+            (detector, number, request, request_digest, *reply, digest_of(request, request_digest, *reply))
+            for number, request, request_digest, reply in replies
         ]
         self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         self._database.execute("DELETE FROM answers WHERE detector = ? AND number < ?", (detector, oldest))
@@ -242,9 +242,9 @@ class Store:
         with _storage_errors():
             rows = self._database.execute(sql, (detector, number)).fetchall()
         valid = [
-            SavedReply(number, request, sent, Reply(status, content))
-            for number, request, sent, status, content, digest in rows
-            if digest == digest_of(request, sent, status, content)
+            SavedReply(number, request, request_digest, Reply(status, content))
+            for number, request, request_digest, status, content, digest in rows
+            if digest == digest_of(request, request_digest, status, content)
         ]
         return valid, len(rows) - len(valid)
 
@@ -253,13 +253,13 @@ class Store:
         with _storage_errors():
             return [number for (number,) in self._database.execute(sql, (detector,))]
 
-    def _free(self) -> None:
-        """Return unused pages to the file system, but leave as many as are in use: the next snapshot needs them."""
+    def _free_pages(self) -> None:
+        """Return unused pages to the file system, but keep as many as are in use: the next snapshot needs them."""
         n_unused, n_pages = (
             self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")
         )
-        for _ in range(min(2 * n_unused - n_pages, _FREED_PAGES)):
-            self._database.execute("PRAGMA incremental_vacuum(1)")  # with more, Python executes the first step only
+        for _ in range(min(2 * n_unused - n_pages, _MAX_FREED_PAGES)):
+            self._database.execute("PRAGMA incremental_vacuum(1)")  # of more pages, Python would free only the first
 
 
 def _text(content: bytes | None) -> str | None:

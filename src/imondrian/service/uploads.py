@@ -1,4 +1,4 @@
-"""Uploaded model files: the header alone determines the memory needed, before the file is read and compared."""
+"""Checks of uploaded model files: the memory needed is computed from the header, before the rest is read."""
 
 import io
 from contextlib import AbstractContextManager, nullcontext
@@ -42,13 +42,13 @@ def check_model(
     limits : Limits
         The limits of detectors.
     memory : MemoryBudget, optional
-        Where the memory for reading the file is reserved.
+        The budget in which the memory for reading the file is reserved.
     """
     size = size_in_model(content)
     n_bytes = checked_size(size, limits)
     _check_equal(size._asdict(), size_of(configuration)._asdict())
     with _reserved(memory, n_bytes, len(content), limits):
-        _compare(_read(content), configuration)
+        _check_matches(_read(content), configuration)
 
 
 def configuration_in(content: bytes, limits: Limits, memory: MemoryBudget | None = None) -> dict[str, Any]:
@@ -57,26 +57,30 @@ def configuration_in(content: bytes, limits: Limits, memory: MemoryBudget | None
         return _configuration_of(_read(content), limits)
 
 
-def _reserved(memory: MemoryBudget | None, n_bytes: int, n_file: int, limits: Limits) -> AbstractContextManager[None]:
+def _reserved(
+    memory: MemoryBudget | None, n_bytes: int, n_file_bytes: int, limits: Limits
+) -> AbstractContextManager[None]:
     """Reserve memory for the detector in a file, in addition to what is reserved for the file itself.
 
-    At most the whole budget is reserved, so that the largest model can be read while no other request uses memory.
+    At most the whole budget is reserved, so that the largest model can be read if no other request uses memory.
     """
-    n_more = min(n_bytes - (PER_BYTE_OF_MODELS - 1) * n_file, limits.memory_bytes - PER_BYTE_OF_MODELS * n_file)
+    n_more = min(
+        n_bytes - (PER_BYTE_OF_MODELS - 1) * n_file_bytes, limits.memory_bytes - PER_BYTE_OF_MODELS * n_file_bytes
+    )
     return nullcontext() if memory is None or n_more <= 0 else memory.reserved(n_more)
 
 
 def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any]:
     parameters = detector.parameters
-    features = _names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
+    features = _feature_names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
     given = {"features": features} | {name: parameters[name] for name in DEFAULTS}
     configuration, _ = checked_configuration(given, limits)
-    _compare(detector, configuration)
+    _check_matches(detector, configuration)
     return configuration
 
 
 def size_in_model(content: bytes) -> DetectorSize:
-    """Return the size of the detector in a model file, from its header; the forest must match the detector."""
+    """Return the size of the detector in a model file, from its header; raise if its forest does not match."""
     header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
     with damaged_file_errors("The model"):
         if _KIND not in header["notes"]:
@@ -105,14 +109,14 @@ def _read(content: bytes) -> StreamDetector:
         raise CapacityError(str(error)) from None
 
 
-def _compare(detector: StreamDetector, configuration: dict[str, Any]) -> None:
+def _check_matches(detector: StreamDetector, configuration: dict[str, Any]) -> None:
     """Raise InvalidInputError if a detector does not match a configuration."""
     features = configuration["features"]
     if detector.n_seen > _MAX_SEEN:
         raise InvalidInputError(
             f"The detector in the model file must have seen at most {_MAX_SEEN} rows, but has seen {detector.n_seen}."
         )
-    settings = {**detector.parameters, "features": _names(detector) or features}
+    settings = {**detector.parameters, "features": _feature_names(detector) or features}
     _check_equal(settings, {**parameters_of(configuration), "features": features})
 
 
@@ -125,6 +129,6 @@ def _check_equal(settings: dict[str, Any], expected: dict[str, Any]) -> None:
             )
 
 
-def _names(detector: StreamDetector) -> list[str]:
+def _feature_names(detector: StreamDetector) -> list[str]:
     """Return the names of the features; an empty list if the detector has none."""
     return [str(name) for name in detector.feature_names or []]

@@ -25,8 +25,8 @@ _BEING_REMOVED, _REMOVED = "The detector is being removed.", "The detector was r
 class DetectorWorker:
     """A detector, the thread that changes it, and a copy of it for reads.
 
-    Requests wait until the writer has committed all of them to the journal, in one transaction with those of other
-    detectors. Then they are ready, and the thread of the worker applies them while the writer commits later ones.
+    Waiting requests are committed to the journal by the writer, all in one transaction with those of other detectors.
+    Then they are ready, and the thread of the worker applies them while the writer commits later ones.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class DetectorWorker:
     def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Reply]:
         """Queue a change; the future gets the reply once the change is on the disk and applied.
 
-        A repeated request, known by its id, gets the reply to the first one and is not applied again.
+        A repeated request, recognized by its id, gets the reply to the first one and is not applied again.
 
         Parameters
         ----------
@@ -109,26 +109,26 @@ class DetectorWorker:
             If the detector is being removed, the service is shutting down, or the detector has failed.
         """
         checked_request_id(request, self._limits)
-        sent = b"" if request is None else digest_of(kind, content)
+        request_digest = b"" if request is None else digest_of(kind, content)
         with self._condition:
             if self._refusal is not None:  # a new error each time: a raised error references the frames it passed
                 raise type(self._refusal)(str(self._refusal))
-            earlier = None if request is None else self._replies.find(request, sent)
+            earlier = None if request is None else self._replies.find(request, request_digest)
             if earlier is not None:
                 return earlier
             self._queue.check(n_points, len(content))
             job = Job(kind, content, n_points, request, time.time(), Future())
             if request is not None:
-                self._replies.add_pending(request, sent, job.future)
+                self._replies.add_pending(request, request_digest, job.future)
             self._waiting.append(job)
             self._queue.add(job)
-            is_first, self._is_journalling = not self._is_journalling, True
-        if is_first:
+            is_idle, self._is_journalling = not self._is_journalling, True
+        if is_idle:
             self._writer.submit(self._journal).add_done_callback(self._on_journalled)
         return job.future
 
     def remove(self) -> Future[None]:
-        """Delete the detector from the store; the future completes when that is on the disk.
+        """Delete the detector from the store; the future completes when the deletion is on the disk.
 
         The deletion does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
         continues.
@@ -153,7 +153,7 @@ class DetectorWorker:
             self._condition.notify()
 
     def wait_for_end(self, seconds: float | None = None) -> bool:
-        """Wait for the thread to end, at most `seconds`; return True if it has ended.
+        """Wait at most `seconds` for the thread to end; return True if it has ended.
 
         Entries that have not been applied are replayed at the next start.
         """
@@ -187,10 +187,10 @@ class DetectorWorker:
                 self._waiting = []
                 self._queue.remove(refused)
             self._being_journalled = []
-            is_more = self._is_journalling = bool(self._waiting)
+            has_more = self._is_journalling = bool(self._waiting)
             self._condition.notify()
         self._refuse(refused, error)
-        if is_more:
+        if has_more:
             self._writer.submit(self._journal).add_done_callback(self._on_journalled)
 
     def _delete(self, store: Store) -> None:
@@ -217,7 +217,7 @@ class DetectorWorker:
         self._refuse(refused, RemovedError(_REMOVED))
         removal.set_result(None) if error is None else removal.set_exception(error)
 
-    # -- its own thread -----------------------------------------------------------------------------------------
+    # -- in its own thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while batch := self._next_batch():
@@ -243,7 +243,7 @@ class DetectorWorker:
         return "failed" in self.complaints
 
     def _process(self, jobs: list[Job], entries: list[Entry]) -> None:
-        """Apply entries; on an error the detector may be half changed, and is only correct after a replay."""
+        """Apply entries; after an error the detector may be half changed, and must be restored by a replay."""
         try:
             if not self._has_failed:
                 self._apply(jobs, entries)
@@ -271,7 +271,7 @@ class DetectorWorker:
             self._save_snapshot()
 
     def _write_lock(self) -> AbstractContextManager[None]:
-        """Return the lock for one change; raise RemovedError, even in the middle of an entry, after a removal."""
+        """Return the lock for one change; after a removal raise RemovedError, even in the middle of an entry."""
         if self._is_removed:
             raise RemovedError(_REMOVED)
         return self.read_copy.write_lock()

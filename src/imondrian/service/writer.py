@@ -31,7 +31,7 @@ class Writer:
         self.failure: StorageError | None = None  # why the last transaction failed; None if it succeeded
 
     def submit(self, operation: Operation) -> Future[Any]:
-        """Queue an operation; the future completes when its changes are on the disk, or fails with the reason."""
+        """Queue an operation; the future gets its result when the changes are on the disk, or the error."""
         done: Future[Any] = Future()
         with self._lock:
             if self._is_closed:
@@ -44,7 +44,7 @@ class Writer:
         return self.submit(operation).result()
 
     def retry(self) -> StorageError | None:
-        """Return why the last transaction failed; first try a large one, and return None if it succeeds."""
+        """Try a large transaction if the last one failed; return the error, or None if it succeeds."""
         if self.failure is not None:
             with suppress(StorageError):
                 self.write(Store.write_filler)
@@ -67,7 +67,7 @@ class Writer:
                 return
 
     def _next_batch(self) -> tuple[list[_WriteJob], bool]:
-        """Wait for a job, and return it with all others in the queue, and whether the queue is closed."""
+        """Wait for a job, and return it with the others in the queue, and whether the queue is closed."""
         batch: list[_WriteJob] = []
         job = self._queue.get()
         while job is not None:

@@ -1,4 +1,4 @@
-"""The forest on Apache Spark: Spark plans, shuffles, retries and checkpoints; we add functions over Arrow batches."""
+"""The forest on Apache Spark: Spark plans, shuffles, retries and checkpoints; imondrian adds Arrow functions."""
 
 try:
     import pyarrow  # noqa: F401, ICN001

@@ -1,7 +1,7 @@
-"""Transfer of columns through Python: under plain names, and as text where pandas would change the values.
+"""Transfer of columns through Python: under simple names, and as text where pandas would change the values.
 
 Spark's functions for groups do not accept names with dots or backticks. In pandas, an integer beside a missing value
-becomes a float and loses digits; NaN equals null; times end in the year 2262; vectors and month intervals do not exist.
+becomes a float and loses digits; NaN equals null; times end in the year 2262; there are no vectors or month intervals.
 Values inside arrays, maps and structs are not converted: there, NaN becomes null.
 """
 
@@ -49,7 +49,7 @@ def transfer_name(schema: StructType, name: str) -> str:
 
 def arrow_columns(schema: StructType) -> list[Column]:
     """Return the columns for the transfer in Arrow."""
-    return _to_transfer(schema, lambda column, _kind: column)
+    return _to_transfer(schema, lambda column, _data_type: column)
 
 
 def arrow_fields(schema: StructType) -> list[StructField]:
@@ -59,11 +59,11 @@ def arrow_fields(schema: StructType) -> list[StructField]:
 
 def from_arrow(schema: StructType) -> list[Column]:
     """Return the original columns after a transfer in Arrow."""
-    return _from_transfer(schema, lambda column, _kind: column)
+    return _from_transfer(schema, lambda column, _data_type: column)
 
 
 def in_utc(table: Any) -> Any:
-    """Return an Arrow table with its times labelled as UTC, which they are; Spark accepts no other time zone."""
+    """Return an Arrow table with the time zone of all times set to UTC, as Spark requires; instants are unchanged."""
     fields = [pa.field(field.name, _in_utc(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
 
@@ -95,36 +95,38 @@ def _from_transfer(schema: StructType, convert: Convert) -> list[Column]:
     ]
 
 
-def _pandas_type(kind: DataType) -> DataType:
-    if isinstance(kind, VectorUDT):
+def _pandas_type(data_type: DataType) -> DataType:
+    if isinstance(data_type, VectorUDT):
         return ArrayType(DoubleType())
-    return StringType() if isinstance(kind, _AS_TEXT) else kind
+    return StringType() if isinstance(data_type, _AS_TEXT) else data_type
 
 
-def _to_pandas(column: Column, kind: DataType) -> Column:
-    if isinstance(kind, VectorUDT):
+def _to_pandas(column: Column, data_type: DataType) -> Column:
+    if isinstance(data_type, VectorUDT):
         return F.when(column.isNotNull(), vector_to_array(column))
-    if isinstance(kind, TimestampType):
+    if isinstance(data_type, TimestampType):
         return F.unix_micros(column).cast("string")
-    return column.cast("string") if isinstance(kind, _AS_TEXT) else column
+    return column.cast("string") if isinstance(data_type, _AS_TEXT) else column
 
 
-def _from_pandas(column: Column, kind: DataType) -> Column:
-    if isinstance(kind, VectorUDT):
+def _from_pandas(column: Column, data_type: DataType) -> Column:
+    if isinstance(data_type, VectorUDT):
         return F.when(column.isNotNull(), array_to_vector(column))
-    if isinstance(kind, TimestampType):
+    if isinstance(data_type, TimestampType):
         return F.timestamp_micros(column.cast("long"))
-    return column.cast(kind) if isinstance(kind, _AS_TEXT) else column
+    return column.cast(data_type) if isinstance(data_type, _AS_TEXT) else column
 
 
-def _in_utc(kind: Any) -> Any:
+def _in_utc(data_type: Any) -> Any:
     """Return an Arrow type with all times in UTC."""
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return pa.timestamp(kind.unit, "UTC")
-    if pa.types.is_map(kind):
-        return pa.map_(_in_utc(kind.key_type), _in_utc(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(_in_utc(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _in_utc(field.type), field.nullable, field.metadata) for field in kind])
-    return kind
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        return pa.timestamp(data_type.unit, "UTC")
+    if pa.types.is_map(data_type):
+        return pa.map_(_in_utc(data_type.key_type), _in_utc(data_type.item_type))
+    if pa.types.is_list(data_type):
+        return pa.list_(_in_utc(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct(
+            [pa.field(field.name, _in_utc(field.type), field.nullable, field.metadata) for field in data_type]
+        )
+    return data_type

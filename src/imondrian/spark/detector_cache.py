@@ -1,4 +1,4 @@
-"""Cache of detectors between micro-batches: bytes in Spark's state store, objects in the worker."""
+"""Cache of detectors between micro-batches: Spark's state store holds their bytes, each worker caches objects."""
 
 from collections import OrderedDict
 
@@ -11,10 +11,10 @@ _MAX_BYTES = 2**29  # of detectors in the cache of a worker
 
 
 class DetectorCache:
-    """The detectors that a worker has written last, so that they need not be read again.
+    """The detectors that a worker wrote last, so that they need not be read again.
 
-    Only the state store decides which state is valid. A detector is cached under the digest of its bytes, so that a
-    detector of another batch, or of a failed attempt, is never mistaken for it.
+    The valid state is always the one in the state store. A detector is cached under the digest of its bytes, so that a
+    detector of another batch, or of a failed attempt, is never used instead.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -34,7 +34,7 @@ class DetectorCache:
         return loaded
 
     def put(self, detector: StreamDetector) -> bytes:
-        """Cache a detector, which must not change any more, and return its bytes."""
+        """Cache a detector and return its bytes; it must not be changed afterwards."""
         content = to_bytes(detector)
         same = self._cached.pop(digest_of(content), None)
         self._cached[digest_of(content)] = detector

@@ -1,4 +1,4 @@
-"""Feature columns of a frame: select and check them, send them to Python, and read them as points."""
+"""Feature columns of a frame: select and check them, transfer them to Python, and read them as points."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 
-POINT = "imondrian_point"  # name of the array column sent to Python
+POINT = "imondrian_point"  # name of the array column that is sent to Python
 SCORE, LABEL, EXPLANATION = "anomaly_score", "is_anomaly", "explanation"  # result columns
 
 
@@ -34,10 +34,10 @@ class Features(NamedTuple):
 def features_of(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
     """Return the features of a frame as an array column, with their description; raise InvalidInputError if invalid."""
     if isinstance(features, str):
-        kind = df.schema[checked_names(df, [features])[0]].dataType
-        if isinstance(kind, VectorUDT):
+        data_type = df.schema[checked_names(df, [features])[0]].dataType
+        if isinstance(data_type, VectorUDT):
             return vector_to_array(column_named(features)), Features(None, None)
-        if isinstance(kind, ArrayType) and _is_number(kind.elementType):
+        if isinstance(data_type, ArrayType) and _is_number(data_type.elementType):
             return column_named(features).cast("array<double>"), Features(None, None)
         features = [features]
     names = checked_names(df, features)
@@ -53,14 +53,14 @@ def with_feature_count(df: DataFrame, column: Column, features: Features) -> Fea
     if features.n_features is not None:
         return features
     sizes = df.select(F.size(column).alias("size")).where("size > 0").groupBy("size").count()
-    most = sizes.orderBy(F.desc("count"), F.desc("size")).first()
-    if most is None:
+    most_frequent = sizes.orderBy(F.desc("count"), F.desc("size")).first()
+    if most_frequent is None:
         raise InvalidInputError("The frame has no usable rows.")
-    return features._replace(n_features=most["size"])
+    return features._replace(n_features=most_frequent["size"])
 
 
 def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
-    """Return the names as a list, after checking that each is a unique column of the frame."""
+    """Return the names as a list; raise InvalidInputError unless each is a unique column of the frame."""
     names = [names] if isinstance(names, str) else list(names)
     if not names:
         raise InvalidInputError("At least one column must be named.")
@@ -74,7 +74,7 @@ def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
 
 
 def check_free(df: DataFrame, names: Iterable[str]) -> None:
-    """Check that these names are new in the frame and differ from each other, ignoring case like Spark."""
+    """Raise InvalidInputError unless the names are new in the frame and differ, ignoring case like Spark."""
     present = {name.lower() for name in df.columns}
     for name in names:
         if name.lower() in present:
@@ -103,11 +103,11 @@ def points_of(column: Any, n_features: int) -> Array:
     lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    fits = lengths == n_features
-    if fits.all():
+    has_length = lengths == n_features
+    if has_length.all():
         return np.require(values.reshape(-1, n_features), requirements=["C", "A", "W"])
     points = np.full((len(lists), n_features), np.nan)
-    points[fits] = values[np.repeat(fits, lengths)].reshape(-1, n_features)
+    points[has_length] = values[np.repeat(has_length, lengths)].reshape(-1, n_features)
     return points
 
 
@@ -132,11 +132,11 @@ def check_usable(points: Array, is_usable: Array, features: Features, on_error: 
         raise InvalidInputError(f"Bad input: {problem_with(points[~is_usable][0], features)}.")
 
 
-def check_width(features: Features, n_features: int | None) -> None:
-    """Check that the model has the same number of features as named columns."""
+def check_feature_count(features: Features, n_features: int | None) -> None:
+    """Raise InvalidInputError if the number of named columns is not the number of features of the model."""
     if features.n_features not in (None, n_features):
         raise InvalidInputError(f"The model has {n_features} features, but {features.n_features} are named.")
 
 
-def _is_number(kind: DataType) -> bool:
-    return isinstance(kind, (NumericType, BooleanType))
+def _is_number(data_type: DataType) -> bool:
+    return isinstance(data_type, (NumericType, BooleanType))

@@ -7,7 +7,7 @@ from imondrian.forest import MondrianForest
 from imondrian.scores import score_kind
 from imondrian.thresholds import threshold_rule
 
-_MAX_RANDOM_STATE = 2**32 - 1  # of scikit-learn
+_MAX_RANDOM_STATE = 2**32 - 1  # the largest that scikit-learn accepts
 
 
 class FitSettings(NamedTuple):
@@ -20,7 +20,7 @@ class FitSettings(NamedTuple):
 
     @classmethod
     def checked(cls, preset: Any, kind: Any, scale: Any, threshold: Any) -> Self:
-        """Replace every "preset" by the preset's own value, and check kind and threshold."""
+        """Return the settings with every "preset" replaced by the value of the preset; check kind and threshold."""
         settings = cls(
             preset,
             resolved(kind, "kind", preset),
@@ -32,7 +32,7 @@ class FitSettings(NamedTuple):
         return settings
 
     def parameters(self, forest: MondrianForest) -> dict[str, Any]:
-        """Return the parameters of the scikit-learn estimator around a forest with these settings."""
+        """Return the parameters of the scikit-learn estimator for a forest with these settings."""
         return {
             "n_estimators": forest.n_trees,
             "max_samples": forest.max_samples,

@@ -1,4 +1,4 @@
-"""Fit a forest to all rows of a distributed frame: samples are drawn on the executors, trees built on the driver."""
+"""Fit a forest to the rows of a distributed frame: executors draw the samples, the driver builds the trees."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ from imondrian.spark.fit_settings import FitSettings
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest
 
-_SAMPLES = "tree int, keys binary, points binary"  # both as float64; for tree -1, the row counts and an unusable row
+_SAMPLES = "tree int, keys binary, points binary"  # float64; for tree -1, the row counts and an unusable row
 _COUNTS = -1
 Batches = Iterator[Any]
 
@@ -58,8 +58,8 @@ def fit(  # noqa: PLR0913
 
     Each tree has its own uniform sample of the rows, drawn in one pass: the rows with the smallest keys, which depend
     only on the seed, the tree and the row (each copy of a row has its own key). The forest is therefore the same, bit
-    for bit, for any partitions, executors or order. Spark counts the copies, for which each distinct row is shuffled
-    once. The samples are collected on the driver, which builds the trees.
+    for bit, for any partitions, executors or order. To count the copies, Spark shuffles each distinct row once. The
+    samples are collected on the driver, which builds the trees.
 
     Parameters
     ----------
@@ -69,18 +69,18 @@ def fit(  # noqa: PLR0913
     n_trees : int, default=100
         Number of trees.
     max_samples : int, default=256
-        Number of rows in a tree.
+        Number of rows in each tree.
     seed : int, default=0
         The same seed and the same rows give the same forest.
     preset : "practice" or "paper", default="practice"
-        Sets kind, scale and threshold where they are "preset".
+        Sets kind, scale and threshold where they are left at "preset".
     kind : "preset", "depth", "expected" or "size", default="preset"
-        The score.
+        Which score to use.
     scale : "preset", None, "std" or one weight per feature, default="preset"
         As in `MondrianForest`; "std" uses the standard deviations of all samples together.
     threshold : "preset", "auto", "kmeans" or float, default="preset"
-        What is an anomaly: a score above 0.5 ("auto"), above the midpoint of two clusters of the scores ("kmeans"), or
-        this share of the rows (float). The last two are computed from the rows that the trees hold.
+        Which rows are anomalies: those with a score above 0.5 ("auto"), above the midpoint of two clusters of scores
+        ("kmeans"), or this share of the rows (float). The last two are computed from the rows that the trees hold.
     on_error : "raise" or "skip", default="raise"
         What to do about a row with a missing or non-finite value: raise InvalidInputError, or skip the row with a
         warning.
@@ -88,7 +88,7 @@ def fit(  # noqa: PLR0913
     Returns
     -------
     imondrian.IsolationMondrianForest
-        An ordinary estimator, which can be saved, loaded, extended and used anywhere. `forest_` is the forest.
+        An ordinary estimator, which can be saved, loaded, extended and used anywhere; `forest_` is its forest.
     """
     check_choice(on_error, "on_error", ON_ERROR)
     settings = FitSettings.checked(preset, kind, scale, threshold)

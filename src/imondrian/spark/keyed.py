@@ -31,9 +31,9 @@ from imondrian.spark.feature_columns import (
     SCORE,
     Features,
     check_choice,
+    check_feature_count,
     check_free,
     check_usable,
-    check_width,
     checked_names,
     column_named,
     features_of,
@@ -66,8 +66,8 @@ def fit_by_key(  # noqa: PLR0913
 ) -> DataFrame:
     """Fit a forest to the rows of each key; the returned frame is lazy.
 
-    Samples are drawn as in `fit`: a key's forest does not depend on the distribution of its rows. All rows of a key are
-    sent to one worker and must fit in its memory.
+    Samples are drawn as in `fit`: the forest of a key does not depend on how its rows are distributed. All rows of a
+    key are sent to one worker and must fit in its memory.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def score_by_key(  # noqa: PLR0913
     kind: Kind | None = None,
     on_error: OnError = "raise",
 ) -> DataFrame:
-    """Add the score of each row by the model of its key; the returned frame is lazy.
+    """Score each row with the model of its key, and add the scores to the frame; the returned frame is lazy.
 
     The rows and the model of a key are sent to one worker, so all columns pass through Python and must have types that
     Arrow supports. A row whose key has no model gets the score null.
@@ -145,13 +145,13 @@ def score_by_key(  # noqa: PLR0913
 
 
 def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
-    """Check that a frame of models has the same keys; keys of other types would be in other partitions."""
+    """Raise InvalidInputError unless the models have the same keys; other types would be partitioned differently."""
     checked_names(models, [*keys, _MODEL])
     for name in keys:
-        ours, theirs = df.schema[name].dataType, models.schema[name].dataType
-        if ours != theirs:
-            kinds = f"{ours.simpleString()} in the frame, {theirs.simpleString()} in the models"
-            raise InvalidInputError(f"The key {name!r} must have the same type in both frames, but is {kinds}.")
+        row_type, model_type = df.schema[name].dataType, models.schema[name].dataType
+        if row_type != model_type:
+            types = f"{row_type.simpleString()} in the frame, {model_type.simpleString()} in the models"
+            raise InvalidInputError(f"The key {name!r} must have the same type in both frames, but is {types}.")
 
 
 def _fitter(
@@ -164,7 +164,7 @@ def _fitter(
         is_usable = usable_rows(points)
         check_usable(points, is_usable, features, on_error)
         n_points = int(is_usable.sum())
-        content = to_bytes(_fitted_to(points[is_usable], forest, settings, features.names)) if n_points else None
+        content = to_bytes(_fitted_model(points[is_usable], forest, settings, features.names)) if n_points else None
         columns = [pa.array([value.as_py()], value.type) for value in key]
         results = [pa.array([n_points], pa.int64()), pa.array([content], pa.binary())]
         return in_utc(pa.Table.from_arrays([*columns, *results], names=names))
@@ -172,14 +172,14 @@ def _fitter(
     return fit_one
 
 
-def _fitted_to(points: Array, forest: MondrianForest, settings: FitSettings, names: list[str] | None) -> FittedModel:
+def _fitted_model(points: Array, forest: MondrianForest, settings: FitSettings, names: list[str] | None) -> FittedModel:
     """Fit a forest to points and compute its threshold."""
-    made = _forest_on(points, forest)
-    parameters = settings.parameters(made)
-    return FittedModel(made, parameters, threshold_of_rows(made, points, parameters), names)
+    fitted = _fitted_forest(points, forest)
+    parameters = settings.parameters(fitted)
+    return FittedModel(fitted, parameters, threshold_of_rows(fitted, points, parameters), names)
 
 
-def _forest_on(points: Array, forest: MondrianForest) -> MondrianForest:
+def _fitted_forest(points: Array, forest: MondrianForest) -> MondrianForest:
     """Fit a forest to points; their order does not matter."""
     samples = Samples(forest, points.shape[1])
     samples.offer(*np.unique(points + 0.0, axis=0, return_counts=True))
@@ -199,7 +199,7 @@ def _row_scorer(features: Features, outputs: ResultColumns, kind: Kind | None) -
             columns = null_columns(table.num_rows, outputs)
         else:
             model = read_model(contents[0], "The model of a key").with_kind(kind)
-            check_width(features, model.forest.n_features)
+            check_feature_count(features, model.forest.n_features)
             columns = scored_columns(table.column(POINT), model, features, outputs)
         for i, column in enumerate(columns):
             result = result.append_column(_RESULT.format(i), column)

@@ -34,7 +34,7 @@ class BroadcastModel:
 
 
 def read_model(content: bytes, name: str) -> FittedModel:
-    """Read a model for a worker; it must hold points, and gets one thread, because Spark assigns the cores."""
+    """Read a model on a worker; it must have learned points, and uses one thread, because Spark assigns the cores."""
     model = as_fitted_model(from_bytes(content, name), name)
     if model.forest.n_points == 0:
         raise EmptyForestError(f"{name} has not learned any points.")

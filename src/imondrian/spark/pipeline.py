@@ -30,8 +30,8 @@ from imondrian.thresholds import threshold_rule
 _DATA = "data"
 
 
-def _plain(scale: Any) -> Any:
-    """Convert weights to a list of numbers, which Spark can save."""
+def _saveable(scale: Any) -> Any:
+    """Convert weights to a list of numbers, which Spark can save; return None and names unchanged."""
     return scale if scale is None or isinstance(scale, str) else TypeConverters.toListFloat(scale)
 
 
@@ -39,16 +39,16 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
     """The parameters of both Estimator and Model."""
 
     nTrees = Param(Params._dummy(), "nTrees", "number of trees", TypeConverters.toInt)  # noqa: N815, SLF001
-    maxSamples = Param(Params._dummy(), "maxSamples", "rows that a tree holds", TypeConverters.toInt)  # noqa: N815, SLF001
+    maxSamples = Param(Params._dummy(), "maxSamples", "number of rows in each tree", TypeConverters.toInt)  # noqa: N815, SLF001
     preset = Param(Params._dummy(), "preset", "practice or paper", TypeConverters.toString)  # noqa: SLF001
-    kind = Param(Params._dummy(), "kind", "the score: preset, depth, expected or size", TypeConverters.toString)  # noqa: SLF001
-    scale: Param[Any] = Param(Params._dummy(), "scale", "'preset', None, 'std' or one weight per feature", _plain)  # noqa: SLF001
+    kind = Param(Params._dummy(), "kind", "which score: preset, depth, expected or size", TypeConverters.toString)  # noqa: SLF001
+    scale: Param[Any] = Param(Params._dummy(), "scale", "'preset', None, 'std' or one weight per feature", _saveable)  # noqa: SLF001
     contamination: Param[Any] = Param(  # as in scikit-learn; `threshold` is the resulting score
         Params._dummy(),  # noqa: SLF001
         "contamination",
         "'preset', 'auto', 'kmeans' or a share up to 0.5",
     )
-    onError = Param(Params._dummy(), "onError", "raise or skip bad rows", TypeConverters.toString)  # noqa: N815, SLF001
+    onError = Param(Params._dummy(), "onError", "unusable rows: raise or skip", TypeConverters.toString)  # noqa: N815, SLF001
     scoreCol = Param(Params._dummy(), "scoreCol", "column of scores", TypeConverters.toString)  # noqa: N815, SLF001
     explanationCol = Param(  # noqa: N815
         Params._dummy(),  # noqa: SLF001
@@ -97,9 +97,9 @@ class IsolationMondrianForest(
     inputCols : list of str, optional
         Columns of numbers to use as the features instead.
     scoreCol, predictionCol : str, default="anomaly_score" and "prediction"
-        Columns that the model adds: the score in (0, 1), high is anomalous; and 1.0 for an anomaly, otherwise 0.0.
+        Columns that the model adds: the score, in (0, 1), higher is more anomalous; and 1.0 for an anomaly, else 0.0.
     explanationCol : str, default=""
-        If not empty, the name of another column that the model adds: a map from features to parts of the score.
+        If not empty, the name of another column that the model adds: a map from each feature to its part of the score.
     nTrees, maxSamples, seed, preset, kind, scale
         As in `imondrian.spark.fit`.
     contamination : "preset", "auto", "kmeans" or float, default="preset"
@@ -127,8 +127,8 @@ class IsolationMondrianForest(
         seed: int = SEED,
     ) -> None:
         super().__init__()
-        given = vars(self)["_input_kwargs"]
-        self._set(**{name: value for name, value in given.items() if value is not None or name == "scale"})
+        arguments = vars(self)["_input_kwargs"]
+        self._set(**{name: value for name, value in arguments.items() if value is not None or name == "scale"})
 
     @classmethod
     def read(cls) -> "MLReader[IsolationMondrianForest]":
@@ -180,7 +180,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
         return float(self._fitted.threshold)
 
     def fitted_model(self) -> FittedModel:
-        """Return the content of a model file; `imondrian.save(model, path)` writes the file of a plain estimator."""
+        """Return the content of a model file; `imondrian.save(model, path)` writes it as an ordinary estimator."""
         return self._fitted
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -231,7 +231,7 @@ class _Writer(MLWriter):
         self._model = model
 
     def saveImpl(self, path: str) -> None:  # noqa: N802
-        """Write the parameters like Spark, and the model file as one row beside them."""
+        """Write the parameters as Spark does, and the model file as a table with one row."""
         DefaultParamsWriter.saveMetadata(self._model, path, self.sparkSession)
         rows = self.sparkSession.createDataFrame([(to_bytes(self._model),)], "content binary")
         rows.coalesce(1).write.parquet(f"{path}/{_DATA}")
@@ -244,7 +244,7 @@ class _Reader(MLReader[IsolationMondrianForestModel]):
         row = self.sparkSession.read.parquet(f"{path}/{_DATA}").first()
         fitted = None if row is None else from_bytes(bytes(row.content), path)
         if not isinstance(fitted, FittedModel):
-            raise DamagedFileError(f"{path} must contain the model of an IsolationMondrianForest, but does not.")
+            raise DamagedFileError(f"{path} does not contain the model of an IsolationMondrianForest.")
         model = IsolationMondrianForestModel(fitted)
         model._resetUid(metadata["uid"])  # noqa: SLF001
         DefaultParamsReader.getAndSetParams(model, metadata)

@@ -1,4 +1,4 @@
-"""Result columns computed on the workers: score, label and explanation of Arrow columns of points."""
+"""Result columns, computed on the workers from Arrow columns of points: score, label and explanation."""
 
 from typing import Any, NamedTuple
 
@@ -29,22 +29,22 @@ class ResultColumns(NamedTuple):
     explanation: str | None = None
     on_error: str = "raise"
 
-    def kinds(self) -> dict[str, tuple[DataType, Any]]:
+    def types(self) -> dict[str, tuple[DataType, Any]]:
         """Return the result columns with their types for Spark and for Arrow."""
-        kinds = {
+        types = {
             self.score: (DoubleType(), pa.float64()),
             self.label: (BooleanType(), pa.bool_()),
             self.explanation: (MapType(StringType(), DoubleType()), pa.map_(pa.string(), pa.float64())),
         }
-        return {name: kind for name, kind in kinds.items() if name is not None}
+        return {name: data_type for name, data_type in types.items() if name is not None}
 
     def names(self) -> list[str]:
         """Return the names of the result columns."""
-        return list(self.kinds())
+        return list(self.types())
 
     def schema(self) -> StructType:
         """Return the result columns as a Spark schema."""
-        return StructType([StructField(name, kind) for name, (kind, _) in self.kinds().items()])
+        return StructType([StructField(name, data_type) for name, (data_type, _) in self.types().items()])
 
 
 def new_result_columns(
@@ -62,7 +62,7 @@ def new_result_columns(
 
 
 def scored_columns(column: Any, model: FittedModel, features: Features, outputs: ResultColumns) -> list[Any]:
-    """Score a column of points and return the result columns; an unusable row has null in all of them."""
+    """Score a column of points and return the result columns; an unusable row gets null in all of them."""
     points = points_of(column, model.forest.n_features or 0)
     is_usable = usable_rows(points)
     check_usable(points, is_usable, features, outputs.on_error)
@@ -79,7 +79,7 @@ def scored_columns(column: Any, model: FittedModel, features: Features, outputs:
 
 def null_columns(n_rows: int, outputs: ResultColumns) -> list[Any]:
     """Return the result columns filled with null."""
-    return [pa.nulls(n_rows, kind) for _, kind in outputs.kinds().values()]
+    return [pa.nulls(n_rows, data_type) for _, data_type in outputs.types().values()]
 
 
 def _explanations(points: Array, is_usable: Array, model: FittedModel, features: Features) -> Any:

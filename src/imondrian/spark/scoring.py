@@ -1,4 +1,4 @@
-"""Score the rows of a distributed frame with one model, by an Arrow function."""
+"""Score the rows of a distributed frame with one model, in an Arrow function."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.option_types import Kind, OnError
 from imondrian.scores import score_kind
-from imondrian.spark.feature_columns import SCORE, check_width, features_of
+from imondrian.spark.feature_columns import SCORE, check_feature_count, features_of
 from imondrian.spark.model_broadcast import BroadcastModel
 from imondrian.spark.result_columns import new_result_columns, scored_columns
 
@@ -36,12 +36,12 @@ def score(
     df : DataFrame
     model : MondrianForest, fitted IsolationMondrianForest, StreamDetector, or a fitted model of `imondrian.spark`
     features : list of str or str, optional
-        Columns of numbers, or one column of arrays or vectors. By default the feature names of the model.
+        Columns of numbers, or one column of arrays or vectors. By default, the feature names of the model.
     output : str, default="anomaly_score"
-        Name of the column of scores, which are in (0, 1); high is anomalous.
+        Name of the column of scores, which are in (0, 1); higher is more anomalous.
     explain : bool or str, default=False
-        Whether to add a column "explanation", or its name: a map from features to their parts of the score, negative
-        where the row is too low.
+        True or a name to add a column, "explanation" or of that name: a map from each feature to its part of the
+        score, negative where the row is too low.
     label : str, optional
         Name of a boolean column to add: whether the score is above the model's threshold (0.5 for a MondrianForest).
     kind : "depth", "expected" or "size", optional
@@ -54,7 +54,7 @@ def score(
     broadcast_model = BroadcastModel(df.sparkSession, to_bytes(model))
     fitted = broadcast_model.model()
     column, feature_info = features_of(df, _features_or_default(features, fitted.feature_names))
-    check_width(feature_info, fitted.forest.n_features)
+    check_feature_count(feature_info, fitted.forest.n_features)
     outputs = new_result_columns(df, output, label, explain, on_error)
 
     def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -64,7 +64,7 @@ def score(
                 scored_columns(points, fitted, feature_info, outputs), names=outputs.names()
             )
 
-    result = arrow_udf(results, outputs.schema())(column)  # Spark computes it once, however often it is used
+    result = arrow_udf(results, outputs.schema())(column)  # evaluated once, however many of its columns are used
     return df.select("*", *(result[name].alias(name) for name in outputs.names()))
 
 

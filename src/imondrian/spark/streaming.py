@@ -75,7 +75,7 @@ def watch(  # noqa: PLR0913
     on_error: OnError = "raise",
     **options: Any,
 ) -> DataFrame:
-    """Score the rows of a stream with one detector per key, which then learns them.
+    """Score the rows of a stream with one detector per key, then learn them.
 
     The detectors are instances of `StreamDetector` in Spark's state store: after a crash they are restored from the
     checkpoint and continue bit for bit. Rows of one micro-batch have no order: those of a key are sorted by `time`, and
@@ -94,24 +94,23 @@ def watch(  # noqa: PLR0913
     threshold, preset, kind, scale
         As in `StreamDetector`.
     n_features : int, optional
-        Number of features; required if one column holds them, because rows are not known beforehand.
+        Number of features; required if one column holds them, because the rows are not known in advance.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered.
     lateness : str, optional
-        How late a row may arrive ("10 minutes"): sets Spark's watermark on `time`; later rows are dropped as defined by
-        Spark.
+        How late a row may arrive ("10 minutes"): sets Spark's watermark on `time`; Spark drops rows that arrive later.
     identity : str or list of str, optional
         Columns that identify a row: duplicates are dropped. With `lateness`, Spark remembers identities as long as the
         watermark requires, otherwise forever.
     idle : timedelta, optional
-        After which time without rows a detector is removed: by the watermark if there is one, otherwise by the clock.
-        By default never.
+        How long a detector may be without rows before it is removed, measured by the watermark if there is one,
+        otherwise by the clock. By default, detectors are never removed.
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a missing or non-finite value: fail (and fail again after each restart, until
-        on_error is "skip"), or set its score to null.
+        What to do about a row with a missing or non-finite value: fail (again after each restart, until on_error is
+        "skip"), or set its score to null.
     **options
-        Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. A detector keeps these, and its
-        sizes, from its creation, even if the query is restarted with other values.
+        Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. A detector keeps all
+        settings it was created with, even if the query is restarted with other values.
 
     Returns
     -------
@@ -123,7 +122,7 @@ def watch(  # noqa: PLR0913
     column, feature_info = features_of(stream, features)
     check_free(stream, [field.name for field in _RESULTS])
     check_choice(on_error, "on_error", ON_ERROR)
-    feature_info = _with_width(feature_info, n_features)
+    feature_info = _with_feature_count(feature_info, n_features)
     parameters = options | {
         "n_features": feature_info.n_features,
         "window": window,
@@ -133,16 +132,16 @@ def watch(  # noqa: PLR0913
         "preset": preset,
         "kind": kind,
         "scale": scale,
-        "on_error": "skip",  # unusable rows are handled before
+        "on_error": "skip",  # with "raise", an error is raised before the detector gets the rows
     }
     StreamDetector(**parameters)  # checks the parameters
     rows = _without_late_rows(stream, time, lateness, identity)
     timeout, set_timeout = _idle_timeout(idle, lateness)
-    extra_columns = [column.alias(POINT), _time(time).alias(_TIME), _row_hash(rows).alias(_HASH)]
+    extra_columns = [column.alias(POINT), _time_in_microseconds(time).alias(_TIME), _row_hash(rows).alias(_HASH)]
     if lateness is not None:
         extra_columns.append(
-            column_named(str(time)).alias(_EVENT)
-        )  # the original column, which carries Spark's watermark
+            column_named(str(time)).alias(_EVENT)  # the original column, which carries Spark's watermark
+        )
     groups = rows.select(*pandas_columns(rows.schema), *extra_columns).groupBy(
         *(transfer_name(rows.schema, name) for name in keys)
     )
@@ -152,7 +151,7 @@ def watch(  # noqa: PLR0913
     return results.select(*from_pandas(rows.schema), *(field.name for field in _RESULTS))
 
 
-def _with_width(features: Features, n_features: int | None) -> Features:
+def _with_feature_count(features: Features, n_features: int | None) -> Features:
     """Return the features with their number, or raise InvalidInputError if it is unknown."""
     if features.n_features is None and n_features is None:
         raise InvalidInputError("n_features must be given if one column holds the features.")
@@ -166,9 +165,10 @@ def _without_late_rows(
 ) -> DataFrame:
     """Return the stream without late rows and duplicates, which Spark drops."""
     if time is not None:
-        kind = stream.schema[checked_names(stream, time)[0]].dataType
-        if not isinstance(kind, TimestampType):
-            raise InvalidInputError(f"The column {time!r} must hold timestamps, but its type is {kind.simpleString()}.")
+        data_type = stream.schema[checked_names(stream, time)[0]].dataType
+        if not isinstance(data_type, TimestampType):
+            found = data_type.simpleString()
+            raise InvalidInputError(f"The column {time!r} must hold timestamps, but its type is {found}.")
     if lateness is not None:
         if time is None:
             raise InvalidInputError(f"lateness requires time, but lateness is {lateness!r} and time is None.")
@@ -179,49 +179,49 @@ def _without_late_rows(
     return stream.dropDuplicates(names) if lateness is None else stream.dropDuplicatesWithinWatermark(names)
 
 
-def _time(time: str | None) -> Column:
-    """Return the time of a row in microseconds; rows without a time are first."""
+def _time_in_microseconds(time: str | None) -> Column:
+    """Return the time of a row in microseconds; rows without a time come first."""
     return F.lit(0).cast("long") if time is None else F.coalesce(F.unix_micros(column_named(time)), F.lit(_EARLIEST))
 
 
 def _row_hash(rows: DataFrame) -> Column:
     """Return a 64-bit hash of all values of a row."""
-    columns = [column_named(field.name) for field in rows.schema.fields if _has_hash(field.dataType)]
+    columns = [column_named(field.name) for field in rows.schema.fields if _can_hash(field.dataType)]
     return F.xxhash64(*columns, *(column.isNull() for column in columns))  # xxhash64 ignores nulls
 
 
-def _has_hash(kind: DataType) -> bool:
+def _can_hash(data_type: DataType) -> bool:
     """Return True if Spark can hash values of this type."""
-    if isinstance(kind, StructType):
-        return all(_has_hash(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _has_hash(kind.elementType)
-    return not isinstance(kind, (MapType, VariantType))
+    if isinstance(data_type, StructType):
+        return all(_can_hash(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _can_hash(data_type.elementType)
+    return not isinstance(data_type, (MapType, VariantType))
 
 
 def _idle_timeout(idle: timedelta | None, lateness: str | None) -> tuple[str, SetTimeout]:
-    """Return the timeout mode for idle detectors (event time also drops late rows), and a function that sets it."""
+    """Return the timeout mode for idle detectors (event time also drops late rows), and a function to set a timeout."""
     if idle is not None and (not isinstance(idle, timedelta) or idle <= timedelta()):
         raise InvalidInputError(f"idle must be a timedelta above 0, but is {idle!r}.")
-    by_events = lateness is not None
+    uses_watermark = lateness is not None
     if idle is None:
-        return GroupStateTimeout.EventTimeTimeout if by_events else GroupStateTimeout.NoTimeout, _never
+        return GroupStateTimeout.EventTimeTimeout if uses_watermark else GroupStateTimeout.NoTimeout, _no_timeout
     milliseconds = max(idle // timedelta(milliseconds=1), 1)
-    if by_events:
-        return GroupStateTimeout.EventTimeTimeout, partial(_by_watermark, milliseconds)
-    return GroupStateTimeout.ProcessingTimeTimeout, partial(_by_clock, milliseconds)
+    if uses_watermark:
+        return GroupStateTimeout.EventTimeTimeout, partial(_timeout_by_watermark, milliseconds)
+    return GroupStateTimeout.ProcessingTimeTimeout, partial(_timeout_by_clock, milliseconds)
 
 
-def _never(state: GroupState, times: Any) -> None:
+def _no_timeout(state: GroupState, times: Any) -> None:
     """Never remove the detector."""
 
 
-def _by_clock(milliseconds: int, state: GroupState, times: Any) -> None:  # noqa: ARG001
+def _timeout_by_clock(milliseconds: int, state: GroupState, times: Any) -> None:  # noqa: ARG001
     """Remove the detector after `milliseconds` without rows."""
     state.setTimeoutDuration(milliseconds)
 
 
-def _by_watermark(milliseconds: int, state: GroupState, times: Any) -> None:
+def _timeout_by_watermark(milliseconds: int, state: GroupState, times: Any) -> None:
     """Remove the detector when the watermark is `milliseconds` after its last row."""
     latest = int(times.max()) // 1000
     state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + milliseconds)
@@ -231,9 +231,8 @@ def _processor(features: Features, parameters: dict[str, Any], on_error: str, se
     """Return the function that processes the rows of one key in a micro-batch with its detector."""
 
     def process(_key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        warnings.filterwarnings(
-            "ignore", "The behavior of DataFrame concatenation", FutureWarning
-        )  # Spark's own, per key
+        # Spark itself causes this warning, once for each key
+        warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
         if state.hasTimedOut:
             state.remove()
             return
@@ -250,7 +249,7 @@ def _processor(features: Features, parameters: dict[str, Any], on_error: str, se
 
 
 def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Add the results to the rows; a skipped row has null."""
+    """Add the results to the rows; score and label of a skipped row are null."""
     is_scored = ~np.isnan(results.score)
     labels = pd.arrays.BooleanArray(results.is_anomaly.astype(np.bool_), ~is_scored)
     return rows.assign(**{SCORE: results.score, THRESHOLD: results.threshold, LABEL: labels})

@@ -10,7 +10,7 @@ from imondrian.errors import InvalidInputError
 def serve(data: str, host: str, port: int, token_file: str | None) -> None:
     """Run the service until it is interrupted."""
     try:
-        from imondrian.service.running import serve as run
+        from imondrian.service.server import serve as run
     except ImportError as error:
         raise InvalidInputError(f'imondrian serve needs {error.name}: pip install "imondrian[serve]".') from error
     if signal.SIGHUP in ending_signals():

@@ -36,9 +36,9 @@ def handle_of(request: Request, name: str) -> DetectorHandle:
 async def large_response(
     request: Request, make: Callable[[], BaseModel], slot: AbstractAsyncContextManager[None] | None = None
 ) -> Response:
-    """Wait for a slot, and make a response in another thread, unless the client has left.
+    """Wait for a slot, and make a response in another thread, unless the client has disconnected.
 
-    The event loop only sends it: writing much JSON there would block all other requests.
+    The event loop only sends it: writing a lot of JSON there would block all other requests.
 
     Parameters
     ----------

@@ -26,13 +26,13 @@ from imondrian.service.routes.common import (
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
-_SMALL = 2**14  # shorter bodies are parsed in the event loop, not in another thread
+_SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
 
 async def _change(request: Request, name: str, kind: str) -> Response:
-    """Learn or forget points, and wait until that is on the disk and applied."""
+    """Learn or forget points, and wait until the change is on the disk and applied."""
     handle = handle_of(request, name)
     points = await _points(request, handle, registry_of(request).limits.points_per_request)
     done = handle.worker.submit(kind, points.tobytes(), len(points), request.headers.get("idempotency-key"))
@@ -40,14 +40,14 @@ async def _change(request: Request, name: str, kind: str) -> Response:
     return Response(reply.content, reply.status, media_type=JSON)
 
 
-async def _points(request: Request, handle: DetectorHandle, n_most: int) -> Array:
+async def _points(request: Request, handle: DetectorHandle, max_points: int) -> Array:
     """Return the points of a body; parse a long body in another thread."""
-    body, kind = await request.body(), request.headers.get("content-type", JSON)
-    read = partial(points_of, body, kind, handle.record.configuration["features"], n_most)
-    if len(body) < _SMALL:
-        return read()
+    body, content_type = await request.body(), request.headers.get("content-type", JSON)
+    parse = partial(points_of, body, content_type, handle.record.configuration["features"], max_points)
+    if len(body) < _SMALL_BODY:
+        return parse()
     async with request.app.state.parse_limit.slot():
-        return await run_in_threadpool(read)
+        return await run_in_threadpool(parse)
 
 
 @router.post(
@@ -94,8 +94,8 @@ async def explain(request: Request, name: Name) -> Response:
     """Divide the scores of points among the features, without learning them."""
     handle = handle_of(request, name)
     limits = registry_of(request).limits
-    n_most = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
-    points = await _points(request, handle, n_most)
+    max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
+    points = await _points(request, handle, max_points)
     make = partial(explanations_of, handle, points)
     if len(points) <= SHARED_COPY_POINTS:
         return await large_response(request, make, read_slot(request, handle))
@@ -103,25 +103,25 @@ async def explain(request: Request, name: Name) -> Response:
         return await large_response(request, make)
 
 
-_LAST = 2**53
-_MOST = Retention().history
+_MAX_INDEX = 2**53
+_MAX_ROWS = Retention().history
 
 
 @history_router.get("", response_model=schemas.History, responses=problems(404, 422, 503))
 async def history(
     request: Request,
     name: Name,
-    after: Annotated[int, Query(ge=-1, le=_LAST, description="Only rows after this one.")] = -1,
+    after: Annotated[int, Query(ge=-1, le=_MAX_INDEX, description="Only rows after this one.")] = -1,
     limit: Annotated[
-        int, Query(ge=1, le=_MOST, description="Maximum number of rows; the latest are returned.")
-    ] = _MOST,
+        int, Query(ge=1, le=_MAX_ROWS, description="Maximum number of rows; the latest are returned.")
+    ] = _MAX_ROWS,
 ) -> Response:
     """Return the latest rows and their scores."""
     return await large_response(request, partial(history_of, handle_of(request, name), after, limit))
 
 
 @history_router.get("/{index}", responses=problems(404, 422, 503))
-async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_LAST)]) -> schemas.ExplainedRow:
+async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)]) -> schemas.ExplainedRow:
     """Explain the score of one of the latest rows."""
     handle = handle_of(request, name)
     async with copy_slot(request, handle):

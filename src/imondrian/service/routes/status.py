@@ -19,7 +19,9 @@ async def health(request: Request, response: Response) -> Health:
     failure = registry.writer.failure and await run_in_threadpool(registry.writer.retry)
     current = [*registry.complaints(), *([] if failure is None else [str(failure)])]
     response.status_code = 503 if current else 200
-    complaints = [*registry.damage_reports, *current] if request.state.is_trusted else []  # they name detectors
+    complaints = (
+        [*registry.damage_reports, *current] if request.state.is_trusted else []
+    )  # they contain names of detectors
     return Health(status="failing" if current else "ok", complaints=complaints)
 
 
@@ -47,9 +49,9 @@ async def static(name: str, request: Request) -> Response:
 def _file(name: str, request: Request) -> Response:
     if name not in page_assets():
         raise NotFoundError(f"The page has no file {name[:100]!r}.")
-    content, media_type, tag = page_assets()[name]
-    headers = {"Cache-Control": "no-cache", "ETag": tag, "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == tag:
+    content, media_type, etag = page_assets()[name]
+    headers = {"Cache-Control": "no-cache", "ETag": etag, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(gzipped(name), media_type=media_type, headers=headers | {"Content-Encoding": "gzip"})

@@ -22,17 +22,17 @@ export const explainRow = (name, index) => request("GET", `${path(name)}/history
 export const scores = (name, points, signal) => request("POST", `${path(name)}/scores`, { body: { points }, signal });
 
 export async function explainPoint(name, point) {
-  const answer = await request("POST", `${path(name)}/explanations`, { body: { points: [point] } });
-  return answer.explanations[0];
+  const { explanations } = await request("POST", `${path(name)}/explanations`, { body: { points: [point] } });
+  return explanations[0];
 }
 
 export function learn(name, points, signal) {
-  const headers = { "Idempotency-Key": randomKey() }; // a repeated request is learned once
+  const headers = { "Idempotency-Key": randomKey() }; // a repeated request is learned only once
   return request("POST", `${path(name)}/points`, { body: { points }, signal, headers });
 }
 
 export async function health() {
-  const response = await send("GET", "health", {}); // a response with status 503 has complaints, too
+  const response = await send("GET", "health", {}); // a response with status 503 also contains complaints
   return response.json().catch(() => ({ complaints: [] }));
 }
 

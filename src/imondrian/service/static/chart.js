@@ -1,4 +1,4 @@
-// The parts that all charts share; a chart is redrawn when its width or the colours change, but not while a button is held.
+// The parts that all charts share. A chart is redrawn when its width or the colours change, but not while the pointer is held down on it.
 
 import { colours, onThemeChange } from "./theme.js";
 
@@ -14,7 +14,7 @@ export class Chart {
 
   constructor(node, build, onClick = () => {}) {
     this.#node = node;
-    this.#onClick = onClick; // called with the customdata of the point
+    this.#onClick = onClick; // called with the customdata of the clicked point
     this.#build = build; // returns traces and layout for colours and a width, or null if there is nothing to draw
     new ResizeObserver(() => this.draw()).observe(node);
     onThemeChange(() => this.draw());
@@ -43,7 +43,7 @@ export class Chart {
 }
 
 export function canZoom() {
-  return !matchMedia("(pointer: coarse)").matches; // a finger scrolls the page
+  return !matchMedia("(pointer: coarse)").matches; // on a touch screen, dragging scrolls the page
 }
 
 export function escaped(text) {

@@ -34,7 +34,7 @@ export class DetectorView {
   }
 
   show(detector) {
-    if (isAnother(this.#detector, detector)) this.#reset(detector);
+    if (isOther(this.#detector, detector)) this.#reset(detector);
     this.#detector = detector;
     this.#summary.show(detector);
     this.#showEmpty();
@@ -44,7 +44,7 @@ export class DetectorView {
     const history = this.#history;
     if (this.#detector.n_seen - 1 <= history.last) return;
     const rows = await api.history(this.#detector.name, history.last);
-    if (history !== this.#history || rows.index.length === 0) return; // another detector was selected meanwhile, or there are no new rows
+    if (history !== this.#history || rows.index.length === 0) return; // another detector was selected in the meantime, or there are no new rows
     history.add(rows);
     this.#showEmpty();
     this.#showHistory(false);
@@ -129,6 +129,6 @@ export class DetectorView {
   }
 }
 
-function isAnother(before, now) {
-  return before === null || before.name !== now.name || before.created !== now.created || now.n_seen < before.n_seen;
+function isOther(previous, current) {
+  return previous === null || previous.name !== current.name || previous.created !== current.created || current.n_seen < previous.n_seen;
 }

@@ -18,7 +18,7 @@ const view = new DetectorView();
 const table = new TableForm();
 const poller = new Poller(poll);
 let detectors = [];
-let healthChecked = -Infinity; // time of the last request
+let healthChecked = -Infinity; // time of the last health check
 let isFormOffered = false; // the form was opened once, or was not needed
 
 async function poll() {
@@ -45,7 +45,7 @@ async function checkHealth() {
 function showFailure(error) {
   healthChecked = -Infinity;
   if (!(error instanceof api.ApiError)) throw error;
-  if (error.status === 404) return; // the detector was removed meanwhile
+  if (error.status === 404) return; // the detector was removed in the meantime
   if (error.status === 401) lock();
   else if (error.status === 0) showState("gone");
   else showState("gone", `${error.message} Retrying.`);

@@ -2,7 +2,7 @@
 
 import { byId, make, setText } from "./dom.js";
 
-const MAX_WITHOUT_PICKER = 8; // up to so many are all shown
+const MAX_WITHOUT_PICKER = 8; // up to this many features are all shown
 const N_PRESELECTED = 6;
 const MAX_SHOWN = 12;
 

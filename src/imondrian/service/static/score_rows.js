@@ -6,30 +6,30 @@ const N_ROWS = 5000; // in a block
 const N_CELLS = 1_000_000;
 
 export async function scoreRows(name, points, { isLearning, signal, onProgress }) {
-  const found = { scores: [], anomalies: [], indices: isLearning ? [] : null, threshold: null };
+  const result = { scores: [], anomalies: [], indices: isLearning ? [] : null, threshold: null };
   const size = Math.max(1, Math.min(N_ROWS, Math.floor(N_CELLS / points[0].length)));
   for (let first = 0; first < points.length; first += size) {
     onProgress(first / points.length, first);
     const block = points.slice(first, first + size);
-    if (isLearning) addLearned(found, await learn(name, block, signal));
-    else addScored(found, await scores(name, block, signal));
+    if (isLearning) addLearned(result, await learn(name, block, signal));
+    else addScored(result, await scores(name, block, signal));
   }
-  return found;
+  return result;
 }
 
-function addScored(found, answer) {
-  found.threshold = answer.threshold;
-  for (const score of answer.anomaly_score) {
-    found.scores.push(score);
-    found.anomalies.push(answer.threshold !== null && score > answer.threshold);
+function addScored(result, reply) {
+  result.threshold = reply.threshold;
+  for (const score of reply.anomaly_score) {
+    result.scores.push(score);
+    result.anomalies.push(reply.threshold !== null && score > reply.threshold);
   }
 }
 
-function addLearned(found, answer) {
-  for (const { index, anomaly_score: score, threshold, is_anomaly: isAnomaly } of answer.results) {
-    found.indices.push(index);
-    found.scores.push(score);
-    found.anomalies.push(isAnomaly);
-    found.threshold = threshold;
+function addLearned(result, reply) {
+  for (const { index, anomaly_score: score, threshold, is_anomaly: isAnomaly } of reply.results) {
+    result.indices.push(index);
+    result.scores.push(score);
+    result.anomalies.push(isAnomaly);
+    result.threshold = threshold;
   }
 }

@@ -10,7 +10,7 @@ export function token() {
 }
 
 export function askForToken(rejected) {
-  if (rejected !== token()) return Promise.resolve(true); // another token was entered meanwhile
+  if (rejected !== token()) return Promise.resolve(true); // another token was entered in the meantime
   asking ??= ask(rejected !== null).finally(() => { asking = null; });
   return asking;
 }
