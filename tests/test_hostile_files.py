@@ -2,17 +2,19 @@
 
 import io
 import json
+import pickle
 import struct
 import time
 import tracemalloc
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from imondrian import DamagedFileError, InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import MAX_SHOWN
-from imondrian.model_files import from_bytes, to_bytes
+from imondrian.model_files import from_bytes, load, save, to_bytes
 from imondrian.storage import read_header
 from tests.test_storage import as_array, as_npy, members, sealed, zipped
 
@@ -260,11 +262,39 @@ def test_insertion_counts_whose_sum_would_overflow_are_rejected():
 
 def test_a_detector_whose_forest_was_built_again_can_be_saved():
     detector = detector_of()
-    detector.process_many(X)
+    for _ in range(4):
+        detector.process_many(X)
     detector.forest.build(X[:50])
+    resumed = from_bytes(to_bytes(detector))
+    for _ in range(20):
+        assert resumed.process_many(X).score.tolist() == detector.process_many(X).score.tolist()
+    assert to_bytes(resumed) == to_bytes(detector)
     for _ in range(20):
         detector.process_many(X)
     assert from_bytes(to_bytes(detector)).n_seen == detector.n_seen
+
+
+def test_a_detector_whose_forest_has_other_features_does_not_replace_a_good_file(tmp_path):
+    detector, path = detector_of(), tmp_path / "model.imf"
+    save(detector, path)
+    detector.forest.widen(3)
+    with pytest.raises(InvalidInputError, match="cannot be saved: the forest does not match"):
+        save(detector, path)
+    with pytest.raises(InvalidInputError, match="cannot be saved"):
+        pickle.dumps(detector)
+    for call in (lambda: detector.process(X[0]), lambda: detector.process_many(X), lambda: detector.forget(X[:1])):
+        with pytest.raises(InvalidInputError, match="has 3 features"):
+            call()
+    assert load(path).n_seen == 100
+
+
+def test_an_estimator_whose_forest_has_other_features_does_not_replace_a_good_file(tmp_path):
+    model, path = IsolationMondrianForest(n_estimators=2).fit(pd.DataFrame(X, columns=["a", "b"])), tmp_path / "m.imf"
+    save(model, path)
+    model.forest_.widen(3)
+    with pytest.raises(InvalidInputError, match="cannot be saved: there are 3 features"):
+        save(model, path)
+    assert load(path).n_features_in_ == 2
 
 
 @pytest.mark.parametrize("scale", [[None, None], ["a", "b"], [1.0, -1.0], [], [[1.0]], {"a": 1}])

@@ -22,6 +22,7 @@ _N_BINS = 64
 _MIN_BLOCKS = 8
 _N_DEVIATIONS = 5.0
 _COUNT, _MEAN, _SQUARES = 0, 1, 2
+_MAX_INSERTIONS = 2**60  # largest number of insertions into all trees in a file: far from overflowing 64 bits
 OUTSIDE, SCORES = "outside", "scores"
 
 
@@ -131,7 +132,7 @@ class DriftMonitor:
             raise ValueError("the state of the drift monitor is damaged: the mean of a share is above 1.")
         if not isinstance(state["was_odd"], bool):
             raise ValueError("the state of the drift monitor is damaged: was_odd.")  # noqa: TRY004
-        self.counts = [as_count(count, "a count of the drift monitor", 0, 2**62) for count in state["counts"]]
+        self.counts = [as_count(n, "a count of the drift monitor", 0, _MAX_INSERTIONS) for n in state["counts"]]
         self.began = [as_count(row, "a row of the drift monitor", -1, 2**62) for row in state["began"]]
         if len(self.counts) != 2 or len(self.began) != 2:
             raise ValueError("the state of the drift monitor is damaged: counts.")
