@@ -219,6 +219,9 @@ def test_impossible_counts_of_a_detector_are_rejected(position, count):
     [
         lambda notes: notes["counts"].__setitem__(1, 50),  # more skipped and scored than seen
         lambda notes: notes["monitor"]["began"].__setitem__(1, 2**61),
+        lambda notes: notes["monitor"].update(began=[-1, 90], was_odd=True),  # an unusual block that never began
+        lambda notes: notes["monitor"].update(began=[91, 90]),
+        lambda notes: (notes["drifts"].append([80, 81, "scores", 0.5, 0.5]), notes["counts"].__setitem__(3, 1)),
         lambda notes: notes["drifts"].append([2**61, 0, "scores", 0.5, 0.5]),
         lambda notes: notes["counts"].append(0),
     ],
