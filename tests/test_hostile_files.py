@@ -12,8 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from imondrian import DamagedFileError, InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian import (
+    DamagedFileError,
+    InvalidInputError,
+    IsolationMondrianForest,
+    MondrianForest,
+    StreamDetector,
+    storage,
+)
+from imondrian.engine.nodes import MAX_SHOWN, NO_NODE, empty_trees
+from imondrian.engine.randomness import start_streams
+from imondrian.forest_state import Snapshot
 from imondrian.model_files import from_bytes, load, save, to_bytes
 from imondrian.storage import read_header
 from tests.test_storage import as_array, as_npy, members, sealed, zipped
@@ -127,6 +136,26 @@ def test_a_long_window_with_many_trees_is_checked_in_bounded_time():
     assert time.process_time() - began < 10.0
 
 
+def test_a_long_window_with_many_small_trees_takes_a_small_multiple_of_the_file_in_memory():
+    """Each tree has one slot in the file and could need 5,000; all of them would take 700 MB."""
+    n_trees, window = 2_000, 5_000
+    trees = empty_trees(n_trees, 1, 1)
+    start_streams(trees.heads, np.uint64(0))
+    trees.points[:], trees.copies[:], trees.parents[:, 1] = 1.0, window, NO_NODE
+    trees.heads["n_leaves"], trees.heads["root"], trees.heads["next_number"] = 1, 1, window
+    arrays = {"moments": np.zeros((3, 1)), "ring": np.ones((window, 1)), "clock": np.array([window, window + 1, 0])}
+    file = io.BytesIO()
+    storage.write(Snapshot(MondrianForest(n_trees, window=window).parameters(), trees, arrays), file)
+    tracemalloc.start()
+    forest = from_bytes(file.getvalue())
+    forest.extend(np.full((3, 1), 2.0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(file.getvalue())
+    assert forest.n_bytes > 100 * peak
+    assert from_bytes(to_bytes(forest)).n_shown == window + 3
+
+
 def long_directory(n_members):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -168,8 +197,6 @@ def test_a_long_header_needs_a_small_multiple_of_its_length_in_memory(filling):
 
 def test_a_header_that_is_too_long_to_read_is_not_written():
     forest, notes = detector_of().snapshot()
-    from imondrian import storage  # noqa: PLC0415
-
     for filling in ([[]] * 2**17, "A" * 2**24):
         with pytest.raises(InvalidInputError, match="The header of a model file can have"):
             storage.write(forest, io.BytesIO(), {"StreamDetector": notes, "beside": {"a": filling}})

@@ -44,8 +44,8 @@ def detector_of(**settings):
 
 def state_of(detector):
     """Return the complete state of a detector."""
-    trees, arrays = detector.forest.state()
-    return [a.tobytes() for a in (*trees, *arrays.values())], json.dumps(detector.notes())
+    (_, trees, arrays), notes = detector.snapshot()
+    return [a.tobytes() for a in (*trees, *arrays.values())], json.dumps(notes)
 
 
 def one_by_one(detector, rows):

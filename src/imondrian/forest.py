@@ -163,7 +163,11 @@ class MondrianForest:
     @property
     @read_locked
     def n_bytes(self) -> int:
-        """Memory in bytes used by the trees and the window; with a window it never changes."""
+        """Memory in bytes of the trees and the window.
+
+        With a window it never changes: all memory that the window can need is counted, even if the trees were read from
+        a file and get their memory only when points arrive.
+        """
         return 0 if self._state is None else self._state.n_bytes
 
     @property

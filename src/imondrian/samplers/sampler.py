@@ -71,7 +71,7 @@ class Sampler(Protocol):
     """Decides which of the points shown to it each tree holds."""
 
     limit: int  # largest number of leaves of a tree
-    fixed_slots: int  # number of slots that every tree always has; 0 if tables grow
+    fixed_slots: int  # number of slots per tree that are allocated before the first point; 0 if tables grow
     updates: Updates
     last_scored: ScoredRows | None  # the last rows that were scored and shown; None if not recorded
 

@@ -47,8 +47,9 @@ class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
     Memory is fixed: the ring of points, and enough slots in each tree that the probability of needing more at any time
-    is below exp(-60) (a point without a free slot is not inserted). Feature weights, and the levels to which the score
-    "size" is relative, are updated in steps of an eighth of the window.
+    is below exp(-60) (a point without a free slot is not inserted). Trees read from a file get these slots only when
+    points arrive. Feature weights, and the levels to which the score "size" is relative, are updated in steps of an
+    eighth of the window.
 
     Parameters
     ----------
