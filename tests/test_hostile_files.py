@@ -119,6 +119,16 @@ def test_many_copies_are_counted_without_listing_them(window):
         assert "would not select" in message
 
 
+@pytest.mark.parametrize(("max_samples", "n_copies"), [(None, 2**32 - 1), (None, 1_001), (100, 900)])
+def test_copies_in_a_window_are_bounded_after_the_last_lookup(max_samples, n_copies):
+    """All rows are equal, so the last of many trees is not compared with the window point by point."""
+    content = to_bytes(MondrianForest(5_000, max_samples=max_samples, window=1_000).extend(np.ones((1_000, 1))))
+    copies = as_array(members(content)["copies.npy"]).copy()
+    assert from_bytes(content).n_points == 1_000
+    copies[-1] = n_copies
+    assert "tree 4999 is damaged" in cost_of_rejecting(with_arrays(content, copies=copies))[1]
+
+
 def test_many_small_trees_are_checked_in_compiled_code():
     """A file of 2 MB with 20,000 trees; checks in Python took half a minute."""
     forest = MondrianForest(20_000, max_samples=1).build(X[:5])

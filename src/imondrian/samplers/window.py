@@ -348,7 +348,9 @@ class Window:
         is_foreign, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
         max_lookups = _LOOKUPS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))
         find_foreign_points(trees, self.ring, self.number, self.share, key, max_lookups, is_foreign)
-        yield "the tree holds points that it would not select", is_foreign
+        n_held = trees.copies.sum(axis=1, dtype=np.int64)  # bounds the copies that are not looked up
+        has_too_many = n_held > min(self.limit, self.n_points(trees))
+        yield "the tree holds points that it would not select", is_foreign | has_too_many
 
 
 def _on_all(function: Callable[[slice], None]) -> None:
