@@ -20,6 +20,7 @@ from imondrian import (
     StreamDetector,
     storage,
 )
+from imondrian.cli.scored_rows import medians_of_model
 from imondrian.engine.nodes import MAX_SHOWN, NO_NODE, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.forest_state import Snapshot
@@ -127,6 +128,26 @@ def test_copies_in_a_window_are_bounded_after_the_last_lookup(max_samples, n_cop
     assert from_bytes(content).n_points == 1_000
     copies[-1] = n_copies
     assert "tree 4999 is damaged" in cost_of_rejecting(with_arrays(content, copies=copies))[1]
+
+
+@pytest.mark.parametrize("contamination", [0.1, "kmeans"])
+def test_a_threshold_is_computed_without_listing_copies(contamination):
+    """An estimator without a stored threshold whose forest holds 2**28 copies of a point."""
+    model = IsolationMondrianForest(n_estimators=2, max_samples=None, contamination=contamination)
+    content = to_bytes(model.partial_fit([[1.0, 1.0]] * 3 + [[2.0, 2.0]]))
+    copies, n_held = as_array(members(content)["copies.npy"]).copy(), 2**28 + 1
+    copies[copies == 3] = 2**28
+    population = as_array(members(content)["cuts.population.npy"]).copy()
+    population[population == 4] = n_held
+    counts = {"cuts__population": population, "heads__n_points": np.full(2, n_held)}
+    moments = as_array(members(content)["moments.npy"]).copy()
+    moments[0] = n_held
+    hostile = from_bytes(with_arrays(content, copies=copies, moments=moments, **counts))
+    tracemalloc.start()
+    assert 0.0 < hostile.threshold < 1.0
+    assert medians_of_model(hostile)().tolist() == [1.0, 1.0]
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
 
 
 def test_many_small_trees_are_checked_in_compiled_code():

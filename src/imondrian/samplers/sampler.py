@@ -121,6 +121,9 @@ class Sampler(Protocol):
     def points(self, trees: Trees) -> Array:
         """Return the points held, including copies."""
 
+    def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
+        """Return the points held and the number of copies of each, without listing the copies in a leaf."""
+
     def widened(self, n_features: int) -> Self:
         """Return a sampler like this one with more features, which are 0 in all points."""
 

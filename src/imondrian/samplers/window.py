@@ -208,6 +208,11 @@ class Window:
         """Return the points in the window, oldest first."""
         return _without_gaps(self._oldest_first())
 
+    def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
+        """Return the points in the window, oldest first, each of them once per copy."""
+        points = self.points(trees)
+        return points, np.ones(points.shape[0], np.int64)
+
     def widened(self, n_features: int) -> Self:
         """Return a window like this one whose points have more features, all 0."""
         new_columns = np.zeros((self.length, n_features - self.ring.shape[1]))
