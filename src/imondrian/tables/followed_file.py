@@ -65,6 +65,8 @@ class FollowedFile:
     def _is_truncated(self) -> bool:
         """Return True if the bytes that were read last are not there any more, even if the file has grown since."""
         position = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+        if os.fstat(self._descriptor).st_size < position:
+            return True
         n_bytes = len(self._context)
         return os.pread(self._descriptor, n_bytes, position - n_bytes) != self._context
 
