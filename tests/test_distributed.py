@@ -68,3 +68,11 @@ def test_scores_are_distributed_as_those_of_a_forest_built_at_once(data):
 def test_a_sample_must_have_a_size():
     with pytest.raises(InvalidInputError, match="max_samples must be an integer, but is None"):
         new_sampled_forest(10, None)
+
+
+def test_very_many_large_points_give_a_forest_that_can_be_saved():
+    plan = new_sampled_forest(2, 8, scale="std")
+    samples = Samples(plan, n_features=1)
+    samples.offer(np.array([[1e153], [-1e153]]), np.array([10**6, 10**6]))
+    forest = forest_on_samples(plan, samples.n_points, np.stack([samples.of(t)[1] for t in range(2)]))
+    assert from_bytes(to_bytes(forest)).n_points == 2 * 10**6

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from imondrian import EmptyForestError, ImondrianError, InvalidInputError, MondrianForest
 from imondrian.engine.rescore import is_aligned
 from imondrian.engine.reservoir import build_trees
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.scores import SCORES
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, point_sets
 
@@ -440,6 +441,13 @@ def test_a_read_only_table_does_not_compile_a_kernel_again():
     table.flags.writeable = False
     MondrianForest(n_trees=1).build(table)
     assert len(build_trees.signatures) == 1
+
+
+def test_forgetting_one_of_many_large_points_keeps_the_weights_positive():
+    forest = MondrianForest(3, max_samples=64, scale="std").extend(RNG.choice([-5e151, 5e151], (200_000, 1)))
+    forest.forget(forest.points()[:1])
+    assert np.isfinite(moments(forest)).all()
+    assert from_bytes(to_bytes(forest)).n_points == 199_999
 
 
 def test_forgetting_an_outlier_restores_the_weights_of_the_other_points():

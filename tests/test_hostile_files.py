@@ -2,17 +2,29 @@
 
 import io
 import json
+import pickle
 import struct
 import time
 import tracemalloc
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from imondrian import DamagedFileError, InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
-from imondrian.engine.nodes import MAX_SHOWN
-from imondrian.model_files import from_bytes, to_bytes
+from imondrian import (
+    DamagedFileError,
+    InvalidInputError,
+    IsolationMondrianForest,
+    MondrianForest,
+    StreamDetector,
+    storage,
+)
+from imondrian.cli.scored_rows import medians_of_model
+from imondrian.engine.nodes import MAX_SHOWN, NO_NODE, empty_trees
+from imondrian.engine.randomness import start_streams
+from imondrian.forest_state import Snapshot
+from imondrian.model_files import from_bytes, load, save, to_bytes
 from imondrian.storage import read_header
 from tests.test_storage import as_array, as_npy, members, sealed, zipped
 
@@ -108,6 +120,36 @@ def test_many_copies_are_counted_without_listing_them(window):
         assert "would not select" in message
 
 
+@pytest.mark.parametrize(("max_samples", "n_copies"), [(None, 2**32 - 1), (None, 1_001), (100, 900)])
+def test_copies_in_a_window_are_bounded_after_the_last_lookup(max_samples, n_copies):
+    """All rows are equal, so the last of many trees is not compared with the window point by point."""
+    content = to_bytes(MondrianForest(5_000, max_samples=max_samples, window=1_000).extend(np.ones((1_000, 1))))
+    copies = as_array(members(content)["copies.npy"]).copy()
+    assert from_bytes(content).n_points == 1_000
+    copies[-1] = n_copies
+    assert "tree 4999 is damaged" in cost_of_rejecting(with_arrays(content, copies=copies))[1]
+
+
+@pytest.mark.parametrize("contamination", [0.1, "kmeans"])
+def test_a_threshold_is_computed_without_listing_copies(contamination):
+    """An estimator without a stored threshold whose forest holds 2**28 copies of a point."""
+    model = IsolationMondrianForest(n_estimators=2, max_samples=None, contamination=contamination)
+    content = to_bytes(model.partial_fit([[1.0, 1.0]] * 3 + [[2.0, 2.0]]))
+    copies, n_held = as_array(members(content)["copies.npy"]).copy(), 2**28 + 1
+    copies[copies == 3] = 2**28
+    population = as_array(members(content)["cuts.population.npy"]).copy()
+    population[population == 4] = n_held
+    counts = {"cuts__population": population, "heads__n_points": np.full(2, n_held)}
+    moments = as_array(members(content)["moments.npy"]).copy()
+    moments[0] = n_held
+    hostile = from_bytes(with_arrays(content, copies=copies, moments=moments, **counts))
+    tracemalloc.start()
+    assert 0.0 < hostile.threshold < 1.0
+    assert medians_of_model(hostile)().tolist() == [1.0, 1.0]
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+
+
 def test_many_small_trees_are_checked_in_compiled_code():
     """A file of 2 MB with 20,000 trees; checks in Python took half a minute."""
     forest = MondrianForest(20_000, max_samples=1).build(X[:5])
@@ -123,6 +165,26 @@ def test_a_long_window_with_many_trees_is_checked_in_bounded_time():
     began = time.process_time()
     assert from_bytes(content).n_points == 20_000
     assert time.process_time() - began < 10.0
+
+
+def test_a_long_window_with_many_small_trees_takes_a_small_multiple_of_the_file_in_memory():
+    """Each tree has one slot in the file and could need 5,000; all of them would take 700 MB."""
+    n_trees, window = 2_000, 5_000
+    trees = empty_trees(n_trees, 1, 1)
+    start_streams(trees.heads, np.uint64(0))
+    trees.points[:], trees.copies[:], trees.parents[:, 1] = 1.0, window, NO_NODE
+    trees.heads["n_leaves"], trees.heads["root"], trees.heads["next_number"] = 1, 1, window
+    arrays = {"moments": np.zeros((3, 1)), "ring": np.ones((window, 1)), "clock": np.array([window, window + 1, 0])}
+    file = io.BytesIO()
+    storage.write(Snapshot(MondrianForest(n_trees, window=window).parameters(), trees, arrays), file)
+    tracemalloc.start()
+    forest = from_bytes(file.getvalue())
+    forest.extend(np.full((3, 1), 2.0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(file.getvalue())
+    assert forest.n_bytes > 100 * peak
+    assert from_bytes(to_bytes(forest)).n_shown == window + 3
 
 
 def long_directory(n_members):
@@ -166,8 +228,6 @@ def test_a_long_header_needs_a_small_multiple_of_its_length_in_memory(filling):
 
 def test_a_header_that_is_too_long_to_read_is_not_written():
     forest, notes = detector_of().snapshot()
-    from imondrian import storage  # noqa: PLC0415
-
     for filling in ([[]] * 2**17, "A" * 2**24):
         with pytest.raises(InvalidInputError, match="The header of a model file can have"):
             storage.write(forest, io.BytesIO(), {"StreamDetector": notes, "beside": {"a": filling}})
@@ -217,6 +277,9 @@ def test_impossible_counts_of_a_detector_are_rejected(position, count):
     [
         lambda notes: notes["counts"].__setitem__(1, 50),  # more skipped and scored than seen
         lambda notes: notes["monitor"]["began"].__setitem__(1, 2**61),
+        lambda notes: notes["monitor"].update(began=[-1, 90], was_odd=True),  # an unusual block that never began
+        lambda notes: notes["monitor"].update(began=[91, 90]),
+        lambda notes: (notes["drifts"].append([80, 81, "scores", 0.5, 0.5]), notes["counts"].__setitem__(3, 1)),
         lambda notes: notes["drifts"].append([2**61, 0, "scores", 0.5, 0.5]),
         lambda notes: notes["counts"].append(0),
     ],
@@ -260,11 +323,39 @@ def test_insertion_counts_whose_sum_would_overflow_are_rejected():
 
 def test_a_detector_whose_forest_was_built_again_can_be_saved():
     detector = detector_of()
-    detector.process_many(X)
+    for _ in range(4):
+        detector.process_many(X)
     detector.forest.build(X[:50])
+    resumed = from_bytes(to_bytes(detector))
+    for _ in range(20):
+        assert resumed.process_many(X).score.tolist() == detector.process_many(X).score.tolist()
+    assert to_bytes(resumed) == to_bytes(detector)
     for _ in range(20):
         detector.process_many(X)
     assert from_bytes(to_bytes(detector)).n_seen == detector.n_seen
+
+
+def test_a_detector_whose_forest_has_other_features_does_not_replace_a_good_file(tmp_path):
+    detector, path = detector_of(), tmp_path / "model.imf"
+    save(detector, path)
+    detector.forest.widen(3)
+    with pytest.raises(InvalidInputError, match="cannot be saved: the forest does not match"):
+        save(detector, path)
+    with pytest.raises(InvalidInputError, match="cannot be saved"):
+        pickle.dumps(detector)
+    for call in (lambda: detector.process(X[0]), lambda: detector.process_many(X), lambda: detector.forget(X[:1])):
+        with pytest.raises(InvalidInputError, match="has 3 features"):
+            call()
+    assert load(path).n_seen == 100
+
+
+def test_an_estimator_whose_forest_has_other_features_does_not_replace_a_good_file(tmp_path):
+    model, path = IsolationMondrianForest(n_estimators=2).fit(pd.DataFrame(X, columns=["a", "b"])), tmp_path / "m.imf"
+    save(model, path)
+    model.forest_.widen(3)
+    with pytest.raises(InvalidInputError, match="cannot be saved: there are 3 features"):
+        save(model, path)
+    assert load(path).n_features_in_ == 2
 
 
 @pytest.mark.parametrize("scale", [[None, None], ["a", "b"], [1.0, -1.0], [], [[1.0]], {"a": 1}])

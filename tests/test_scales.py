@@ -83,6 +83,13 @@ def test_joined_moments_are_those_of_all_points():
     assert (empty.moments == 0).all()
 
 
+def test_a_sample_that_represents_very_many_large_points_does_not_overflow():
+    scale = StandardScale(1)
+    scale.restart(np.array([[1e153], [-1e153]] * 8), 10**6)
+    assert are_valid_moments(scale.moments, 10**6)
+    assert 0.0 < scale.weights()[0] < 1.0
+
+
 def test_values_at_the_limit_of_size_do_not_overflow():
     points = np.where(np.arange(200) % 2, 1e153, -1e153)[:, None]
     scale, other = StandardScale(1), StandardScale(1)

@@ -44,8 +44,8 @@ def detector_of(**settings):
 
 def state_of(detector):
     """Return the complete state of a detector."""
-    trees, arrays = detector.forest.state()
-    return [a.tobytes() for a in (*trees, *arrays.values())], json.dumps(detector.notes())
+    (_, trees, arrays), notes = detector.snapshot()
+    return [a.tobytes() for a in (*trees, *arrays.values())], json.dumps(notes)
 
 
 def one_by_one(detector, rows):
@@ -431,6 +431,16 @@ def test_single_rows_of_a_shingle_cannot_be_forgotten():
     detector.process_many(X[:50])
     with pytest.raises(InvalidInputError, match="a point consists of 2 rows"):
         detector.forget(X[49:50])
+
+
+@pytest.mark.parametrize(
+    "scale", [[1, 2, np.float32(3)], (1, 2, 3), pd.Series([1, 2, 3]), np.array([1, 2, 3], ">f4"), [1, Decimal(2), 3.0]]
+)
+def test_weights_of_any_type_can_be_saved(tmp_path, scale):
+    detector = detector_of(scale=scale)
+    assert detector.parameters["scale"] == [1.0, 2.0, 3.0]
+    imondrian.save(detector, tmp_path / "model.imf")
+    assert imondrian.load(tmp_path / "model.imf").parameters == detector.parameters
 
 
 def test_kind_and_scale_override_the_preset():

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from imondrian import InvalidInputError
+from imondrian import InvalidInputError, thresholds
+from imondrian.order_statistics import median_of_copies, quantile_of_copies
 from imondrian.thresholds import StreamingThreshold, fixed, quantile, threshold_rule, two_means
 
 SCORES = st.lists(st.floats(0.001, 0.999), min_size=1, max_size=40).map(np.array)
@@ -145,3 +146,34 @@ def test_invalid_scores_are_not_counted(contamination):
     with_invalid.observe(np.array([0.3, -1e6, np.nan, 7.0, 0.6]))
     expected.observe(np.array([0.3, 0.6]))
     assert with_invalid.threshold == expected.threshold
+
+
+COPIES = st.lists(st.tuples(st.floats(0.001, 0.999), st.integers(1, 9)), min_size=1, max_size=30)
+
+
+@given(pairs=COPIES, share=st.floats(0.001, 0.5))
+def test_copies_count_like_a_list_of_them_bit_for_bit(pairs, share):
+    scores, copies = (np.array(column) for column in zip(*pairs, strict=True))
+    listed = np.repeat(scores, copies)
+    assert quantile_of_copies(scores, copies, share) == np.quantile(listed, share)
+    assert median_of_copies(scores, copies) == np.median(listed)
+    for rule in (fixed(), two_means, quantile(share)):
+        assert rule(scores, copies) == rule(listed)
+
+
+@given(pairs=COPIES)
+def test_two_means_of_copies_is_the_same_without_listing_them(pairs):
+    scores, copies = (np.array(column) for column in zip(*pairs, strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "_MAX_LISTED", 0)
+        threshold = two_means(scores, copies)
+    listed = np.repeat(scores, copies)
+    costs = [squares(listed[listed <= t]) + squares(listed[listed > t]) for t in (threshold, two_means(listed))]
+    assert costs[0] == pytest.approx(costs[1], abs=1e-9)
+
+
+def test_very_many_copies_are_not_listed():
+    scores, copies = np.array([0.4, 0.6, 0.9]), np.array([2**31, 2**30, 1], np.uint32)
+    assert two_means(scores, copies) == pytest.approx(0.5)
+    assert quantile(0.1)(scores, copies) == 0.6
+    assert median_of_copies(scores, copies) == 0.4

@@ -11,6 +11,7 @@ from numba import config
 from imondrian import EmptyForestError, InvalidInputError, MondrianForest
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.window import slide_trees, write_selected
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.samplers import Window
 from imondrian.scores import SCORES
 from tests.engine.test_law import assert_same_law
@@ -146,6 +147,20 @@ def test_selected_points_are_a_uniform_share():
     assert abs(together - 0.04) < 5 * math.sqrt(0.04 * 0.96 / 399_600)
 
 
+@pytest.mark.parametrize("max_samples", [None, 4, 16])
+@pytest.mark.parametrize("n_before", [1, 10, 60])
+def test_a_restored_window_that_grows_equals_one_that_was_never_saved(max_samples, n_before):
+    """Trees read from a file have only the slots in use; they get more as points arrive."""
+    reference = MondrianForest(n_trees=5, max_samples=max_samples, window=64, scale="std").extend(X[:n_before])
+    by_ones, by_blocks = (from_bytes(to_bytes(reference)) for _ in range(2))
+    assert by_ones.state()[0].cuts.shape[1] < reference.state()[0].cuts.shape[1]
+    expected = reference.score_and_extend(X[100:], "size")
+    assert [by_ones.score_and_extend(x[None], "size")[0] for x in X[100:]] == expected.tolist()
+    blocks = [by_blocks.score_and_extend(rows, "size") for rows in np.split(X[100:], [3, 50, 60])]
+    assert np.concatenate(blocks).tolist() == expected.tolist()
+    assert to_bytes(by_ones) == to_bytes(by_blocks) == to_bytes(reference)
+
+
 def test_memory_is_fixed_from_the_start():
     forest = MondrianForest(n_trees=5, max_samples=16, window=64).reserve(3)
     n_bytes = forest.n_bytes
@@ -153,6 +168,10 @@ def test_memory_is_fixed_from_the_start():
     for rows in np.split(X, 10):
         assert forest.extend(rows).n_bytes == n_bytes
     assert forest.build(X).n_bytes == n_bytes
+    for n_rows in (1, 20, 300):
+        restored = from_bytes(to_bytes(MondrianForest(n_trees=5, max_samples=16, window=64).extend(X[:n_rows])))
+        assert restored.n_bytes == n_bytes
+        assert restored.extend(X[:100]).n_bytes == n_bytes
     with pytest.raises(InvalidInputError, match="n_features must be 3, as in this forest, but is 4"):
         forest.reserve(4)
 

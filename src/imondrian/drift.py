@@ -22,6 +22,7 @@ _N_BINS = 64
 _MIN_BLOCKS = 8
 _N_DEVIATIONS = 5.0
 _COUNT, _MEAN, _SQUARES = 0, 1, 2
+_MAX_INSERTIONS = 2**60  # largest number of insertions into all trees in a file: far from overflowing 64 bits
 OUTSIDE, SCORES = "outside", "scores"
 
 
@@ -39,7 +40,8 @@ def restored_drift(index: Any, since: Any, what: Any, value: Any, usual: Any) ->
     """Return a drift from the fields stored in a file; raise ValueError if they are invalid."""
     if what not in (OUTSIDE, SCORES):
         raise ValueError(f"the kind of a drift must be {OUTSIDE!r} or {SCORES!r}, but is {what!r}.")
-    index, since = (as_count(row, "a row of a drift", 0, MAX_SHOWN) for row in (index, since))
+    index = as_count(index, "the row of a drift", 0, MAX_SHOWN)
+    since = as_count(since, "the first row of a drift", 0, index)
     statistics = [as_number(statistic, "a statistic of a drift") for statistic in (value, usual)]
     if not np.isfinite(statistics).all():
         raise ValueError(f"the statistics of a drift must be finite, but are {statistics}.")
@@ -131,10 +133,13 @@ class DriftMonitor:
             raise ValueError("the state of the drift monitor is damaged: the mean of a share is above 1.")
         if not isinstance(state["was_odd"], bool):
             raise ValueError("the state of the drift monitor is damaged: was_odd.")  # noqa: TRY004
-        self.counts = [as_count(count, "a count of the drift monitor", 0, 2**62) for count in state["counts"]]
+        self.counts = [as_count(n, "a count of the drift monitor", 0, _MAX_INSERTIONS) for n in state["counts"]]
         self.began = [as_count(row, "a row of the drift monitor", -1, 2**62) for row in state["began"]]
         if len(self.counts) != 2 or len(self.began) != 2:
             raise ValueError("the state of the drift monitor is damaged: counts.")
+        previous, current = self.began
+        if previous > current or (state["was_odd"] and previous < 0):
+            raise ValueError("the state of the drift monitor is damaged: began.")
         self.was_odd = state["was_odd"]
 
     def _moments_of(self, what: str) -> Array:

@@ -182,7 +182,9 @@ def threshold_of_held_points(forest: MondrianForest, parameters: dict[str, Any])
     """Return the threshold computed from the scores of the points that the forest holds."""
     parameters = with_preset(parameters)
     rule = parameters["contamination"]
-    return _threshold_of(None if rule == "auto" else forest.rescore(parameters["kind"])[1], rule)
+    if rule == "auto":
+        return _threshold_of(None, rule)
+    return threshold_rule(rule)(*forest.rescore_without_copies(parameters["kind"]))
 
 
 def seed_from(random_state: np.random.RandomState) -> int:

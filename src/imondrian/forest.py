@@ -163,7 +163,11 @@ class MondrianForest:
     @property
     @read_locked
     def n_bytes(self) -> int:
-        """Memory in bytes used by the trees and the window; with a window it never changes."""
+        """Memory in bytes of the trees and the window.
+
+        With a window it never changes: all memory that the window can need is counted, even if the trees were read from
+        a file and get their memory only when points arrive.
+        """
         return 0 if self._state is None else self._state.n_bytes
 
     @property
@@ -462,6 +466,15 @@ class MondrianForest:
         return state.sampler.points(state.trees)
 
     @read_locked
+    def points_and_copies(self) -> tuple[Array, Array]:
+        """Return the points that the forest holds and the number of copies of each.
+
+        The memory needed does not depend on the number of copies. A point may occur more than once.
+        """
+        state = self._known_state()
+        return state.sampler.points_and_copies(state.trees)
+
+    @read_locked
     def rescore(self, kind: Kind = "depth") -> tuple[Array, Array]:
         """Score the points that the forest holds now, including copies.
 
@@ -478,9 +491,16 @@ class MondrianForest:
             The points of all samples; with a window, its points, oldest first.
         scores : array of shape (n_points,)
         """
+        scores, copies = self.rescore_without_copies(kind)
+        return self.points(), np.repeat(scores, copies)
+
+    @read_locked
+    def rescore_without_copies(self, kind: Kind = "depth") -> tuple[Array, Array]:
+        """Score the points of `points_and_copies`; return the scores and the numbers of copies."""
         score_kind(kind)
-        cache, points = self._scoring_cache(), self.points()
-        return points, score_held_points(cache, points, kind)
+        cache = self._scoring_cache()
+        points, copies = self.points_and_copies()
+        return score_held_points(cache, points, copies, kind), copies
 
     @read_locked
     def holds(self, X: npt.ArrayLike) -> Array:

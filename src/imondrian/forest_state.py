@@ -14,6 +14,7 @@ from imondrian.engine.nodes import (
     empty_trees,
     joined,
     resized,
+    table_bytes,
     with_capacity,
 )
 from imondrian.engine.randomness import start_streams
@@ -50,7 +51,11 @@ class ForestState:
 
     @classmethod
     def restored(cls, parameters: ForestParameters, trees: Trees, arrays: dict[str, Array]) -> Self:
-        """Return a state made from these arrays; arrays that do not have the layout of kernels are copied."""
+        """Return a state made from these arrays; arrays that do not have the layout of kernels are copied.
+
+        The trees keep the slots they have and get more when points arrive, so that restoring a window takes no more
+        memory than the arrays, whatever its length.
+        """
         fields = zip(trees, FIELDS.values(), strict=True)
         owned = Trees(*(as_owned_array(array, field.dtype) for array, field in fields))
         n_features = owned.points.shape[2]
@@ -58,8 +63,6 @@ class ForestState:
         layouts = sampler.layout(n_features)
         scale.restore(arrays["moments"])
         sampler.restore({name: as_owned_array(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
-        if owned.cuts.shape[1] < sampler.fixed_slots:
-            owned = resized(owned, sampler.fixed_slots)
         return cls(owned, scale, sampler)
 
     @property
@@ -79,8 +82,9 @@ class ForestState:
 
     @property
     def n_bytes(self) -> int:
-        """Memory in bytes used by the trees and the sampler."""
-        return sum(array.nbytes for array in self.trees) + self.sampler.n_bytes()
+        """Memory in bytes of the trees and the sampler; the slots that a window needs are counted from the start."""
+        n_slots = max(self.trees.cuts.shape[1], self.sampler.fixed_slots)
+        return table_bytes(self.trees.heads.size, n_slots, self.n_features) + self.sampler.n_bytes()
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays other than the trees, by name; these are not copies."""

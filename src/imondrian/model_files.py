@@ -119,26 +119,38 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
 
 
 def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:
-    """Copy the forest of a model and its notes; another thread may change the model afterwards."""
+    """Copy the forest of a model and its notes; another thread may change the model afterwards.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model could not be read again, for example because its forest was changed directly.
+    """
     if isinstance(model, MondrianForest):
         return model.snapshot(), {}
     if isinstance(model, StreamDetector):
         forest, notes = model.snapshot()
         return forest, {_DETECTOR: notes, _EXTRA: extra}
     if isinstance(model, FittedModel) or hasattr(model, "fitted_model"):
-        return _parts_of_fitted(model)
+        fitted, forest = _consistent_copy(model)
+        notes = fitted.notes()
+        try:
+            FittedModel.from_notes(fitted.forest, notes)
+        except ValueError as error:
+            raise InvalidInputError(f"The model cannot be saved: {error}") from None
+        return forest, {_ESTIMATOR: notes}
     raise InvalidInputError(f"Only a forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
 
 
-def _parts_of_fitted(model: Any) -> tuple[Snapshot, dict[str, Any]]:
-    """Copy a consistent forest and notes; omit the threshold if another thread keeps changing the forest."""
+def _consistent_copy(model: Any) -> tuple[FittedModel, Snapshot]:
+    """Return a fitted model and a copy of its forest, without the threshold if another thread keeps changing it."""
     for _ in range(_MAX_TRIES):
         fitted = model if isinstance(model, FittedModel) else model.fitted_model()
         n_changes, snapshot = fitted.forest.n_changes, fitted.forest.snapshot()
         is_same = isinstance(model, FittedModel) or model.fitted_model().stored_threshold == fitted.stored_threshold
         if is_same and fitted.forest.n_changes == n_changes:
-            return snapshot, {_ESTIMATOR: fitted.notes()}
-    return snapshot, {_ESTIMATOR: replace(fitted, stored_threshold=None).notes()}
+            return fitted, snapshot
+    return replace(fitted, stored_threshold=None), snapshot
 
 
 def _model_of(forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]) -> Model:

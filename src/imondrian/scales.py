@@ -107,7 +107,9 @@ class StandardScale:
         """Use the standard deviations of these points only, as if they were those of n_points points."""
         self.restore(np.zeros_like(self.moments))
         add_points(self.moments, X)
-        self.moments[SQUARES] *= n_points / max(X.shape[0], 1)
+        with np.errstate(over="ignore"):
+            squares = self.moments[SQUARES] * (n_points / max(X.shape[0], 1))
+        self.moments[SQUARES] = np.minimum(squares, LARGEST)
         self.moments[COUNT] = n_points
 
     def update(self, X: Array) -> Array:

@@ -212,15 +212,15 @@ def score_kind(kind: str) -> ScoreKind:
     return SCORES[kind]
 
 
-def score_held_points(cache: ScoringCache, points: Array, kind: str) -> Array:
-    """Score all points that the trees hold, including copies.
+def score_held_points(cache: ScoringCache, points: Array, copies: Array, kind: str) -> Array:
+    """Score all points that the trees hold, given with their numbers of copies.
 
     If all trees hold the same points, this takes one pass over the nodes.
     """
     scoring, trees = SCORES[kind], cache.trees
     if points.shape[0] == 0:
         return np.empty(0)
-    if is_aligned(trees) and trees.copies[0].sum() == points.shape[0]:
+    if is_aligned(trees) and trees.copies[0].sum() == copies.sum():
         slots = np.empty(points.shape[0], np.int64)
         write_leaf_slots(trees, points, slots)
         return scoring.score_held(cache)[slots]

@@ -22,7 +22,7 @@ from imondrian import sealed_zip
 from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of
+from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of, table_bytes
 from imondrian.errors import DamagedFileError, InvalidInputError
 from imondrian.files import atomic_write
 from imondrian.forest import MondrianForest
@@ -149,8 +149,8 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
     forest = MondrianForest(**header["parameters"])
     sampler = new_sampler(forest.max_samples, forest.window)
     layouts = {"moments": ((3, n_features), np.dtype(np.float64)), **sampler.layout(n_features)}
-    sizes = [math.prod(shapes[name]) * field.dtype.itemsize for name, field in FIELDS.items()]
-    if sum(sizes) + sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values()) > n_bytes:
+    other_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values())
+    if table_bytes(n_trees, n_slots, n_features) + other_bytes > n_bytes:
         raise ValueError("the header describes more data than the file contains.")
     names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
     if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):

@@ -416,8 +416,19 @@ class StreamDetector:
 
     @read_locked
     def snapshot(self) -> tuple[Snapshot, dict[str, Any]]:
-        """Return a copy of everything: a snapshot of the forest, and `notes`."""
-        return self.forest.snapshot(), self.notes()
+        """Return a copy of everything: a snapshot of the forest, and `notes`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the detector could not be restored from them, because its forest was changed directly.
+        """
+        notes = self.notes()
+        try:
+            self.from_notes(self.forest, notes)
+        except ValueError as error:
+            raise InvalidInputError(f"The detector cannot be saved: {error}") from None
+        return self.forest.snapshot(), notes
 
     def __getstate__(self) -> dict[str, Any]:
         forest, notes = self.snapshot()
@@ -439,7 +450,7 @@ class StreamDetector:
         self._set_parameters(renamed_parameters(notes["parameters"]))
         check_forest(forest, self._parameters)
         self._set_forest(forest)
-        self._state.restore(notes, forest.n_taken, forest.n_shown)
+        self._state.restore(notes, forest.n_shown)
 
     def _recorded_state(self) -> StreamState:
         """Return the recorded state; in a signal handler that interrupts a call, the state before the call."""
@@ -467,7 +478,13 @@ class StreamDetector:
 
     def _row_converter(self) -> RowConverter:
         """Return a converter; names that it learns are recorded when the first of its rows is processed."""
-        return RowConverter(self._parameters["n_features"], self._state.names)
+        n_features, n_values = self._parameters["n_features"], self.forest.n_features
+        if n_features * self._state.shingle.size != n_values:
+            raise InvalidInputError(
+                f"The forest of this detector was changed directly and has {n_values} features; the rows of the"
+                f" detector have {n_features}."
+            )
+        return RowConverter(n_features, self._state.names)
 
     def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> BlockResults:
         """Process the usable rows and skip the others."""

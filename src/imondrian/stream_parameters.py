@@ -9,7 +9,7 @@ from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.forest_parameters import MAX_SEED
-from imondrian.inputs import as_count
+from imondrian.inputs import as_count, as_weights
 from imondrian.option_types import ON_ERROR
 from imondrian.scores import score_kind
 from imondrian.thresholds import THRESHOLDS
@@ -44,7 +44,7 @@ def checked_parameters(  # noqa: PLR0913
         "threshold": _checked_threshold(threshold),
         "preset": preset,
         "kind": _checked_kind(kind),
-        "scale": scale.tolist() if isinstance(scale, np.ndarray) else scale,
+        "scale": scale if scale is None or isinstance(scale, str) else as_weights(scale, None).tolist(),
         "seed": as_count(seed, "seed", 0, MAX_SEED),
         "warm_up": default_warm_up(window) if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
         "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),

@@ -149,13 +149,15 @@ class StreamState:
             "counts": self.counts[:N_SHOWN].tolist(),
         }
 
-    def restore(self, notes: dict[str, Any], n_taken: tuple[int, int], n_shown: int) -> None:
-        """Restore what `notes` returned, for a forest with these values of `n_taken` and `n_shown`.
+    def restore(self, notes: dict[str, Any], n_shown: int) -> None:
+        """Restore what `notes` returned, for a forest that was shown n_shown points.
+
+        The drift monitor may have counted more insertions than the forest, if the forest was built again.
 
         Raises
         ------
         ValueError
-            If the notes are invalid or contradict each other or the forest.
+            If the notes are invalid or contradict each other.
         """
         if notes["names"] is not None:
             self.names = RowConverter(self.shingle.n_features).checked_names(notes["names"])
@@ -165,8 +167,6 @@ class StreamState:
         if len(notes["drifts"]) > N_DRIFTS_STORED:
             raise ValueError(f"there are {len(notes['drifts'])} drifts, but at most {N_DRIFTS_STORED} are stored.")
         self.drifts = tuple(restored_drift(*values) for values in notes["drifts"])
-        if any(ours > theirs for ours, theirs in zip(self.monitor.counts, n_taken, strict=True)):
-            raise ValueError("the drift monitor has counted points that the forest has not inserted.")
         counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
         self.counts[:] = [*counts, n_shown]
         self._check_counts()

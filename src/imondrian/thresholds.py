@@ -1,7 +1,6 @@
 """Rules for the threshold above which a score is an anomaly (fixed, two-means, quantile), for batches and streams."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,37 +23,58 @@ from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.option_types import Threshold
+from imondrian.order_statistics import quantile_of_copies
 
-Rule = Callable[[Array], float]
 _N_BINS = 1024
+_MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
+
+
+class Rule(Protocol):
+    """A rule that computes a threshold."""
+
+    def __call__(self, scores: Array, copies: Array | None = None) -> float:
+        """Return the threshold for these scores; `copies` is the number of copies of each, by default 1."""
 
 
 def fixed(value: float = 0.5) -> Rule:
     """Return the rule with a constant threshold; scores above 0.5 are more isolated than an average point."""
-    return lambda _scores: value
+    return lambda scores, copies=None: value  # noqa: ARG005
 
 
-def two_means(scores: Array) -> float:
+def two_means(scores: Array, copies: Array | None = None) -> float:
     """Divide the scores into two clusters with the least sum of squares; return the midpoint of their means.
 
     This is the labelling by K-means of [Ma2020] in one dimension, exact by sorting and prefix sums, without iterations
     or a seed. A new score belongs to the cluster with the nearer mean. If all scores are equal, none is an anomaly.
     """
-    ordered = np.sort(scores)
-    centred = ordered - ordered.mean()
-    n_low = np.arange(1, ordered.size)
+    if copies is not None and copies.sum(dtype=np.int64) <= max(_MAX_LISTED, 2 * scores.size):
+        scores, copies = np.repeat(scores, copies), None
+    order = np.argsort(scores)
+    ordered, counts = scores[order], np.ones(scores.size) if copies is None else copies[order].astype(np.float64)
+    centred = counts * (ordered - _mean(ordered, counts))
+    n_low = np.cumsum(counts)[:-1]
     sum_low = np.cumsum(centred)[:-1]
     sum_high = centred.sum() - sum_low
-    gains = sum_low**2 / n_low + sum_high**2 / (ordered.size - n_low)
+    gains = sum_low**2 / n_low + sum_high**2 / (counts.sum() - n_low)
     if ordered[0] == ordered[-1]:
         return float(ordered[-1])
-    n = int(n_low[gains.argmax()])
-    return float((ordered[:n].mean() + ordered[n:].mean()) / 2.0)
+    n = int(gains.argmax()) + 1
+    return float((_mean(ordered[:n], counts[:n]) + _mean(ordered[n:], counts[n:])) / 2.0)
+
+
+def _mean(scores: Array, counts: Array) -> float:
+    return float((scores * counts).sum() / counts.sum())
 
 
 def quantile(share: float) -> Rule:
     """Return the rule that labels that share of the scores as anomalies."""
-    return lambda scores: float(np.quantile(scores, 1.0 - share))
+
+    def rule(scores: Array, copies: Array | None = None) -> float:
+        if copies is None:
+            return float(np.quantile(scores, 1.0 - share))
+        return quantile_of_copies(scores, copies, 1.0 - share)
+
+    return rule
 
 
 def threshold_rule(contamination: Any, name: str = "contamination") -> Rule:

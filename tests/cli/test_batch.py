@@ -146,6 +146,15 @@ def test_info_shows_the_content_of_a_model_file(fitted):
     assert "estimator" in fitted.run("info", "model.imf").stdout
 
 
+def test_info_shows_an_estimator_that_has_forgotten_all_its_points(shell):
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model = imondrian.IsolationMondrianForest(n_estimators=5, contamination=0.1).fit(X).forget(X)
+    imondrian.save(model, shell.folder / "model.imf")
+    facts = json.loads(shell.run("info", "model.imf", "--json").stdout)
+    assert (facts["type"], facts["points"], facts["threshold"]) == ("estimator", 0, None)
+    assert "threshold        none" in shell.run("info", "model.imf").stdout
+
+
 def test_fail_on_anomaly_gives_exit_code_1_if_there_are_anomalies(shell):
     shell.run("detect", "data.csv", "--fail-on-anomaly", "-q", check=1)
     shell.write("flat.csv", "a,b\n" + "1,2\n" * 20)

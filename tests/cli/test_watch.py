@@ -1,5 +1,6 @@
 """`imondrian watch`: one output line per input line, the same if the stream is stopped and resumed."""
 
+import hashlib
 import json
 import os
 import pty
@@ -8,11 +9,15 @@ import subprocess
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import imondrian
+from imondrian import InvalidInputError
+from imondrian.cli.watch_input import check_position
 from tests.cli.conftest import COMMAND, TIMEOUT
 
+DIGEST_OF_NOTHING = hashlib.sha256(b"").hexdigest()
 SETTINGS = ("--window", "128", "--trees", "20", "--samples", "32")
 
 
@@ -362,6 +367,40 @@ def test_a_warning_says_that_rows_were_lost_between_two_runs(shell):
     log.write_text("a\n4\n")
     process = Followed(shell, "log.csv", "-q")
     assert [(row["row"], row["a"]) for row in process.rows(1)] == [(3, 4)]
+    assert "log.csv is not the file that was followed" in process.end()
+
+
+def save_with_position(shell, position):
+    """Save a detector with a position in a followed file, as a damaged or forged model file could have it."""
+    detector = imondrian.StreamDetector(2, n_trees=4, window=64)
+    detector.process_many([{"a": a, "b": b} for a, b in np.random.default_rng(0).normal(size=(100, 2)).tolist()])
+    imondrian.save(detector, shell.folder / "state.imf", {"place": {"digest": DIGEST_OF_NOTHING, **position}})
+
+
+POSITIONS = [{"position": position} for position in (10**30, 2**63, -1, True, 1.0, None)]
+POSITIONS += [{"position": 0, "header": header} for header in ("\ud800", "", " \r", "\ufeff", "a,b\nc", 1)]
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_impossible_positions_are_rejected(position):
+    with pytest.raises(InvalidInputError, match=r"m\.imf: the stored position in the followed file is invalid"):
+        check_position({"digest": DIGEST_OF_NOTHING, **position}, "m.imf")
+
+
+@pytest.mark.parametrize("position", [{"position": 10**30}, *({"position": 0, "header": h} for h in ("\ud800", "a,a"))])
+def test_an_impossible_position_in_a_model_file_is_an_error(shell, position):
+    shell.write("log.csv", "a,b\n1,2\n")
+    save_with_position(shell, position)
+    errors = shell.run("watch", "--follow", "log.csv", "--model", "state.imf", "-q", check=2).stderr
+    assert "Traceback" not in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_position_beyond_the_end_of_the_file_is_not_followed(shell):
+    shell.write("log.csv", "a,b\n1,2\n")
+    save_with_position(shell, {"position": 10**12})
+    process = Followed(shell, "log.csv", "-q")
+    assert [row["row"] for row in process.rows(1)] == [101]
     assert "log.csv is not the file that was followed" in process.end()
 
 

@@ -49,6 +49,22 @@ def test_a_growing_file_is_followed_and_a_truncated_one_is_read_again(tmp_path):
     followed.close()
 
 
+def test_a_position_beyond_the_end_means_a_truncated_file(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"a\n")
+    descriptor = os.open(path, os.O_RDONLY)
+    os.lseek(descriptor, 10**12, os.SEEK_SET)
+    followed = FollowedFile(str(path), descriptor)
+    wake_up, writer = os.pipe()
+    timer = threading.Timer(10.0, os.write, (writer, b"x"))  # do not wait forever
+    timer.start()
+    assert [followed.next_block(wake_up), followed.next_block(wake_up)] == [Restart.TRUNCATED, b"a\n"]
+    timer.cancel()
+    for opened in (wake_up, writer):
+        os.close(opened)
+    followed.close()
+
+
 def test_every_file_that_had_the_name_is_read_even_by_a_slow_reader(tmp_path):
     path = tmp_path / "log"
     content = b"a\n" * 100_000

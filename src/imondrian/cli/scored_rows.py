@@ -28,7 +28,7 @@ from imondrian.tables.feature_columns import (
     with_numeric_features,
 )
 from imondrian.tables.formats import UNTYPED_FORMATS, output_format
-from imondrian.tables.missing import Medians, column_medians
+from imondrian.tables.missing import Medians, column_medians_of_copies
 from imondrian.tables.table_reader import Table, TableBatch
 
 
@@ -133,7 +133,7 @@ def scored_batches(
 
 def medians_of_model(model: FittedModel) -> Medians:
     """Return a function that returns the medians of the points that the model holds, computed once."""
-    return cache(lambda: column_medians(model.forest.points()))
+    return cache(lambda: column_medians_of_copies(*model.forest.points_and_copies()))
 
 
 def model_features(

@@ -17,6 +17,8 @@ from imondrian.tables.formats import format_by_name, without_byte_order_mark
 from imondrian.tables.line_records import CsvParser, Parser, parser_for
 from imondrian.tables.lines import CONTEXT_BYTES, LineBatch, Lines, Pipe, Restart
 
+_MAX_POSITION = 2**63 - 1  # the largest position in a file
+
 
 class FilePosition(NamedTuple):
     """How far a followed file has been read; stored in the model file."""
@@ -102,7 +104,7 @@ class WatchInput:
     @contextmanager
     def _followed_lines(self) -> Iterator[Lines]:
         file, position = self._find_start()
-        context = _bytes_before(file, position)
+        context = _bytes_before(file, position) or b""
         descriptor = os.open(file, os.O_RDONLY)
         os.lseek(descriptor, position, os.SEEK_SET)
         followed = FollowedFile(self._source.path, descriptor, context)
@@ -191,14 +193,24 @@ def check_position(value: Any, model: str) -> FilePosition:
     is_valid = (
         isinstance(value, dict)
         and required <= set(value) <= known
-        and isinstance(value["position"], int)
-        and value["position"] >= 0
+        and type(value["position"]) is int
+        and 0 <= value["position"] <= _MAX_POSITION
         and isinstance(value["digest"], str)
-        and isinstance(value.get("header"), str | None)
+        and (value.get("header") is None or _is_line_of_text(value["header"]))
     )
     if not is_valid:
-        raise InvalidInputError(f"{model}: the stored position in the followed file is invalid: {value!r}.")
+        raise InvalidInputError(f"{model}: the stored position in the followed file is invalid: {value!r:.200}.")
     return FilePosition(**value)
+
+
+def _is_line_of_text(header: Any) -> bool:
+    """Return True for a line that is not blank and can be encoded as UTF-8."""
+    if not isinstance(header, str) or "\n" in header:
+        return False
+    try:
+        return bool(without_byte_order_mark(header.encode()).strip())
+    except UnicodeEncodeError:  # a single surrogate
+        return False
 
 
 def _find_file(stored: FilePosition, path: str) -> Path | None:
@@ -216,16 +228,17 @@ def _find_file(stored: FilePosition, path: str) -> Path | None:
 
 def _has_position(file: Path, stored: FilePosition) -> bool:
     try:
-        return file.is_file() and _digest(_bytes_before(file, stored.position)) == stored.digest
+        context = _bytes_before(file, stored.position) if file.is_file() else None
     except OSError:  # unreadable, or removed just now
         return False
+    return context is not None and _digest(context) == stored.digest
 
 
-def _bytes_before(file: Path, position: int) -> bytes:
-    """Return the last bytes before a position; none if the file is shorter."""
+def _bytes_before(file: Path, position: int) -> bytes | None:
+    """Return the last bytes before a position; None if the file is shorter."""
     with file.open("rb") as content:
         if content.seek(0, 2) < position:
-            return b""
+            return None
         content.seek(max(position - CONTEXT_BYTES, 0))
         return content.read(min(position, CONTEXT_BYTES))
 

@@ -5,6 +5,7 @@ in the inner slots 0..k-2. There are no gaps: a freed slot is filled by the last
 by one number: 2 * slot for an inner node, 2 * slot + 1 for a leaf.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -86,6 +87,13 @@ def shape_of(field: Field, n_trees: int, n_slots: int, n_features: int) -> tuple
     """Return the shape of a field's array."""
     sizes = {"tree": n_trees, "slot": n_slots, "node": 2 * n_slots, "feature": n_features}
     return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in field.axes)
+
+
+def table_bytes(n_trees: int, n_slots: int, n_features: int) -> int:
+    """Return the size of the whole table in bytes."""
+    return sum(
+        math.prod(shape_of(field, n_trees, n_slots, n_features)) * field.dtype.itemsize for field in FIELDS.values()
+    )
 
 
 def empty_trees(n_trees: int, n_slots: int, n_features: int) -> Trees:

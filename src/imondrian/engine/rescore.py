@@ -32,10 +32,10 @@ def trees_with_all_points(trees: Trees) -> Trees:
     return slice_trees(trees, slice(1)) if is_aligned(trees) else trees
 
 
-def held_points(trees: Trees) -> Array:
-    """Return the points in the leaves of the trees, including copies."""
+def points_and_copies(trees: Trees) -> tuple[Array, Array]:
+    """Return the point in each leaf of the trees, and how many copies of it the leaf holds."""
     held = trees.copies > 0
-    return np.repeat(trees.points[held], trees.copies[held], axis=0)
+    return trees.points[held], trees.copies[held]
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees, slice_trees
-from imondrian.engine.rescore import held_points, trees_with_all_points
+from imondrian.engine.rescore import points_and_copies, trees_with_all_points
 from imondrian.engine.reservoir import build_trees, extend_trees, forget_points, write_copies_held
 from imondrian.engine.threads import Threads
 from imondrian.samplers.sampler import (
@@ -120,7 +120,12 @@ class Reservoir:
 
     def points(self, trees: Trees) -> Array:
         """Return the points in all trees, or in one tree if all trees hold the same points."""
-        return held_points(trees_with_all_points(trees))
+        points, copies = self.points_and_copies(trees)
+        return np.repeat(points, copies, axis=0)
+
+    def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
+        """Return the point in each leaf of these trees, and the number of its copies."""
+        return points_and_copies(trees_with_all_points(trees))
 
     def widened(self, n_features: int) -> Self:
         """Return this sampler: everything is in the trees."""

@@ -71,7 +71,7 @@ class Sampler(Protocol):
     """Decides which of the points shown to it each tree holds."""
 
     limit: int  # largest number of leaves of a tree
-    fixed_slots: int  # number of slots that every tree always has; 0 if tables grow
+    fixed_slots: int  # number of slots per tree that are allocated before the first point; 0 if tables grow
     updates: Updates
     last_scored: ScoredRows | None  # the last rows that were scored and shown; None if not recorded
 
@@ -120,6 +120,9 @@ class Sampler(Protocol):
 
     def points(self, trees: Trees) -> Array:
         """Return the points held, including copies."""
+
+    def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
+        """Return the points held and the number of copies of each, without listing the copies in a leaf."""
 
     def widened(self, n_features: int) -> Self:
         """Return a sampler like this one with more features, which are 0 in all points."""

@@ -47,8 +47,9 @@ class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
     Memory is fixed: the ring of points, and enough slots in each tree that the probability of needing more at any time
-    is below exp(-60) (a point without a free slot is not inserted). Feature weights, and the levels to which the score
-    "size" is relative, are updated in steps of an eighth of the window.
+    is below exp(-60) (a point without a free slot is not inserted). Trees read from a file get these slots only when
+    points arrive. Feature weights, and the levels to which the score "size" is relative, are updated in steps of an
+    eighth of the window.
 
     Parameters
     ----------
@@ -207,6 +208,11 @@ class Window:
         """Return the points in the window, oldest first."""
         return _without_gaps(self._oldest_first())
 
+    def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
+        """Return the points in the window, oldest first, each of them once per copy."""
+        points = self.points(trees)
+        return points, np.ones(points.shape[0], np.int64)
+
     def widened(self, n_features: int) -> Self:
         """Return a window like this one whose points have more features, all 0."""
         new_columns = np.zeros((self.length, n_features - self.ring.shape[1]))
@@ -347,7 +353,9 @@ class Window:
         is_foreign, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
         max_lookups = _LOOKUPS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))
         find_foreign_points(trees, self.ring, self.number, self.share, key, max_lookups, is_foreign)
-        yield "the tree holds points that it would not select", is_foreign
+        n_held = trees.copies.sum(axis=1, dtype=np.int64)  # bounds the copies that are not looked up
+        has_too_many = n_held > min(self.limit, self.n_points(trees))
+        yield "the tree holds points that it would not select", is_foreign | has_too_many
 
 
 def _on_all(function: Callable[[slice], None]) -> None:

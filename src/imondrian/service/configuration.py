@@ -1,6 +1,5 @@
 """The configuration of a detector: checks, the memory that the detector needs, and its creation."""
 
-import math
 import re
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from imondrian.defaults import (
     default_warm_up,
     with_preset,
 )
-from imondrian.engine.nodes import FIELDS, MAX_POINTS, shape_of
+from imondrian.engine.nodes import MAX_POINTS, table_bytes
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.samplers import new_sampler
@@ -118,9 +117,7 @@ def memory_bytes_of(size: DetectorSize) -> int:
     """Return `StreamDetector.n_bytes` of a detector of this size, without creating it."""
     n_values = size.n_features * size.shingle
     n_slots = new_sampler(size.max_samples, size.window).limit
-    trees = sum(
-        math.prod(shape_of(field, size.n_trees, n_slots, n_values)) * field.dtype.itemsize for field in FIELDS.values()
-    )
+    trees = table_bytes(size.n_trees, n_slots, n_values)
     ring, shingle = size.window * n_values * _VALUE_BYTES, (size.shingle - 1) * size.n_features * _VALUE_BYTES
     return trees + ring + shingle + _fixed_bytes()
 

@@ -65,6 +65,8 @@ class FollowedFile:
     def _is_truncated(self) -> bool:
         """Return True if the last bytes read are no longer in the file, even if it has grown since."""
         position = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+        if os.fstat(self._descriptor).st_size < position:
+            return True
         n_bytes = len(self._context)
         return os.pread(self._descriptor, n_bytes, position - n_bytes) != self._context
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
+from imondrian.order_statistics import median_of_copies
 
 Medians = Callable[[], Array]
 Rule = Callable[[Array, list[str], int, Medians], Array]
@@ -33,6 +34,11 @@ def median(points: Array, features: list[str], first: int, medians: Medians) -> 
     """Replace missing values with the median of their column."""
     missing = np.isnan(points)
     return np.where(missing, medians(), points) if missing.any() else points
+
+
+def column_medians_of_copies(points: Array, copies: Array) -> Array:
+    """Return the median of each column of points without missing values, given with their numbers of copies."""
+    return np.array([median_of_copies(column, copies) for column in points.T])
 
 
 def column_medians(points: Array) -> Array:
