@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from imondrian import StreamDetector
+from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.errors import StorageError
-from imondrian.service.journal import FORGET, MODEL
+from imondrian.service.journal import FORGET, MODEL, POINTS, digest_of
 from imondrian.service.limits import Retention
 from imondrian.service.registry import Registry
 from imondrian.service.store import FILE
@@ -166,13 +167,13 @@ def test_a_request_lost_with_the_end_of_the_journal_can_be_repeated(killed_folde
     registry.close()
 
 
-def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_later_ones(killed_folder, stream, monkeypatch):
+def test_an_invalid_entry_is_set_aside_with_all_later_ones(killed_folder, stream, monkeypatch):
     process_many = StreamDetector.process_many
 
     def failing(detector, points):
         if (points == stream[315]).all(axis=1).any():
             detector.n_seen += 1000  # half changed
-            raise ZeroDivisionError
+            raise InvalidInputError("a value is too large")
         return process_many(detector, points)
 
     with monkeypatch.context() as patched:
@@ -181,6 +182,19 @@ def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_later_ones(kille
         assert len(registry.damage_reports) == 2
         assert "Entry 32 of the journal of 'a' cannot be replayed" in registry.damage_reports[0]
         registry.close()
+    assert_continues(killed_folder, stream, 310)
+
+
+def test_an_entry_whose_length_is_wrong_is_set_aside(killed_folder, stream):
+    content = stream[310:320].tobytes()[:-1]
+    digest = digest_of(1, 32, POINTS, content, "id-310", 0.0)
+    damage_database(
+        killed_folder, "UPDATE entries SET content = ?, time = 0.0, digest = ? WHERE number = 32", content, digest
+    )
+    registry = Registry(killed_folder)
+    assert "Entry 32 of the journal of 'a' cannot be replayed: 159 bytes" in registry.damage_reports[0]
+    assert "its last 2 entries were set aside" in registry.damage_reports[1]
+    registry.close()
     assert_continues(killed_folder, stream, 310)
 
 

@@ -154,8 +154,8 @@ class Store:
                 if entry.number != number + len(entries) + 1 or digest != digest_of(detector, *entry):
                     break
                 entries.append(entry)
-        except sqlite3.DatabaseError:  # a page that cannot be read
-            return entries
+        except sqlite3.DatabaseError as error:
+            _raise_unless_damaged(error)
         return entries
 
     def other_versions(self, detector: int, first: int, last: int) -> list[Versions]:
@@ -219,7 +219,8 @@ class Store:
         for number in self._snapshot_numbers(detector):
             try:
                 content, history, digest = self._database.execute(sql, (detector, number)).fetchone()
-            except sqlite3.DatabaseError:  # a page that cannot be read
+            except sqlite3.DatabaseError as error:
+                _raise_unless_damaged(error)
                 content = history = digest = b""
             is_valid = digest == digest_of(number, content, history)
             yield Snapshot(number, content, history) if is_valid else Snapshot(number, b"", b"")
@@ -286,6 +287,12 @@ def _versions(text: str) -> Versions:
     except (ValueError, TypeError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
+    """Raise StorageError if the file could not be read for another reason than damage, for example a failing disk."""
+    if isinstance(error, sqlite3.OperationalError):
+        raise StorageError(f"The data could not be read: {error}.") from error
 
 
 @contextmanager
