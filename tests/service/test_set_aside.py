@@ -106,6 +106,7 @@ def assert_is_back(folder, stream):
     [
         ("{", "The configuration of 'bad' is damaged"),
         ("[1]", "The configuration of 'bad' is damaged: it is [1]"),
+        (json.dumps(BAD).encode(), "The configuration of 'bad' is damaged: it is not text"),
         ("{}", "features must be a list"),
         (json.dumps({**BAD, "window": "x"}), "window must be"),
         (json.dumps({**BAD, "window": 100_000, "max_samples": None, "n_trees": 1000}), "bytes are allowed"),

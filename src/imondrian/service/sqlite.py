@@ -95,6 +95,7 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, int | None]:
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise OSError(errno.EROFS, "the service must be able to write to it and its folder, but can only read them")
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    database.text_factory = _text_or_bytes
     try:
         return database, _prepare(database)
     except sqlite3.OperationalError as error:
@@ -102,6 +103,14 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, int | None]:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
         raise OSError(errno.EBUSY, f"its folder is in use by another service{_lock_holder(path)}") from None
+
+
+def _text_or_bytes(content: bytes) -> str | bytes:
+    """Return text, or its bytes if it is damaged: an error would make all other rows unreadable, too."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
 
 
 def _prepare(database: sqlite3.Connection) -> int | None:

@@ -89,9 +89,9 @@ class Store:
 
     def detectors(self) -> list[tuple[int, str | None]]:
         """Return the id and name of each detector, oldest first; None instead of a name that is not text."""
-        sql = "SELECT id, CASE typeof(name) WHEN 'text' THEN CAST(name AS BLOB) END FROM detectors ORDER BY id"
         with _storage_errors():
-            return [(id_, _text(name)) for id_, name in self._database.execute(sql).fetchall()]
+            rows = self._database.execute("SELECT id, name FROM detectors ORDER BY id").fetchall()
+        return [(id_, name if isinstance(name, str) else None) for id_, name in rows]
 
     def detector(self, detector: int) -> StoredDetector:
         """Return the row of a detector; raise StorageError if it is damaged."""
@@ -263,30 +263,28 @@ class Store:
             self._database.execute("PRAGMA incremental_vacuum(1)")  # of more pages, Python would free only the first
 
 
-def _text(content: bytes | None) -> str | None:
-    try:
-        return None if content is None else content.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _configuration(name: str, text: Any) -> dict[str, Any]:
+    if not isinstance(text, str):
+        raise StorageError(f"The configuration of {name!r} is damaged: it is not text.")
     try:
         configuration = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"The configuration of {name!r} is damaged: {error}.") from None
     if not isinstance(configuration, dict):
         raise StorageError(f"The configuration of {name!r} is damaged: it is {configuration!r:.100}.")
     return configuration
 
 
-def _versions(text: str) -> Versions:
+def _versions(text: Any) -> Versions:
     """Return recorded versions; {}, which means unknown, if they are damaged."""
     try:
-        found = json.loads(text)
-    except (ValueError, TypeError):
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    is_valid = all(isinstance(part, str) and part.isprintable() for item in found.items() for part in item)
+    return found if is_valid else {}
 
 
 def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
