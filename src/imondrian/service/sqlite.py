@@ -61,6 +61,8 @@ def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     """
     complaints = []
     make_private_folder(path.parent)
+    for existing in path.parent.glob(f"{path.name}*"):  # the database, its log, a damaged file
+        make_private(existing)
     if finish_interrupted_rescue(path):
         complaints.append(_rescue_message(path))
     log = WriteAheadLog(path.with_name(f"{path.name}-wal"))
@@ -248,9 +250,14 @@ def make_private_file(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _FILE_MODE))
     except FileExistsError:
-        with suppress(PermissionError):  # the file belongs to another user
-            if is_open_to_others(path):
-                path.chmod(_FILE_MODE)
+        make_private(path)
+
+
+def make_private(path: Path) -> None:
+    """Change the mode of a file so that only its owner can access it; ignore folders."""
+    with suppress(PermissionError, FileNotFoundError):  # it belongs to another user, or was just deleted
+        if path.is_file() and is_open_to_others(path):
+            path.chmod(_FILE_MODE)
 
 
 def is_open_to_others(path: Path) -> bool:
