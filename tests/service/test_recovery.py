@@ -174,7 +174,7 @@ def test_an_invalid_entry_is_set_aside_with_all_later_ones(killed_folder, stream
 
     def failing(detector, points):
         if (points == stream[315]).all(axis=1).any():
-            detector.n_seen += 1000  # half changed
+            process_many(detector, points[:5])  # half changed
             raise InvalidInputError("a value is too large")
         return process_many(detector, points)
 
