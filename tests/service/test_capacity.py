@@ -182,24 +182,42 @@ def test_bodies_of_empty_lists_need_little_memory_and_block_nobody(tmp_path):
     with Service(tmp_path) as service:
         service.request("PUT", "/detectors/a", XY)
         before = n_bytes_of(service)
-        statuses = []
-        threads = [
-            threading.Thread(
-                target=lambda: statuses.append(service.request("POST", "/detectors/a/scores", EMPTY_LISTS)[0])
-            )
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        slowest = 0.0
-        while any(thread.is_alive() for thread in threads):
-            began = time.monotonic()
-            assert service.request("GET", "/health")[0] == 200
-            slowest = max(slowest, time.monotonic() - began)
+        statuses, slowest = send_at_once(service, 4, "POST", "/detectors/a/scores", EMPTY_LISTS)
         assert set(statuses) <= {422, 503}
         assert 422 in statuses
         assert slowest < 1.0  # ten times the documented latency
         assert n_bytes_of(service) - before < 400 * MIB
+
+
+def send_at_once(service, n_clients, method, path, body=None):
+    """Send the same request from many threads; return the statuses, and the slowest response of /health meanwhile."""
+    statuses, slowest = [], 0.0
+    threads = [
+        threading.Thread(target=lambda: statuses.append(service.request(method, path, body)[0]))
+        for _ in range(n_clients)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        began = time.monotonic()
+        assert service.request("GET", "/health")[0] == 200
+        slowest = max(slowest, time.monotonic() - began)
+    return statuses, slowest
+
+
+MANY_KEYS = b'{"features": ["a"]' + b"".join(b',"%x":0' % i for i in range(100_000)) + b"}"
+LONG_LIST = b'{"features": ["a"], "scale": [' + b'"",' * 300_000 + b'""]}'
+
+
+@pytest.mark.parametrize("body", [MANY_KEYS, LONG_LIST], ids=["many keys", "long list"])
+def test_hostile_configurations_need_little_memory_and_block_nobody(tmp_path, body):
+    assert 900_000 < len(body) < Limits().configuration_bytes
+    with Service(tmp_path) as service:
+        before = n_bytes_of(service)
+        statuses, slowest = send_at_once(service, 20, "PUT", "/detectors/a", body)
+        assert set(statuses) == {422}
+        assert slowest < 1.0
+        assert n_bytes_of(service) - before < 150 * MIB
 
 
 def n_bytes_of(service):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Request, Response
 from pydantic import BaseModel
@@ -15,6 +15,8 @@ from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.service.schemas import Problem
 
 JSON = "application/json"
+_SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
+Parsed = TypeVar("Parsed")
 Name = Annotated[str, Path(pattern=f"^{NAME}$", max_length=Limits().name_length, examples=["pumps"])]
 
 
@@ -31,6 +33,15 @@ def registry_of(request: Request) -> Registry:
 def handle_of(request: Request, name: str) -> DetectorHandle:
     """Return a detector by name."""
     return registry_of(request).get(name)
+
+
+async def parse_body(request: Request, parse: Callable[[bytes], Parsed]) -> Parsed:
+    """Return the parsed body of a request; a long one is parsed in another thread, one at a time."""
+    body = await request.body()
+    if len(body) < _SMALL_BODY:
+        return parse(body)
+    async with request.app.state.parse_limit.slot():
+        return await run_in_threadpool(parse, body)
 
 
 async def large_response(

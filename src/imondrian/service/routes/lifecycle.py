@@ -1,5 +1,7 @@
 """Routes for detectors: create, list, describe and remove them; download and restore their model files."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request, Response
 from pydantic import RootModel, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -7,13 +9,24 @@ from starlette.concurrency import run_in_threadpool
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service import schemas
-from imondrian.service.bodies import refuse_duplicate_keys
+from imondrian.service.bodies import object_of
+from imondrian.service.configuration import check_names_and_lengths
 from imondrian.service.errors import validation_message
 from imondrian.service.journal import MODEL, NEW_MODEL
+from imondrian.service.limits import Limits
 from imondrian.service.queries import description_of
 from imondrian.service.registry import DetectorHandle
 from imondrian.service.replies import reply_to
-from imondrian.service.routes.common import JSON, Name, copy_slot, handle_of, large_response, problems, registry_of
+from imondrian.service.routes.common import (
+    JSON,
+    Name,
+    copy_slot,
+    handle_of,
+    large_response,
+    parse_body,
+    problems,
+    registry_of,
+)
 from imondrian.service.schemas import Configuration, Description
 from imondrian.service.uploads import check_model
 from imondrian.stream import StreamDetector
@@ -31,7 +44,8 @@ Descriptions = RootModel[list[Description]]
 )
 async def create(request: Request, response: Response, name: Name) -> Description:
     """Create a detector; if one with the same configuration exists, nothing changes."""
-    registry, configuration = registry_of(request), await run_in_threadpool(_configuration, await request.body())
+    registry = registry_of(request)
+    configuration = await parse_body(request, partial(_configuration, registry.limits))
     async with request.app.state.create_limit.slot():
         handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
     response.status_code = 201 if is_new else 200
@@ -58,11 +72,12 @@ async def remove(request: Request, name: Name) -> None:
     await request.app.state.futures.wrap(registry_of(request).start_removal(name))
 
 
-def _configuration(body: bytes) -> Configuration:
+def _configuration(limits: Limits, body: bytes) -> Configuration:
     """Return the configuration in a body, whatever its Content-Type."""
-    refuse_duplicate_keys(body)
+    settings = object_of(body)
+    check_names_and_lengths(settings, limits)
     try:
-        return Configuration.model_validate_json(body)
+        return Configuration.model_validate(settings)
     except ValidationError as error:
         raise InvalidInputError(validation_message(error.errors()[0])) from None
 

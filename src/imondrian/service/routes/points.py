@@ -19,6 +19,7 @@ from imondrian.service.routes.common import (
     copy_slot,
     handle_of,
     large_response,
+    parse_body,
     problems,
     read_slot,
     registry_of,
@@ -26,7 +27,6 @@ from imondrian.service.routes.common import (
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
-_SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
@@ -41,13 +41,9 @@ async def _change(request: Request, name: str, kind: str) -> Response:
 
 
 async def _points(request: Request, handle: DetectorHandle, max_points: int) -> Array:
-    """Return the points of a body; parse a long body in another thread."""
-    body, content_type = await request.body(), request.headers.get("content-type", JSON)
-    parse = partial(points_of, body, content_type, handle.record.configuration["features"], max_points)
-    if len(body) < _SMALL_BODY:
-        return parse()
-    async with request.app.state.parse_limit.slot():
-        return await run_in_threadpool(parse)
+    """Return the points of a body."""
+    content_type, features = request.headers.get("content-type", JSON), handle.record.configuration["features"]
+    return await parse_body(request, lambda body: points_of(body, content_type, features, max_points))
 
 
 @router.post(
