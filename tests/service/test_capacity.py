@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import inspect
 import json
 import threading
 import time
 
 import pytest
+from fastapi import Response
 
 from imondrian.service.asgi import create_app
 from imondrian.service.capacity import ConcurrencyLimit, MemoryBudget, RequestMemory
@@ -15,6 +17,7 @@ from imondrian.service.guard import Guard
 from imondrian.service.limits import MIB, Limits
 from imondrian.service.read_copy import ReadCopy
 from imondrian.service.registry import Registry
+from imondrian.service.routes import lifecycle, points, status
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -141,7 +144,7 @@ def test_a_request_gets_503_if_there_is_no_memory_for_its_copy(tmp_path):
         assert running.request("POST", "/detectors/a/scores", {"points": [[1, 2]]})[0] == 200
 
 
-def respond(n_bytes, memory):
+def respond(n_bytes, memory, method="GET", path="/"):
     """Respond to a request with `n_bytes` bytes, and return the messages sent."""
     sent = []
 
@@ -155,7 +158,7 @@ def respond(n_bytes, memory):
     async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    scope = {"type": "http", "path": "/", "headers": [(b"host", b"localhost")], "method": "GET"}
+    scope = {"type": "http", "path": path, "headers": [(b"host", b"localhost")], "method": method}
     asyncio.run(Guard(app, None, Limits(), memory)(scope, receive, send))
     return sent
 
@@ -176,6 +179,44 @@ def test_a_request_gets_503_if_there_is_no_memory_for_its_large_response():
     assert "bytes of memory" in json.loads(b"".join(piece["body"] for piece in pieces))["detail"]
     assert respond(2**20, memory)[0]["status"] == 200
     memory.reserve(4 * 2**20)  # all of it was released
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "n_unreserved"),
+    [
+        ("GET", "/detectors/a", 2**16),
+        ("POST", "/detectors/a/scores", 2**16),
+        ("POST", "/detectors/a/points", 2**20),  # the points have been learned
+        ("PUT", "/detectors/a", 2**20),
+    ],
+)
+def test_large_responses_reserve_memory(method, path, n_unreserved):
+    assert respond(n_unreserved, MemoryBudget(0), method, path)[0]["status"] == 200
+    assert respond(n_unreserved + 256, MemoryBudget(0), method, path)[0]["status"] == 503
+
+
+def test_no_response_of_any_size_is_written_by_fastapi():
+    """FastAPI would validate and write it in the event loop."""
+    routers = (lifecycle.router, lifecycle.model_router, points.router, points.history_router, status.router)
+    endpoints = {route.endpoint for router in routers for route in router.routes}
+    assert len(endpoints) == 16
+    for endpoint in endpoints - {status.health, lifecycle.remove}:  # their responses are small
+        assert inspect.signature(endpoint).return_annotation is Response, endpoint
+
+
+def test_many_readers_of_a_wide_description_block_nobody(tmp_path):
+    wide = {"features": [chr(0x20000 + i) * 253 + f"{i:03d}" for i in range(1_000)], "window": 16, "n_trees": 1}
+    with Service(tmp_path) as service, contextlib.ExitStack() as stack:
+        body = json.dumps(wide, ensure_ascii=False).encode()
+        assert service.request("PUT", "/detectors/wide", body)[0] == 201
+        for connection in [stack.enter_context(service.connect()) for _ in range(300)]:
+            connection.sendall(b"GET /detectors/wide HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        slowest, end = 0.0, time.monotonic() + 3.0
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert service.request("GET", "/health")[0] == 200
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1.0
 
 
 def test_bodies_of_empty_lists_need_little_memory_and_block_nobody(tmp_path):

@@ -44,12 +44,19 @@ async def parse_body(request: Request, parse: Callable[[bytes], Parsed]) -> Pars
         return await run_in_threadpool(parse, body)
 
 
+async def json_response(make: Callable[[], BaseModel], status: int = 200) -> Response:
+    """Make a response in another thread; the caller holds a slot, which limits how many are made at once.
+
+    The event loop only sends it: writing a lot of JSON there would block all other requests.
+    """
+    content = await run_in_threadpool(lambda: make().model_dump_json().encode())
+    return Response(content, status, media_type=JSON)
+
+
 async def large_response(
     request: Request, make: Callable[[], BaseModel], slot: AbstractAsyncContextManager[None] | None = None
 ) -> Response:
     """Wait for a slot, and make a response in another thread, unless the client has disconnected.
-
-    The event loop only sends it: writing a lot of JSON there would block all other requests.
 
     Parameters
     ----------
@@ -63,8 +70,7 @@ async def large_response(
         if await request.is_disconnected():
             raise ClientDisconnect
         async with slot or nullcontext():
-            content = await run_in_threadpool(lambda: make().model_dump_json().encode())
-    return Response(content, media_type=JSON)
+            return await json_response(make)
 
 
 @asynccontextmanager

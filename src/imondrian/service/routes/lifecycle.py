@@ -22,6 +22,7 @@ from imondrian.service.routes.common import (
     Name,
     copy_slot,
     handle_of,
+    json_response,
     large_response,
     parse_body,
     problems,
@@ -39,17 +40,17 @@ Descriptions = RootModel[list[Description]]
 @router.put(
     "/{name}",
     status_code=201,
+    response_model=Description,
     openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": Configuration.model_json_schema()}}}},
     responses={200: {"model": Description}, **problems(409, 413, 422, 503, 507)},
 )
-async def create(request: Request, response: Response, name: Name) -> Description:
+async def create(request: Request, name: Name) -> Response:
     """Create a detector; if one with the same configuration exists, nothing changes."""
     registry = registry_of(request)
     configuration = await parse_body(request, partial(_configuration, registry.limits))
     async with request.app.state.create_limit.slot():
         handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
-    response.status_code = 201 if is_new else 200
-    return description_of(handle)
+        return await json_response(partial(description_of, handle), 201 if is_new else 200)
 
 
 @router.get("", response_model=list[Description], responses=problems(503))
@@ -60,10 +61,10 @@ async def listed(request: Request) -> Response:
     )
 
 
-@router.get("/{name}", responses=problems(404, 422, 503))
-async def get(request: Request, name: Name) -> Description:
+@router.get("/{name}", response_model=Description, responses=problems(404, 422, 503))
+async def get(request: Request, name: Name) -> Response:
     """Describe a detector."""
-    return description_of(handle_of(request, name))
+    return await large_response(request, partial(description_of, handle_of(request, name)))
 
 
 @router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 507))

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from imondrian.engine.jit import Array
 from imondrian.service import schemas
@@ -18,6 +17,7 @@ from imondrian.service.routes.common import (
     Name,
     copy_slot,
     handle_of,
+    json_response,
     large_response,
     parse_body,
     problems,
@@ -71,13 +71,13 @@ async def forget(request: Request, name: Name) -> Response:
     return await _change(request, name, FORGET)
 
 
-@router.post("/scores", openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
-async def score(request: Request, name: Name) -> schemas.Scores:
+@router.post("/scores", response_model=schemas.Scores, openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
+async def score(request: Request, name: Name) -> Response:
     """Score points without learning them; does not wait for points that are being learned."""
     handle = handle_of(request, name)
     points = await _points(request, handle, registry_of(request).limits.points_per_request)
     async with (copy_slot if len(points) > SHARED_COPY_POINTS else read_slot)(request, handle):
-        return await run_in_threadpool(scores_of, handle, points)
+        return await json_response(partial(scores_of, handle, points))
 
 
 @router.post(
@@ -116,9 +116,9 @@ async def history(
     return await large_response(request, partial(history_of, handle_of(request, name), after, limit))
 
 
-@history_router.get("/{index}", responses=problems(404, 422, 503))
-async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)]) -> schemas.ExplainedRow:
+@history_router.get("/{index}", response_model=schemas.ExplainedRow, responses=problems(404, 422, 503))
+async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)]) -> Response:
     """Explain the score of one of the latest rows."""
     handle = handle_of(request, name)
     async with copy_slot(request, handle):
-        return await run_in_threadpool(explanation_of_row, handle, index)
+        return await json_response(partial(explanation_of_row, handle, index))
