@@ -35,12 +35,23 @@ def handle_of(request: Request, name: str) -> DetectorHandle:
     return registry_of(request).get(name)
 
 
-async def parse_body(request: Request, parse: Callable[[bytes], Parsed]) -> Parsed:
-    """Return the parsed body of a request; a long one is parsed in another thread, one at a time."""
+async def raise_if_disconnected(request: Request) -> None:
+    """Raise ClientDisconnect if the client has disconnected, so that no work is done for it."""
+    if await request.is_disconnected():
+        raise ClientDisconnect
+
+
+async def parse_body(request: Request, parse: Callable[[bytes], Parsed], *, is_change: bool = False) -> Parsed:
+    """Return the parsed body of a request; a long one is parsed in another thread, one at a time.
+
+    A long one is not parsed for a client that has disconnected, except if it contains points to learn or forget.
+    """
     body = await request.body()
     if len(body) < _SMALL_BODY:
         return parse(body)
     async with request.app.state.parse_limit.slot():
+        if not is_change:
+            await raise_if_disconnected(request)
         return await run_in_threadpool(parse, body)
 
 
@@ -67,20 +78,31 @@ async def large_response(
         A further slot to wait for.
     """
     async with request.app.state.response_limit.slot():
-        if await request.is_disconnected():
-            raise ClientDisconnect
+        await raise_if_disconnected(request)
         async with slot or nullcontext():
             return await json_response(make)
 
 
 @asynccontextmanager
 async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
-    """Wait for a slot for a private copy of a detector, and reserve the memory for it."""
+    """Wait for a slot for a private copy of a detector, and reserve the memory for it, if the client still waits."""
     async with request.app.state.copy_limit.slot():
+        await raise_if_disconnected(request)
         with request.app.state.memory.reserved(handle.worker.summary.n_bytes):
             yield
 
 
-def read_slot(request: Request, handle: DetectorHandle) -> AbstractAsyncContextManager[None]:
-    """Wait for a slot to read the shared copy of a detector, without occupying a thread."""
-    return request.app.state.read_limit.slot(handle.worker)
+@asynccontextmanager
+async def read_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
+    """Wait for a slot to read the shared copy of a detector, without occupying a thread, if the client still waits."""
+    async with request.app.state.read_limit.slot(handle.worker):
+        await raise_if_disconnected(request)
+        yield
+
+
+@asynccontextmanager
+async def create_slot(request: Request) -> AsyncIterator[None]:
+    """Wait for the slot to create or restore a detector, without occupying a thread, if the client still waits."""
+    async with request.app.state.create_limit.slot():
+        await raise_if_disconnected(request)
+        yield

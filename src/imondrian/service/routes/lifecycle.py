@@ -21,6 +21,7 @@ from imondrian.service.routes.common import (
     JSON,
     Name,
     copy_slot,
+    create_slot,
     handle_of,
     json_response,
     large_response,
@@ -48,7 +49,7 @@ async def create(request: Request, name: Name) -> Response:
     """Create a detector; if one with the same configuration exists, nothing changes."""
     registry = registry_of(request)
     configuration = await parse_body(request, partial(_configuration, registry.limits))
-    async with request.app.state.create_limit.slot():
+    async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
         return await json_response(partial(description_of, handle), 201 if is_new else 200)
 
@@ -109,7 +110,7 @@ async def restore(request: Request, name: Name) -> Response:
     """
     registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
     memory = request.app.state.memory
-    async with request.app.state.create_limit.slot():
+    async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
         if not is_new:
             await run_in_threadpool(check_model, content, handle.record.configuration, registry.limits, memory)

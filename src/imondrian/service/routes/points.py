@@ -34,16 +34,17 @@ _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 async def _change(request: Request, name: str, kind: str) -> Response:
     """Learn or forget points, and wait until the change is on the disk and applied."""
     handle = handle_of(request, name)
-    points = await _points(request, handle, registry_of(request).limits.points_per_request)
+    points = await _points(request, handle, registry_of(request).limits.points_per_request, is_change=True)
     done = handle.worker.submit(kind, points.tobytes(), len(points), request.headers.get("idempotency-key"))
     reply = await request.app.state.futures.wrap(done)
     return Response(reply.content, reply.status, media_type=JSON)
 
 
-async def _points(request: Request, handle: DetectorHandle, max_points: int) -> Array:
+async def _points(request: Request, handle: DetectorHandle, max_points: int, *, is_change: bool = False) -> Array:
     """Return the points of a body."""
     content_type, features = request.headers.get("content-type", JSON), handle.record.configuration["features"]
-    return await parse_body(request, lambda body: points_of(body, content_type, features, max_points))
+    parse = partial(points_of, content_type=content_type, features=features, max_points=max_points)
+    return await parse_body(request, parse, is_change=is_change)
 
 
 @router.post(
