@@ -61,3 +61,61 @@ def test_a_changed_constant_recompiles_every_kernel_that_uses_it(tmp_path, has_c
     assert hits == "[0, 0]"
     assert all(new != old for new, old in zip(changed.split(), first.split(), strict=True))
     assert run(tmp_path, cache) == (changed, "[1, 1]")
+
+
+SMALL_KERNEL = """
+from imondrian.engine.jit import kernel
+
+@kernel
+def doubled(x):
+    return 2.0 * x
+
+if __name__ == "__main__":
+    print(doubled(21.0), sum(doubled.stats.cache_hits.values()))
+"""
+
+
+def run_small_kernel(folder):
+    """Call a kernel in another process; return its result and whether it was loaded from the cache."""
+    path = folder / "small_kernel.py"
+    path.write_text(SMALL_KERNEL)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        [sys.executable, str(path)], env=environment, capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    result, hits = done.stdout.split()
+    assert float(result) == 42.0
+    return bool(int(hits))
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(config.DISABLE_JIT, reason="needs compiled kernels")
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        (".nbi", lambda _: b""),
+        (".nbi", lambda content: content[: len(content) // 2]),
+        (".nbc", lambda _: b""),
+        (".nbc", lambda content: bytes([*content[:-200], content[-200] ^ 1, *content[-199:]])),
+    ],
+    ids=["index is empty", "index is truncated", "code is empty", "one bit of the code is wrong"],
+)
+def test_a_damaged_cache_file_only_causes_a_compilation(tmp_path, suffix, damage):
+    assert not run_small_kernel(tmp_path)
+    assert run_small_kernel(tmp_path)
+    (path,) = (tmp_path / "cache").rglob(f"*{suffix}")
+    path.write_bytes(damage(path.read_bytes()))
+    assert not run_small_kernel(tmp_path)
+    assert run_small_kernel(tmp_path)  # the files were replaced
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(config.DISABLE_JIT, reason="needs compiled kernels")
+def test_a_kernel_works_if_its_cache_files_cannot_be_read_or_written(tmp_path):
+    run_small_kernel(tmp_path)
+    for path in [*(tmp_path / "cache").rglob("*.nb*")]:
+        path.unlink()
+        path.mkdir()  # even root cannot read or replace it
+        (path / "file").touch()
+    assert not run_small_kernel(tmp_path)

@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import operator
 import socket
+import threading
 import time
 
 import numpy as np
@@ -10,10 +12,11 @@ import pytest
 
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
+from imondrian.service import routes
 from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.registry import Registry
-from tests.service.serving import SMALL, Service, ThreadServer
+from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 from tests.test_hostile_files import with_notes
 
 CONFIGURATION = {"features": ["x", "y"], **SMALL}
@@ -93,6 +96,47 @@ def test_explanations_are_not_computed_for_clients_that_disconnected(registry, m
         status, _, _ = server.request("POST", "/detectors/wide/scores", {"points": [[0.0] * 200]})
     assert status == 200
     assert len(calls) < 20 * 90
+
+
+LONG_CONFIGURATION = {"features": [f"{i:03d}" * 80 for i in range(100)], **SMALL}
+
+
+@pytest.mark.parametrize(
+    ("work", "n_slots", "method", "path", "body"),
+    [
+        ("lifecycle._file_of", 2, "GET", "/detectors/a/model", None),
+        ("points.explanation_of_row", 2, "GET", "/detectors/a/history/5", None),
+        ("points.scores_of", 2, "POST", "/detectors/a/scores", {"points": [[0, 0]] * 200}),
+        ("points.scores_of", 1, "POST", "/detectors/a/scores", {"points": [[0, 0]]}),
+        ("points.points_of", 1, "POST", "/detectors/a/scores", {"points": [[0, 0]] * 9_000}),
+        ("lifecycle.object_of", 1, "PUT", "/detectors/b", LONG_CONFIGURATION),
+        ("common.Registry.create", 1, "PUT", "/detectors/b", CONFIGURATION),
+        ("lifecycle.check_model", 1, "PUT", "/detectors/a/model", upload(lambda _: None)),
+    ],
+)
+def test_no_work_is_done_for_clients_that_disconnected(server, monkeypatch, work, n_slots, method, path, body):
+    """Only the requests that hold a slot when their clients disconnect are processed."""
+    server.request("POST", "/detectors/a/points", {"points": X.tolist()})
+    calls, may_continue = [], threading.Event()
+    original = operator.attrgetter(work)(routes)
+
+    def blocked(*args, **keywords):
+        calls.append(work)
+        assert may_continue.wait(30)
+        return original(*args, **keywords)
+
+    monkeypatch.setattr(f"imondrian.service.routes.{work}", blocked)
+    content = json.dumps(body) if isinstance(body, dict) else body
+    connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=30) for _ in range(8)]
+    for connection in connections:
+        connection.request(method, path, content)
+    wait_until(lambda: len(calls) == n_slots)
+    for connection in connections:
+        connection.close()
+    wait_until(lambda: not server._server.server_state.connections)
+    may_continue.set()
+    assert server.request(method, path, content)[0] in (200, 201)
+    assert len(calls) == n_slots + 1
 
 
 def test_work_unfinished_at_shutdown_is_replayed_at_the_next_start(tmp_path):

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.service.serving import SMALL, Service
 from tests.service.test_docs import ADDRESS
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs", "backup.md").read_text()
-DOWNLOAD, RESTORE, COPY_FOLDER = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
+DOWNLOAD, RESTORE, COPY_FOLDER, RESTORE_FOLDER = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
 SAVE_ALL, RESTORE_ALL = re.findall(r"```py\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
@@ -66,21 +67,61 @@ def run(code, service):
     exec(compile(code.replace(ADDRESS, service.address), "docs/backup.md", "exec"), {})  # noqa: S102
 
 
-def test_the_folder_is_copied_while_the_service_is_stopped(running, tmp_path, stream):
-    stop, copy, start = COPY_FOLDER.splitlines()
-    assert (stop.split()[:2], start.split()[:2]) == (["systemctl", "stop"], ["systemctl", "start"])
-    copy = copy.replace("/var/lib/imondrian", "data").replace("/var/backups/imondrian", "copy")
-    before = running.request("GET", "/detectors")[2], running.request("GET", "/detectors/pumps/history")[2]
-    running.stop()
-    shell(running, copy, tmp_path)
-    assert [path.name for path in (tmp_path / "copy").iterdir()] == [FILE]
-    with Service(tmp_path / "copy") as restored:
-        assert (
-            restored.request("GET", "/detectors")[2],
-            restored.request("GET", "/detectors/pumps/history")[2],
-        ) == before
-        assert json.loads(restored.request("GET", "/health")[2]) == {"status": "ok", "complaints": []}
-    running.start()
+def run_as_root(commands, var):
+    """Run commands of the page with another folder instead of /var, and a `systemctl` that only records its calls."""
+    systemctl = 'systemctl() { echo "$*" >> calls; }\n'
+    bash = ["bash", "-c", systemctl + commands.replace("/var/", f"{var}/")]  # without -e, as in a terminal
+    completed = subprocess.run(bash, cwd=var, capture_output=True, text=True, timeout=60, check=False)
+    calls = var.joinpath("calls").read_text().splitlines()
+    var.joinpath("calls").unlink()
+    assert calls == ["stop imondrian", "start imondrian"]
+    return completed
+
+
+@pytest.fixture(params=["folder", "symbolic link"])
+def var(request, tmp_path):
+    """Return a folder like /var; with DynamicUser=yes, systemd makes the data folder a symbolic link."""
+    data = tmp_path / "var" / "lib" / ("private/imondrian" if request.param == "symbolic link" else "imondrian")
+    data.mkdir(mode=0o700, parents=True)
+    if request.param == "symbolic link":
+        (tmp_path / "var" / "lib" / "imondrian").symlink_to("private/imondrian")
+    return tmp_path / "var"
+
+
+def test_the_folder_is_copied_and_restored_while_the_service_is_stopped(var, stream):
+    data, states, backups = var / "lib" / "imondrian", [], []
+    is_link = data.is_symlink()
+    for i in range(3):  # a second copy must not end up inside the first
+        with Service(data) as service, service.client() as client:
+            client.create("pumps", ["temperature", "pressure"], **SMALL) if i == 0 else None
+            client.process("pumps", stream[100 * i : 100 * i + 100])
+            states.append(state_of(service))
+        assert run_as_root(COPY_FOLDER, var).stderr == ""
+        (new,) = set((var / "backups").iterdir()) - set(backups)
+        backups.append(new)
+        assert [path.name for path in new.iterdir()] == [FILE]
+        assert new.stat().st_mode & 0o777 == 0o700
+        time.sleep(1.0)  # names of copies contain the second
+    for i in (0, 2, 1):
+        (data / f"{FILE}-wal").write_bytes(b"of another state")
+        command = re.sub(r"^backup=.*$", f"backup={backups[i]}", RESTORE_FOLDER, flags=re.MULTILINE)
+        assert run_as_root(command.replace(f"{var}/", "/var/"), var).stderr == ""
+        assert data.is_symlink() == is_link
+        assert [path.name for path in data.iterdir()] == [FILE]
+        with Service(data) as restored:
+            assert state_of(restored) == states[i]
+            assert json.loads(restored.request("GET", "/health")[2]) == {"status": "ok", "complaints": []}
+
+
+def state_of(service):
+    return service.request("GET", "/detectors")[2], service.request("GET", "/detectors/pumps/history")[2]
+
+
+def test_a_copy_that_does_not_exist_deletes_nothing(var):
+    data = var / "lib" / "imondrian" / FILE
+    data.write_bytes(b"the only copy")
+    assert "No such file" in run_as_root(RESTORE_FOLDER, var).stderr
+    assert data.read_bytes() == b"the only copy"
 
 
 def test_sqlite_reports_a_locked_file_while_the_service_runs(running, tmp_path):

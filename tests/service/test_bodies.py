@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from imondrian.errors import InvalidInputError
-from imondrian.service.bodies import points_of, refuse_duplicate_keys
+from imondrian.service.bodies import object_of, points_of
 
 JSON, LINES = "application/json", "application/x-ndjson"
 NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(-1e100, 1e100))
@@ -97,9 +97,16 @@ def test_duplicate_keys_are_refused(body, name):
 
 def test_duplicate_keys_are_refused_at_any_depth():
     with pytest.raises(InvalidInputError, match="'b' more than once"):
-        refuse_duplicate_keys(b'[{"a": [{"b": 1, "c": 2, "b": 3}]}]')
-    for fine in (b'{"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]}', b"", b"{", b"\xff", b"[" * 10**5):
-        refuse_duplicate_keys(fine)
+        object_of(b'[{"a": [{"b": 1, "c": 2, "b": 3}]}]')
+    assert object_of(b' {"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]} ') == {"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 10**5, b"{}{}", b'{"a": ' + b"1" * 5_000 + b"}"])
+def test_a_body_that_is_not_json_is_refused(body):
+    with pytest.raises(InvalidInputError, match=r"^The body is not valid JSON: "):
+        object_of(body)
+    with pytest.raises(InvalidInputError, match=r"must be a JSON object, but begins with b'\[\]'"):
+        object_of(b"[]")
 
 
 LARGE = 2**25

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import inspect
 import json
 import threading
 import time
 
 import pytest
+from fastapi import Response
 
 from imondrian.service.asgi import create_app
 from imondrian.service.capacity import ConcurrencyLimit, MemoryBudget, RequestMemory
@@ -15,6 +17,7 @@ from imondrian.service.guard import Guard
 from imondrian.service.limits import MIB, Limits
 from imondrian.service.read_copy import ReadCopy
 from imondrian.service.registry import Registry
+from imondrian.service.routes import lifecycle, points, status
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -141,7 +144,7 @@ def test_a_request_gets_503_if_there_is_no_memory_for_its_copy(tmp_path):
         assert running.request("POST", "/detectors/a/scores", {"points": [[1, 2]]})[0] == 200
 
 
-def respond(n_bytes, memory):
+def respond(n_bytes, memory, method="GET", path="/"):
     """Respond to a request with `n_bytes` bytes, and return the messages sent."""
     sent = []
 
@@ -155,7 +158,7 @@ def respond(n_bytes, memory):
     async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    scope = {"type": "http", "path": "/", "headers": [(b"host", b"localhost")], "method": "GET"}
+    scope = {"type": "http", "path": path, "headers": [(b"host", b"localhost")], "method": method}
     asyncio.run(Guard(app, None, Limits(), memory)(scope, receive, send))
     return sent
 
@@ -178,28 +181,84 @@ def test_a_request_gets_503_if_there_is_no_memory_for_its_large_response():
     memory.reserve(4 * 2**20)  # all of it was released
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "n_unreserved"),
+    [
+        ("GET", "/detectors/a", 2**16),
+        ("POST", "/detectors/a/scores", 2**16),
+        ("POST", "/detectors/a/points", 2**20),  # the points have been learned
+        ("PUT", "/detectors/a", 2**20),
+    ],
+)
+def test_large_responses_reserve_memory(method, path, n_unreserved):
+    assert respond(n_unreserved, MemoryBudget(0), method, path)[0]["status"] == 200
+    assert respond(n_unreserved + 256, MemoryBudget(0), method, path)[0]["status"] == 503
+
+
+def test_no_response_of_any_size_is_written_by_fastapi():
+    """FastAPI would validate and write it in the event loop."""
+    routers = (lifecycle.router, lifecycle.model_router, points.router, points.history_router, status.router)
+    endpoints = {route.endpoint for router in routers for route in router.routes}
+    assert len(endpoints) == 16
+    for endpoint in endpoints - {status.health, lifecycle.remove}:  # their responses are small
+        assert inspect.signature(endpoint).return_annotation is Response, endpoint
+
+
+def test_many_readers_of_a_wide_description_block_nobody(tmp_path):
+    wide = {"features": [chr(0x20000 + i) * 253 + f"{i:03d}" for i in range(1_000)], "window": 16, "n_trees": 1}
+    with Service(tmp_path) as service, contextlib.ExitStack() as stack:
+        body = json.dumps(wide, ensure_ascii=False).encode()
+        assert service.request("PUT", "/detectors/wide", body)[0] == 201
+        for connection in [stack.enter_context(service.connect()) for _ in range(300)]:
+            connection.sendall(b"GET /detectors/wide HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        slowest, end = 0.0, time.monotonic() + 3.0
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert service.request("GET", "/health")[0] == 200
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1.0
+
+
 def test_bodies_of_empty_lists_need_little_memory_and_block_nobody(tmp_path):
     with Service(tmp_path) as service:
         service.request("PUT", "/detectors/a", XY)
         before = n_bytes_of(service)
-        statuses = []
-        threads = [
-            threading.Thread(
-                target=lambda: statuses.append(service.request("POST", "/detectors/a/scores", EMPTY_LISTS)[0])
-            )
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        slowest = 0.0
-        while any(thread.is_alive() for thread in threads):
-            began = time.monotonic()
-            assert service.request("GET", "/health")[0] == 200
-            slowest = max(slowest, time.monotonic() - began)
+        statuses, slowest = send_at_once(service, 4, "POST", "/detectors/a/scores", EMPTY_LISTS)
         assert set(statuses) <= {422, 503}
         assert 422 in statuses
         assert slowest < 1.0  # ten times the documented latency
         assert n_bytes_of(service) - before < 400 * MIB
+
+
+def send_at_once(service, n_clients, method, path, body=None):
+    """Send the same request from many threads; return the statuses, and the slowest response of /health meanwhile."""
+    statuses, slowest = [], 0.0
+    threads = [
+        threading.Thread(target=lambda: statuses.append(service.request(method, path, body)[0]))
+        for _ in range(n_clients)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        began = time.monotonic()
+        assert service.request("GET", "/health")[0] == 200
+        slowest = max(slowest, time.monotonic() - began)
+    return statuses, slowest
+
+
+MANY_KEYS = b'{"features": ["a"]' + b"".join(b',"%x":0' % i for i in range(100_000)) + b"}"
+LONG_LIST = b'{"features": ["a"], "scale": [' + b'"",' * 300_000 + b'""]}'
+
+
+@pytest.mark.parametrize("body", [MANY_KEYS, LONG_LIST], ids=["many keys", "long list"])
+def test_hostile_configurations_need_little_memory_and_block_nobody(tmp_path, body):
+    assert 900_000 < len(body) < Limits().configuration_bytes
+    with Service(tmp_path) as service:
+        before = n_bytes_of(service)
+        statuses, slowest = send_at_once(service, 20, "PUT", "/detectors/a", body)
+        assert set(statuses) == {422}
+        assert slowest < 1.0
+        assert n_bytes_of(service) - before < 150 * MIB
 
 
 def n_bytes_of(service):

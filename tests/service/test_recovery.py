@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from imondrian import StreamDetector
+from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.errors import StorageError
-from imondrian.service.journal import FORGET, MODEL
+from imondrian.service.journal import FORGET, MODEL, POINTS, digest_of
 from imondrian.service.limits import Retention
 from imondrian.service.registry import Registry
+from imondrian.service.sqlite import open_database, rescue
 from imondrian.service.store import FILE
 from tests.service.serving import SMALL
 from tests.service.test_worker import expected, learn, n_rows
@@ -144,6 +146,7 @@ def test_without_a_valid_snapshot_and_a_complete_journal_the_detector_starts_emp
         "UPDATE entries SET content = zeroblob(length(content))",
         "UPDATE entries SET number = number + 100",
         "UPDATE entries SET request = 'another'",
+        "UPDATE entries SET request = CAST(x'e9' AS TEXT)",
         "UPDATE entries SET kind = 'forget'",
         "DELETE FROM entries",
     ],
@@ -166,13 +169,13 @@ def test_a_request_lost_with_the_end_of_the_journal_can_be_repeated(killed_folde
     registry.close()
 
 
-def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_later_ones(killed_folder, stream, monkeypatch):
+def test_an_invalid_entry_is_set_aside_with_all_later_ones(killed_folder, stream, monkeypatch):
     process_many = StreamDetector.process_many
 
     def failing(detector, points):
         if (points == stream[315]).all(axis=1).any():
-            detector.n_seen += 1000  # half changed
-            raise ZeroDivisionError
+            process_many(detector, points[:5])  # half changed
+            raise InvalidInputError("a value is too large")
         return process_many(detector, points)
 
     with monkeypatch.context() as patched:
@@ -184,11 +187,48 @@ def test_an_entry_that_cannot_be_replayed_is_set_aside_with_all_later_ones(kille
     assert_continues(killed_folder, stream, 310)
 
 
-def test_damaged_replies_are_reported(killed_folder, stream):
-    damage_database(killed_folder, "UPDATE answers SET content = x'7b7d' WHERE number = 1")
+def test_an_entry_whose_length_is_wrong_is_set_aside(killed_folder, stream):
+    content = stream[310:320].tobytes()[:-1]
+    digest = digest_of(1, 32, POINTS, content, "id-310", 0.0)
+    damage_database(
+        killed_folder, "UPDATE entries SET content = ?, time = 0.0, digest = ? WHERE number = 32", content, digest
+    )
+    registry = Registry(killed_folder)
+    assert "Entry 32 of the journal of 'a' cannot be replayed: 159 bytes" in registry.damage_reports[0]
+    assert "its last 2 entries were set aside" in registry.damage_reports[1]
+    registry.close()
+    assert_continues(killed_folder, stream, 310)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "content = x'7b7d'",
+        "request = CAST(x'e9642d30' AS TEXT)",  # one bit of 'id-0' is wrong: not UTF-8
+        "request = 'ie-0'",
+        "request = x'69642d30'",
+        "status = 'x'",
+    ],
+)
+def test_damaged_replies_are_reported_and_left_out(killed_folder, stream, damage):
+    damage_database(killed_folder, f"UPDATE answers SET {damage} WHERE number = 1")  # noqa: S608 (from above)
     registry = Registry(killed_folder)
     assert ["1 saved replies" in complaint for complaint in registry.damage_reports] == [True]
+    assert registry.complaints() == []
+    handle = registry.get("a")
+    assert [each["index"] for each in learn(handle, stream[10:20], "id-10")] == list(range(10, 20))
+    assert [each["index"] for each in learn(handle, stream[:10], "id-0")] == list(range(330, 340))
     registry.close()
+
+
+def test_text_that_is_not_utf_8_does_not_stop_a_rescue(killed_folder, tmp_path):
+    """Two rows that cannot be read as text used to hide all rows between them."""
+    Registry(killed_folder).close()
+    damage_database(killed_folder, "UPDATE answers SET request = CAST(x'e9' AS TEXT) WHERE number IN (2, 30)")
+    database, _ = open_database(killed_folder / FILE)
+    database = rescue(database, killed_folder / FILE)
+    assert database.execute("SELECT count(*) FROM answers").fetchone() == (33,)
+    database.close()
 
 
 FRAME = 24 + 4096

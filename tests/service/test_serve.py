@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -216,6 +217,24 @@ def test_other_users_cannot_read_the_data(tmp_path):
     registry = Registry(folder)
     assert [handle.record.name for handle in registry.all()] == ["a"]
     assert mode(folder / "imondrian.db") == 0o600
+    registry.close()
+
+
+def test_all_files_of_an_earlier_version_become_private_at_the_start(tmp_path):
+    registry = Registry(tmp_path / "live")
+    registry.create("a", {"features": ["x"]})
+    folder = shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    registry.close()
+    names = {f"imondrian.db{suffix}" for suffix in ("", "-wal", "-shm", ".damaged", ".damaged-wal")}
+    for name in (*names, "notes.txt"):
+        (folder / name).touch()
+        (folder / name).chmod(0o644)
+    registry = Registry(folder)
+    assert [handle.record.name for handle in registry.all()] == ["a"]
+    modes = {path.name: mode(path) for path in folder.iterdir()}
+    assert modes.pop("notes.txt") == 0o644  # not a file of the service
+    assert modes.keys() >= {"imondrian.db", "imondrian.db-wal", "imondrian.db.damaged"}
+    assert set(modes.values()) == {0o600}
     registry.close()
 
 

@@ -1,6 +1,7 @@
 """A detector that cannot be recovered is set aside with its data, and reported; the others work."""
 
 import json
+import pickle
 import shutil
 import sqlite3
 
@@ -15,6 +16,7 @@ from imondrian.service.limits import Limits
 from imondrian.service.queries import metrics_of
 from imondrian.service.read_copy import ReadCopy
 from imondrian.service.registry import Registry
+from imondrian.service.sqlite import open_or_rescue
 from imondrian.service.store import FILE, Store
 from tests.service.serving import SMALL, Service, ThreadServer
 from tests.service.test_recovery import OFTEN, damage_database
@@ -104,6 +106,7 @@ def assert_is_back(folder, stream):
     [
         ("{", "The configuration of 'bad' is damaged"),
         ("[1]", "The configuration of 'bad' is damaged: it is [1]"),
+        (json.dumps(BAD).encode(), "The configuration of 'bad' is damaged: it is not text"),
         ("{}", "features must be a list"),
         (json.dumps({**BAD, "window": "x"}), "window must be"),
         (json.dumps({**BAD, "window": 100_000, "max_samples": None, "n_trees": 1000}), "bytes are allowed"),
@@ -128,6 +131,50 @@ def test_too_little_memory_for_one_detector_sets_it_aside(killed_folder, stream,
     with monkeypatch.context() as patched:
         patched.setattr(StreamDetector, "process_many", failing)
         assert_is_set_aside(killed_folder, stream, "MemoryError no room for an array")
+    assert_is_back(killed_folder, stream)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [EOFError("Ran out of input"), OSError(28, "No space left on device"), pickle.UnpicklingError(), RuntimeError()],
+    ids=repr,
+)
+def test_an_error_in_a_replay_that_no_entry_caused_loses_no_entry(killed_folder, stream, monkeypatch, error):
+    """As raised when a kernel is loaded or compiled."""
+    process_many = StreamDetector.process_many
+
+    def failing(detector, points):
+        if detector.parameters["window"] == BAD["window"] and detector.n_seen >= 300:
+            raise error
+        return process_many(detector, points)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamDetector, "process_many", failing)
+        assert_is_set_aside(killed_folder, stream, f"{type(error).__name__} {error}".strip())
+    assert_is_back(killed_folder, stream)
+
+
+@pytest.mark.parametrize("table", ["entries", "snapshots"])
+def test_a_disk_that_cannot_be_read_for_a_moment_loses_nothing(killed_folder, stream, monkeypatch, table):
+    class FailingDisk:
+        def __init__(self, database):
+            self.database = database
+
+        def __getattr__(self, name):
+            return getattr(self.database, name)
+
+        def execute(self, sql, values=()):
+            if f"content, {'history' if table == 'snapshots' else 'request'}" in sql and values[0] == 1:
+                raise sqlite3.OperationalError("disk I/O error")
+            return self.database.execute(sql, values)
+
+    def failing(path):
+        database, complaints = open_or_rescue(path)
+        return FailingDisk(database), complaints
+
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.service.store.open_or_rescue", failing)
+        assert_is_set_aside(killed_folder, stream, "The data could not be read: disk I/O error")
     assert_is_back(killed_folder, stream)
 
 

@@ -147,8 +147,20 @@ def test_a_journal_without_versions_has_unknown_versions(tmp_path):
     assert_no_complaints(tmp_path)
 
 
-def test_damaged_versions_are_unknown_versions(killed_folder, stream):  # noqa: F811
-    damage_database(killed_folder, "UPDATE versions SET content = '{'")
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "'{'",
+        "'[]'",
+        "CAST(x'fb' || CAST(substr(content, 2) AS BLOB) AS TEXT)",  # not UTF-8
+        "CAST(content AS BLOB)",
+        "printf('%.100000c', '[')",  # nested more deeply than Python can decode
+        """'{"numba": 1}'""",
+        """'{"numba": "\\ud800"}'""",
+    ],
+)
+def test_damaged_versions_are_unknown_versions(killed_folder, stream, damaged):  # noqa: F811
+    damage_database(killed_folder, f"UPDATE versions SET content = {damaged}")  # noqa: S608 (from above)
     registry = Registry(killed_folder)
     assert "(unknown versions)" in registry.damage_reports[0]
     reference = new_detector({**DEFAULTS, **XY})

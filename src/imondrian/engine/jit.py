@@ -1,18 +1,21 @@
 """Compilation: the decorators for kernels and helpers, and two CPU instructions that Numba lacks."""
 
 import hashlib
+import logging
+import pickle
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy.typing as npt
 from llvmlite import ir
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
+_LOG = logging.getLogger(__name__)
 _compile: Any = numba.njit
 _OPTIONS = {"no_cfunc_wrapper": True, "error_model": "numpy"}
 _HELPER_OPTIONS = _OPTIONS | {"forceinline": True, "no_cpython_wrapper": True}
@@ -40,9 +43,64 @@ _SOURCES_DIGEST = _sources_digest()
 def kernel(function: Function) -> Function:
     """Compile a function that Python code calls. It is compiled on first use, cached on disk, and releases the GIL."""
     compiled = _compile(cache=True, nogil=True, **_OPTIONS)(function)
-    with suppress(AttributeError):  # no such attribute without JIT compilation, or in another version of Numba
-        compiled._cache._cache_file._source_stamp = _SOURCES_DIGEST  # noqa: SLF001
+    if hasattr(compiled, "_cache"):  # there is none without JIT compilation
+        compiled._cache = _KernelCache(function)  # noqa: SLF001
     return compiled
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of a kernel; if its files are damaged or cannot be written, the kernel is compiled again.
+
+    Numba itself raises the errors of `pickle` and of the file system in the middle of a call of the kernel.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, _SOURCES_DIGEST)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the cached code for a signature; None if there is none or it is damaged."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # noqa: BLE001 (reading damaged pickles may raise any error)
+            _LOG.info(
+                "The cached code of %s cannot be read, and is compiled again: %r", self._py_func.__qualname__, error
+            )
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save compiled code, and replace a damaged index; if that fails, the code works without being cached."""
+        try:
+            try:
+                super().save_overload(sig, data)
+            except Exception:  # noqa: BLE001
+                self.flush()  # replaces the index, which may be damaged, by an empty one
+                super().save_overload(sig, data)
+        except Exception as error:  # noqa: BLE001
+            _LOG.info("The compiled code of %s cannot be cached: %r", self._py_func.__qualname__, error)
+
+
+class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
+    """The cache files of a kernel; compiled code has a digest, so that damaged code is never executed."""
+
+    def _load_data(self, name: str) -> Any:
+        content = Path(self._data_path(name)).read_bytes()
+        data = content[_DIGEST_BYTES:]
+        if content[:_DIGEST_BYTES] != _digest(data):
+            raise ValueError(f"{name} is damaged.")
+        return pickle.loads(data)  # noqa: S301 (as Numba does)
+
+    def _save_data(self, name: str, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(_digest(content) + content)
+
+
+_DIGEST_BYTES = 16
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
 def helper(function: Function) -> Function:

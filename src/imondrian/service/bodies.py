@@ -1,7 +1,7 @@
-"""Parsing of request bodies with points: a table, records, or one row per line.
+"""Parsing of request bodies: points as a table, records or one row per line; a configuration.
 
-A body is parsed in blocks of rows. Whatever a body contains, parsing it never needs much more memory than its numbers,
-and never blocks other threads for long.
+A body with points is parsed in blocks of rows. Whatever it contains, parsing it never needs much more memory than its
+numbers, and never blocks other threads for long.
 """
 
 import json
@@ -65,14 +65,17 @@ def points_of(body: bytes, content_type: str, features: list[str], max_points: i
     return as_points(np.frombuffer(values).reshape(-1, len(features)), len(features))
 
 
-def refuse_duplicate_keys(body: bytes) -> None:
-    """Raise InvalidInputError if an object in a body has a key twice; ignore all other errors."""
+def object_of(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; raise InvalidInputError if it is not one, or an object has a key twice."""
     try:
-        _KEY_DECODER.decode(body.decode())
+        found = _DECODER.decode(body.decode())
     except InvalidInputError:
         raise
-    except (ValueError, RecursionError):
-        return
+    except (ValueError, RecursionError) as error:  # also raised for an integer of more than 4,300 digits
+        raise InvalidInputError(f"The body is not valid JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"The body must be a JSON object, but begins with {body[:80]!r}.")
+    return found
 
 
 def _json_blocks(body: bytes, max_row_bytes: int) -> Iterator[list[Any]]:
@@ -221,4 +224,3 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
-_KEY_DECODER = json.JSONDecoder(object_pairs_hook=_object)

@@ -81,14 +81,24 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     InvalidInputError
         If a setting is unknown, invalid or above a limit.
     """
-    unknown = sorted(set(settings) - {"features", *DEFAULTS})
-    if unknown:
-        raise InvalidInputError(f"Unknown setting {unknown[0]!r}; the settings are features, {', '.join(DEFAULTS)}.")
+    check_names_and_lengths(settings, limits)
     features = _checked_features(settings.get("features"), limits)
     configuration = with_preset({"features": features, **DEFAULTS, **settings})
     n_bytes = checked_size(size_of(configuration), limits)
     parameters_of(configuration)  # checks all other settings
     return configuration, n_bytes
+
+
+def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
+    """Raise InvalidInputError for the first unknown setting, or the first list that is too long.
+
+    This takes little time and memory whatever the settings contain; pydantic collects all errors.
+    """
+    for name, value in settings.items():
+        if name != "features" and name not in DEFAULTS:
+            raise InvalidInputError(f"Unknown setting {name!r:.100}; the settings are features, {', '.join(DEFAULTS)}.")
+        if isinstance(value, list) and len(value) > limits.features:
+            raise InvalidInputError(f"{name} has {len(value)} items, but at most {limits.features} are allowed.")
 
 
 def size_of(configuration: dict[str, Any]) -> DetectorSize:
@@ -158,8 +168,6 @@ def _checked_features(features: Any, limits: Limits) -> list[str]:
     """Return the names of the features if they are valid, or raise InvalidInputError."""
     if not isinstance(features, list) or not features or not all(isinstance(name, str) and name for name in features):
         raise InvalidInputError(f"features must be a list of names, but is {features!r:.200}.")
-    if len(features) > limits.features:
-        raise InvalidInputError(f"There are {len(features)} features, but at most {limits.features} are allowed.")
     for name in features:
         if len(name) > limits.feature_length or not name.isprintable():
             raise InvalidInputError(

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import ipaddress
+import math
 from collections.abc import Awaitable
 from functools import lru_cache
 from typing import Any
@@ -18,7 +19,8 @@ from imondrian.service.limits import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_P
 _PUBLIC = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
-_SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, MIB  # no memory is reserved up to these sizes
+_SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, 64 * KIB  # no memory is reserved up to these sizes
+_SMALL_REPLY = MIB  # likewise, of a request that has changed a detector: a 503 would hide that
 _MAX_DIGITS = 18  # of a Content-Length
 _PIECE_BYTES = 2**16  # of a response, passed to the connection at once
 HEADERS = tuple(
@@ -60,7 +62,7 @@ class Guard:
             await refusal(scope, receive, _ResponseSender(send, RequestMemory(self._memory)))
             return
         memory, length = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
-        sender = _ResponseSender(send, memory, is_shared=scope["path"].startswith(_STATIC))
+        sender = _ResponseSender(send, memory, _unreserved_bytes(scope))
         try:
             if length > _SMALL_BODY:
                 memory.reserve(per_byte * length)
@@ -124,6 +126,18 @@ def _shutting_down() -> JSONResponse:
     )
 
 
+def _unreserved_bytes(scope: Scope) -> float:
+    """Return the largest size of a response for which no memory is reserved.
+
+    None is reserved for files of the page: each is in memory once for all clients, and a client holds at most one piece
+    of it.
+    """
+    if scope["path"].startswith(_STATIC):
+        return math.inf
+    is_change = scope["method"] in ("PUT", "DELETE") or scope["path"].endswith("/points")
+    return _SMALL_REPLY if is_change else _SMALL_RESPONSE
+
+
 def _no_capacity(error: CapacityError) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "1"})
 
@@ -150,12 +164,11 @@ class _ResponseSender:
     """Sends a response with the security headers; a large one in pieces, as fast as the client reads them.
 
     Memory is reserved for a large response until the client has read it; if there is not enough, the response is 503
-    instead. No memory is reserved for files of the page: each is in memory once for all clients, and a client holds at
-    most one piece of it.
+    instead.
     """
 
-    def __init__(self, send: Send, memory: RequestMemory, *, is_shared: bool = False) -> None:
-        self._send, self._memory, self._is_shared, self._is_replaced = send, memory, is_shared, False
+    def __init__(self, send: Send, memory: RequestMemory, n_unreserved: float = _SMALL_RESPONSE) -> None:
+        self._send, self._memory, self._n_unreserved, self._is_replaced = send, memory, n_unreserved, False
         self.has_started = False
 
     def __call__(self, message: Any) -> Awaitable[None]:
@@ -170,7 +183,7 @@ class _ResponseSender:
     async def _start(self, message: Any) -> None:
         present = dict(message["headers"])
         n_bytes = int(present.get(b"content-length", b"0"))
-        if n_bytes > _SMALL_RESPONSE and not self._is_shared:
+        if n_bytes > self._n_unreserved:
             try:
                 self._memory.reserve(n_bytes)
             except CapacityError as error:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from imondrian.errors import DamagedFileError
+from imondrian.errors import InvalidInputError
 from imondrian.service.configuration import checked_size, stored_configuration
 from imondrian.service.errors import StorageError
 from imondrian.service.journal import MODELS, Entry, difference
@@ -55,18 +55,17 @@ def recover(
 
 def replay(
     state: DetectorState, entries: list[Entry], batch_size: int = _ENTRIES_PER_BATCH
-) -> tuple[DetectorState, Exception | None]:
-    """Apply entries until one fails; return the state before it, and its error.
+) -> tuple[DetectorState, InvalidInputError | None]:
+    """Apply entries until one is invalid; return the state before it, and its error.
 
-    MemoryError, and DamagedFileError for a model that cannot be read, are raised: they are not failures of an entry.
+    Only InvalidInputError is the fault of an entry. All other errors are raised: their cause may be anything else (too
+    little memory, a full disk, a damaged file of another program, a defect), and all entries may be valid.
     """
     for first in range(0, len(entries), batch_size):
         batch = entries[first : first + batch_size]
         try:
             outcomes = state.applier.apply(batch)
-        except (MemoryError, DamagedFileError):
-            raise
-        except Exception as error:  # noqa: BLE001 (the entries before must be recovered after any error)
+        except InvalidInputError as error:
             return state, error
         for entry, outcome in zip(batch, outcomes, strict=True):
             state.history.add(entry, outcome)
@@ -124,7 +123,7 @@ def _check_models(entries: list[Entry], limits: Limits) -> None:
 
 def _replay_before_failure(
     start: Callable[[], DetectorState], entries: list[Entry]
-) -> tuple[DetectorState, Exception | None]:
+) -> tuple[DetectorState, InvalidInputError | None]:
     """Replay the entries before the one that fails, from the start: the failure left the detector half changed."""
     failed, error = replay(start(), entries, 1)
     return replay(start(), entries[: failed.entry_number - failed.snapshot_number])[0], error

@@ -61,6 +61,8 @@ def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     """
     complaints = []
     make_private_folder(path.parent)
+    for existing in path.parent.glob(f"{path.name}*"):  # the database, its log, a damaged file
+        make_private(existing)
     if finish_interrupted_rescue(path):
         complaints.append(_rescue_message(path))
     log = WriteAheadLog(path.with_name(f"{path.name}-wal"))
@@ -95,6 +97,7 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, int | None]:
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise OSError(errno.EROFS, "the service must be able to write to it and its folder, but can only read them")
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    database.text_factory = _text_or_bytes
     try:
         return database, _prepare(database)
     except sqlite3.OperationalError as error:
@@ -102,6 +105,14 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, int | None]:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
         raise OSError(errno.EBUSY, f"its folder is in use by another service{_lock_holder(path)}") from None
+
+
+def _text_or_bytes(content: bytes) -> str | bytes:
+    """Return text, or its bytes if it is damaged: an error would make all other rows unreadable, too."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
 
 
 def _prepare(database: sqlite3.Connection) -> int | None:
@@ -239,9 +250,14 @@ def make_private_file(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _FILE_MODE))
     except FileExistsError:
-        with suppress(PermissionError):  # the file belongs to another user
-            if is_open_to_others(path):
-                path.chmod(_FILE_MODE)
+        make_private(path)
+
+
+def make_private(path: Path) -> None:
+    """Change the mode of a file so that only its owner can access it; ignore folders."""
+    with suppress(PermissionError, FileNotFoundError):  # it belongs to another user, or was just deleted
+        if path.is_file() and is_open_to_others(path):
+            path.chmod(_FILE_MODE)
 
 
 def is_open_to_others(path: Path) -> bool:

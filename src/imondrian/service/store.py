@@ -89,9 +89,9 @@ class Store:
 
     def detectors(self) -> list[tuple[int, str | None]]:
         """Return the id and name of each detector, oldest first; None instead of a name that is not text."""
-        sql = "SELECT id, CASE typeof(name) WHEN 'text' THEN CAST(name AS BLOB) END FROM detectors ORDER BY id"
         with _storage_errors():
-            return [(id_, _text(name)) for id_, name in self._database.execute(sql).fetchall()]
+            rows = self._database.execute("SELECT id, name FROM detectors ORDER BY id").fetchall()
+        return [(id_, name if isinstance(name, str) else None) for id_, name in rows]
 
     def detector(self, detector: int) -> StoredDetector:
         """Return the row of a detector; raise StorageError if it is damaged."""
@@ -154,8 +154,8 @@ class Store:
                 if entry.number != number + len(entries) + 1 or digest != digest_of(detector, *entry):
                     break
                 entries.append(entry)
-        except sqlite3.DatabaseError:  # a page that cannot be read
-            return entries
+        except sqlite3.DatabaseError as error:
+            _raise_unless_damaged(error)
         return entries
 
     def other_versions(self, detector: int, first: int, last: int) -> list[Versions]:
@@ -219,7 +219,8 @@ class Store:
         for number in self._snapshot_numbers(detector):
             try:
                 content, history, digest = self._database.execute(sql, (detector, number)).fetchone()
-            except sqlite3.DatabaseError:  # a page that cannot be read
+            except sqlite3.DatabaseError as error:
+                _raise_unless_damaged(error)
                 content = history = digest = b""
             is_valid = digest == digest_of(number, content, history)
             yield Snapshot(number, content, history) if is_valid else Snapshot(number, b"", b"")
@@ -262,30 +263,34 @@ class Store:
             self._database.execute("PRAGMA incremental_vacuum(1)")  # of more pages, Python would free only the first
 
 
-def _text(content: bytes | None) -> str | None:
-    try:
-        return None if content is None else content.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _configuration(name: str, text: Any) -> dict[str, Any]:
+    if not isinstance(text, str):
+        raise StorageError(f"The configuration of {name!r} is damaged: it is not text.")
     try:
         configuration = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"The configuration of {name!r} is damaged: {error}.") from None
     if not isinstance(configuration, dict):
         raise StorageError(f"The configuration of {name!r} is damaged: it is {configuration!r:.100}.")
     return configuration
 
 
-def _versions(text: str) -> Versions:
+def _versions(text: Any) -> Versions:
     """Return recorded versions; {}, which means unknown, if they are damaged."""
     try:
-        found = json.loads(text)
-    except (ValueError, TypeError):
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    is_valid = all(isinstance(part, str) and part.isprintable() for item in found.items() for part in item)
+    return found if is_valid else {}
+
+
+def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
+    """Raise StorageError if the file could not be read for another reason than damage, for example a failing disk."""
+    if isinstance(error, sqlite3.OperationalError):
+        raise StorageError(f"The data could not be read: {error}.") from error
 
 
 @contextmanager

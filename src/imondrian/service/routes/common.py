@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Request, Response
 from pydantic import BaseModel
@@ -15,6 +15,8 @@ from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.service.schemas import Problem
 
 JSON = "application/json"
+_SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
+Parsed = TypeVar("Parsed")
 Name = Annotated[str, Path(pattern=f"^{NAME}$", max_length=Limits().name_length, examples=["pumps"])]
 
 
@@ -33,12 +35,39 @@ def handle_of(request: Request, name: str) -> DetectorHandle:
     return registry_of(request).get(name)
 
 
+async def raise_if_disconnected(request: Request) -> None:
+    """Raise ClientDisconnect if the client has disconnected, so that no work is done for it."""
+    if await request.is_disconnected():
+        raise ClientDisconnect
+
+
+async def parse_body(request: Request, parse: Callable[[bytes], Parsed], *, is_change: bool = False) -> Parsed:
+    """Return the parsed body of a request; a long one is parsed in another thread, one at a time.
+
+    A long one is not parsed for a client that has disconnected, except if it contains points to learn or forget.
+    """
+    body = await request.body()
+    if len(body) < _SMALL_BODY:
+        return parse(body)
+    async with request.app.state.parse_limit.slot():
+        if not is_change:
+            await raise_if_disconnected(request)
+        return await run_in_threadpool(parse, body)
+
+
+async def json_response(make: Callable[[], BaseModel], status: int = 200) -> Response:
+    """Make a response in another thread; the caller holds a slot, which limits how many are made at once.
+
+    The event loop only sends it: writing a lot of JSON there would block all other requests.
+    """
+    content = await run_in_threadpool(lambda: make().model_dump_json().encode())
+    return Response(content, status, media_type=JSON)
+
+
 async def large_response(
     request: Request, make: Callable[[], BaseModel], slot: AbstractAsyncContextManager[None] | None = None
 ) -> Response:
     """Wait for a slot, and make a response in another thread, unless the client has disconnected.
-
-    The event loop only sends it: writing a lot of JSON there would block all other requests.
 
     Parameters
     ----------
@@ -49,21 +78,31 @@ async def large_response(
         A further slot to wait for.
     """
     async with request.app.state.response_limit.slot():
-        if await request.is_disconnected():
-            raise ClientDisconnect
+        await raise_if_disconnected(request)
         async with slot or nullcontext():
-            content = await run_in_threadpool(lambda: make().model_dump_json().encode())
-    return Response(content, media_type=JSON)
+            return await json_response(make)
 
 
 @asynccontextmanager
 async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
-    """Wait for a slot for a private copy of a detector, and reserve the memory for it."""
+    """Wait for a slot for a private copy of a detector, and reserve the memory for it, if the client still waits."""
     async with request.app.state.copy_limit.slot():
+        await raise_if_disconnected(request)
         with request.app.state.memory.reserved(handle.worker.summary.n_bytes):
             yield
 
 
-def read_slot(request: Request, handle: DetectorHandle) -> AbstractAsyncContextManager[None]:
-    """Wait for a slot to read the shared copy of a detector, without occupying a thread."""
-    return request.app.state.read_limit.slot(handle.worker)
+@asynccontextmanager
+async def read_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
+    """Wait for a slot to read the shared copy of a detector, without occupying a thread, if the client still waits."""
+    async with request.app.state.read_limit.slot(handle.worker):
+        await raise_if_disconnected(request)
+        yield
+
+
+@asynccontextmanager
+async def create_slot(request: Request) -> AsyncIterator[None]:
+    """Wait for the slot to create or restore a detector, without occupying a thread, if the client still waits."""
+    async with request.app.state.create_limit.slot():
+        await raise_if_disconnected(request)
+        yield

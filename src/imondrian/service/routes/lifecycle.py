@@ -1,5 +1,7 @@
 """Routes for detectors: create, list, describe and remove them; download and restore their model files."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request, Response
 from pydantic import RootModel, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -7,13 +9,26 @@ from starlette.concurrency import run_in_threadpool
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service import schemas
-from imondrian.service.bodies import refuse_duplicate_keys
+from imondrian.service.bodies import object_of
+from imondrian.service.configuration import check_names_and_lengths
 from imondrian.service.errors import validation_message
 from imondrian.service.journal import MODEL, NEW_MODEL
+from imondrian.service.limits import Limits
 from imondrian.service.queries import description_of
 from imondrian.service.registry import DetectorHandle
 from imondrian.service.replies import reply_to
-from imondrian.service.routes.common import JSON, Name, copy_slot, handle_of, large_response, problems, registry_of
+from imondrian.service.routes.common import (
+    JSON,
+    Name,
+    copy_slot,
+    create_slot,
+    handle_of,
+    json_response,
+    large_response,
+    parse_body,
+    problems,
+    registry_of,
+)
 from imondrian.service.schemas import Configuration, Description
 from imondrian.service.uploads import check_model
 from imondrian.stream import StreamDetector
@@ -26,16 +41,17 @@ Descriptions = RootModel[list[Description]]
 @router.put(
     "/{name}",
     status_code=201,
+    response_model=Description,
     openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": Configuration.model_json_schema()}}}},
     responses={200: {"model": Description}, **problems(409, 413, 422, 503, 507)},
 )
-async def create(request: Request, response: Response, name: Name) -> Description:
+async def create(request: Request, name: Name) -> Response:
     """Create a detector; if one with the same configuration exists, nothing changes."""
-    registry, configuration = registry_of(request), await run_in_threadpool(_configuration, await request.body())
-    async with request.app.state.create_limit.slot():
+    registry = registry_of(request)
+    configuration = await parse_body(request, partial(_configuration, registry.limits))
+    async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
-    response.status_code = 201 if is_new else 200
-    return description_of(handle)
+        return await json_response(partial(description_of, handle), 201 if is_new else 200)
 
 
 @router.get("", response_model=list[Description], responses=problems(503))
@@ -46,10 +62,10 @@ async def listed(request: Request) -> Response:
     )
 
 
-@router.get("/{name}", responses=problems(404, 422, 503))
-async def get(request: Request, name: Name) -> Description:
+@router.get("/{name}", response_model=Description, responses=problems(404, 422, 503))
+async def get(request: Request, name: Name) -> Response:
     """Describe a detector."""
-    return description_of(handle_of(request, name))
+    return await large_response(request, partial(description_of, handle_of(request, name)))
 
 
 @router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 507))
@@ -58,11 +74,12 @@ async def remove(request: Request, name: Name) -> None:
     await request.app.state.futures.wrap(registry_of(request).start_removal(name))
 
 
-def _configuration(body: bytes) -> Configuration:
+def _configuration(limits: Limits, body: bytes) -> Configuration:
     """Return the configuration in a body, whatever its Content-Type."""
-    refuse_duplicate_keys(body)
+    settings = object_of(body)
+    check_names_and_lengths(settings, limits)
     try:
-        return Configuration.model_validate_json(body)
+        return Configuration.model_validate(settings)
     except ValidationError as error:
         raise InvalidInputError(validation_message(error.errors()[0])) from None
 
@@ -93,7 +110,7 @@ async def restore(request: Request, name: Name) -> Response:
     """
     registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
     memory = request.app.state.memory
-    async with request.app.state.create_limit.slot():
+    async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
         if not is_new:
             await run_in_threadpool(check_model, content, handle.record.configuration, registry.limits, memory)

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from imondrian.engine.jit import Array
 from imondrian.service import schemas
@@ -18,7 +17,9 @@ from imondrian.service.routes.common import (
     Name,
     copy_slot,
     handle_of,
+    json_response,
     large_response,
+    parse_body,
     problems,
     read_slot,
     registry_of,
@@ -26,7 +27,6 @@ from imondrian.service.routes.common import (
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
-_SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
@@ -34,20 +34,17 @@ _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 async def _change(request: Request, name: str, kind: str) -> Response:
     """Learn or forget points, and wait until the change is on the disk and applied."""
     handle = handle_of(request, name)
-    points = await _points(request, handle, registry_of(request).limits.points_per_request)
+    points = await _points(request, handle, registry_of(request).limits.points_per_request, is_change=True)
     done = handle.worker.submit(kind, points.tobytes(), len(points), request.headers.get("idempotency-key"))
     reply = await request.app.state.futures.wrap(done)
     return Response(reply.content, reply.status, media_type=JSON)
 
 
-async def _points(request: Request, handle: DetectorHandle, max_points: int) -> Array:
-    """Return the points of a body; parse a long body in another thread."""
-    body, content_type = await request.body(), request.headers.get("content-type", JSON)
-    parse = partial(points_of, body, content_type, handle.record.configuration["features"], max_points)
-    if len(body) < _SMALL_BODY:
-        return parse()
-    async with request.app.state.parse_limit.slot():
-        return await run_in_threadpool(parse)
+async def _points(request: Request, handle: DetectorHandle, max_points: int, *, is_change: bool = False) -> Array:
+    """Return the points of a body."""
+    content_type, features = request.headers.get("content-type", JSON), handle.record.configuration["features"]
+    parse = partial(points_of, content_type=content_type, features=features, max_points=max_points)
+    return await parse_body(request, parse, is_change=is_change)
 
 
 @router.post(
@@ -75,13 +72,13 @@ async def forget(request: Request, name: Name) -> Response:
     return await _change(request, name, FORGET)
 
 
-@router.post("/scores", openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
-async def score(request: Request, name: Name) -> schemas.Scores:
+@router.post("/scores", response_model=schemas.Scores, openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
+async def score(request: Request, name: Name) -> Response:
     """Score points without learning them; does not wait for points that are being learned."""
     handle = handle_of(request, name)
     points = await _points(request, handle, registry_of(request).limits.points_per_request)
     async with (copy_slot if len(points) > SHARED_COPY_POINTS else read_slot)(request, handle):
-        return await run_in_threadpool(scores_of, handle, points)
+        return await json_response(partial(scores_of, handle, points))
 
 
 @router.post(
@@ -120,9 +117,9 @@ async def history(
     return await large_response(request, partial(history_of, handle_of(request, name), after, limit))
 
 
-@history_router.get("/{index}", responses=problems(404, 422, 503))
-async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)]) -> schemas.ExplainedRow:
+@history_router.get("/{index}", response_model=schemas.ExplainedRow, responses=problems(404, 422, 503))
+async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)]) -> Response:
     """Explain the score of one of the latest rows."""
     handle = handle_of(request, name)
     async with copy_slot(request, handle):
-        return await run_in_threadpool(explanation_of_row, handle, index)
+        return await json_response(partial(explanation_of_row, handle, index))
