@@ -182,17 +182,20 @@ def test_a_request_gets_503_if_there_is_no_memory_for_its_large_response():
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "n_unreserved"),
+    ("method", "path", "status"),
     [
-        ("GET", "/detectors/a", 2**16),
-        ("POST", "/detectors/a/scores", 2**16),
-        ("POST", "/detectors/a/points", 2**20),  # the points have been learned
-        ("PUT", "/detectors/a", 2**20),
+        ("GET", "/detectors/a", 503),
+        ("POST", "/detectors/a/scores", 503),
+        ("POST", "/detectors/a/points", 200),  # the points have been learned
+        ("PUT", "/detectors/a", 200),
+        ("DELETE", "/detectors/a/points", 200),
     ],
 )
-def test_large_responses_reserve_memory(method, path, n_unreserved):
-    assert respond(n_unreserved, MemoryBudget(0), method, path)[0]["status"] == 200
-    assert respond(n_unreserved + 256, MemoryBudget(0), method, path)[0]["status"] == 503
+def test_large_responses_reserve_memory_and_hide_no_change(method, path, status):
+    memory = MemoryBudget(0)
+    assert respond(2**16, memory, method, path)[0]["status"] == 200
+    assert respond(2**24, memory, method, path)[0]["status"] == status
+    memory.reserve(0)  # all of it was released
 
 
 def test_no_response_of_any_size_is_written_by_fastapi():

@@ -15,7 +15,7 @@ class MemoryBudget:
     Parameters
     ----------
     max_bytes : int
-        The sum of all reservations never exceeds this number.
+        The sum of all reservations never exceeds this number, except by what `add` counts.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -31,6 +31,11 @@ class MemoryBudget:
                     " use."
                 )
             self._n_reserved = n_reserved
+
+    def add(self, n_bytes: int) -> None:
+        """Count bytes that are in use already, even if the sum then exceeds the limit."""
+        with self._lock:
+            self._n_reserved += n_bytes
 
     def release(self, n_bytes: int) -> None:
         """Release reserved bytes."""
@@ -56,6 +61,11 @@ class RequestMemory:
     def reserve(self, n_bytes: int) -> None:
         """Reserve more bytes, or raise CapacityError."""
         self._memory.reserve(n_bytes)
+        self._n_reserved += n_bytes
+
+    def add(self, n_bytes: int) -> None:
+        """Count more bytes that are in use already."""
+        self._memory.add(n_bytes)
         self._n_reserved += n_bytes
 
     def close(self) -> None:

@@ -3,8 +3,7 @@
 import asyncio
 import hmac
 import ipaddress
-import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,13 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from imondrian.service.capacity import MemoryBudget, RequestMemory
 from imondrian.service.errors import BodyTooLongError, CapacityError
-from imondrian.service.limits import KIB, MIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
+from imondrian.service.limits import KIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
 
 _PUBLIC = ("/health", "/")
 _STATIC = "/static/"
 _WITH_POINTS = {"points", "scores", "explanations"}
 _SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, 64 * KIB  # no memory is reserved up to these sizes
-_SMALL_REPLY = MIB  # likewise, of a request that has changed a detector: a 503 would hide that
 _MAX_DIGITS = 18  # of a Content-Length
 _PIECE_BYTES = 2**16  # of a response, passed to the connection at once
 HEADERS = tuple(
@@ -62,7 +60,7 @@ class Guard:
             await refusal(scope, receive, _ResponseSender(send, RequestMemory(self._memory)))
             return
         memory, length = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
-        sender = _ResponseSender(send, memory, _unreserved_bytes(scope))
+        sender = _ResponseSender(send, memory, _reservation(scope, memory))
         try:
             if length > _SMALL_BODY:
                 memory.reserve(per_byte * length)
@@ -126,16 +124,16 @@ def _shutting_down() -> JSONResponse:
     )
 
 
-def _unreserved_bytes(scope: Scope) -> float:
-    """Return the largest size of a response for which no memory is reserved.
+def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
+    """Return the function that reserves memory for the response to a request, given its length.
 
     None is reserved for files of the page: each is in memory once for all clients, and a client holds at most one piece
-    of it.
+    of it. The response to a request that has changed a detector is never refused, since a 503 would hide the change.
     """
     if scope["path"].startswith(_STATIC):
-        return math.inf
+        return lambda _n_bytes: None
     is_change = scope["method"] in ("PUT", "DELETE") or scope["path"].endswith("/points")
-    return _SMALL_REPLY if is_change else _SMALL_RESPONSE
+    return memory.add if is_change else memory.reserve
 
 
 def _no_capacity(error: CapacityError) -> JSONResponse:
@@ -167,8 +165,8 @@ class _ResponseSender:
     instead.
     """
 
-    def __init__(self, send: Send, memory: RequestMemory, n_unreserved: float = _SMALL_RESPONSE) -> None:
-        self._send, self._memory, self._n_unreserved, self._is_replaced = send, memory, n_unreserved, False
+    def __init__(self, send: Send, memory: RequestMemory, reserve: Callable[[int], None] | None = None) -> None:
+        self._send, self._memory, self._reserve, self._is_replaced = send, memory, reserve or memory.reserve, False
         self.has_started = False
 
     def __call__(self, message: Any) -> Awaitable[None]:
@@ -183,9 +181,9 @@ class _ResponseSender:
     async def _start(self, message: Any) -> None:
         present = dict(message["headers"])
         n_bytes = int(present.get(b"content-length", b"0"))
-        if n_bytes > self._n_unreserved:
+        if n_bytes > _SMALL_RESPONSE:
             try:
-                self._memory.reserve(n_bytes)
+                self._reserve(n_bytes)
             except CapacityError as error:
                 sender = _ResponseSender(self._send, self._memory)
                 await _no_capacity(error)({"type": "http"}, _disconnected, sender)
