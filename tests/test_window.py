@@ -307,3 +307,16 @@ def test_hostile_points_pass_through_a_window(points, seed):
         scores = forest.score_and_extend(points, kind)
         assert ((scores > 0.0) & (scores < 1.0)).all()
     assert_window_is_sound(forest)
+
+
+def test_a_new_kind_of_score_with_levels_is_treated_like_size(monkeypatch):
+    monkeypatch.setitem(SCORES, "new", SCORES["size"])
+    settings = {"n_trees": 5, "max_samples": 16, "window": 64, "scale": "std"}
+    results = []
+    for kind in ("size", "new"):
+        forest = MondrianForest(**settings)
+        scores = [forest.score_and_extend(X[:150], kind)]
+        scores += [forest.score_and_extend(row[None], kind) for row in X[150:200]]
+        results.append((np.concatenate(scores), to_bytes(forest)))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]

@@ -51,5 +51,6 @@ def _checked_scale(scale: Any) -> Any:
     if scale is None or (isinstance(scale, str) and scale in SCALES):
         return scale
     if isinstance(scale, str):
-        raise InvalidInputError(f"scale must be None, 'std' or one weight per feature, but is {scale!r}.")
+        names = ", ".join(map(repr, SCALES))
+        raise InvalidInputError(f"scale must be {names} or one weight per feature, but is {scale!r}.")
     return as_weights(scale, None).copy()

@@ -88,7 +88,10 @@ def to_bytes(model: Any, extra: dict[str, Any] | None = None) -> bytes:
 
 
 def from_bytes(content: bytes, name: str = "The model") -> Model:
-    """Read what `to_bytes` returned, with the same checks as a file; error messages begin with the name."""
+    """Read what `to_bytes` returned, with the same checks as a file; error messages begin with the name.
+
+    An estimator is returned as a FittedModel, as by `load_model`.
+    """
     return _model_of(*storage.read(io.BytesIO(content), name), name)
 
 

@@ -169,6 +169,7 @@ class ScoreKind(NamedTuple):
     slide: Callable[..., None]  # a kernel that writes each tree's part of the scores and shows the rows to the trees
     combine: Callable[[Array, Array], None]  # a kernel that combines these parts to scores
     score_next_row: Callable[[Trees, Array, Array], float]  # the next row of a window
+    uses_levels: bool = False  # with a window: scores are relative to a level of each tree, which `slide` updates
 
     def score(self, cache: ScoringCache, X: Array) -> Array:
         """Score the rows of X."""
@@ -195,7 +196,15 @@ SCORES = {
         write_scores_of_depths,
         _next_expected,
     ),
-    "size": ScoreKind(size, size_of_row, held_size, score_log_sizes_and_slide, write_scores_of_log_sizes, _next_size),
+    "size": ScoreKind(
+        size,
+        size_of_row,
+        held_size,
+        score_log_sizes_and_slide,
+        write_scores_of_log_sizes,
+        _next_size,
+        uses_levels=True,
+    ),
 }
 
 

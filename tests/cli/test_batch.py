@@ -80,7 +80,7 @@ def test_every_format_can_be_read_and_written(fitted, tmp_path, extension):
     write(source)
     summary = json.loads(fitted.run("score", "model.imf", source, "-o", target, "--json").stdout)
     assert summary["n_rows"] == 400
-    assert {summary["oddest"][0]["row"], summary["oddest"][1]["row"]} == {100, 300}
+    assert {summary["highest"][0]["row"], summary["highest"][1]["row"]} == {100, 300}
     read = {
         "csv": pl.read_csv,
         "tsv": lambda path: pl.read_csv(path, separator="\t"),
@@ -174,12 +174,12 @@ def test_quiet_prints_nothing_and_json_prints_one_object(shell):
 def test_columns_can_be_chosen(shell):
     summary = json.loads(shell.run("detect", "data.csv", "--features", "a,c", "--json").stdout)
     assert summary["features"] == ["a", "c"]
-    assert summary["oddest"][0]["row"] == 300
+    assert summary["highest"][0]["row"] == 300
     summary = json.loads(
         shell.run("detect", "data.csv", "--ignore", "c", "--ignore", "a", "--time", "id", "--json").stdout
     )
     assert summary["features"] == ["b"]
-    assert summary["oddest"][0]["time"] == "100"
+    assert summary["highest"][0]["time"] == "100"
 
 
 def test_missing_values_fail_are_dropped_or_are_replaced_by_the_median(shell):

@@ -98,6 +98,14 @@ def refusal_of(content, configuration, limits=Limits()):  # noqa: B008 (a tuple)
     return str(first.value)
 
 
+def test_the_setting_of_a_file_that_is_not_a_count_is_named():
+    detector = new_detector(WIDE)
+    notes, file = detector.notes(), io.BytesIO()
+    notes["parameters"] = {**notes["parameters"], "shingle": 0}
+    storage.write(detector.forest.snapshot(), file, {"StreamDetector": notes, "beside": {}})
+    assert "shingle must be between 1" in refusal_of(file.getvalue(), WIDE)
+
+
 @pytest.mark.parametrize("change", [{"window": 40_000}, {"max_samples": 5}, {"n_jobs": 64}])
 def test_a_forest_must_have_the_settings_of_its_detector(change):
     message = refusal_of(file_of(new_detector(WIDE), **change), WIDE)
@@ -269,6 +277,21 @@ def test_creation_gets_503_if_there_is_no_memory_for_the_detector(server, monkey
     assert (status, headers["retry-after"]) == (503, "1")
     assert "memory" in json.loads(response)["detail"]
     assert server.request("PUT", "/detectors/a", XY)[0] == 201
+
+
+def test_points_get_503_if_there_is_no_memory_for_them(server, monkeypatch):
+    server.request("PUT", "/detectors/a", XY)
+
+    def failing(*_args, **_options):
+        raise MemoryError
+
+    for method in ("POST", "DELETE"):
+        with monkeypatch.context() as patched:
+            patched.setattr("imondrian.service.routes.points.points_of", failing)
+            status, headers, response = server.request(method, "/detectors/a/points", {"points": [[0.0, 0.0]]})
+        assert (status, headers.get("retry-after")) == (503, "1")
+        assert "memory" in json.loads(response)["detail"]
+    assert server.request("POST", "/detectors/a/points", {"points": [[0.0, 0.0]]})[0] == 200
 
 
 @pytest.mark.parametrize("name", ["a", "b"])

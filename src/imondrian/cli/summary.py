@@ -33,9 +33,8 @@ class Summary(NamedTuple):
     written: dict[str, str]  # files written, by content
 
     def as_json(self) -> dict[str, Any]:
-        """Return the summary as JSON values; the key of the rows with the highest scores is "oddest"."""
-        values = {"oddest" if name == "highest" else name: value for name, value in self._asdict().items()}
-        return {**values, "oddest": [row_as_json(row) for row in self.highest]}
+        """Return the summary as JSON values."""
+        return {**self._asdict(), "highest": [row_as_json(row) for row in self.highest]}
 
     def print_on(self, console: Any) -> None:
         """Print the summary on a rich console."""

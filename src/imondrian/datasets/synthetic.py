@@ -3,8 +3,8 @@
 [Ma2020] shows plots of them and gives their sizes ("Dataset (a) has 255 and the rest of datasets have 100 inliers while
 the number of outliers are 45"), but does not say how they were drawn. They look like those of scikit-learn's example
 "Comparing anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are used
-here.
-Each of two blobs has 50 inliers, as that sentence says and that example does.
+here. In the sets with two blobs each blob has 50 inliers: the paper gives 100 in total, and the example divides them
+equally.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 
 N_OUTLIERS = 45
-SQUARE = 6.0  # outliers are between -6 and 6
-_N_MOONS, _N_BLOBS = 255, 100
+HALF_SIDE = 6.0  # of the square of the outliers, whose centre is the origin
+_N_MOON_INLIERS, _N_BLOB_INLIERS = 255, 100
 _CENTRES = ((2.0, 2.0), (-2.0, -2.0))
 
 
@@ -54,7 +54,7 @@ def make_synthetic(name: str, seed: int = 0) -> Dataset:
     index = list(SYNTHETIC).index(name)  # for different random numbers in each set
     rng = np.random.default_rng((_check_seed(seed), index))
     inliers = SYNTHETIC[name](rng)
-    outliers = rng.uniform(-SQUARE, SQUARE, (N_OUTLIERS, 2))
+    outliers = rng.uniform(-HALF_SIDE, HALF_SIDE, (N_OUTLIERS, 2))
     order = rng.permutation(len(inliers) + N_OUTLIERS)
     labels = np.repeat(np.array([0, 1], dtype=np.uint8), [len(inliers), N_OUTLIERS])
     return Dataset(name, np.concatenate([inliers, outliers])[order], labels[order], ("x", "y"), None)
@@ -62,8 +62,8 @@ def make_synthetic(name: str, seed: int = 0) -> Dataset:
 
 def moons(rng: np.random.Generator) -> Array:
     """Draw two interleaving half circles of radius 4, with noise of standard deviation 0.2."""
-    n_upper = _N_MOONS // 2
-    upper, lower = np.linspace(0.0, np.pi, n_upper), np.linspace(0.0, np.pi, _N_MOONS - n_upper)
+    n_upper = _N_MOON_INLIERS // 2
+    upper, lower = np.linspace(0.0, np.pi, n_upper), np.linspace(0.0, np.pi, _N_MOON_INLIERS - n_upper)
     circles = np.concatenate(
         [
             np.column_stack([np.cos(upper), np.sin(upper)]),
@@ -76,7 +76,7 @@ def moons(rng: np.random.Generator) -> Array:
 
 def blob(rng: np.random.Generator) -> Array:
     """Draw a blob of standard deviation 0.5."""
-    return rng.normal(0.0, 0.5, (_N_BLOBS, 2))
+    return rng.normal(0.0, 0.5, (_N_BLOB_INLIERS, 2))
 
 
 def two_blobs(rng: np.random.Generator) -> Array:
@@ -98,7 +98,7 @@ SYNTHETIC: dict[str, Callable[[np.random.Generator], Array]] = {
 
 
 def _blobs(rng: np.random.Generator, deviations: tuple[float, float]) -> Array:
-    n_each = _N_BLOBS // len(_CENTRES)
+    n_each = _N_BLOB_INLIERS // len(_CENTRES)
     parts = [rng.normal(centre, sd, (n_each, 2)) for centre, sd in zip(_CENTRES, deviations, strict=True)]
     return np.concatenate(parts)
 

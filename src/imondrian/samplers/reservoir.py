@@ -41,7 +41,7 @@ class Reservoir:
         return int(trees.heads["n_points"].max())
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of points shown, including forgotten points for which no new point has compensated."""
+        """Return the number of points shown; a point that compensates for a forgotten one is not counted."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:

@@ -18,7 +18,10 @@ ROWS_PER_BLOCK = 4096  # a call can be interrupted between blocks; a tree stays 
 
 
 class TreeUpdate(NamedTuple):
-    """An update of all trees that can be completed after an interruption."""
+    """An update of all trees that can be completed after an interruption.
+
+    An update that cannot be divided ignores the slice and returns an array with one element.
+    """
 
     apply: Callable[[slice], None]  # updates a slice of the trees; a kernel call cannot be interrupted within a tree
     is_applied: Callable[[], Array]  # returns, for each tree, whether it has been updated
@@ -71,7 +74,7 @@ class Sampler(Protocol):
     """Decides which of the points shown to it each tree holds."""
 
     limit: int  # largest number of leaves of a tree
-    fixed_slots: int  # number of slots per tree that are allocated before the first point; 0 if tables grow
+    fixed_slots: int  # constant number of slots per tree, or 0 if tables grow
     updates: Updates
     last_scored: ScoredRows | None  # the last rows that were scored and shown; None if not recorded
 
@@ -79,13 +82,16 @@ class Sampler(Protocol):
         """Return the number of points shown and neither forgotten nor, with a window, expired."""
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of points shown so far, including forgotten points for which no new one compensates."""
+        """Return the number of points shown so far.
+
+        Without a window, a point that compensates for a forgotten one is not counted.
+        """
 
     def n_bytes(self) -> int:
         """Return the memory in bytes used in addition to the trees."""
 
     def reserve(self, n_features: int) -> int:
-        """Prepare for points of n_features features; return the number of slots per tree before the first point."""
+        """Prepare for points of n_features features; return the number of slots per tree to allocate first."""
 
     def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Build empty trees on the rows of X."""

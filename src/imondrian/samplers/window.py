@@ -40,16 +40,16 @@ _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
 _MAX_TAKEN = 2.0**60  # largest sum of insertions over all trees in a file: far from overflowing 64 bits
-_UNLIKELY = 60.0  # minus the log of the probability that a tree ever needs more slots than it has
+_UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
 
 
 class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
-    Memory is fixed: the ring of points, and enough slots in each tree that the probability of needing more at any time
-    is below exp(-60) (a point without a free slot is not inserted). Trees read from a file get these slots only when
-    points arrive. Feature weights, and the levels to which the score "size" is relative, are updated in steps of an
-    eighth of the window.
+    Memory is fixed: the ring of points, and enough slots in each tree that, at any given time, the probability of
+    needing more is below exp(-60) (a point without a free slot is not inserted). Trees read from a file get these slots
+    only when points arrive. Feature weights, and the levels to which the score "size" is relative, are updated after
+    every eighth of the window (of the points so far, until it is full).
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Window:
         self.ring = np.empty((0, 0))
         self.number = 0  # number of the next point
         self.next_step = 1  # number of points after which weights and levels are updated next
-        self.maintains_levels = False  # True after the first score of the kind "size"
+        self.maintains_levels = False  # True after the first score of a kind that uses levels
         self.last_scored: ScoredRows | None = None
         self.updates = Updates()
         self._empty_plan: tuple[Array, StepPlan] | None = None  # weights, and the plan without steps for them
@@ -101,8 +101,8 @@ class Window:
         return min(n_rows, self.next_step - self.number, ROWS_PER_BLOCK)
 
     def scored_block_length(self, n_rows: int, kind: str) -> int:
-        """Return how many rows `score_and_extend` accepts; only "size" can update levels within a block."""
-        if self.maintains_levels and kind != "size":
+        """Return how many rows `score_and_extend` accepts; only a kind with levels updates them within a block."""
+        if self.maintains_levels and not SCORES[kind].uses_levels:
             return self.block_length(n_rows)
         return min(n_rows, self.length, ROWS_PER_BLOCK)
 
@@ -132,10 +132,10 @@ class Window:
 
         Steps are planned ahead, so that all rows of the block are processed in one tree before the next tree.
         """
-        if kind == "size" and not self.maintains_levels:
+        scoring = SCORES[kind]
+        if scoring.uses_levels and not self.maintains_levels:
             write_levels(trees, scale.weights())
             self.maintains_levels = True  # set last, so that an interruption never leaves it True without levels
-        scoring = SCORES[kind]
         steps, next_step, moments = self._plan_steps(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
 
@@ -148,7 +148,7 @@ class Window:
             if steps.ends.size:
                 self.next_step = next_step
                 scale.restore(moments)
-                if kind != "size":
+                if not scoring.uses_levels:
                     self._update_levels(trees, scale)
 
         def read() -> tuple[Array, list[Step]]:
@@ -165,7 +165,7 @@ class Window:
         self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
     ) -> tuple[float, list[Step]]:
         """Like `score_and_extend` for one point, bit for bit, without the set-up that is worthwhile only for many."""
-        if self.next_step == self.number + 1 or (kind == "size" and not self.maintains_levels):
+        if self.next_step == self.number + 1 or (SCORES[kind].uses_levels and not self.maintains_levels):
             scores, steps = self.score_and_extend(trees, x[None], kind, scale, on_trees)
             return float(scores[0]), steps
         weights, number, X = scale.weights(), self.number, x[None]
@@ -182,7 +182,7 @@ class Window:
 
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
         """Score the rows of X like `score_and_extend`, as points that no tree selects."""
-        if kind == "size" and not self.maintains_levels:
+        if SCORES[kind].uses_levels and not self.maintains_levels:
             return SCORES[kind].score(cache, X)
         steps, blocks = self._plan_without_steps(cache.trees, cache.weights), even_slices(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
@@ -369,7 +369,7 @@ def _without_gaps(rows: Array) -> Array:
 
 
 def _step_length(number: int, window: int) -> int:
-    """Return the distance to the next step: an eighth of the points so far, or of the window once it is full."""
+    """Return the distance to the next step: an eighth of the window (of the points so far, until it is full)."""
     length = _longest_step(number, window)
     return length if number < window else length - number % length
 
@@ -391,7 +391,10 @@ def _steps_taken(steps: StepPlan) -> list[Step]:
 
 
 def _capacity(length: int, share: float) -> int:
-    """Return a number of points that a tree almost never exceeds (Chernoff's bound for a Poisson variable)."""
+    """Return a number of points that a tree exceeds, at any given time, with a probability below exp(-60).
+
+    This is Chernoff's bound for a Poisson variable.
+    """
     mean = length * share
     n = mean
     while n < length and n * math.log(n / mean) - (n - mean) < _UNLIKELY:

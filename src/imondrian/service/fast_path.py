@@ -12,7 +12,12 @@ from starlette.types import Receive, Scope, Send
 
 from imondrian.errors import ImondrianError
 from imondrian.service.configuration import NAME
-from imondrian.service.errors import disconnected_response, error_response, internal_error_response
+from imondrian.service.errors import (
+    disconnected_response,
+    error_response,
+    internal_error_response,
+    out_of_memory_response,
+)
 from imondrian.service.routes.points import learn
 
 _PATH = re.compile(f"/detectors/({NAME})/points")
@@ -38,6 +43,8 @@ class FastPath:
             response = await error_response(request, error)
         except ClientDisconnect as error:
             response = await disconnected_response(request, error)
+        except MemoryError as error:
+            response = await out_of_memory_response(request, error)
         except Exception as error:  # noqa: BLE001 (like the last exception handler)
             response = await internal_error_response(request, error)
         await response(scope, receive, send)

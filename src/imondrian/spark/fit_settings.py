@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple, Self
 
-from imondrian.defaults import resolved
+from imondrian.defaults import preset_of, resolved
 from imondrian.forest import MondrianForest
 from imondrian.scores import score_kind
 from imondrian.thresholds import threshold_rule
@@ -20,7 +20,11 @@ class FitSettings(NamedTuple):
 
     @classmethod
     def checked(cls, preset: Any, kind: Any, scale: Any, threshold: Any) -> Self:
-        """Return the settings with every "preset" replaced by the value of the preset; check kind and threshold."""
+        """Return the settings with every "preset" replaced by the value of the preset.
+
+        Preset, kind and threshold are checked; the scale is checked by the forest.
+        """
+        preset_of(preset)
         settings = cls(
             preset,
             resolved(kind, "kind", preset),

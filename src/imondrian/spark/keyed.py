@@ -83,7 +83,7 @@ def fit_by_key(  # noqa: PLR0913
     -------
     DataFrame
         With the columns of the key, `n_points` (number of usable rows) and `model` (the bytes of the model file of an
-        estimator, see `imondrian.model_files.from_bytes`; null if no row was usable).
+        estimator, which `imondrian.model_files.from_bytes` returns as a FittedModel; null if no row was usable).
     """
     check_choice(on_error, "on_error", ON_ERROR)
     settings = FitSettings.checked(preset, kind, scale, threshold)
@@ -145,7 +145,10 @@ def score_by_key(  # noqa: PLR0913
 
 
 def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
-    """Raise InvalidInputError unless the models have the same keys; other types would be partitioned differently."""
+    """Raise InvalidInputError unless the key columns have the same types in both frames.
+
+    Values of different types are partitioned differently.
+    """
     checked_names(models, [*keys, _MODEL])
     for name in keys:
         row_type, model_type = df.schema[name].dataType, models.schema[name].dataType

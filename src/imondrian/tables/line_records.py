@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
+from imondrian.tables.checked_json import decode_json
 from imondrian.tables.feature_columns import BOOLEANS, MISSING_TEXTS, shown
 from imondrian.tables.formats import check_separator, format_by_content, guess_separator, without_byte_order_mark
-from imondrian.tables.strict_json import decode_json
 
 Values = dict[str, Any]
 

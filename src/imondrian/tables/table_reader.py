@@ -68,7 +68,8 @@ class Table:
         self.n_bytes = Path(path).stat().st_size if is_file else None  # size on disk
         self.has_header = has_header
         with self._closed_on_error():
-            self._file = _decompressed(self._raw, self.name)
+            self.is_gzip = _peek(self._raw, self.name).startswith(_GZIP)
+            self._file: Any = io.BufferedReader(gzip.GzipFile(fileobj=self._raw)) if self.is_gzip else self._raw
             start = _peek(self._file, self.name)
             if not start:
                 raise InvalidInputError(f"{self.name} is empty.")
@@ -142,11 +143,6 @@ def _open(path: str) -> IO[bytes]:
     return Path(path).open("rb")
 
 
-def _decompressed(file: IO[bytes], name: str) -> Any:
-    is_gzip = _peek(file, name).startswith(_GZIP)
-    return io.BufferedReader(gzip.GzipFile(fileobj=file)) if is_gzip else file
-
-
 def _peek(file: Any, name: str) -> bytes:
     try:
         return bytes(file.peek(_START_BYTES))
@@ -160,8 +156,8 @@ def _read_text(table: Table, parse: Callable[[TextSource], Iterator[pl.DataFrame
 
 
 def _read_parquet(table: Table) -> Iterator[FrameAndShare]:
-    """Read slice by slice; standard input must be read completely first."""
-    source = Path(table.name) if table.n_bytes is not None else io.BytesIO(table.read())
+    """Read slice by slice; standard input and compressed files must be read completely first."""
+    source = Path(table.name) if table.n_bytes is not None and not table.is_gzip else io.BytesIO(table.read())
     try:
         lazy = pl.scan_parquet(source, glob=False)
         n_rows = lazy.select(pl.len()).collect().item()

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from imondrian.errors import InvalidInputError
+from imondrian.tables.checked_json import decode_json
 from imondrian.tables.formats import guess_separator, without_byte_order_mark
-from imondrian.tables.strict_json import decode_json
 
 BLOCK_BYTES = 2**23  # parsed at once
 _MAX_RECORD_BYTES = 2**24

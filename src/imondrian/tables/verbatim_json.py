@@ -24,7 +24,8 @@ def json_members(record: Record, features: AbstractSet[str], left_out: Collectio
     """Return the members of a record as JSON text without the braces.
 
     JSON values are copied verbatim, except that NaN and the infinities, which Python reads but JSON does not
-    have, become null. CSV cells become strings; features that are finite numbers become numbers with all digits.
+    have, become null. CSV cells become strings; features that are finite numbers become numbers, with all their digits
+    unless the notation is not valid JSON.
 
     Parameters
     ----------
@@ -88,7 +89,10 @@ def _members_template(names: tuple[str, ...]) -> str:
 
 
 def _number_or_string(cell: str) -> str:
-    """Return the cell of a feature as a JSON number with all its digits, or as a string if it is not finite."""
+    """Return the cell of a feature as a JSON number, or as a string if it is not a finite number.
+
+    Digits are kept unless the notation is not valid JSON.
+    """
     if _JSON_NUMBER(cell) and math.isfinite(float(cell)):
         return cell
     number = number_or_none(cell)

@@ -1,4 +1,4 @@
-"""Strict JSON: duplicate keys are refused, and integers may have any number of digits."""
+"""JSON without duplicate keys; NaN, Infinity and integers of any length are accepted."""
 
 import json
 from collections import Counter
