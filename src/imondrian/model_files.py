@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Model = MondrianForest | StreamDetector | FittedModel
 _MAX_TRIES = 10
-_ESTIMATOR, _DETECTOR, _EXTRA = "IsolationMondrianForest", "StreamDetector", "beside"  # keys in the file
+_ESTIMATOR, _DETECTOR, EXTRA = "IsolationMondrianForest", "StreamDetector", "beside"  # keys in the file
 
 
 def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
@@ -32,7 +32,7 @@ def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None 
     path : str or path-like
         The file to write.
     extra : dict, optional
-        JSON values to store with a detector; `load_extra` returns them.
+        JSON values to store with a detector, ignored for other models; `load_extra` returns them.
     """
     forest, notes = _parts(model, extra or {})
     storage.save(forest, path, notes)
@@ -75,7 +75,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the values that `save` stored with a detector as `extra`, or an empty dictionary."""
     _, notes = storage.load(path)
-    extra = notes.get(_EXTRA, {})
+    extra = notes.get(EXTRA, {})
     return extra if isinstance(extra, dict) else {}
 
 
@@ -133,7 +133,7 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]
         return model.snapshot(), {}
     if isinstance(model, StreamDetector):
         forest, notes = model.snapshot()
-        return forest, {_DETECTOR: notes, _EXTRA: extra}
+        return forest, {_DETECTOR: notes, EXTRA: extra}
     if isinstance(model, FittedModel) or hasattr(model, "fitted_model"):
         fitted, forest = _consistent_copy(model)
         notes = fitted.notes()
@@ -146,7 +146,10 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]
 
 
 def _consistent_copy(model: Any) -> tuple[FittedModel, Snapshot]:
-    """Return a fitted model and a copy of its forest, without the threshold if another thread keeps changing it."""
+    """Return a fitted model and a copy of its forest.
+
+    The threshold is left out if another thread keeps changing the model.
+    """
     for _ in range(_MAX_TRIES):
         fitted = model if isinstance(model, FittedModel) else model.fitted_model()
         n_changes, snapshot = fitted.forest.n_changes, fitted.forest.snapshot()

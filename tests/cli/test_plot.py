@@ -27,6 +27,6 @@ def test_options_that_a_model_sets_are_refused(fitted):
 
 def test_impossible_plots_give_a_one_line_error(shell):
     assert "needs two features, but there are 3" in shell.fails("plot", "regions", "data.csv")
-    assert "There is no tree 100; the trees are 0 to 99" in shell.fails("plot", "tree", "data.csv", "--tree", "100")
+    assert "no tree 100; trees are numbered 0 to 99" in shell.fails("plot", "tree", "data.csv", "--tree", "100")
     assert "must end in .png or .svg" in shell.fails("plot", "tree", "data.csv", "-o", "x.gif")
     assert "none.imf: file not found" in shell.fails("plot", "tree", "data.csv", "--model", "none.imf")

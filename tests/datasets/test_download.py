@@ -85,7 +85,7 @@ def failing(site):
         site.serve("/page.npz", page): "not a NumPy archive",
         site.serve("/page.mat", page): "not a valid MATLAB file",
         site.serve("/page.csv", page): "has one column",
-        site.serve("/page.html", page): "must end in .npz, .mat, .csv",
+        site.serve("/page.html", page): "must end in .npz, .mat or .csv",
         site.serve("/huge.npz", length=2**40): f"bytes, but has {2**40}",
         site.serve("/file.npz", status=302, Location="file:///etc/hostname"): "responded with 302",
         site.serve("/ftp.npz", status=302, Location="ftp://127.0.0.1/up.npz"): "unknown url type: ftp",
@@ -133,7 +133,7 @@ def test_a_damaged_cached_file_is_downloaded_again(site, made_up, damage):
     load("made-up")
     path = cache_folder() / "made-up.npz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(MissingDatasetError, match="downloads are not allowed"):
+    with pytest.raises(MissingDatasetError, match="download=False"):
         load("made-up", download=False)
     assert (load("made-up").X == POINTS).all()
     assert (load("made-up", download=False).X == POINTS).all()

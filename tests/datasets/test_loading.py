@@ -126,7 +126,7 @@ def test_the_error_for_a_missing_set_says_how_to_get_it(tmp_path):
     assert "https://www.unb.ca/cic/datasets/ids-2017.html" in str(caught.value)
     assert "Wednesday-workingHours.pcap_ISCX.csv" in str(caught.value)
     assert "IMONDRIAN_DATA" in str(caught.value)
-    with pytest.raises(MissingDatasetError, match="pima is not available: downloads are not allowed"):
+    with pytest.raises(MissingDatasetError, match="pima is not available: download=False"):
         load("pima", tmp_path, download=False)
 
 

@@ -11,7 +11,7 @@ from sklearn.neighbors import LocalOutlierFactor
 
 from imondrian.engine.baselines.incremental_lof import FIELDS, Tables
 from imondrian.errors import InvalidInputError
-from imondrian.experiments.baselines.incremental_lof import IncrementalLOF, Updates
+from imondrian.experiments.baselines.incremental_lof import IncrementalLOF, UpdateCounts
 from tests.strategies import POINT_SETS, point_sets
 
 N_NEIGHBORS = st.one_of(st.integers(1, 5), st.integers(6, 30))
@@ -245,7 +245,7 @@ def test_an_insertion_into_a_hostile_set_updates_only_the_affected_rows(name, k)
 def test_a_row_far_from_all_others_updates_only_itself():
     cluster = np.random.default_rng(1).normal(size=(100, 2))
     lof = IncrementalLOF(5).fit(cluster)
-    assert lof.extend([[1e3, 1e3]]).n_updates == Updates(n_densities=1, n_factors=1)
+    assert lof.extend([[1e3, 1e3]]).n_updates == UpdateCounts(n_densities=1, n_factors=1)
 
 
 def test_a_row_in_one_of_two_clusters_does_not_update_the_other():
@@ -259,7 +259,7 @@ def test_a_row_in_one_of_two_clusters_does_not_update_the_other():
 def test_another_copy_among_many_copies_updates_only_itself():
     lof = IncrementalLOF(5).fit(np.vstack([np.zeros((6, 2)), np.random.default_rng(3).normal(size=(50, 2))]))
     for _ in range(40):
-        assert lof.extend([[0.0, 0.0]]).n_updates == Updates(n_densities=1, n_factors=1)
+        assert lof.extend([[0.0, 0.0]]).n_updates == UpdateCounts(n_densities=1, n_factors=1)
 
 
 @pytest.mark.compiled

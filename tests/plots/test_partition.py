@@ -102,5 +102,5 @@ def test_invalid_arguments_raise_with_the_reason():
         plot_partition(view(empty(1, 4, 2), 0))
     with pytest.raises(InvalidInputError, match="max_time must be a number, but is nan"):
         plot_partition(tree_of(POINTS), max_time=np.nan)
-    with pytest.raises(InvalidInputError, match="points must have 2 features, but has 3"):
+    with pytest.raises(InvalidInputError, match="points must have 2 features, but have 3"):
         plot_partition(tree_of(POINTS), np.zeros((4, 3)))

@@ -106,9 +106,9 @@ def test_the_top_figure_of_a_subfigure_is_returned():
         ([[0.1]], {}, None, r"must have 1 dimension\(s\), but its shape is \(1, 1\)"),
         ([0.4, 1.5], {}, None, r"scores\[1\] is 1.5"),
         ([0.4, -np.inf], {}, None, r"scores\[1\] is -inf"),
-        (["high"], {}, None, "scores must be numbers"),
+        (["high"], {}, None, "scores must contain only numbers"),
         ([0.4], {"a": np.nan}, None, r"thresholds\['a'\] must be a number, but is nan"),
-        ([0.4], {"a": "half"}, None, r"thresholds\['a'\] must be numbers"),
+        ([0.4], {"a": "half"}, None, r"thresholds\['a'\] must contain only numbers"),
         ([0.4], {"a": 0.5}, "b", r"one of \['a'\], but is 'b'"),
     ],
 )

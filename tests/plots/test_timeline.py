@@ -97,7 +97,7 @@ def test_one_row_can_be_plotted(when, threshold):
         ([0.5, 0.5, np.nan], None, r"threshold\[2\] is nan"),
         (0.5, [1.0, 2.0], r"when must have 3 value\(s\), one for each row, but has 2"),
         (0.5, [1.0, np.inf, 2.0], r"when\[1\] is inf"),
-        (0.5, ["a", "b", "c"], "when must be numbers"),
+        (0.5, ["a", "b", "c"], "when must contain only numbers"),
         (0.5, np.array([DAY, DAY, "NaT"], "datetime64[s]"), r"when\[2\] is NaT"),
         (0.5, np.array(["20000-01-01", DAY, DAY], "datetime64[s]"), r"when\[0\] is 20000-01-01"),
         (0.5, np.array([[DAY] * 3]), "when"),

@@ -10,7 +10,7 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.service.asgi import create_app
 from imondrian.service.configuration import new_detector
-from imondrian.service.errors import SetAsideError
+from imondrian.service.errors import NotRecoveredError
 from imondrian.service.journal import MODEL, Entry
 from imondrian.service.limits import Limits
 from imondrian.service.queries import metrics_of
@@ -252,7 +252,7 @@ def test_a_detector_that_is_set_aside_can_be_removed_and_created_again(killed_fo
 def test_a_detector_that_is_set_aside_counts_towards_the_limit(killed_folder):
     damage_database(killed_folder, "UPDATE detectors SET configuration = '{' WHERE id = 1")
     registry = Registry(killed_folder, Limits(detectors=2))
-    with pytest.raises(SetAsideError, match="set aside"):
+    with pytest.raises(NotRecoveredError, match="set aside"):
         registry.create("bad", BAD)
     with pytest.raises(Exception, match="2 detectors"):
         registry.create("third", GOOD)

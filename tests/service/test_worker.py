@@ -12,10 +12,10 @@ from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service.configuration import new_detector
 from imondrian.service.errors import (
-    BusyError,
     ConflictError,
     DetectorFailedError,
     NotFoundError,
+    QueueFullError,
     StorageError,
     UnavailableError,
 )
@@ -199,9 +199,9 @@ def test_requests_refused_by_a_full_queue_can_be_repeated(tmp_path, stream):
     handle, _ = registry.create("a", XY)
     with handle.worker.read_copy._write_lock:
         waiting = [handle.worker.submit(POINTS, stream[:1].tobytes(), 1)]
-        with pytest.raises(BusyError):  # one may be active already, so at most three wait
+        with pytest.raises(QueueFullError):  # one may be active already, so at most three wait
             waiting += [handle.worker.submit(POINTS, stream[i : i + 1].tobytes(), 1) for i in range(1, 6)]
-        with pytest.raises(BusyError):
+        with pytest.raises(QueueFullError):
             handle.worker.submit(POINTS, stream[:5].tobytes(), 5, "again")
     for future in waiting:
         future.result()
@@ -411,7 +411,7 @@ def test_queued_model_files_are_limited_by_their_total_size(tmp_path, stream):
         for _ in range(6):  # one is applied, one is journalled, and one may wait
             try:
                 handle.worker.submit(MODEL, model, 0)
-            except BusyError:
+            except QueueFullError:
                 refused += 1
     assert 3 <= refused <= 5
     registry.close()

@@ -37,7 +37,7 @@ def test_csv_is_read_the_same_with_any_block_size(frame, block, tmp_path_factory
     before = text_parsing.BLOCK_BYTES
     text_parsing.BLOCK_BYTES = block
     try:
-        read = Table(path, separator=",").whole()
+        read = Table(path, separator=",").read_all()
     finally:
         text_parsing.BLOCK_BYTES = before
     assert read.rows() == frame.rows()
@@ -49,7 +49,7 @@ def test_ndjson_is_read_the_same_with_any_block_size(rows, block, tmp_path_facto
     before = text_parsing.BLOCK_BYTES
     text_parsing.BLOCK_BYTES = block
     try:
-        read = Table(path).whole()
+        read = Table(path).read_all()
     finally:
         text_parsing.BLOCK_BYTES = before
     assert read["a"].to_list() == rows
@@ -68,7 +68,7 @@ def test_every_format_is_read_by_name_and_by_content(tmp_path, extension):
     (tmp_path / "unnamed").write_bytes(path.read_bytes())
     (tmp_path / f"compressed.{extension}.gz").write_bytes(gzip.compress(path.read_bytes()))
     for name in (path, tmp_path / "unnamed", tmp_path / f"compressed.{extension}.gz"):
-        read = Table(str(name)).whole()
+        read = Table(str(name)).read_all()
         assert read.columns == ["a", "b"]
         assert read["a"].cast(pl.Float64).to_list() == [1.5, 2.5, -3.0]
         assert read["b"].to_list() == ["x", "y", "z"]
@@ -77,7 +77,7 @@ def test_every_format_is_read_by_name_and_by_content(tmp_path, extension):
 def test_a_file_name_is_not_a_glob_pattern(tmp_path):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "g1.parquet")
     pl.DataFrame({"a": [2]}).write_parquet(tmp_path / "g[1].parquet")
-    assert Table(str(tmp_path / "g[1].parquet")).whole().rows() == [(2,)]
+    assert Table(str(tmp_path / "g[1].parquet")).read_all().rows() == [(2,)]
 
 
 def test_an_unclosed_quote_does_not_fill_the_memory(tmp_path, monkeypatch):
@@ -102,7 +102,7 @@ def test_standard_input_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a,b\n1,2\n"))))
     table = Table("-")
     assert table.name == "standard input"
-    assert table.whole().rows() == [("1", "2")]
+    assert table.read_all().rows() == [("1", "2")]
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_standard_input_is_read(monkeypatch):
     ],
 )
 def test_common_variants_of_csv_are_read(tmp_path, content, rows):
-    assert Table(written(tmp_path, content)).whole().rows() == rows
+    assert Table(written(tmp_path, content)).read_all().rows() == rows
 
 
 def test_a_table_without_header_has_numbered_columns(tmp_path):
-    read = Table(written(tmp_path, "1,2\n3,4\n"), has_header=False).whole()
+    read = Table(written(tmp_path, "1,2\n3,4\n"), has_header=False).read_all()
     assert read.columns == ["column_1", "column_2"]
     assert read.rows() == [("1", "2"), ("3", "4")]
 
@@ -156,12 +156,12 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
 )
 def test_an_unreadable_table_raises_with_the_reason(tmp_path, name, content, message):
     with pytest.raises(InvalidInputError, match=message):
-        Table(written(tmp_path, content, name)).whole()
+        Table(written(tmp_path, content, name)).read_all()
 
 
 def test_an_integer_of_any_length_is_read(tmp_path):
     digits = "9" * 5000
-    read = Table(written(tmp_path, f'{{"a": 1, "b": {digits}}}\n{{"a": 2, "b": 3}}\n', "t.ndjson")).whole()
+    read = Table(written(tmp_path, f'{{"a": 1, "b": {digits}}}\n{{"a": 2, "b": 3}}\n', "t.ndjson")).read_all()
     assert read["a"].to_list() == [1, 2]
     assert read["b"].to_list() == [digits, "3"]
 
@@ -180,9 +180,9 @@ def test_missing_files_and_wrong_options_raise(tmp_path):
 
 def test_ndjson_with_mixed_types_is_read_line_by_line(tmp_path):
     lines = ['{"a": 1, "b": {"c": 1}}', '{"a": true, "b": "x"}', '{"a": NaN}', f'{{"a": 1{"0" * 400}}}']
-    read = Table(written(tmp_path, "\n".join(lines[:3]), "t.ndjson")).whole()
+    read = Table(written(tmp_path, "\n".join(lines[:3]), "t.ndjson")).read_all()
     assert read["a"].to_list()[:2] == [1.0, 1.0]
     exact = '{"id": 9007199254740993, "on": true, "x": 1.5}\n{"id": 2, "on": false, "x": NaN}'
-    assert Table(written(tmp_path, exact, "t.ndjson")).whole().row(0) == (9007199254740993, True, 1.5)
+    assert Table(written(tmp_path, exact, "t.ndjson")).read_all().row(0) == (9007199254740993, True, 1.5)
     assert read["b"].to_list() == ['{"c": 1}', "x", None]
-    assert Table(written(tmp_path, "\n".join(lines), "t.ndjson")).whole()["a"].dtype == pl.String
+    assert Table(written(tmp_path, "\n".join(lines), "t.ndjson")).read_all()["a"].dtype == pl.String

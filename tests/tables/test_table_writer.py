@@ -22,7 +22,7 @@ def test_batches_are_joined_into_one_table(tmp_path, extension):
         write(FIRST)
         write(SECOND)
         assert not path.exists()
-    read = Table(str(path)).whole()
+    read = Table(str(path)).read_all()
     assert read["a"].cast(pl.Float64).to_list() == [1.5, None, 2.5]
     assert read["b"].to_list() == ["x,\n", 'y"', "z"]
     assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
@@ -42,7 +42,7 @@ def test_lists_and_records_become_json_in_csv(tmp_path):
     frame = pl.DataFrame({"a": [[1, 2], None], "b": [{"c": 1}, {"c": 2}]})
     with table_writer(str(tmp_path / "out.csv")) as write:
         write(frame)
-    assert Table(str(tmp_path / "out.csv")).whole().rows() == [("[1, 2]", '{"c": 1}'), (None, '{"c": 2}')]
+    assert Table(str(tmp_path / "out.csv")).read_all().rows() == [("[1, 2]", '{"c": 1}'), (None, '{"c": 2}')]
 
 
 def test_a_late_column_raises_and_a_missing_one_is_empty(tmp_path):
@@ -53,7 +53,7 @@ def test_a_late_column_raises_and_a_missing_one_is_empty(tmp_path):
     with table_writer(str(tmp_path / "o.csv")) as write:
         write(SECOND)
         write(SECOND.drop("a"))
-    assert Table(str(tmp_path / "o.csv")).whole()["a"].to_list() == ["2.5", None]
+    assert Table(str(tmp_path / "o.csv")).read_all()["a"].to_list() == ["2.5", None]
 
 
 def test_batches_of_different_types_lose_no_values(tmp_path):
@@ -62,14 +62,14 @@ def test_batches_of_different_types_lose_no_values(tmp_path):
         with table_writer(str(tmp_path / f"o.{extension}")) as write:
             write(whole)
             write(broken)
-        assert Table(str(tmp_path / f"o.{extension}")).whole().rows() == rows
+        assert Table(str(tmp_path / f"o.{extension}")).read_all().rows() == rows
 
 
 @pytest.mark.parametrize("extension", ["csv", "tsv", "ndjson", "parquet"])
 def test_bytes_are_written(tmp_path, extension):
     with table_writer(str(tmp_path / f"o.{extension}")) as write:
         write(pl.DataFrame({"a": [b"\x00\xff", None]}))
-    assert Table(str(tmp_path / f"o.{extension}")).whole()["a"].to_list()[0] in ("00ff", b"\x00\xff")
+    assert Table(str(tmp_path / f"o.{extension}")).read_all()["a"].to_list()[0] in ("00ff", b"\x00\xff")
 
 
 def test_parquet_accepts_new_columns_and_types(tmp_path):

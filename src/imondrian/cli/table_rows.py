@@ -40,7 +40,7 @@ def open_table(source: SourceOptions) -> Table:
 def read_rows(table: Table, options: FeatureOptions, console: Console) -> tuple[Rows, FeatureChoice]:
     """Read a whole table, choose its features and return its rows; also return which columns were left out."""
     with console.progress(f"reading {table.name}") as progress:
-        frame = table.whole(progress)
+        frame = table.read_all(progress)
     _note_numeric_header(table, frame, console)
     columns = TableColumns(frame)
     with errors_named_after(table):

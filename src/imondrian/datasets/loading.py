@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from imondrian.datasets import npz_files
@@ -32,8 +33,8 @@ def load(
 ) -> Dataset:
     """Load a data set of the catalogue.
 
-    It is looked up in the data folder (as .npz, .mat or .csv, or as first published), then in scikit-learn if it is
-    part of it, then among earlier downloads, and finally on the network.
+    It is looked up in the data folder (as .npz, .mat or .csv, or as first published), then in scikit-learn, if it is
+    bundled there, then among earlier downloads, and finally on the network.
 
     Parameters
     ----------
@@ -45,14 +46,23 @@ def load(
         Whether to download a missing set. Downloads are stored in the folder IMONDRIAN_CACHE (by default
         ~/.cache/imondrian).
     verify : bool, default=True
-        Whether a file in the data folder must have exactly the content of the catalogue. If False, only the numbers
-        of rows, features and anomalies must agree.
+        Whether a file in the data folder must match the checksum in the catalogue. If False, only the numbers of rows,
+        features and anomalies must agree.
     progress : callable, optional
         Called with the number of bytes downloaded and the total, which is None if unknown.
 
     Returns
     -------
     Dataset
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no data set of that name, or a package that is needed to read the file is missing.
+    DamagedFileError
+        If a file in the data folder cannot be read or has other content.
+    MissingDatasetError
+        If the data set is not found and cannot be downloaded.
 
     Examples
     --------
@@ -67,7 +77,7 @@ def load(
     if content is None:
         content = _from_cache(entry)
     if content is None:
-        content = _from_network(entry, progress) if download else _missing(entry, ["downloads are not allowed"])
+        content = _from_network(entry, progress) if download else _raise_missing(entry, ["download=False"])
     return Dataset(entry.name, content.X, content.y, content.feature_names, entry, content.n_dropped)
 
 
@@ -118,10 +128,10 @@ def _from_network(entry: Entry, progress: Progress | None) -> Content:
         else:
             _save(content, _cache_path(entry))
             return content
-    return _missing(entry, failures or ["no URL to download it from is known"])
+    return _raise_missing(entry, failures or ["no download URL is known"])
 
 
-def _missing(entry: Entry, failures: list[str]) -> Content:
+def _raise_missing(entry: Entry, failures: list[str]) -> NoReturn:
     reasons = "; ".join(failure.rstrip(".") for failure in failures)
     extensions = ", ".join(READERS)
     original = "" if entry.original is None else f", or as published as {entry.original}"
@@ -136,7 +146,8 @@ def _read(source: Source, where: str, name: str, entry: Entry) -> Content:
     is_original = entry.original is not None and name == PurePosixPath(entry.original).name
     module = entry.original_reader if is_original else READERS.get(PurePosixPath(name).suffix.lower())
     if not module:
-        raise DamagedFileError(f"The name of {where} must end in {', '.join(READERS)}.")
+        *others, last = READERS
+        raise DamagedFileError(f"The name of {where} must end in {', '.join(others)} or {last}.")
     try:
         read = import_module(f"imondrian.datasets.{module}").read
     except ModuleNotFoundError as error:

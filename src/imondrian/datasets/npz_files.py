@@ -66,11 +66,12 @@ def _check_bytes(archive: ZipFile, members: Iterable[ZipInfo], where: str) -> No
 def _bytes_in_memory(archive: ZipFile, member: ZipInfo) -> int:
     """Return the size of an array in memory by its header; narrower numbers will become float64."""
     if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # zipfile decompresses other kinds without a limit
-        raise ValueError(f"{member.filename} is not compressed with deflate, as NumPy does")
+        raise ValueError(f"{member.filename} uses a compression method that NumPy does not write")
     with archive.open(member) as file:
         version = npy.read_magic(file)
         if version not in _HEADERS:
-            raise ValueError(f"{member.filename} has format version {version}, which plain arrays do not need")
+            number = ".".join(map(str, version))
+            raise ValueError(f"the format version {number} of {member.filename} is not supported (1.0 or 2.0)")
         shape, _, dtype = _HEADERS[version](file)
     return math.prod(shape) * max(dtype.itemsize, 8)
 

@@ -29,9 +29,9 @@ def offer_rows(tree_keys: Array, X: Array, counts: Array, keys: Array, points: A
 @helper
 def offer_row(tree_keys: Array, x: Array, n_copies: int, keys: Array, points: Array) -> None:
     """Offer copies of a row to the sample of every tree."""
-    word = hash_row(x)
+    row_hash = hash_row(x)
     for t in range(tree_keys.size):
-        offer_copies(tree_keys[t] + word, x, n_copies, keys[t], points[t])
+        offer_copies(tree_keys[t] + row_hash, x, n_copies, keys[t], points[t])
 
 
 @helper
@@ -52,10 +52,10 @@ def offer_copies(state: Any, x: Array, n_copies: int, keys: Array, points: Array
 @helper
 def hash_row(x: Array) -> Any:
     """Hash the values of a row to 64 bits; 0.0 and -0.0 count as equal."""
-    word = STEP
+    row_hash = STEP
     for j in range(x.size):
-        word = mix_bits(word ^ np.float64(x[j] + 0.0).view(np.uint64)) + STEP
-    return word
+        row_hash = mix_bits(row_hash ^ np.float64(x[j] + 0.0).view(np.uint64)) + STEP
+    return row_hash
 
 
 @helper

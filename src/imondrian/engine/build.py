@@ -25,7 +25,7 @@ from imondrian.engine.randomness import (
     value_in_gap,
 )
 
-_FIRST, _LAST, _PARENT, _ON_RIGHT = 0, 1, 2, 3
+_FIRST, _END, _PARENT, _ON_RIGHT = 0, 1, 2, 3
 
 
 @allocating_helper
@@ -42,38 +42,38 @@ def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
     n_inner = 0
     while n_tasks > 0:
         n_tasks -= 1
-        first, last = stack[n_tasks, _FIRST], stack[n_tasks, _LAST]
+        first, end = stack[n_tasks, _FIRST], stack[n_tasks, _END]
         parent, on_right = stack[n_tasks, _PARENT], stack[n_tasks, _ON_RIGHT]
-        if are_all_equal(X, rows, first, last):
-            row = smallest_row(rows, first, last)
-            attach(trees, t, new_leaf(trees, t, row, X[row], last - first), parent, on_right)
+        if are_all_equal(X, rows, first, end):
+            row = smallest_row(rows, first, end)
+            attach(trees, t, new_leaf(trees, t, row, X[row], end - first), parent, on_right)
             continue
         node = inner_node(n_inner)
         attach(trees, t, node, parent, on_right)
-        enclose(trees, t, n_inner, X, rows, first, last, sizes)
+        enclose(trees, t, n_inner, X, rows, first, end, sizes)
         draw_cut(trees, t, n_inner, sizes, weights)
-        trees.cuts[t, n_inner]["population"] = last - first
-        middle = partition(trees, t, n_inner, X, rows, first, last)
-        n_tasks = push(stack, n_tasks, middle, last, node, 1)
+        trees.cuts[t, n_inner]["population"] = end - first
+        middle = partition(trees, t, n_inner, X, rows, first, end)
+        n_tasks = push(stack, n_tasks, middle, end, node, 1)
         n_tasks = push(stack, n_tasks, first, middle, node, 0)
         n_inner += 1
     compact_leaves(trees, t, X.shape[0])
 
 
 @helper
-def push(stack: Array, n_tasks: int, first: int, last: int, parent: int, on_right: int) -> int:
+def push(stack: Array, n_tasks: int, first: int, end: int, parent: int, on_right: int) -> int:
     """Push a task onto the stack and return the new number of tasks."""
     stack[n_tasks, _FIRST] = first
-    stack[n_tasks, _LAST] = last
+    stack[n_tasks, _END] = end
     stack[n_tasks, _PARENT] = parent
     stack[n_tasks, _ON_RIGHT] = on_right
     return n_tasks + 1
 
 
 @helper
-def are_all_equal(X: Array, rows: Array, first: int, last: int) -> bool:
-    """Return True if the rows X[rows[first:last]] are all equal."""
-    for i in range(first + 1, last):
+def are_all_equal(X: Array, rows: Array, first: int, end: int) -> bool:
+    """Return True if the rows X[rows[first:end]] are all equal."""
+    for i in range(first + 1, end):
         for j in range(X.shape[1]):
             if X[rows[i], j] != X[rows[first], j]:
                 return False
@@ -81,37 +81,37 @@ def are_all_equal(X: Array, rows: Array, first: int, last: int) -> bool:
 
 
 @helper
-def enclose(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int, last: int, sizes: Array) -> None:
-    """Write the tight box of X[rows[first:last]] to the inner node, and its side lengths to `sizes`."""
+def enclose(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int, end: int, sizes: Array) -> None:
+    """Write the tight box of X[rows[first:end]] to the inner node, and its side lengths to `sizes`."""
     lower, upper = trees.boxes[t, slot, LOWER], trees.boxes[t, slot, UPPER]
     n_quads = X.shape[1] // 4
     for j in range(0, 4 * n_quads, 4):
-        enclose_four(X, rows, first, last, j, lower, upper)
+        enclose_four(X, rows, first, end, j, lower, upper)
     for j in range(4 * n_quads, X.shape[1]):
-        enclose_one(X, rows, first, last, j, lower, upper)
+        enclose_one(X, rows, first, end, j, lower, upper)
     for j in range(X.shape[1]):
         sizes[j] = upper[j] - lower[j]
 
 
 @helper
-def enclose_one(X: Array, rows: Array, first: int, last: int, j: int, lower: Array, upper: Array) -> None:
+def enclose_one(X: Array, rows: Array, first: int, end: int, j: int, lower: Array, upper: Array) -> None:
     """Write the bounds along one feature."""
     low = high = X[rows[first], j]
-    for i in range(first + 1, last):
+    for i in range(first + 1, end):
         value = X[rows[i], j]
         low, high = lesser(low, value), greater(high, value)
     lower[j], upper[j] = low, high
 
 
 @helper
-def enclose_four(X: Array, rows: Array, first: int, last: int, j: int, lower: Array, upper: Array) -> None:
+def enclose_four(X: Array, rows: Array, first: int, end: int, j: int, lower: Array, upper: Array) -> None:
     """Write the bounds along four features at once: one row lookup for all four, and SIMD instructions."""
     row = rows[first]
     low_a = high_a = X[row, j]
     low_b = high_b = X[row, j + 1]
     low_c = high_c = X[row, j + 2]
     low_d = high_d = X[row, j + 3]
-    for i in range(first + 1, last):
+    for i in range(first + 1, end):
         row = rows[i]
         a, b, c, d = X[row, j], X[row, j + 1], X[row, j + 2], X[row, j + 3]
         low_a, low_b, low_c, low_d = lesser(low_a, a), lesser(low_b, b), lesser(low_c, c), lesser(low_d, d)
@@ -147,23 +147,23 @@ def draw_cut(trees: Trees, t: int, slot: int, sizes: Array, weights: Array) -> N
 
 
 @helper
-def partition(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int, last: int) -> int:
+def partition(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int, end: int) -> int:
     """Move the rows that go left to the front; return the position of the first row that goes right."""
     feature, value = trees.cuts[t, slot]["split_feature"], trees.cuts[t, slot]["split_value"]
     middle = first
-    for i in range(first, last):
+    for i in range(first, end):
         row = rows[i]
         rows[i] = rows[middle]
         rows[middle] = row
-        middle += X[row, feature] < value  # without a branch, which the CPU could not predict
+        middle += X[row, feature] < value  # branch-free: the outcome is unpredictable
     return middle
 
 
 @helper
-def smallest_row(rows: Array, first: int, last: int) -> int:
+def smallest_row(rows: Array, first: int, end: int) -> int:
     """Return the smallest of some row numbers."""
     row = rows[first]
-    for i in range(first + 1, last):
+    for i in range(first + 1, end):
         row = min(row, rows[i])
     return row
 

@@ -13,21 +13,21 @@ _ONE, _LEAF = np.uint64(1), np.uint64(1)
 
 
 @helper
-def write_path_lengths(trees: Trees, t: int, X: Array, first: int, last: int, lengths: Array) -> None:
-    """Write the path lengths of rows first..last-1: the number of edges from the root to the leaf of the row.
+def write_path_lengths(trees: Trees, t: int, X: Array, first: int, end: int, lengths: Array) -> None:
+    """Write the path lengths of rows first..end-1: the number of edges from the root to the leaf of the row.
 
     Algorithm 3 of [Ma2020]. Differs: it ends at the leaf, and adds c(k) for a leaf of k copies, as iForest does. Four
     rows are walked in lockstep, so that their cache misses overlap: one row at a time takes 1.3 to 1.4 times as long
     (blocks of 8 rows in 100 trees of 256 points, 3 to 30 features).
     """
-    for i in range(first, last, 4):
-        a, b, c, d = find_four_leaves(trees, t, X, i, min(i + 1, last - 1), min(i + 2, last - 1), min(i + 3, last - 1))
+    for i in range(first, end, 4):
+        a, b, c, d = find_four_leaves(trees, t, X, i, min(i + 1, end - 1), min(i + 2, end - 1), min(i + 3, end - 1))
         lengths[i] = length_at(trees, t, a)
-        if i + 1 < last:
+        if i + 1 < end:
             lengths[i + 1] = length_at(trees, t, b)
-        if i + 2 < last:
+        if i + 2 < end:
             lengths[i + 2] = length_at(trees, t, c)
-        if i + 3 < last:
+        if i + 3 < end:
             lengths[i + 3] = length_at(trees, t, d)
 
 

@@ -122,11 +122,11 @@ def sample_without_replacement(heads: Array, t: int, n: int, k: int) -> Array:
 @helper
 def insert_if_new(table: Array, number: int) -> bool:
     """Insert a positive number into the hash table; return False if it is already there."""
-    last = table.size - 1  # the size is a power of two
-    i = (number * 0x9E3779B1) & last
+    mask = table.size - 1  # the size is a power of two
+    i = (number * 0x9E3779B1) & mask
     while table[i] != 0:
         if table[i] == number:
             return False
-        i = (i + 1) & last
+        i = (i + 1) & mask
     table[i] = number
     return True

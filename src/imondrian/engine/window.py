@@ -25,16 +25,19 @@ from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
 
 class StepPlan(NamedTuple):
-    """The steps in a block of rows: after which rows the weights are updated."""
+    """The steps in a block of rows: the instants between rows at which the weights are updated."""
 
-    ends: Array  # the number of rows shown before each step
+    positions: Array  # number of rows shown before each step
     weights: Array  # the weights before the first step and after each step, one row each
     counts: Array  # output, for each tree and step: points inserted so far, and those outside the root box
 
 
 @kernel
 def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, weights: Array) -> None:
-    """Show the rows of X, at most one per row of the ring, to every tree, as points `number`, `number` + 1, ..."""
+    """Show the rows of X to every tree as points `number`, `number` + 1, ...
+
+    X must not have more rows than the ring.
+    """
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
             slide(trees, t, ring, share, number + i, X[i], weights)
@@ -132,19 +135,24 @@ def score_depths_and_slide(
     for t in range(trees.heads.size):
         first, step = 0, 0
         while first < X.shape[0]:
-            last = end_of_unchanged_rows(trees, t, ring, share, number, first, X.shape[0])
-            write_relative_depths(trees, t, X, first, last, parts[t])
-            for i in range(first, last - 1):
+            end = end_of_rows_before_change(trees, t, ring, share, number, first, X.shape[0])
+            write_relative_depths(trees, t, X, first, end, parts[t])
+            for i in range(first, end - 1):
                 step = advance_step(trees, t, steps, step, i)
-            slide(trees, t, ring, share, number + last - 1, X[last - 1], steps.weights[step])
-            step = advance_step(trees, t, steps, step, last - 1)
-            first = last
+            slide(trees, t, ring, share, number + end - 1, X[end - 1], steps.weights[step])
+            step = advance_step(trees, t, steps, step, end - 1)
+            first = end
         store_next_number(trees, t, number + X.shape[0], share)
 
 
 @helper
-def end_of_unchanged_rows(trees: Trees, t: int, ring: Array, share: float, number: int, first: int, n_rows: int) -> int:
-    """Return the end of the rows, from `first` on, that can be scored before tree t changes: after the next change."""
+def end_of_rows_before_change(
+    trees: Trees, t: int, ring: Array, share: float, number: int, first: int, n_rows: int
+) -> int:
+    """Return the end (exclusive) of the rows from `first` on that see the same tree.
+
+    This is one past the first row that changes it.
+    """
     for i in range(first, n_rows):
         new, old = number + i, number + i - ring.shape[0]
         if is_selected(trees.heads, t, new, share) or (old >= 0 and is_selected(trees.heads, t, old, share)):
@@ -153,13 +161,13 @@ def end_of_unchanged_rows(trees: Trees, t: int, ring: Array, share: float, numbe
 
 
 @helper
-def write_relative_depths(trees: Trees, t: int, X: Array, first: int, last: int, depths: Array) -> None:
+def write_relative_depths(trees: Trees, t: int, X: Array, first: int, end: int, depths: Array) -> None:
     """Write the depths of some rows in a tree, relative to c(n)."""
     n = tree_population(trees, t)
     if n > 1:
-        write_path_lengths(trees, t, X, first, last, depths)
+        write_path_lengths(trees, t, X, first, end, depths)
     average = average_path_length(n)
-    for i in range(first, last):
+    for i in range(first, end):
         depths[i] = relative_depth(depths[i] if n > 1 else 0.0, average)
 
 
@@ -204,8 +212,8 @@ def score_log_sizes_and_slide(
 
 @helper
 def advance_step(trees: Trees, t: int, steps: StepPlan, step: int, i: int) -> int:
-    """Return the index of the next step after row i; if a step ends there, write the tree's counts."""
-    if step == steps.ends.size or i + 1 < steps.ends[step]:
+    """Return the index of the next step after row i; if a step follows row i directly, write the tree's counts."""
+    if step == steps.positions.size or i + 1 < steps.positions[step]:
         return step
     steps.counts[t, step, 0] = trees.heads[t]["n_taken"]
     steps.counts[t, step, 1] = trees.heads[t]["n_outside"]
@@ -311,26 +319,26 @@ def hash_row_with_key(x: Array, row: Array, key: np.uint64) -> Any:
     """Hash a row to 64 bits; 0.0 and -0.0 count as equal."""
     for j in range(x.size):
         row[j] = x[j] + 0.0
-    bits, word = row.view(np.uint64), key
+    bits, row_hash = row.view(np.uint64), key
     for j in range(x.size):
-        word = mix_bits(word ^ bits[j]) + STEP
-    return mix_bits(word ^ key)
+        row_hash = mix_bits(row_hash ^ bits[j]) + STEP
+    return mix_bits(row_hash ^ key)
 
 
 @helper
-def find_entry(ring: Array, first_of: Array, word: Any, x: Array) -> Any:
+def find_entry(ring: Array, first_of: Array, row_hash: Any, x: Array) -> Any:
     """Return the entry of the hash table that contains a row, or a free entry if there is none."""
-    last = np.int64(first_of.size - 1)  # the size is a power of two
-    entry = np.int64(word & np.uint64(last))
+    mask = np.int64(first_of.size - 1)  # the size is a power of two
+    entry = np.int64(row_hash & np.uint64(mask))
     while first_of[entry] >= 0 and not is_same_row(ring[first_of[entry]], x):
-        entry = (entry + 1) & last
+        entry = (entry + 1) & mask
     return entry
 
 
 @helper
-def find_row(ring: Array, first_of: Array, word: Any, x: Array) -> int:
+def find_row(ring: Array, first_of: Array, row_hash: Any, x: Array) -> int:
     """Return the position of a row in the ring, or -1 if it is not there."""
-    return first_of[find_entry(ring, first_of, word, x)]
+    return first_of[find_entry(ring, first_of, row_hash, x)]
 
 
 @helper

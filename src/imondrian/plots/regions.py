@@ -83,12 +83,12 @@ def plot_regions(
     """
     pairs = as_plane_points(points)
     flags = as_flags(is_anomaly, pairs.shape[0])
-    checked, limit = _as_surface(surface), as_number(threshold, "threshold")
+    checked, threshold = _as_surface(surface), as_number(threshold, "threshold")
     x_name, y_name = as_names(names, 2)
     axes = new_axes(7.0, 5.4) if axes is None else axes
-    _draw_surface(axes, checked, limit)
+    _draw_surface(axes, checked, threshold)
     handles = draw_rows(axes, pairs[:, 0], pairs[:, 1], flags)
-    add_legend(axes, [*handles, _draw_boundary(axes, checked, limit)])
+    add_legend(axes, [*handles, _draw_boundary(axes, checked, threshold)])
     return finish(axes, x_name, y_name)
 
 
@@ -140,24 +140,24 @@ def _as_increasing(values: Any, name: str) -> Array:
     return array
 
 
-def _draw_surface(axes: Axes, surface: Surface, limit: float) -> None:
+def _draw_surface(axes: Axes, surface: Surface, threshold: float) -> None:
     """Draw the scores as shades, and mark the threshold on the colour bar."""
-    lowest, highest = score_range(np.ravel(surface.scores), np.array([limit]))
+    lowest, highest = score_range(np.ravel(surface.scores), np.array([threshold]))
     mesh = axes.pcolormesh(*surface, cmap=_SHADES, vmin=lowest, vmax=highest, shading="nearest", rasterized=True)
     bar = axes.figure.colorbar(mesh, ax=axes)
     bar.set_label("anomaly score", fontsize=NAME_SIZE)
     bar.ax.tick_params(labelsize=TEXT_SIZE)
-    if lowest < limit < highest:
-        bar.ax.axhline(limit, color=INK, linewidth=1.5)
+    if lowest < threshold < highest:
+        bar.ax.axhline(threshold, color=INK, linewidth=1.5)
 
 
-def _draw_boundary(axes: Axes, surface: Surface, limit: float) -> Artist:
+def _draw_boundary(axes: Axes, surface: Surface, threshold: float) -> Artist:
     """Draw the boundary of the normal region, if it is within the axes."""
     lowest, highest = np.min(surface.scores), np.max(surface.scores)
-    if not lowest <= limit < highest:
-        return Patch(facecolor="none", label=f"{'everything' if highest <= limit else 'nothing'} shown is normal")
-    axes.contour(*surface, levels=[limit], colors=INK, linewidths=1.5, zorder=2.5)
-    return Line2D([], [], color=INK, linewidth=1.5, label=f"boundary of the normal region (score {limit:.4g})")
+    if not lowest <= threshold < highest:
+        return Patch(facecolor="none", label=f"{'everything' if highest <= threshold else 'nothing'} shown is normal")
+    axes.contour(*surface, levels=[threshold], colors=INK, linewidths=1.5, zorder=2.5)
+    return Line2D([], [], color=INK, linewidth=1.5, label=f"boundary of the normal region (score {threshold:.4g})")
 
 
 def _spread(values: Array, n: int, margin: float) -> Array:

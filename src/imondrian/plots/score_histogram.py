@@ -74,23 +74,23 @@ def plot_scores(
     """
     values = as_scores(scores)
     values = values[~np.isnan(values)]
-    limits = {name: as_number(value, f"thresholds[{name!r:.60}]") for name, value in thresholds.items()}
-    if chosen is not None and chosen not in limits:
-        raise InvalidInputError(f"chosen must be one of {list(limits)}, but is {chosen!r}.")
-    limit = None if chosen is None else limits[chosen]
-    axes = new_axes(7.0, 3.6 + 0.2 * len(limits)) if axes is None else axes
-    lowest, highest = score_range(values, np.array([*limits.values()]))
-    edges = _edges(values, limit, _MIN_BAR_WIDTH * (highest - lowest))
-    handles = _draw_bars(axes, values, edges, limit) + _draw_lines(axes, values, limits, chosen)
+    checked = {name: as_number(value, f"thresholds[{name!r:.60}]") for name, value in thresholds.items()}
+    if chosen is not None and chosen not in checked:
+        raise InvalidInputError(f"chosen must be one of {list(checked)}, but is {chosen!r}.")
+    threshold = None if chosen is None else checked[chosen]
+    axes = new_axes(7.0, 3.6 + 0.2 * len(checked)) if axes is None else axes
+    lowest, highest = score_range(values, np.array([*checked.values()]))
+    edges = _edges(values, threshold, _MIN_BAR_WIDTH * (highest - lowest))
+    handles = _draw_bars(axes, values, edges, threshold) + _draw_lines(axes, values, checked, chosen)
     add_legend(axes, handles)
     axes.set_xlim(min(lowest, edges[0]), max(highest, edges[-1]))
     return finish(axes, "anomaly score", _set_scale(axes, _counts(values, edges).max()))
 
 
-def _edges(values: Array, limit: float | None, min_width: float) -> Array:
-    """Return the edges of bars of equal width, one at the limit: no bar mixes normal and anomalous scores."""
+def _edges(values: Array, threshold: float | None, min_width: float) -> Array:
+    """Return the edges of bars of equal width, one at the threshold: no bar mixes normal and anomalous scores."""
     lowest, highest = values.min(), values.max()
-    anchor = limit if limit is not None and 0.0 <= limit <= 1.0 else lowest
+    anchor = threshold if threshold is not None and 0.0 <= threshold <= 1.0 else lowest
     n_bars = np.clip(np.sqrt(values.size), _MIN_BARS, _MAX_BARS)
     width = max((highest - lowest) / n_bars, min_width)
     first, last = np.ceil((lowest - anchor) / width) - 1.0, np.ceil((highest - anchor) / width)
@@ -103,18 +103,18 @@ def _counts(values: Array, edges: Array) -> Array:
     return np.bincount(bars, minlength=edges.size - 1)
 
 
-def _draw_bars(axes: Axes, values: Array, edges: Array, limit: float | None) -> list[Artist]:
-    """Draw the bars; those above the limit in the style of anomalies."""
-    if limit is None:
-        return [_draw_kind(axes, values, edges, NORMAL, "scored")]
-    is_above = values > limit
+def _draw_bars(axes: Axes, values: Array, edges: Array, threshold: float | None) -> list[Artist]:
+    """Draw the bars; those above the threshold in the style of anomalies."""
+    if threshold is None:
+        return [_draw_class(axes, values, edges, NORMAL, "scored")]
+    is_above = values > threshold
     return [
-        _draw_kind(axes, values[~is_above], edges, NORMAL, NORMAL.label),
-        _draw_kind(axes, values[is_above], edges, ANOMALY, ANOMALY.label),
+        _draw_class(axes, values[~is_above], edges, NORMAL, NORMAL.label),
+        _draw_class(axes, values[is_above], edges, ANOMALY, ANOMALY.label),
     ]
 
 
-def _draw_kind(axes: Axes, values: Array, edges: Array, row_style: RowStyle, label: str) -> Artist:
+def _draw_class(axes: Axes, values: Array, edges: Array, row_style: RowStyle, label: str) -> Artist:
     counts = _counts(values, edges)
     bars = np.flatnonzero(counts)
     style: dict[str, Any] = {"facecolor": row_style.colour, "edgecolor": "white", "linewidth": 0.4}
@@ -122,22 +122,22 @@ def _draw_kind(axes: Axes, values: Array, edges: Array, row_style: RowStyle, lab
     return Patch(facecolor=row_style.colour, label=f"{label}: {row_count(values.size)}")
 
 
-def _draw_lines(axes: Axes, values: Array, limits: dict[str, float], chosen: str | None) -> list[Artist]:
+def _draw_lines(axes: Axes, values: Array, thresholds: dict[str, float], chosen: str | None) -> list[Artist]:
     """Draw the thresholds as lines: the chosen one solid and first in the legend, the others in ascending order."""
-    others = sorted((name for name in limits if name != chosen), key=limits.__getitem__)
+    others = sorted((name for name in thresholds if name != chosen), key=thresholds.__getitem__)
     dashes = cycle(_DASHES)
-    lines = [_draw_line(axes, values, name, limits[name], color=GREY, linestyle=next(dashes)) for name in others]
+    lines = [_draw_line(axes, values, name, thresholds[name], color=GREY, linestyle=next(dashes)) for name in others]
     if chosen is not None:
-        lines.insert(0, _draw_line(axes, values, chosen, limits[chosen], color=INK, linewidth=2.2))
+        lines.insert(0, _draw_line(axes, values, chosen, thresholds[chosen], color=INK, linewidth=2.2))
         lines[0].set_label(f"chosen {lines[0].get_label()}")
     return lines
 
 
-def _draw_line(axes: Axes, values: Array, name: str, limit: float, **style: Any) -> Artist:
-    text, n_above = f"{limit:.4g}", int(np.count_nonzero(values > limit))
+def _draw_line(axes: Axes, values: Array, name: str, threshold: float, **style: Any) -> Artist:
+    text, n_above = f"{threshold:.4g}", int(np.count_nonzero(values > threshold))
     if name != text:
         text = f"{fitted_label(name, _SHARE_OF_NAME * axes_size(axes)[0], TEXT_SIZE)} at {text}"
-    return axes.axvline(limit, label=f"threshold {text}: {row_count(n_above)} above", zorder=5, **style)
+    return axes.axvline(threshold, label=f"threshold {text}: {row_count(n_above)} above", zorder=5, **style)
 
 
 def _set_scale(axes: Axes, tallest: int) -> str:

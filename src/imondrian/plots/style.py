@@ -20,7 +20,7 @@ TOO_HIGH = "#A63603"
 TOO_LOW = "#74A9CF"
 _MARGIN, _MIN_MARGIN = 0.05, 0.005  # around scores: as a share of their range, and the minimum in units of score
 _HANDLE = 4.8 * TEXT_SIZE  # width of a legend entry without its text, in points
-_SHARE_OF_NAME = 0.6  # of the width of the axes; the rest is for a power of ten or a date beside it
+_MAX_NAME_WIDTH = 0.6  # as a fraction of the width of the axes; the rest is for a power of ten or a date
 
 
 class RowStyle(NamedTuple):
@@ -46,14 +46,14 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def axes_size(axes: Axes) -> tuple[float, float]:
-    """Return the width and height of the axes in points; before a layout, about the smallest they can become."""
-    point = axes.figure.figure.dpi / 72.0
-    return axes.bbox.width / point, axes.bbox.height / point
+    """Return the width and height of the axes in points; before the figure has been laid out, a low estimate."""
+    pixels_per_point = axes.figure.figure.dpi / 72.0
+    return axes.bbox.width / pixels_per_point, axes.bbox.height / pixels_per_point
 
 
-def score_range(values: Array, limits: Array) -> tuple[float, float]:
+def score_range(values: Array, thresholds: Array) -> tuple[float, float]:
     """Return the limits of an axis that shows all scores and every threshold between 0 and 1."""
-    shown = np.concatenate([values, limits[(limits >= 0.0) & (limits <= 1.0)]])
+    shown = np.concatenate([values, thresholds[(thresholds >= 0.0) & (thresholds <= 1.0)]])
     margin = max(_MARGIN * (shown.max() - shown.min()), _MIN_MARGIN)
     return shown.min() - margin, shown.max() + margin
 
@@ -78,7 +78,7 @@ def add_legend(axes: Axes, handles: Sequence[Artist]) -> None:
 def finish(axes: Axes, x_name: Any, y_name: Any) -> Figure:
     """Label the axes, hide the top and right spines, and return the figure of the axes."""
     width, height = axes_size(axes)
-    axes.set_xlabel(fitted_label(x_name, _SHARE_OF_NAME * width, NAME_SIZE), fontsize=NAME_SIZE)
+    axes.set_xlabel(fitted_label(x_name, _MAX_NAME_WIDTH * width, NAME_SIZE), fontsize=NAME_SIZE)
     axes.set_ylabel(fitted_label(y_name, height, NAME_SIZE), fontsize=NAME_SIZE)
     axes.tick_params(labelsize=TEXT_SIZE)
     axes.xaxis.get_offset_text().set_fontsize(TEXT_SIZE)

@@ -57,16 +57,16 @@ def plot_timeline(
     """
     all_scores = as_scores(scores)
     is_scored = ~np.isnan(all_scores)
-    values, limits = all_scores[is_scored], _thresholds(threshold, is_scored)
+    values, thresholds = all_scores[is_scored], _thresholds(threshold, is_scored)
     x = _x_coordinates(when, all_scores.size)[is_scored]
     axes = new_axes(8.0, 4.0) if axes is None else axes
     if when is None:
         _set_row_ticks(axes, all_scores.size)
     elif _is_time(when):
         _set_date_ticks(axes)
-    handles = draw_rows(axes, x, values, values > limits)
-    add_legend(axes, [*handles, _draw_threshold(axes, x, limits)])
-    axes.set_ylim(score_range(values, limits))
+    handles = draw_rows(axes, x, values, values > thresholds)
+    add_legend(axes, [*handles, _draw_threshold(axes, x, thresholds)])
+    axes.set_ylim(score_range(values, thresholds))
     return finish(axes, name, "anomaly score")
 
 
@@ -124,12 +124,12 @@ def _set_date_ticks(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(_dates.ConciseDateFormatter(locator))
 
 
-def _draw_threshold(axes: Axes, x: Array, limits: Array) -> Artist:
+def _draw_threshold(axes: Axes, x: Array, thresholds: Array) -> Artist:
     """Draw a constant threshold across the axes, or one that changes as a line through the rows."""
-    lowest, highest = limits.min(), limits.max()
+    lowest, highest = thresholds.min(), thresholds.max()
     if lowest == highest:
         return axes.axhline(lowest, color=INK, linewidth=1.2, zorder=3.5, label=f"threshold {lowest:.4g}")
     order = np.argsort(x, kind="stable")
     corners = order[np.unique(np.linspace(0, order.size - 1, _MAX_CORNERS).astype(np.int64))]
     label = f"threshold, {lowest:.4g} to {highest:.4g}"
-    return axes.plot(x[corners], limits[corners], color=INK, linewidth=1.2, zorder=3.5, label=label)[0]
+    return axes.plot(x[corners], thresholds[corners], color=INK, linewidth=1.2, zorder=3.5, label=label)[0]

@@ -27,7 +27,7 @@ def as_plane_points(points: Any) -> Array:
     """Check an array of points with two features."""
     array = as_finite(points, "points", 2)
     if array.shape[1] != 2:
-        raise InvalidInputError(f"points must have 2 features, but has {array.shape[1]}.")
+        raise InvalidInputError(f"points must have 2 features, but have {array.shape[1]}.")
     return array
 
 
@@ -74,7 +74,9 @@ def as_finite(values: Any, name: str, n_dimensions: int) -> Array:
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         element = f"{name}[{', '.join(map(str, where))}]"
-        raise InvalidInputError(f"{element} is {array[where]}: values must be finite, and up to {MAX_SIZE:g} in size.")
+        raise InvalidInputError(
+            f"{element} is {array[where]}: values must be finite, and at most {MAX_SIZE:g} in absolute value."
+        )
     return array
 
 
@@ -84,9 +86,9 @@ def as_numbers(values: Any, name: str, n_dimensions: int) -> Array:
         array = np.asarray(values)
         numbers = array.astype(np.float64) if array.dtype.kind in "biufO" else None
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{name} must be numbers: {error}.") from None
+        raise InvalidInputError(f"{name} must contain only numbers: {error}.") from None
     if numbers is None:
-        raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
+        raise InvalidInputError(f"{name} must contain only numbers, but its type is {array.dtype}.")
     if array.ndim != n_dimensions:
         raise InvalidInputError(f"{name} must have {n_dimensions} dimension(s), but its shape is {array.shape}.")
     if array.size == 0:

@@ -63,7 +63,7 @@ class Reservoir:
         return min(n_rows, ROWS_PER_BLOCK)
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Show the rows of X to every tree; row i has the weights of the scale after row i."""
+        """Show the rows of X to every tree; row i is inserted with the feature weights that include row i."""
         ahead = scale.copy()
         weights, n_after = ahead.update(X), trees.heads["n_points"] + X.shape[0]
         update = TreeUpdate(
@@ -158,7 +158,7 @@ class Reservoir:
         return partial(samples_are_possible, max_samples=self.limit)
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
-        """Raise InvalidInputError if a row, as often as it occurs in X, cannot have been shown to each tree."""
+        """Raise InvalidInputError if some tree cannot have been shown all copies of a row that X contains."""
         rows, first_index, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
         held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
         write_copies_held(trees, rows, held)

@@ -29,7 +29,7 @@ class TreeUpdate(NamedTuple):
 
 
 class Updates:
-    """Applies one update at a time; even if it is interrupted, an update finally reaches all trees or none."""
+    """Applies one update at a time; even if it is interrupted, an update eventually reaches all trees or none."""
 
     def __init__(self) -> None:
         self.pending: TreeUpdate | None = None  # the update that has started and not finished
@@ -157,4 +157,6 @@ class Sampler(Protocol):
 
 def not_held_error(X: Array, row: int) -> InvalidInputError:
     """Return the error for a row that cannot be forgotten because the forest does not hold it."""
-    return InvalidInputError(f"X[{row}] is not in the forest, or not as many times as in X: {X[row]}.")
+    return InvalidInputError(
+        f"X[{row}] = {X[row]} is not in the forest, or X contains it more often than the forest does."
+    )

@@ -140,12 +140,12 @@ class Window:
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
 
         def show(part: slice) -> None:
-            plan = StepPlan(steps.ends, steps.weights, steps.counts[part])
+            plan = StepPlan(steps.positions, steps.weights, steps.counts[part])
             scoring.slide(slice_trees(trees, part), self.ring, self.share, number, X, plan, parts[part])
 
         def finish() -> None:
             self._write_to_ring(X, number)
-            if steps.ends.size:
+            if steps.positions.size:
                 self.next_step = next_step
                 scale.restore(moments)
                 if not scoring.uses_levels:
@@ -287,16 +287,16 @@ class Window:
         """Return the steps during the next rows, and the values of `next_step` and of the moments after them."""
         if self.next_step > self.number + X.shape[0]:
             return self._plan_without_steps(trees, scale.weights()), self.next_step, scale.moments
-        ahead, next_step, ends, weights = scale.copy(), self.next_step, [], [scale.weights()]
+        ahead, next_step, positions, weights = scale.copy(), self.next_step, [], [scale.weights()]
         rows = np.vstack([self._oldest_first(), X]) if scale.is_adaptive else X
         while next_step <= self.number + X.shape[0]:
-            ends.append(next_step - self.number)
+            positions.append(next_step - self.number)
             if scale.is_adaptive:
-                points = _without_gaps(rows[ends[-1] : ends[-1] + self.length])
+                points = _without_gaps(rows[positions[-1] : positions[-1] + self.length])
                 ahead.restart(points, points.shape[0])
             weights.append(ahead.weights())
             next_step += _step_length(next_step, self.length)
-        return _step_plan(trees, ends, weights), next_step, ahead.moments
+        return _step_plan(trees, positions, weights), next_step, ahead.moments
 
     def _plan_without_steps(self, trees: Trees, weights: Array) -> StepPlan:
         """Return a plan without steps; it is cached for the same weights, since most single points need it."""
@@ -375,19 +375,20 @@ def _step_length(number: int, window: int) -> int:
 
 
 def _longest_step(number: int, window: int) -> int:
-    """Return the largest possible distance from a step at `number` or before to the next one."""
+    """Return an upper bound on the distance between the last step at or before `number` and the next."""
     return max(min(number, window) // _STEPS_PER_WINDOW, 1)
 
 
-def _step_plan(trees: Trees, ends: list[int], weights: list[Array]) -> StepPlan:
-    return StepPlan(np.array(ends, np.int64), np.array(weights), np.empty((trees.heads.size, len(ends), 2), np.int64))
+def _step_plan(trees: Trees, positions: list[int], weights: list[Array]) -> StepPlan:
+    counts = np.empty((trees.heads.size, len(positions), 2), np.int64)
+    return StepPlan(np.array(positions, np.int64), np.array(weights), counts)
 
 
 def _steps_taken(steps: StepPlan) -> list[Step]:
-    if steps.ends.size == 0:
+    if steps.positions.size == 0:
         return []
     counts = steps.counts.sum(axis=0)
-    return [Step(int(end), int(n), int(outside)) for end, (n, outside) in zip(steps.ends, counts, strict=True)]
+    return [Step(int(i), int(n), int(outside)) for i, (n, outside) in zip(steps.positions, counts, strict=True)]
 
 
 def _capacity(length: int, share: float) -> int:

@@ -21,14 +21,14 @@ class NotFoundError(ImondrianError):
 
 
 class ConflictError(ImondrianError):
-    """A different detector has that name, or a limit on all detectors is reached."""
+    """A different detector has that name, or the limit on the number or total size of detectors is reached."""
 
 
 class BodyTooLongError(ImondrianError):
     """The body of a request is longer than allowed."""
 
 
-class BusyError(ImondrianError):
+class QueueFullError(ImondrianError):
     """The queue of a detector is full."""
 
 
@@ -40,7 +40,7 @@ class RemovedError(UnavailableError):
     """The detector was removed before the request was processed."""
 
 
-class SetAsideError(ImondrianError):
+class NotRecoveredError(ImondrianError):
     """The detector could not be recovered when the service started."""
 
 
@@ -63,20 +63,20 @@ _STATUS = {
     BodyTooLongError: 413,
     DamagedFileError: 422,
     InvalidInputError: 422,
-    BusyError: 429,
+    QueueFullError: 429,
     DetectorFailedError: 500,
     UnavailableError: 503,
-    SetAsideError: 503,
+    NotRecoveredError: 503,
     CapacityError: 503,
     StorageError: 507,
 }
-_RETRY = {429, 503}
+_RETRYABLE = {429, 503}
 
 
 async def error_response(_request: Request, error: Exception) -> Response:
     """Return the response to an error of this package."""
     code = next((code for error_type, code in _STATUS.items() if isinstance(error, error_type)), 400)
-    return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRY else {})
+    return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRYABLE else {})
 
 
 async def out_of_memory_response(_request: Request, _error: Exception) -> Response:

@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from imondrian.service.errors import BusyError
+from imondrian.service.errors import QueueFullError
 from imondrian.service.journal import Entry
 from imondrian.service.limits import Limits
 from imondrian.service.replies import Reply
@@ -35,14 +35,14 @@ class QueueSize:
         self.n_points = self.n_bytes = self.n_jobs = 0
 
     def check(self, n_points: int, n_bytes: int) -> None:
-        """Raise BusyError if another job would exceed a limit; an empty queue accepts any job."""
+        """Raise QueueFullError if another job would exceed a limit; an empty queue accepts any job."""
         is_full = (
             self.n_points + n_points > self._limits.waiting_points
             or self.n_bytes + n_bytes > self._limits.waiting_bytes
             or self.n_jobs >= self._limits.waiting_requests
         )
         if self.n_jobs and is_full:
-            raise BusyError(f"The queue is full: {self.n_points} points in {self.n_jobs} requests are waiting.")
+            raise QueueFullError(f"The queue is full: {self.n_points} points in {self.n_jobs} requests are waiting.")
 
     def add(self, job: Job) -> None:
         """Count a job."""

@@ -18,7 +18,7 @@ from imondrian.service.configuration import (
     is_same_detector,
     is_valid_name,
 )
-from imondrian.service.errors import ConflictError, NotFoundError, SetAsideError, StorageError, UnavailableError
+from imondrian.service.errors import ConflictError, NotFoundError, NotRecoveredError, StorageError, UnavailableError
 from imondrian.service.journal import NEW_MODEL, Entry, checked_request_id
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.recovery import recover, replay
@@ -88,10 +88,10 @@ class Registry:
         return len(self._set_aside)
 
     def get(self, name: str) -> DetectorHandle:
-        """Return a detector; raise NotFoundError if there is none, SetAsideError if it is set aside."""
+        """Return a detector; raise NotFoundError if there is none, NotRecoveredError if it is set aside."""
         handle, aside = self._handles.get(name), self._set_aside.get(name)
         if aside is not None:
-            raise SetAsideError(aside.reason)
+            raise NotRecoveredError(aside.reason)
         if handle is None:
             raise NotFoundError(f"There is no detector {name[:100]!r}.")
         return handle
@@ -234,7 +234,7 @@ class Registry:
         checked_name(name, self.limits)
         aside, handle = self._set_aside.get(name), self._handles.get(name)
         if aside is not None:
-            raise SetAsideError(aside.reason)
+            raise NotRecoveredError(aside.reason)
         if handle is not None:
             if handle.worker.is_being_removed:
                 raise UnavailableError("The detector is being removed.")

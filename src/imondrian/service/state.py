@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from imondrian.drift import Drift
-from imondrian.model_files import to_bytes
+from imondrian.model_files import EXTRA, to_bytes
 from imondrian.service.configuration import new_detector
 from imondrian.service.journal import (
     MODELS,
@@ -140,7 +140,7 @@ def summary_of(detector: StreamDetector) -> Summary:
     )
 
 
-_EXTRA, _COUNTS, _VERSIONS = "beside", "counts", "versions"  # keys in the notes of a snapshot's model file
+_COUNTS, _VERSIONS = "counts", "versions"  # keys in the extra values of a snapshot's model file
 
 
 class SinceSnapshot(NamedTuple):
@@ -192,7 +192,7 @@ def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
     """Return a new state with the contents of a snapshot; raise DamagedFileError if it is damaged."""
     applier = EntryApplier(detector_from(snapshot.content))
     state.history.restore(snapshot.history)
-    extra = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(_EXTRA, {})
+    extra = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(EXTRA, {})
     counts = Counts.from_notes(extra.get(_COUNTS, {}))
     return state._replace(applier=applier, entry_number=snapshot.number, snapshot_number=snapshot.number, counts=counts)
 

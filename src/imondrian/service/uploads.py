@@ -23,7 +23,7 @@ from imondrian.storage import damaged_file_errors, read_header
 from imondrian.stream import StreamDetector
 from imondrian.stream_parameters import renamed_parameters
 
-_KIND = "StreamDetector"
+_MODEL_TYPE = "StreamDetector"
 _MAX_HEADER_BYTES = 2**22  # the longest names of the largest number of features need 3 MB
 _MAX_SEEN = 2**52  # rows, so that the counter of the detector cannot overflow later
 
@@ -83,9 +83,9 @@ def size_in_model(content: bytes) -> DetectorSize:
     """Return the size of the detector in a model file, from its header; raise if its forest does not match."""
     header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
     with damaged_file_errors("The model"):
-        if _KIND not in header["notes"]:
+        if _MODEL_TYPE not in header["notes"]:
             raise ValueError("it does not contain a StreamDetector.")
-        parameters = renamed_parameters(header["notes"][_KIND]["parameters"])
+        parameters = renamed_parameters(header["notes"][_MODEL_TYPE]["parameters"])
         size = DetectorSize(*(parameters[name] for name in DetectorSize._fields))
         n_features = as_count(size.n_features, "n_features", 1, MAX_POINTS)
         shingle = as_count(size.shingle, "shingle", 1, MAX_POINTS)

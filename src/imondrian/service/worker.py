@@ -103,7 +103,7 @@ class DetectorWorker:
 
         Raises
         ------
-        BusyError
+        QueueFullError
             If the queue is full.
         UnavailableError, DetectorFailedError
             If the detector is being removed, the service is shutting down, or the detector has failed.

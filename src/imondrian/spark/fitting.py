@@ -58,8 +58,8 @@ def fit(  # noqa: PLR0913
 
     Each tree has its own uniform sample of the rows, drawn in one pass: the rows with the smallest keys, which depend
     only on the seed, the tree and the row (each copy of a row has its own key). The forest is therefore the same, bit
-    for bit, for any partitions, executors or order. To count the copies, Spark shuffles each distinct row once. The
-    samples are collected on the driver, which builds the trees.
+    for bit, regardless of partitioning, number of executors and row order. To count the copies, Spark shuffles each
+    distinct row once. The samples are collected on the driver, which builds the trees.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def fit(  # noqa: PLR0913
         Which rows are anomalies: those with a score above 0.5 ("auto"), above the midpoint of two clusters of scores
         ("kmeans"), or this share of the rows (float). The last two are computed from the rows that the trees hold.
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a missing or non-finite value: raise InvalidInputError, or skip the row with a
+        How to handle a row with a missing or non-finite value: raise InvalidInputError, or skip the row with a
         warning.
 
     Returns
@@ -98,10 +98,11 @@ def fit(  # noqa: PLR0913
     rows = df.select(column.alias(POINT)).groupBy(POINT).count()
     drawn = rows.mapInArrow(_sample_drawer(forest, feature_info), _SAMPLES).groupBy("tree")
     merged = drawn.applyInArrow(_sample_merger(max_samples), _SAMPLES).collect()
-    tables = {row.tree: (_numbers(row.keys), _numbers(row.points)) for row in merged}
-    (n_points, n_bad), bad_row = tables.pop(_COUNTS, (np.zeros(2), np.empty(0)))
-    _check_rows(int(n_points), int(n_bad), bad_row, feature_info, on_error)
-    samples = np.stack([tables[t][1].reshape(tables[t][0].size, -1) for t in range(forest.n_trees)])
+    samples_by_tree = {row.tree: (_numbers(row.keys), _numbers(row.points)) for row in merged}
+    (n_points, n_unusable), unusable_row = samples_by_tree.pop(_COUNTS, (np.zeros(2), np.empty(0)))
+    _check_rows(int(n_points), int(n_unusable), unusable_row, feature_info, on_error)
+    ordered = [samples_by_tree[t] for t in range(forest.n_trees)]
+    samples = np.stack([points.reshape(keys.size, -1) for keys, points in ordered])
     forest = forest_on_samples(forest, int(n_points), samples)
     fitted = FittedModel(forest, settings.parameters(forest), None, feature_info.names)
     from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (workers do not need scikit-learn)
@@ -114,16 +115,16 @@ def _sample_drawer(forest: MondrianForest, features: Features) -> Callable[[Batc
     n_features = features.n_features or 0
 
     def draw(batches: Batches) -> Batches:
-        samples, n_bad, bad_row = Samples(forest, n_features), 0, np.empty(0)
+        samples, n_unusable, unusable_row = Samples(forest, n_features), 0, np.empty(0)
         for batch in batches:
             points, copies = points_of(batch.column(POINT), n_features), batch.column("count").to_numpy()
             is_usable = usable_rows(points)
             if is_usable.any():
                 samples.offer(points[is_usable], copies[is_usable])
             if not is_usable.all():
-                n_bad += copies[~is_usable].sum()
-                bad_row = points[~is_usable][0]
-        counts = (_COUNTS, np.array([samples.n_points, n_bad], np.float64), bad_row)
+                n_unusable += copies[~is_usable].sum()
+                unusable_row = points[~is_usable][0]
+        counts = (_COUNTS, np.array([samples.n_points, n_unusable], np.float64), unusable_row)
         yield _batch([counts, *((t, *samples.of(t)) for t in range(forest.n_trees))])
 
     return draw
@@ -136,9 +137,9 @@ def _sample_merger(max_samples: int) -> Callable[[Any], Any]:
         tree = table.column("tree")[0].as_py()
         parts = [(_numbers(row["keys"]), _numbers(row["points"])) for row in table.to_pylist()]
         if tree == _COUNTS:
-            bad_rows = [row for _, row in parts if row.size]
+            unusable_rows = [row for _, row in parts if row.size]
             counts = np.sum([counts for counts, _ in parts], axis=0)
-            return pa.Table.from_batches([_batch([(tree, counts, bad_rows[0] if bad_rows else np.empty(0))])])
+            return pa.Table.from_batches([_batch([(tree, counts, unusable_rows[0] if unusable_rows else np.empty(0))])])
         parts = [(keys, points.reshape(keys.size, -1)) for keys, points in parts if keys.size]
         if not parts:
             return pa.Table.from_batches([_batch([(tree, np.empty(0), np.empty(0))])])
@@ -148,10 +149,10 @@ def _sample_merger(max_samples: int) -> Callable[[Any], Any]:
     return merge
 
 
-def _check_rows(n_points: int, n_bad: int, bad_row: Array, features: Features, on_error: str) -> None:
+def _check_rows(n_points: int, n_unusable: int, unusable_row: Array, features: Features, on_error: str) -> None:
     """Raise an error or warn about unusable rows; raise an error if no row is usable."""
-    if n_bad > 0:
-        message = f"{n_bad} of {n_points + n_bad} rows cannot be used: {problem_with(bad_row, features)}"
+    if n_unusable > 0:
+        message = f"{n_unusable} of {n_points + n_unusable} rows cannot be used: {problem_with(unusable_row, features)}"
         if on_error == "raise":
             raise InvalidInputError(f"{message}. Use on_error='skip' to skip them.")
         warnings.warn(f"{message}. They are skipped.", stacklevel=3)
@@ -159,9 +160,9 @@ def _check_rows(n_points: int, n_bad: int, bad_row: Array, features: Features, o
         raise InvalidInputError("The frame has no usable rows.")
 
 
-def _batch(tables: list[tuple[int, Array, Array]]) -> Any:
-    trees, keys, points = zip(*tables, strict=True)
-    contents = [pa.array([table.tobytes() for table in column], pa.binary()) for column in (keys, points)]
+def _batch(samples: list[tuple[int, Array, Array]]) -> Any:
+    trees, keys, points = zip(*samples, strict=True)
+    contents = [pa.array([array.tobytes() for array in column], pa.binary()) for column in (keys, points)]
     return pa.RecordBatch.from_arrays([pa.array(trees, pa.int32()), *contents], names=["tree", "keys", "points"])
 
 

@@ -77,7 +77,7 @@ def fit_by_key(  # noqa: PLR0913
     features, n_trees, max_samples, seed, preset, kind, scale, threshold
         As in `fit`; the threshold is computed from all rows of the key.
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a missing or non-finite value: fail, or skip the row.
+        How to handle a row with a missing or non-finite value: fail, or skip the row.
 
     Returns
     -------
@@ -197,7 +197,8 @@ def _row_scorer(features: Features, outputs: ResultColumns, kind: Kind | None) -
         result = table.drop_columns([POINT])
         contents = [content for content in models.column(_MODEL).to_pylist() if content is not None]
         if len(contents) > 1:
-            raise InvalidInputError(f"A key must have at most one model, but has {len(contents)}.")
+            key = ", ".join(str(models.column(name)[0].as_py()) for name in models.column_names if name != _MODEL)
+            raise InvalidInputError(f"The key {key} has {len(contents)} models, but must have at most one.")
         if len(contents) == 0 or table.num_rows == 0:
             columns = null_columns(table.num_rows, outputs)
         else:

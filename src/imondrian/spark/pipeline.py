@@ -105,7 +105,7 @@ class IsolationMondrianForest(
     contamination : "preset", "auto", "kmeans" or float, default="preset"
         The threshold of `imondrian.spark.fit`, under the name that estimators use.
     onError : "raise" or "skip", default="raise"
-        What to do about a row with a missing or non-finite value: fail, or skip it and set its score to null.
+        How to handle a row with a missing or non-finite value: fail, or skip it and set its score to null.
     """
 
     @keyword_only

@@ -47,7 +47,7 @@ def score(
     kind : "depth", "expected" or "size", optional
         The score to use instead of the model's own ("depth" for a MondrianForest).
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a missing or non-finite value: fail, or set its score to null.
+        How to handle a row with a missing or non-finite value: fail, or set its score to null.
     """
     if kind is not None:
         score_kind(kind)  # checks it

@@ -106,7 +106,7 @@ def watch(  # noqa: PLR0913
         How long a detector may be without rows before it is removed, measured by the watermark if there is one,
         otherwise by the clock. By default, detectors are never removed.
     on_error : "raise" or "skip", default="raise"
-        What to do about a row with a missing or non-finite value: fail (again after each restart, until on_error is
+        How to handle a row with a missing or non-finite value: fail (again after each restart, until on_error is
         "skip"), or set its score to null.
     **options
         Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. A detector keeps all

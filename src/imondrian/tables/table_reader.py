@@ -31,7 +31,7 @@ class TableBatch(NamedTuple):
 
 
 class Table:
-    r"""A table that can be read once, in batches or whole.
+    r"""A table that can be read once, in batches or all at once.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Table:
     separator : str, optional
         Separator of CSV fields; by default the most frequent of ``,``, ``;``, tab and ``|`` in the first line.
     has_header : bool, default=True
-        True if the first line of CSV has the column names. Otherwise they are column_1, column_2 and so on.
+        True if a CSV file's first line contains the column names. Otherwise they are column_1, column_2 and so on.
 
     Raises
     ------
@@ -55,7 +55,7 @@ class Table:
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
     ...     n_bytes = file.write("a,b\n1,2\n3,4\n")
     ...     file.flush()
-    ...     Table(file.name).whole().rows()
+    ...     Table(file.name).read_all().rows()
     [('1', '2'), ('3', '4')]
     """
 
@@ -102,7 +102,7 @@ class Table:
         if self._raw is not sys.stdin.buffer:
             self._raw.close()
 
-    def whole(self, progress: Callable[[float], None] = lambda _share: None) -> pl.DataFrame:
+    def read_all(self, progress: Callable[[float], None] = lambda _share: None) -> pl.DataFrame:
         """Read all rows; `progress` is called with the share that has been read."""
         frames = []
         for batch in self.batches():

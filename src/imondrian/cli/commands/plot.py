@@ -47,15 +47,15 @@ def plot(
     with console.progress("plotting"):
         figure = _FIGURES[kind](rows, model, plot_options)
     file_format: Literal["png", "svg"] = "svg" if path.lower().endswith(".svg") else "png"
-    trees = {"partition": f"partition of tree {plot_options.tree}", "tree": f"tree {plot_options.tree}"}
-    figure.suptitle(f"{source_options.path}: {trees.get(kind, kind)}", parse_math=False)
+    titles = {"partition": f"partition of tree {plot_options.tree}", "tree": f"tree {plot_options.tree}"}
+    figure.suptitle(f"{source_options.path}: {titles.get(kind, kind)}", parse_math=False)
     with atomic_write(path) as file:
         write_figure(figure, file, file_format)
     console.print_result({"picture": path}, lambda rich: rich.print(escaped(path)))
 
 
 def _load_for_plot(path: str, feature_options: FeatureOptions, forest_options: ForestOptions) -> FittedModel:
-    """Load a model file; raise an InvalidInputError if there are options that the model has already set."""
+    """Load a model file; raise InvalidInputError if an option would override a setting of the model."""
     model = as_fitted_model(load_model_file(path), path)
     has_features = model.feature_names is not None and (feature_options.features or feature_options.ignore)
     if forest_options._replace(jobs=-1) != ForestOptions() or has_features:
@@ -70,7 +70,7 @@ def _read_rows_for_model(
     model: FittedModel, table: Table, options: FeatureOptions, model_path: str, console: Console
 ) -> Rows:
     with console.progress(f"reading {table.name}") as progress:
-        frame = table.whole(progress)
+        frame = table.read_all(progress)
     columns = TableColumns(frame)
     features = model_features(model, table, frame, columns, options, model_path)
     batch = TableBatch(0, frame, 1.0)
@@ -109,7 +109,7 @@ def _check_two_features(rows: Rows) -> None:
 def _tree(model: FittedModel, number: int) -> Tree:
     if number < model.forest.n_trees:
         return next(islice(model.forest.trees(), number, None))
-    raise InvalidInputError(f"There is no tree {number}; the trees are 0 to {model.forest.n_trees - 1}.")
+    raise InvalidInputError(f"There is no tree {number}; trees are numbered 0 to {model.forest.n_trees - 1}.")
 
 
 _FIGURES: dict[str, Callable[[Rows, FittedModel, PlotOptions], Figure]] = {

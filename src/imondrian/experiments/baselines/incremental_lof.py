@@ -19,7 +19,7 @@ from imondrian.inputs import as_count, as_points
 _INITIAL_CAPACITY = 64
 
 
-class Updates(NamedTuple):
+class UpdateCounts(NamedTuple):
     """Numbers of local reachability densities and of outlier factors computed, new rows included."""
 
     n_densities: int
@@ -27,7 +27,7 @@ class Updates(NamedTuple):
 
 
 class IncrementalLOF:
-    """The local outlier factor of a stream; after every row, the factors equal a computation from scratch.
+    """The local outlier factor of a stream; after every row, the factors equal those computed from scratch.
 
     Insertion as in [Pokrajac2007], with the factors of [Breunig2000] as computed by scikit-learn: exactly k neighbours
     (or all other rows, if there are at most k), and 1e-10 added to a mean reachability distance. Differs: of equally
@@ -42,7 +42,7 @@ class IncrementalLOF:
 
     Attributes
     ----------
-    n_updates : Updates
+    n_updates : UpdateCounts
         Updates made by the last `fit` or `extend`, summed over the inserted rows.
 
     Examples
@@ -52,14 +52,14 @@ class IncrementalLOF:
     >>> lof.learned_scores().round(3)
     array([1.071, 1.071, 0.938, 0.938])
     >>> lof.extend([[20.0]]).n_updates  # it is not a neighbour of any other row
-    Updates(n_densities=1, n_factors=1)
+    UpdateCounts(n_densities=1, n_factors=1)
     >>> lof.score([[2.0], [9.0]]).round(3)
     array([0.804, 3.571])
     """
 
     def __init__(self, n_neighbors: int = 10) -> None:
         self.n_neighbors = as_count(n_neighbors, "n_neighbors", 1, MAX_POINTS)
-        self.n_updates = Updates(0, 0)
+        self.n_updates = UpdateCounts(0, 0)
         self._n_rows = 0
         self._tables: Tables | None = None
 
@@ -70,10 +70,10 @@ class IncrementalLOF:
         return self.extend(points)
 
     def extend(self, X: npt.ArrayLike) -> Self:
-        """Learn more rows one by one; `fit` is not required before."""
+        """Learn more rows one by one; `fit` need not be called first."""
         points = as_points(X, None if self._tables is None else self._tables.features.shape[0])
         tables = self._tables = self._with_capacity_for(points)
-        self.n_updates = Updates(*map(int, insert_rows(tables, self._n_rows, points)))
+        self.n_updates = UpdateCounts(*map(int, insert_rows(tables, self._n_rows, points)))
         self._n_rows += len(points)
         return self
 
@@ -98,7 +98,7 @@ class IncrementalLOF:
         return self._tables
 
     def _with_capacity_for(self, points: Array) -> Tables:
-        """Return tables with space for these rows and one draft row; if they grow, they at least double."""
+        """Return tables with space for these rows and one scratch row, for scoring; growing at least doubles them."""
         needed = self._n_rows + len(points) + 1
         if self._tables is None:
             return empty_tables(max(needed, _INITIAL_CAPACITY), self.n_neighbors, points.shape[1])
