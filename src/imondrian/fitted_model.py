@@ -83,7 +83,10 @@ class FittedModel:
         return scores
 
     def explain(self, points: Array) -> Array:
-        """Return the part of each feature in the score of each point; see `MondrianForest.explain`."""
+        """Return the part of each feature in the score of each point; see `MondrianForest.explain`.
+
+        Points must not have missing values.
+        """
         parts = np.empty(points.shape)
         for rows in _blocks(len(points)):
             parts[rows] = self.forest.explain(points[rows], self.kind)
@@ -150,7 +153,7 @@ def fit(
     Returns
     -------
     FitResult
-        The fitted model and the scores of the rows.
+        The fitted model and the scores of the rows; the scores are None if the threshold is "auto".
     """
     parameters = with_preset(parameters)
     forest = new_forest(parameters, points.shape[0], seed).build(points)

@@ -143,6 +143,7 @@ class IsolationMondrianForest(AnomalyDetector):
         """Divide the score of a point among the learned features.
 
         A part is positive if the value is unusually high, negative if unusually low; absolute values sum to the score.
+        Until two different points have been learned, every feature of x has the part 0.
         """
         if not self._forest.can_score:
             return dict.fromkeys(x, _SCORE_BEFORE_LEARNING)

@@ -60,7 +60,7 @@ class Shingle:
         Raises
         ------
         ValueError
-            If there are too many rows, or a value is not finite.
+            If there are too many rows, or a value is not finite or exceeds MAX_SIZE in absolute value.
         """
         last = np.array(rows, dtype=np.float64).reshape(-1, self.n_features)
         if last.shape[0] >= self.size or not (np.abs(last) <= MAX_SIZE).all():

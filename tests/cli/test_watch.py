@@ -154,12 +154,27 @@ def test_a_stopped_and_resumed_stream_gives_the_same_output_as_an_uninterrupted_
     first = shell.run("watch", "--model", "state.imf", "-q", *SETTINGS, stdin=header + "".join(rows[:150])).stdout
     second = shell.run("watch", "--model", "state.imf", "-q", stdin=header + "".join(rows[150:])).stdout
     assert first + second == whole
-    assert "was created with --window 128, which cannot become 99" in shell.fails(
+    assert "was created with --window 128; --window 99 is not possible. Omit the option" in shell.fails(
         "watch", "data.csv", "-q", "--model", "state.imf", "--window", "99"
     )
     facts = json.loads(shell.run("info", "state.imf", "--json").stdout)
     assert facts["rows_seen"] == 400
     assert facts["features"] == ["id", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("created", "resumed"),
+    [
+        (["--samples", "0"], ["--samples", "32"]),
+        (["--samples", "32"], ["--samples", "0"]),
+        (["--learn-anomalies"], ["--no-learn-anomalies"]),
+    ],
+)
+def test_options_that_differ_from_the_model_file_are_shown_as_they_are_written(shell, created, resumed):
+    small = ("-q", "--model", "state.imf", "--trees", "2", "--window", "16")
+    shell.run("watch", "data.csv", *small, *created)
+    errors = shell.fails("watch", "data.csv", *small, *resumed)
+    assert f"was created with {' '.join(created)}; {' '.join(resumed)} is not possible." in errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

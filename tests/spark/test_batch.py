@@ -18,6 +18,7 @@ from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianFore
 from imondrian.distributed import new_sampled_forest
 from imondrian.model_files import to_bytes
 from imondrian.spark import fit, score
+from imondrian.spark.feature_columns import Features, problem_with
 from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_distributed import fitted
@@ -132,7 +133,7 @@ def test_unusable_rows_are_skipped_on_request(bad_frame, points):
 
 def test_arrays_of_another_length_are_unusable_rows(spark):
     rows = spark.createDataFrame([([1.0, 2.0],), ([3.0, 4.0],), ([1.0],), (None,)], "p array<double>")
-    with pytest.raises(InvalidInputError, match="2 of 4 rows cannot be used: a row has no values, or not 2"):
+    with pytest.raises(InvalidInputError, match=r"2 of 4 .* all values of a row are missing, or it does not have 2"):
         fit(rows, "p", 5, 16)
 
 
@@ -267,6 +268,11 @@ def test_an_unusable_row_fails(frame, forest):
         score(bad, forest, FEATURES).collect()
 
 
+def test_a_value_too_far_below_zero_is_reported_with_the_limit():
+    problem = problem_with(np.array([1.0, -1e200]), Features(["a", "b"], 2))
+    assert problem == "the feature 'b' of a row is -1e+200; values must be finite and at most 1e+153 in absolute value"
+
+
 def test_an_unusable_row_gets_null_on_request(bad_frame, forest):
     scored = score(bad_frame, forest, FEATURES, explain=True, label="odd", on_error="skip")
     bad = scored.where("anomaly_score IS NULL").collect()
@@ -279,8 +285,9 @@ def test_an_unusable_row_gets_null_on_request(bad_frame, forest):
     [
         ({"features": None}, "features must be given, because the model has no feature names"),
         ({"features": ["a"]}, "The model has 3 features, but 1 are named"),
-        ({"output": "NAME"}, "There is already a column 'NAME'"),
-        ({"label": "ANOMALY_SCORE"}, "There is already a column 'ANOMALY_SCORE'"),
+        ({"output": "NAME"}, "The result column 'NAME' has the name of another"),
+        ({"output": "s", "label": "S"}, "The result column 'S' has the name of another"),
+        ({"label": "ANOMALY_SCORE"}, "The result column 'ANOMALY_SCORE' has the name of another"),
         ({"kind": "best"}, "best"),
         ({"on_error": 3}, "on_error must be one of"),
         ({"model": "forest"}, "can be saved, but not 'forest'"),

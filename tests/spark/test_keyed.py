@@ -151,9 +151,9 @@ def test_invalid_arguments_are_named(frame, arguments, message):
 def test_invalid_frames_are_reported(frame, models):
     with pytest.raises(InvalidInputError, match="no column 'model'"):
         score_by_key(frame, models.drop("model"), "key", FEATURES)
-    with pytest.raises(InvalidInputError, match="There is already a column 'name'"):
+    with pytest.raises(InvalidInputError, match="The result column 'name'"):
         score_by_key(frame, models, "key", FEATURES, output="name")
-    with pytest.raises(InvalidInputError, match="There is already a column 'model'"):
+    with pytest.raises(InvalidInputError, match="The result column 'model'"):
         fit_by_key(frame.withColumnRenamed("key", "Model"), "Model", FEATURES)
     with pytest.raises(
         InvalidInputError, match="The key 'key' must have the same type in both frames, but is int in the fra"

@@ -138,11 +138,11 @@ def test_invalid_parameters_are_named(frame, parameters, message):
 
 def test_an_existing_column_is_not_overwritten(frame):
     model = IsolationMondrianForest(inputCols=FEATURES, nTrees=3, predictionCol="name").fit(frame)
-    with pytest.raises(InvalidInputError, match="There is already a column 'name'"):
+    with pytest.raises(InvalidInputError, match="The result column 'name'"):
         model.transform(frame)
-    with pytest.raises(InvalidInputError, match="There is already a column 'KEY'"):
+    with pytest.raises(InvalidInputError, match="The result column 'KEY'"):
         model.setParams(predictionCol="KEY").transform(frame)
-    with pytest.raises(InvalidInputError, match="There is already a column 'anomaly_score'"):
+    with pytest.raises(InvalidInputError, match="The result column 'anomaly_score'"):
         model.setParams(predictionCol="anomaly_score").transform(frame)
 
 

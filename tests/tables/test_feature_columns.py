@@ -48,7 +48,7 @@ def test_numeric_columns_are_features_and_the_others_are_left_out_with_a_reason(
     )
     columns = TableColumns(frame).choose()
     assert columns.features == ["a", "on", "constant", "truth"]
-    assert columns.left_out["id"] == "row numbers"
+    assert columns.left_out["id"] == "consecutive or evenly spaced integers, such as row numbers"
     assert columns.left_out["name"] == "text, such as 'x'"
     assert columns.left_out["day"] == "a date or time"
     assert columns.left_out["list"].startswith("not numbers")

@@ -105,8 +105,18 @@ class WatchDetector:
         for name, value in self._explicit_options.items():
             stored = parameters[_PARAMETERS.get(name, name)]
             if stored != value:
-                option = name.replace("_", "-")
-                raise InvalidInputError(f"{path} was created with --{option} {stored}, which cannot become {value}.")
+                raise InvalidInputError(
+                    f"{path} was created with {_as_option(name, stored)}; {_as_option(name, value)} is not possible. "
+                    "Omit the option, or choose another model file."
+                )
+
+
+def _as_option(name: str, value: Any) -> str:
+    """Return an option as the user would write it."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    return f"--{option} {0 if value is None else value}"  # only --samples may be None: all rows
 
 
 def _explicit_options(options: DetectorOptions) -> dict[str, Any]:

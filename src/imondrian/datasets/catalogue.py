@@ -66,9 +66,11 @@ class Entry:
     groups : tuple of str
         "paper", "streams", "adbench", or empty.
     same_as : str or None
-        The name of another entry with the same rows and labels: count only one of the two in a mean.
+        The name of another entry with the same rows and labels, perhaps with other columns or scaling: count only one
+        of the two in a mean.
     shares_rows_with : tuple of str
-        Other entries made from the same rows, with other labels, a selection of rows or another scale.
+        Other entries made from the same rows, with other labels, a selection of rows or another scale; `same_as` is
+        not repeated.
     """
 
     name: str
@@ -211,7 +213,6 @@ _PAPER = (
         addresses=(_ODDS + "lpn4z73fico4uup/ionosphere.mat?dl=1",),
         checksum="a85b981721c89a3882148d9e699f9c7dac3f10d51aa5a9718a1c73268c2d202e",
         groups=("paper",),
-        shares_rows_with=("adbench-ionosphere",),
     ),
     Entry(
         name="wine",
@@ -438,7 +439,6 @@ _ADBENCH_SETS = (
         checksum="6462a2c4c62c6e83d371e2bc5a1e23bc718e69908785fb95f2657834edb53c8e",
         groups=("adbench",),
         same_as="ionosphere",
-        shares_rows_with=("ionosphere",),
     ),
     Entry(
         name="adbench-landsat",

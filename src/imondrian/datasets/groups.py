@@ -16,8 +16,12 @@ def names(group: str = "all") -> tuple[str, ...]:
     Parameters
     ----------
     group : {"all", "paper", "open", "streams", "adbench", "synthetic"}
-        All sets of the catalogue; the nine of the paper's tables; those with a checksum (all but `cicids`), each once
-        although some were published twice; the streams; those of ADBench; those that `make_synthetic` draws.
+        "all": every set of the catalogue, which has no synthetic sets.
+        "paper": the nine of the paper's tables.
+        "open": those with a checksum (all but `cicids`); sets published twice count once.
+        "streams": the streams.
+        "adbench": those of ADBench.
+        "synthetic": those that `make_synthetic` draws.
 
     Returns
     -------

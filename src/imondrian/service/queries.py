@@ -1,4 +1,7 @@
-"""Read requests, which use a copy of the detector and so do not wait for learning; and Prometheus metrics."""
+"""Answers to read requests, and Prometheus metrics.
+
+Scores and explanations use a copy of the detector, so they do not wait for learning.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -63,7 +66,7 @@ def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.Histor
 
 
 def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
-    """Return the explanation of a learned row, by the current detector without that row."""
+    """Return a learned row, explained by the current detector without that row, if the window still holds it."""
     names, size = handle.record.configuration["features"], handle.record.configuration["shingle"]
     rows = handle.worker.history.consecutive_rows(number, size)
     if not rows:

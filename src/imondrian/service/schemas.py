@@ -99,7 +99,10 @@ class Reason(BaseModel):
 
 
 class Explanation(BaseModel):
-    """The score of a point divided among the features, largest first; the absolute parts sum to the score."""
+    """The score of a point divided among the features, largest first.
+
+    Without a shingle, the absolute parts sum to the score. With one, parts of opposite sign in its rows cancel.
+    """
 
     anomaly_score: float
     explanation: list[Reason]
@@ -123,7 +126,10 @@ class History(BaseModel):
 
 
 class ExplainedRow(BaseModel):
-    """A learned row: its score, and an explanation by the current detector without that row."""
+    """A learned row, with an explanation by the current detector without that row, if the window still holds it.
+
+    The score is the one at arrival, so the parts need not sum to it.
+    """
 
     index: int
     time: float

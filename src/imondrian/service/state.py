@@ -189,7 +189,11 @@ def new_state(record: StoredDetector, retention: Retention) -> DetectorState:
 
 
 def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
-    """Return a new state with the contents of a snapshot; raise DamagedFileError if it is damaged."""
+    """Restore a snapshot into the state of a new detector; raise DamagedFileError if it is damaged.
+
+    Fills the history of `state` in place, and returns the state with detector, numbers and counts replaced. Saved
+    replies are read separately.
+    """
     applier = EntryApplier(detector_from(snapshot.content))
     state.history.restore(snapshot.history)
     extra = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(EXTRA, {})

@@ -78,7 +78,9 @@ def check_free(df: DataFrame, names: Iterable[str]) -> None:
     present = {name.lower() for name in df.columns}
     for name in names:
         if name.lower() in present:
-            raise InvalidInputError(f"There is already a column {name!r}: choose another name for the result.")
+            raise InvalidInputError(
+                f"The result column {name!r} has the name of another column (case is ignored): choose another name."
+            )
         present.add(name.lower())
 
 
@@ -121,9 +123,10 @@ def usable_rows(points: Array) -> Array:
 def problem_with(point: Array, features: Features) -> str:
     """Describe what is wrong with an unusable point."""
     if np.isnan(point).all():
-        return f"a row has no values, or not {point.size} of them"
+        return f"all values of a row are missing, or it does not have {point.size} values"
     j = int(np.flatnonzero(~(np.abs(point) <= MAX_SIZE))[0])
-    return f"the feature {features.name(j)!r} of a row is {point[j]}; values must be finite and below {MAX_SIZE:g}"
+    rule = f"values must be finite and at most {MAX_SIZE:g} in absolute value"
+    return f"the feature {features.name(j)!r} of a row is {point[j]}; {rule}"
 
 
 def check_usable(points: Array, is_usable: Array, features: Features, on_error: str) -> None:

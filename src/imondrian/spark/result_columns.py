@@ -54,7 +54,7 @@ def new_result_columns(
     explain: bool | str,  # noqa: FBT001
     on_error: str,
 ) -> ResultColumns:
-    """Return the result columns to add to a frame, after checking their names."""
+    """Return the result columns to add to a frame, after checking the names and `on_error`."""
     check_choice(on_error, "on_error", ON_ERROR)
     outputs = ResultColumns(output, label, EXPLANATION if explain is True else explain or None, on_error)
     check_free(df, [name for name in (outputs.score, outputs.label, outputs.explanation) if name is not None])

@@ -61,9 +61,9 @@ class TableColumns:
     def choose(
         self, features: Collection[str] = (), ignore: Collection[str] = (), time: str | None = None
     ) -> FeatureChoice:
-        """Choose the features: the named columns, or else all columns of numbers.
+        """Choose the features: the named columns, or else all numeric columns.
 
-        Left out are text, dates, columns without values, row numbers, and results of an earlier run.
+        If none are named, columns without values, row numbers and results of an earlier run are left out as well.
 
         Parameters
         ----------
@@ -186,7 +186,8 @@ def _reason_by_values(parsed: ParsedColumn) -> str:
         return "without values"
     if 2 * parsed.n_texts >= cells.len() - cells.null_count():
         return _describe_text(str(cells.filter(numbers.is_null() & cells.is_not_null())[0]))
-    return "row numbers" if numbers.null_count() == 0 and _are_row_numbers(numbers) else ""
+    is_numbered = numbers.null_count() == 0 and _are_like_row_numbers(numbers)
+    return "consecutive or evenly spaced integers, such as row numbers" if is_numbered else ""
 
 
 def _describe_text(value: str) -> str:
@@ -194,7 +195,7 @@ def _describe_text(value: str) -> str:
     return f"text, such as {value[:40]!r}{hint}"
 
 
-def _are_row_numbers(numbers: pl.Series) -> bool:
+def _are_like_row_numbers(numbers: pl.Series) -> bool:
     """Return True if the numbers are integers in equal steps, or n consecutive integers in any order."""
     values = numbers.to_numpy()
     if values.size < _MIN_NUMBERED_ROWS or not (values == np.round(values)).all():

@@ -111,7 +111,7 @@ def numbers_in(values: Values, names: list[str]) -> list[float]:
         cells = [values[name] for name in names]
         numbers = [float(cell) for cell in cells]
         texts = "".join([cell for cell in cells if type(cell) is str])
-        if _is_plain(texts) and all(-MAX_SIZE <= number <= MAX_SIZE for number in numbers):
+        if _has_plain_characters(texts) and all(-MAX_SIZE <= number <= MAX_SIZE for number in numbers):
             return numbers
     return [number_in(values, name) for name in names]  # slower: finds missing values, and raises the error
 
@@ -148,7 +148,7 @@ def number_or_none(value: Any) -> float | None:
 
 def _as_number(value: Any) -> float | None:
     """Return the number that a value represents, infinite if no float is as large."""
-    if not isinstance(value, (str, int, float)) or (isinstance(value, str) and not _is_plain(value)):
+    if not isinstance(value, (str, int, float)) or (isinstance(value, str) and not _has_plain_characters(value)):
         return None
     try:
         return float(value)
@@ -158,8 +158,8 @@ def _as_number(value: Any) -> float | None:
         return BOOLEANS.get(str(value).strip().lower())
 
 
-def _is_plain(text: str) -> bool:
-    """Return True if text has only characters allowed in a number of a table; `float` accepts more."""
+def _has_plain_characters(text: str) -> bool:
+    """Return False for text with underscores or non-ASCII digits, which `float` accepts but tables do not."""
     return text.isascii() and "_" not in text
 
 

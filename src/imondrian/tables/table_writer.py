@@ -81,7 +81,7 @@ def _parquet_writer(file: IO[bytes]) -> Iterator[WriteBatch]:
 
 
 class _Header:
-    """The columns of the first batch, which all others must have."""
+    """The columns of the first batch; later batches may lack some, but must not add any."""
 
     def __init__(self) -> None:
         self.columns: dict[str, None] = {}
