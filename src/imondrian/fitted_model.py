@@ -55,7 +55,7 @@ class FittedModel:
         return kind
 
     @property
-    def threshold_rule(self) -> Any:
+    def contamination(self) -> Any:
         """How the threshold was found: "kmeans", "auto" or a share of the rows."""
         return self.parameters["contamination"]
 
@@ -114,7 +114,7 @@ class FittedModel:
         if names is not None and not _are_names(names, forest.n_features):
             raise ValueError(f"there are {forest.n_features} features, but the names are {names}.")
         if offset is not None and not -1.0 <= offset <= 0.0:
-            raise ValueError(f"the offset is {offset!r}.")
+            raise ValueError(f"the offset must be between -1 and 0, but is {offset!r}.")
         return cls(forest, parameters, None if offset is None else -offset, names)
 
 
@@ -158,12 +158,16 @@ def fit(
     parameters = with_preset(parameters)
     forest = new_forest(parameters, points.shape[0], seed).build(points)
     model = FittedModel(forest, parameters, None, feature_names)
-    scores = None if model.threshold_rule == "auto" else model.score(points, progress)
-    return FitResult(replace(model, stored_threshold=_threshold_of(scores, model.threshold_rule)), scores)
+    scores = None if model.contamination == "auto" else model.score(points, progress)
+    return FitResult(replace(model, stored_threshold=_threshold_of(scores, model.contamination)), scores)
 
 
 def new_forest(parameters: dict[str, Any], n_rows: int, seed: int) -> MondrianForest:
-    """Return an empty forest with these parameters of IsolationMondrianForest, for `n_rows` rows in the first call."""
+    """Return an empty forest with these parameters of IsolationMondrianForest.
+
+    `n_rows` is the number of rows of the first call to build or extend, from which `max_samples="auto"` or a share is
+    computed.
+    """
     parameters = with_preset(parameters)
     return MondrianForest(
         parameters["n_estimators"],
@@ -208,7 +212,7 @@ def _blocks(n_rows: int) -> Iterator[slice]:
 
 
 def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters under their current names: version 0.1 called `kind` `score` and had no presets."""
+    """Return parameters under their current names: in version 0.1, `kind` was `score`, and there were no presets."""
     if "score" not in parameters:
         return parameters
     others = {name: value for name, value in dict(parameters).items() if name != "score"}
@@ -218,17 +222,17 @@ def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
 def _check_parameters(parameters: dict[str, Any]) -> None:
     """Raise a ValueError if an estimator cannot have these parameters."""
     if set(parameters) != _PARAMETERS:
-        raise ValueError(f"the parameters are {sorted(parameters)}.")
+        raise ValueError(f"the parameters must be {sorted(_PARAMETERS)}, but are {sorted(parameters)}.")
     preset_of(parameters["preset"])  # raises if it is unknown
     if parameters["kind"] not in SCORES:
-        raise ValueError(f"the kind of the score is {parameters['kind']!r}.")
+        raise ValueError(f"the kind of the score must be one of {sorted(SCORES)}, but is {parameters['kind']!r}.")
     threshold_rule(parameters["contamination"])  # raises if it is invalid
     if isinstance(parameters["scale"], list):
         as_weights(parameters["scale"], None)
     for name, value in parameters.items():
         numbers = value if isinstance(value, list) else [value]
         if not all(number is None or isinstance(number, str) or abs(number) < np.inf for number in numbers):
-            raise ValueError(f"{name} is {value!r}.")
+            raise ValueError(f"{name} must be finite, but is {value!r}.")
 
 
 def _are_names(names: Any, n_features: int | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from imondrian.defaults import MAX_SAMPLES
-from imondrian.engine.finite import all_finite
+from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
@@ -24,7 +24,7 @@ def as_points(X: Any, n_features: int | None) -> Array:
     if points.size == 0:
         raise InvalidInputError(f"X is empty: its shape is {points.shape}.")
     _check_width(points.shape[1], n_features, "X")
-    if not all_finite(points.ravel()):
+    if not all_within_limit(points.ravel()):
         _raise_not_finite(points)
     return points
 
@@ -37,7 +37,7 @@ def as_point(x: Any, n_features: int | None) -> Array:
 def as_row(x: Any, n_features: int | None) -> Array:
     """Check one point; return it in the layout that kernels expect."""
     if type(x) is np.ndarray and x.shape == (n_features,) and x.dtype == np.float64 and x.flags.carray:
-        if call_without_dispatch(all_finite, x):
+        if call_without_dispatch(all_within_limit, x):
             return x
         _raise_not_finite(x)
     point = _as_numbers(x, "x")
@@ -46,7 +46,7 @@ def as_row(x: Any, n_features: int | None) -> Array:
     if point.size == 0:
         raise InvalidInputError("x is empty.")
     _check_width(point.size, n_features, "x")
-    if not call_without_dispatch(all_finite, point):
+    if not call_without_dispatch(all_within_limit, point):
         _raise_not_finite(point)
     return point
 

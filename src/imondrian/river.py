@@ -16,7 +16,8 @@ from imondrian.locking import Locks, read_locked, write_locked
 from imondrian.option_types import Kind, KindOrPreset, PresetName, ScaleOrPreset
 from imondrian.scores import score_kind
 
-_SCORE_BEFORE_LEARNING = 0.0  # not anomalous, as in other River detectors: filters use the scores so far
+# as in other River detectors; `QuantileFilter` would otherwise learn a high quantile from the first points
+_SCORE_BEFORE_LEARNING = 0.0
 
 
 class IsolationMondrianForest(AnomalyDetector):
@@ -77,7 +78,7 @@ class IsolationMondrianForest(AnomalyDetector):
         self.kind = kind
         self.scale = scale
         self.seed = seed
-        self._names: dict[Hashable, int] = {}
+        self._columns: dict[Hashable, int] = {}
         self._learning: _Learning | None = None  # the call that is learning, if it has not finished
         if seed is None:
             seed = int(np.random.default_rng().integers(2**63))
@@ -94,29 +95,29 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._learning is None and self._forest._is_settled()  # noqa: SLF001
 
     def _settle(self) -> None:
-        """Complete an interrupted call: store its feature names if the forest has learned one of its points."""
+        """Complete an interrupted call: store its columns if the forest has learned one of its points."""
         self._forest._settle()  # noqa: SLF001
         learning = self._learning
         if learning is not None:
             is_learned = self._forest.n_shown > learning.n_before
-            self._names, self._learning = learning.names if is_learned else self._names, None
+            self._columns, self._learning = learning.columns if is_learned else self._columns, None
 
     @read_locked
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_forest": copy.deepcopy(self._forest)}  # the lock keeps names and forest consistent
+        return {**vars(self), "_forest": copy.deepcopy(self._forest)}  # the lock keeps columns and forest consistent
 
     @write_locked
     def learn_one(self, x: Mapping[Hashable, float]) -> None:
         """Learn one point."""
-        names = self._names_with(x)
-        self._learn(as_point(_row(x, names, self._width(names)), None), names)
+        columns = self._columns_with(x)
+        self._learn(as_point(_row(x, columns, self._width(columns)), None), columns)
 
     @write_locked
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...); like calling `learn_one` for each."""
         frame = into_frame(X)
-        names = self._names_with(frame.columns)
-        self._learn(as_points(_matrix(frame, names, self._width(names)), None), names)
+        columns = self._columns_with(frame.columns)
+        self._learn(as_points(_matrix(frame, columns, self._width(columns)), None), columns)
 
     @read_locked
     def score_one(self, x: Mapping[Hashable, float]) -> float:
@@ -126,7 +127,7 @@ class IsolationMondrianForest(AnomalyDetector):
         """
         if not self._forest.can_score:
             return _SCORE_BEFORE_LEARNING
-        return self._forest.score_one(_row(x, self._names, self._width(self._names)), self._kind)
+        return self._forest.score_one(_row(x, self._columns, self._width(self._columns)), self._kind)
 
     @read_locked
     def score_many(self, X: Any) -> Any:
@@ -135,7 +136,7 @@ class IsolationMondrianForest(AnomalyDetector):
         if not self._forest.can_score or len(frame) == 0:
             scores = np.full(len(frame), _SCORE_BEFORE_LEARNING)
         else:
-            scores = self._forest.score(_matrix(frame, self._names, self._width(self._names)), self._kind)
+            scores = self._forest.score(_matrix(frame, self._columns, self._width(self._columns)), self._kind)
         return to_native_series(scores, name="score", like=frame)
 
     @read_locked
@@ -147,49 +148,49 @@ class IsolationMondrianForest(AnomalyDetector):
         """
         if not self._forest.can_score:
             return dict.fromkeys(x, _SCORE_BEFORE_LEARNING)
-        parts = self._forest.explain(_row(x, self._names, self._width(self._names))[None], self._kind)[0]
-        return {name: float(parts[j]) for name, j in self._names.items()}
+        parts = self._forest.explain(_row(x, self._columns, self._width(self._columns))[None], self._kind)[0]
+        return {name: float(parts[j]) for name, j in self._columns.items()}
 
-    def _names_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
+    def _columns_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
         """Return the column of each feature; new ones come last, sorted: the order of `others` has no effect."""
         new = sorted(
-            (name for name in others if name not in self._names), key=lambda name: (str(type(name)), str(name))
+            (name for name in others if name not in self._columns), key=lambda name: (str(type(name)), str(name))
         )
-        return self._names | {name: len(self._names) + i for i, name in enumerate(new)}
+        return self._columns | {name: len(self._columns) + i for i, name in enumerate(new)}
 
-    def _learn(self, points: Array, names: dict[Hashable, int]) -> None:
-        """Learn points, then store their names; `_settle` stores them if this call is interrupted."""
-        self._learning = _Learning(names, self._forest.n_shown)
+    def _learn(self, points: Array, columns: dict[Hashable, int]) -> None:
+        """Learn points, then store their columns; `_settle` stores them if this call is interrupted."""
+        self._learning = _Learning(columns, self._forest.n_shown)
         if self._forest.n_features is not None:
             self._forest.widen(points.shape[1])
         self._forest.extend(points)
-        self._names, self._learning = names, None
+        self._columns, self._learning = columns, None
 
-    def _width(self, names: Mapping[Hashable, int]) -> int:
+    def _width(self, columns: Mapping[Hashable, int]) -> int:
         """Return the number of values in a row; an interruption may leave unnamed features, whose values are all 0."""
-        return max(len(names), self._forest.n_features or 0)
+        return max(len(columns), self._forest.n_features or 0)
 
 
 class _Learning(NamedTuple):
     """A call that is learning points."""
 
-    names: dict[Hashable, int]  # column of each feature, including those of the call
+    columns: dict[Hashable, int]  # column of each feature, including those of the call
     n_before: int  # number of points that the forest was shown before the call
 
 
-def _row(x: Mapping[Hashable, float], names: Mapping[Hashable, int], width: int) -> Array:
+def _row(x: Mapping[Hashable, float], columns: Mapping[Hashable, int], width: int) -> Array:
     """Return the values in the order of the features; 0 for missing features."""
     row = np.zeros(width)
     for name, value in x.items():
-        if name in names:
-            row[names[name]] = as_number(value, name)
+        if name in columns:
+            row[columns[name]] = as_number(value, name)
     return row
 
 
-def _matrix(frame: Any, names: Mapping[Hashable, int], width: int) -> Array:
+def _matrix(frame: Any, columns: Mapping[Hashable, int], width: int) -> Array:
     """Return the columns in the order of the features; 0 for missing features."""
     matrix = np.zeros((len(frame), width))
     for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
-        if name in names:
-            matrix[:, names[name]] = as_column(column.to_numpy(), name)
+        if name in columns:
+            matrix[:, columns[name]] = as_column(column.to_numpy(), name)
     return matrix

@@ -7,7 +7,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.inputs import as_count
 
-_MAX_SIZE = 2**20
+_MAX_COUNT = 2**20
 
 
 class Shingle:
@@ -30,8 +30,8 @@ class Shingle:
     """
 
     def __init__(self, size: int, n_features: int = 1) -> None:
-        self.size = as_count(size, "shingle", 1, _MAX_SIZE)
-        self.n_features = as_count(n_features, "n_features", 1, _MAX_SIZE)
+        self.size = as_count(size, "shingle", 1, _MAX_COUNT)
+        self.n_features = as_count(n_features, "n_features", 1, _MAX_COUNT)
         self.last = np.empty((0, self.n_features))  # the rows that precede the next one in a point
 
     def copy(self) -> "Shingle":

@@ -559,7 +559,7 @@ def test_wrong_streams_give_a_one_line_error(shell):
     assert "no column 'z'" in shell.fails("watch", "data.csv", "-q", "--features", "z")
     assert "can be used as a feature" in shell.fails("watch", "-q", stdin="a,b\nx,y\n")
     shell.run("fit", "data.csv", "--save", "model.imf", "-q")
-    assert "model.imf is not a stream detector" in shell.fails("watch", "data.csv", "--model", "model.imf")
+    assert "model.imf does not contain a stream detector" in shell.fails("watch", "data.csv", "--model", "model.imf")
     assert shell.run("watch", "-q", stdin="").stdout == ""
 
 

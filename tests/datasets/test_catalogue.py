@@ -42,7 +42,7 @@ def test_entries_are_complete(entry):
 
 @ENTRIES
 def test_every_download_has_a_checksum_and_a_reader(entry):
-    for address in entry.addresses:
+    for address in entry.urls:
         assert urlsplit(address).scheme == "https"
         assert entry.checksum is not None
         assert urlsplit(address).path.endswith(tuple(READERS))
@@ -61,7 +61,7 @@ def test_the_sets_of_the_paper_have_the_sizes_of_its_table():
         entry = CATALOGUE[name]
         assert entry.shape == (n_rows, n_features)
         digits = 0 if percent == int(percent) else len(str(percent).partition(".")[2])
-        assert abs(100 * entry.share - percent) < 10.0**-digits  # the paper truncates Wine's 7.75 to 7.7
+        assert abs(100 * entry.anomaly_share - percent) < 10.0**-digits  # the paper truncates Wine's 7.75 to 7.7
 
 
 def test_relations_between_entries_are_symmetric():

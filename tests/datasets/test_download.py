@@ -30,7 +30,7 @@ def closed_port():
 
 
 def test_a_download_is_checked_cached_and_not_repeated(site, made_up, tmp_path):
-    made_up(addresses=(site.serve("/up.npz?dl=1", archive()),))
+    made_up(urls=(site.serve("/up.npz?dl=1", archive()),))
     first = load("made-up", tmp_path)
     second = load("made-up")
     third = load("made-up", download=False)
@@ -44,7 +44,7 @@ def test_a_download_is_checked_cached_and_not_repeated(site, made_up, tmp_path):
 
 def test_progress_is_reported(site, made_up):
     body, calls = archive(np.zeros((9000, 3)), np.zeros(9000)), []
-    made_up(addresses=(site.serve("/up.npz", body),))
+    made_up(urls=(site.serve("/up.npz", body),))
     with pytest.raises(MissingDatasetError):
         load("made-up", progress=lambda n_read, n_expected: calls.append((n_read, n_expected)))
     assert len(calls) > 1
@@ -55,7 +55,7 @@ def test_progress_is_reported(site, made_up):
 
 def test_a_redirect_is_followed(site, made_up):
     target = site.serve("/there.npz", archive())
-    made_up(addresses=(site.serve("/here.npz", status=302, Location=target),))
+    made_up(urls=(site.serve("/here.npz", status=302, Location=target),))
     assert (load("made-up").X == POINTS).all()
     assert site.requested == ["/here.npz", "/there.npz"]
 
@@ -66,7 +66,7 @@ def test_the_next_url_is_tried_if_one_fails(site, made_up):
         site.serve("/gone.npz", status=404),
         site.serve("/right.npz", archive()),
     )
-    made_up(addresses=(wrong, gone, right))
+    made_up(urls=(wrong, gone, right))
     assert (load("made-up").X == POINTS).all()
     assert site.requested == ["/wrong.npz", "/gone.npz", "/right.npz"]
 
@@ -101,7 +101,7 @@ def failing(site):
 
 def test_a_failure_leaves_no_file_and_raises_one_clear_error(site, made_up):
     for address, message in failing(site).items():
-        entry = made_up(addresses=(address,))
+        entry = made_up(urls=(address,))
         with pytest.raises(MissingDatasetError) as caught:
             load("made-up")
         for part in (address, message, entry.page, "made/up (.npz, .mat, .csv)", "IMONDRIAN_DATA"):
@@ -111,17 +111,17 @@ def test_a_failure_leaves_no_file_and_raises_one_clear_error(site, made_up):
 
 def test_all_failures_are_reported_together(site, made_up):
     addresses = failing(site)
-    made_up(addresses=tuple(addresses))
+    made_up(urls=tuple(addresses))
     with pytest.raises(MissingDatasetError) as caught:
         load("made-up")
     assert all(part in str(caught.value) for pair in addresses.items() for part in pair)
 
 
 def test_a_failure_does_not_change_the_cache(site, made_up):
-    made_up(addresses=(site.serve("/up.npz", archive()),))
+    made_up(urls=(site.serve("/up.npz", archive()),))
     load("made-up")
     before = (cache_folder() / "made-up.npz").read_bytes()
-    made_up(addresses=(site.serve("/up.npz", archive()),), checksum=checksum(POINTS + 1.0, LABELS))
+    made_up(urls=(site.serve("/up.npz", archive()),), checksum=checksum(POINTS + 1.0, LABELS))
     with pytest.raises(MissingDatasetError):
         load("made-up")
     assert (cache_folder() / "made-up.npz").read_bytes() == before
@@ -129,7 +129,7 @@ def test_a_failure_does_not_change_the_cache(site, made_up):
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-7], lambda _raw: b"", lambda raw: raw[:200] + raw[201:]])
 def test_a_damaged_cached_file_is_downloaded_again(site, made_up, damage):
-    made_up(addresses=(site.serve("/up.npz", archive()),))
+    made_up(urls=(site.serve("/up.npz", archive()),))
     load("made-up")
     path = cache_folder() / "made-up.npz"
     path.write_bytes(damage(path.read_bytes()))
@@ -149,7 +149,7 @@ def test_a_body_of_unknown_length_is_limited_in_size(site, made_up, monkeypatch)
 
     site.handlers["/send_endlessly.npz"] = send_endlessly
     monkeypatch.setattr(download, "MAX_BYTES", 2**17)
-    made_up(addresses=(site.address + "/send_endlessly.npz",))
+    made_up(urls=(site.address + "/send_endlessly.npz",))
     with pytest.raises(MissingDatasetError, match=f"at most {2**17} bytes, but has more"):
         load("made-up")
 
@@ -158,7 +158,7 @@ def test_a_silent_server_times_out(site, made_up, monkeypatch):
     done = threading.Event()
     site.handlers["/silent.npz"] = lambda _handler: done.wait(20)
     monkeypatch.setattr(download, "READ_TIMEOUT", 0.2)
-    made_up(addresses=(site.address + "/silent.npz",))
+    made_up(urls=(site.address + "/silent.npz",))
     try:
         with pytest.raises(MissingDatasetError, match="timed out"):
             load("made-up")
@@ -168,7 +168,7 @@ def test_a_silent_server_times_out(site, made_up, monkeypatch):
 
 def test_a_slow_download_times_out(site, made_up, monkeypatch):
     monkeypatch.setattr(download, "TOTAL_TIMEOUT", -1.0)
-    made_up(addresses=(site.serve("/up.npz", archive()),))
+    made_up(urls=(site.serve("/up.npz", archive()),))
     with pytest.raises(MissingDatasetError, match="took more than -1 seconds"):
         load("made-up")
 
@@ -189,7 +189,7 @@ def test_a_download_byte_by_byte_times_out(site, made_up, monkeypatch):
     site.handlers["/send_slowly.npz"] = send_slowly
     monkeypatch.setattr(download, "TOTAL_TIMEOUT", 0.1)
     monkeypatch.setattr(download, "READ_TIMEOUT", 3.0)
-    made_up(addresses=(site.address + "/send_slowly.npz",))
+    made_up(urls=(site.address + "/send_slowly.npz",))
     try:
         with pytest.raises(MissingDatasetError, match=r"took more than 0\.1 seconds"):
             load("made-up")
@@ -200,7 +200,7 @@ def test_a_download_byte_by_byte_times_out(site, made_up, monkeypatch):
 def test_an_unwritable_cache_gives_a_warning(site, made_up, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("IMONDRIAN_CACHE", str(tmp_path / "file" / "cache"))
-    made_up(addresses=(site.serve("/up.npz", archive()),))
+    made_up(urls=(site.serve("/up.npz", archive()),))
     with pytest.warns(UserWarning, match="cannot be written, so it will be downloaded again"):
         data = load("made-up")
     assert (data.X == POINTS).all()
@@ -218,7 +218,7 @@ def test_an_original_file_is_read_by_its_own_reader(site, made_up):
         checksum=checksum(X, y),
         original="nab/taxi.csv",
         original_reader="taxi",
-        addresses=(site.serve("/some/taxi.csv", "\n".join(lines).encode()),),
+        urls=(site.serve("/some/taxi.csv", "\n".join(lines).encode()),),
     )
     assert 0 < y.sum() < 49
     assert (load("made-up").X == X).all()
@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_no_partial_file(site, made_up, monkeypatch):
         raise OSError("no space left")
 
     monkeypatch.setattr(np, "savez_compressed", write_half)
-    made_up(addresses=(site.serve("/up.npz", archive()),))
+    made_up(urls=(site.serve("/up.npz", archive()),))
     with pytest.warns(UserWarning, match="no space left"):
         load("made-up")
     assert cached_files() == []

@@ -306,7 +306,7 @@ ONE, OBJECTS = np.ones((2, 1)), np.array([{}, {}], dtype=object)
         (npz_files.read, npz(X=np.array([["a"]]), y=np.ones(1)), "X must be numbers, but its type is <U1"),
         (npz_files.read, npz(X=ONE * np.nan, y=np.ones(2)), r"X\[0, 0\] is nan: values must be finite"),
         (npz_files.read, npz(X=ONE, y=np.array([1, 2])), r"labels must be 0 \(normal\) or 1 \(anomaly\), but one is 2"),
-        (npz_files.read, npz(X=ONE, y=np.ones((2, 2))), r"labels must be a list, but their shape is \(2, 2\)"),
+        (npz_files.read, npz(X=ONE, y=np.ones((2, 2))), r"labels must be one-dimensional, but their shape is \(2, 2\)"),
         (npz_files.read, npz(X=ONE, y=np.array(["n", "o"])), "labels must be numbers, but their type is <U1"),
         (mat_files.read, b"", "not a valid MATLAB file: it has no header of version 5"),
         (mat_files.read, mat4(), "it has no header of version 5"),

@@ -18,7 +18,7 @@ from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianFore
 from imondrian.distributed import new_sampled_forest
 from imondrian.model_files import to_bytes
 from imondrian.spark import fit, score
-from imondrian.spark.feature_columns import Features, problem_with
+from imondrian.spark.point_columns import Features, problem_with
 from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_distributed import fitted
@@ -141,7 +141,7 @@ def test_arrays_of_another_length_are_unusable_rows(spark):
     ("arguments", "message"),
     [
         ({"features": ["a", "x"]}, r"no column 'x': its columns are \['id'"),
-        ({"features": ["a", "a"]}, "'a' is named twice"),
+        ({"features": ["a", "a"]}, "'a' is listed twice"),
         ({"features": ["a", "name"]}, "'name' must be a column of numbers, but its type is string"),
         ({"features": []}, "At least one column"),
         ({"max_samples": None}, "max_samples must be an integer, but is None"),
@@ -264,7 +264,7 @@ def test_all_results_are_computed_in_one_pass(frame, forest, capsys):
 
 def test_an_unusable_row_fails(frame, forest):
     bad = frame.withColumn("b", F.when(F.col("id") != 77, F.col("b")))
-    with pytest.raises(PythonException, match="InvalidInputError: Bad input: the feature 'b' of a row is nan"):
+    with pytest.raises(PythonException, match="InvalidInputError: Invalid input: the feature 'b' of a row is nan"):
         score(bad, forest, FEATURES).collect()
 
 
@@ -284,7 +284,7 @@ def test_an_unusable_row_gets_null_on_request(bad_frame, forest):
     ("arguments", "message"),
     [
         ({"features": None}, "features must be given, because the model has no feature names"),
-        ({"features": ["a"]}, "The model has 3 features, but 1 are named"),
+        ({"features": ["a"]}, "The model has 3 features, but 1 columns are listed"),
         ({"output": "NAME"}, "The result column 'NAME' has the name of another"),
         ({"output": "s", "label": "S"}, "The result column 'S' has the name of another"),
         ({"label": "ANOMALY_SCORE"}, "The result column 'ANOMALY_SCORE' has the name of another"),

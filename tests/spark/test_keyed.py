@@ -125,7 +125,7 @@ def test_a_thousand_keys_can_be_fitted_and_scored(spark):
 
 def test_unusable_rows_follow_on_error(frame):
     bad = frame.withColumn("b", F.when((F.col("key") != 0) & (F.col("id") != 1), F.col("b")))
-    with pytest.raises(PythonException, match="InvalidInputError: Bad input: the feature 'b' of a row is nan"):
+    with pytest.raises(PythonException, match="InvalidInputError: Invalid input: the feature 'b' of a row is nan"):
         fit_by_key(bad, "key", FEATURES).collect()
     models = fit_by_key(bad, "key", FEATURES, 5, 16, on_error="skip").cache()
     counts = {row.key: (row.n_points, row.model is None) for row in models.collect()}
@@ -159,7 +159,7 @@ def test_invalid_frames_are_reported(frame, models):
         InvalidInputError, match="The key 'key' must have the same type in both frames, but is int in the fra"
     ):
         score_by_key(frame, models.withColumn("key", F.col("key").cast("long")), "key", FEATURES)
-    with pytest.raises(PythonException, match="The model has 3 features, but 2 are named"):
+    with pytest.raises(PythonException, match="The model has 3 features, but 2 columns are listed"):
         score_by_key(frame, models, "key", FEATURES[:2]).collect()
     with pytest.raises(PythonException, match=r"The key \w+ has 2 models, but must have at most one"):
         score_by_key(frame, models.union(models), "key", FEATURES).collect()

@@ -197,7 +197,7 @@ def test_unusable_rows_follow_on_error(spark, points, tmp_path):
     for place, value in {10: float("nan"), 20: None, 30: float("inf")}.items():
         rows[place] = (*rows[place][:4], value, 0.0)
     add_file(tmp_path / "in", rows, streams.SCHEMA, 0)
-    with pytest.raises(Exception, match=r"Bad input: the feature 'b' of a row is"):
+    with pytest.raises(Exception, match=r"Invalid input: the feature 'b' of a row is"):
         run(spark, tmp_path, time="time")
     result, _ = run(spark, tmp_path, time="time", on_error="skip")  # continues from the checkpoint
     missing = result.where("anomaly_score IS NULL").orderBy("id").collect()

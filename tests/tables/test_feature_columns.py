@@ -51,8 +51,8 @@ def test_numeric_columns_are_features_and_the_others_are_left_out_with_a_reason(
     assert columns.left_out["id"] == "consecutive or evenly spaced integers, such as row numbers"
     assert columns.left_out["name"] == "text, such as 'x'"
     assert columns.left_out["day"] == "a date or time"
-    assert columns.left_out["list"].startswith("not numbers")
-    assert columns.left_out["empty"] == columns.left_out["nothing"] == "without values"
+    assert columns.left_out["list"].startswith("not numeric (List")
+    assert columns.left_out["empty"] == columns.left_out["nothing"] == "no values"
     assert columns.left_out["europe"] == "text, such as '1,5'; a decimal comma is not supported"
     assert TableColumns(frame).points(["truth"])[:4, 0].tolist()[:2] == [1.0, 0.0]
 
@@ -90,9 +90,9 @@ def test_columns_can_be_chosen():
     frame = pl.DataFrame({"a": [1.0, 5.0, 2.0], "b": [3.0, 1.0, 2.0], "id": [1, 2, 3], "t": [1.0, 2.5, 3.0]})
     assert TableColumns(frame).choose(features=["id", "a"]).features == ["id", "a"]
     assert TableColumns(frame).choose(ignore=["a"], time="t").features == ["b", "id"]
-    assert TableColumns(frame).choose(ignore=["a"], time="t").left_out["t"] == "the time"
+    assert TableColumns(frame).choose(ignore=["a"], time="t").left_out["t"] == "the timestamp column"
     for wrong in ({"features": ["c"]}, {"ignore": ["c"]}, {"time": "c"}):
-        with pytest.raises(InvalidInputError, match="no column 'c'; there are 'a', 'b'"):
+        with pytest.raises(InvalidInputError, match="no column 'c'; the columns are 'a', 'b'"):
             TableColumns(frame).choose(**wrong)
     with pytest.raises(InvalidInputError, match=r"No column can be used.*a: ignored"):
         TableColumns(frame[["a"]]).choose(ignore=["a"])

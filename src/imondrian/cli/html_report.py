@@ -54,7 +54,7 @@ def write_html_report(
 
 def score_histogram(scored: ScoredRows) -> Figure:
     """Return a histogram of the scores, with the thresholds of all rules."""
-    rule, scores = scored.model.threshold_rule, scored.scores
+    rule, scores = scored.model.contamination, scored.scores
     names = {"auto": "0.5", "kmeans": "two clusters"}
     chosen = names.get(rule) or f"top {100 * rule:.3g} %"
     thresholds = {names["auto"]: 0.5, names["kmeans"]: two_means(scores[np.isfinite(scores)])}

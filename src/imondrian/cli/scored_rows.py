@@ -11,22 +11,14 @@ from imondrian.cli.console import Progress
 from imondrian.cli.option_checks import check_jobs, parse_threshold
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.table_rows import Rows, choose_features, errors_named_after, rows_of_batch
+from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, TABLE_RESULTS
 from imondrian.defaults import preset_of
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.explanations import reasons_of
 from imondrian.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from
 from imondrian.model_files import Model, load_model
-from imondrian.tables.feature_columns import (
-    EXPLANATION,
-    LABEL,
-    ROW,
-    SCORE,
-    TABLE_RESULTS,
-    TableColumns,
-    check_names,
-    with_numeric_features,
-)
+from imondrian.tables.feature_columns import TableColumns, check_names, with_numeric_features
 from imondrian.tables.formats import UNTYPED_FORMATS, output_format
 from imondrian.tables.missing import Medians, column_medians_of_copies
 from imondrian.tables.table_reader import Table, TableBatch

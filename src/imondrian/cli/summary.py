@@ -6,10 +6,10 @@ import numpy as np
 
 from imondrian.cli.console import printable
 from imondrian.cli.scored_rows import ScoredRows
+from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE
 from imondrian.engine.jit import Array
 from imondrian.explanations import NO_NAME, AnomalousRow, Reason, reasons_of
 from imondrian.fitted_model import FittedModel
-from imondrian.tables.feature_columns import EXPLANATION, LABEL, ROW, SCORE
 
 MAX_REASONS = 3  # per row in a summary
 MAX_REASONS_EXPLAINED = 8  # per row of `imondrian explain`
@@ -105,7 +105,7 @@ class SummaryBuilder:
             self.n_scored,
             self.n_anomalies,
             float(self._model.threshold),
-            describe_rule(self._model.threshold_rule),
+            describe_rule(self._model.contamination),
             self._features,
             left_out,
             self.highest,

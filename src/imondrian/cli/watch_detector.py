@@ -24,7 +24,7 @@ class WatchDetector:
     options : WatchOptions
         Options of `watch`, including the model file, if any.
     detector_options : DetectorOptions
-        Parameters of a new detector; a resumed detector must have the same values.
+        Parameters of a new detector; a resumed detector must agree with those that are set.
     console : Console
         Where to print notes.
     """
@@ -93,7 +93,7 @@ class WatchDetector:
         detector = load_model_file(path)
         extra = model_files.load_extra(path)
         if not isinstance(detector, StreamDetector):
-            raise InvalidInputError(f"{path} is not a stream detector; use it with imondrian score.")
+            raise InvalidInputError(f"{path} does not contain a stream detector; use it with imondrian score.")
         self._check_parameters(detector.parameters, path)
         if _POSITION in extra:
             self.position = check_position(extra[_POSITION], path)

@@ -59,7 +59,7 @@ class Entry:
         Who publishes it; a key of `COLLECTIONS`.
     page : str
         The web page that describes it, to download it by hand.
-    addresses : tuple of str
+    urls : tuple of str
         URLs to download it from, in the order in which to try them.
     checksum : str or None
         SHA-256 of the content (see `imondrian.datasets.checksum`); None if it is not known.
@@ -87,7 +87,7 @@ class Entry:
     is_bundled: bool = False
     collection: str
     page: str
-    addresses: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
     checksum: str | None
     groups: tuple[str, ...] = ()
     same_as: str | None = None
@@ -99,7 +99,7 @@ class Entry:
         return self.n_rows, self.n_features
 
     @property
-    def share(self) -> float:
+    def anomaly_share(self) -> float:
         """The proportion of anomalies among the rows."""
         return self.n_anomalies / self.n_rows
 
@@ -123,7 +123,7 @@ _CIC_PAGE = "https://www.unb.ca/cic/datasets/ids-2017.html"
 _PAPER = (
     Entry(
         name="wbc",
-        title="Breast Cancer Wisconsin (Diagnostic), complete; the paper's WBC, whose table gives its share of 37 %",
+        title="Breast Cancer Wisconsin (Diagnostic), complete; the paper's WBC (its table has 37 % anomalies)",
         n_rows=569,
         n_features=30,
         n_anomalies=212,
@@ -148,13 +148,13 @@ _PAPER = (
         file="pima",
         collection="ODDS",
         page=_ODDS_PAGE + "pima-indians-diabetes-dataset/",
-        addresses=(_ODDS + "mvlwu7p0nyk2a2r/pima.mat?dl=1", _ADBENCH + "29_Pima.npz"),
+        urls=(_ODDS + "mvlwu7p0nyk2a2r/pima.mat?dl=1", _ADBENCH + "29_Pima.npz"),
         checksum="67dd057354963a1b1f93813401b1e8a901ab7b679f929ed749d417695dc459aa",
         groups=("paper",),
     ),
     Entry(
         name="thyroid",
-        title="Thyroid Disease, training part",
+        title="Thyroid Disease, training set",
         n_rows=3772,
         n_features=6,
         n_anomalies=93,
@@ -163,7 +163,7 @@ _PAPER = (
         file="thyroid",
         collection="ODDS",
         page=_ODDS_PAGE + "thyroid-disease-dataset/",
-        addresses=(_ODDS + "bih0e15a0fukftb/thyroid.mat?dl=1", _ADBENCH + "38_thyroid.npz"),
+        urls=(_ODDS + "bih0e15a0fukftb/thyroid.mat?dl=1", _ADBENCH + "38_thyroid.npz"),
         checksum="1513a65ddb7e70db1a70b6c5c23770a8c2384fefba1e5830043446099ef5ffb5",
         groups=("paper",),
         shares_rows_with=("annthyroid", "adbench-annthyroid"),
@@ -179,7 +179,7 @@ _PAPER = (
         file="satellite",
         collection="ODDS",
         page=_ODDS_PAGE + "satellite-dataset/",
-        addresses=(_ODDS + "dpzxp8jyr9h93k5/satellite.mat?dl=1", _ADBENCH + "30_satellite.npz"),
+        urls=(_ODDS + "dpzxp8jyr9h93k5/satellite.mat?dl=1", _ADBENCH + "30_satellite.npz"),
         checksum="269ba53948947ed5c1f076a23f7aaa5c42c552c58879cdfa1ffbd5b716461b7d",
         groups=("paper",),
         shares_rows_with=("adbench-landsat", "adbench-satimage-2"),
@@ -195,7 +195,7 @@ _PAPER = (
         file="optdigits",
         collection="ODDS",
         page=_ODDS_PAGE + "optdigits-dataset/",
-        addresses=(_ODDS + "w52ndgz5k75s514/optdigits.mat?dl=1", _ADBENCH + "26_optdigits.npz"),
+        urls=(_ODDS + "w52ndgz5k75s514/optdigits.mat?dl=1", _ADBENCH + "26_optdigits.npz"),
         checksum="1648d8fc436426dece48bdc1610b72fe882686b88fbd8d4917c302c4f2206d90",
         groups=("paper",),
     ),
@@ -210,7 +210,7 @@ _PAPER = (
         file="ionosphere",
         collection="ODDS",
         page=_ODDS_PAGE + "ionosphere-dataset/",
-        addresses=(_ODDS + "lpn4z73fico4uup/ionosphere.mat?dl=1",),
+        urls=(_ODDS + "lpn4z73fico4uup/ionosphere.mat?dl=1",),
         checksum="a85b981721c89a3882148d9e699f9c7dac3f10d51aa5a9718a1c73268c2d202e",
         groups=("paper",),
     ),
@@ -225,7 +225,7 @@ _PAPER = (
         file="wine",
         collection="ODDS",
         page=_ODDS_PAGE + "wine-dataset/",
-        addresses=(_ODDS + "uvjaudt2uto7zal/wine.mat?dl=1", _ADBENCH + "45_wine.npz"),
+        urls=(_ODDS + "uvjaudt2uto7zal/wine.mat?dl=1", _ADBENCH + "45_wine.npz"),
         checksum="ca4576197b0cb4f4fd2193f875b26d1381fba33194bfc275086431445730e852",
         groups=("paper",),
     ),
@@ -240,7 +240,7 @@ _PAPER = (
         file="smtp",
         collection="ODDS",
         page=_ODDS_PAGE + "smtp-kddcup99-dataset/",
-        addresses=(_ADBENCH + "34_smtp.npz",),  # the .mat of ODDS is HDF5
+        urls=(_ADBENCH + "34_smtp.npz",),  # the .mat of ODDS is HDF5
         checksum="543705c2261949229572228f7b68086df8a37c1e60abfc92816d340e6a875629",
         groups=("paper", "streams"),
     ),
@@ -287,7 +287,7 @@ _OURS = (
         file="wbc",
         collection="ODDS",
         page=_ODDS_PAGE + "wbc/",
-        addresses=(_ODDS + "ebz9v9kdnvykzcb/wbc.mat?dl=1",),
+        urls=(_ODDS + "ebz9v9kdnvykzcb/wbc.mat?dl=1",),
         checksum="dfdd3b9d0a6099dc418b840b885652f2f5cab1685f01f95585a768ad61f5532f",
         shares_rows_with=("wbc", "adbench-wdbc"),
     ),
@@ -296,7 +296,7 @@ _OURS = (
 _STREAMS = (
     Entry(
         name="annthyroid",
-        title="Thyroid Disease, training and test part",
+        title="Thyroid Disease, training and test sets",
         n_rows=7200,
         n_features=6,
         n_anomalies=534,
@@ -305,7 +305,7 @@ _STREAMS = (
         file="streams/annthyroid",
         collection="ODDS",
         page=_ODDS_PAGE + "annthyroid-dataset/",
-        addresses=(_ODDS + "aifk51owxbogwav/annthyroid.mat?dl=1", _ADBENCH + "2_annthyroid.npz"),
+        urls=(_ODDS + "aifk51owxbogwav/annthyroid.mat?dl=1", _ADBENCH + "2_annthyroid.npz"),
         checksum="847eafa15263f4f65b1059a486f9d479c86f7e40e4721dee59f55f9bd0f74ca8",
         groups=("streams",),
         shares_rows_with=("thyroid",),
@@ -321,7 +321,7 @@ _STREAMS = (
         file="streams/mammography",
         collection="ODDS",
         page=_ODDS_PAGE + "mammography-dataset/",
-        addresses=(_ODDS + "tq2v4hhwyv17hlk/mammography.mat?dl=1", _ADBENCH + "23_mammography.npz"),
+        urls=(_ODDS + "tq2v4hhwyv17hlk/mammography.mat?dl=1", _ADBENCH + "23_mammography.npz"),
         checksum="c425e7a4154c1441fd59cb0bc82c0d412f4c9934488c9d3bc5d3b63c0ddb034a",
         groups=("streams",),
     ),
@@ -336,7 +336,7 @@ _STREAMS = (
         file="streams/shuttle",
         collection="ODDS",
         page=_ODDS_PAGE + "shuttle-dataset/",
-        addresses=(_ODDS + "mk8ozgisimfn3dw/shuttle.mat?dl=1", _ADBENCH + "32_shuttle.npz"),
+        urls=(_ODDS + "mk8ozgisimfn3dw/shuttle.mat?dl=1", _ADBENCH + "32_shuttle.npz"),
         checksum="7a3acfce6aa95e3ee61901c49c9760851a1dc94ae3b6b25126b6362918bbb126",
         groups=("streams",),
     ),
@@ -351,7 +351,7 @@ _STREAMS = (
         file="streams/http",
         collection="ODDS",
         page=_ODDS_PAGE + "http-kddcup99-dataset/",
-        addresses=(_ADBENCH + "16_http.npz",),  # the .mat of ODDS is HDF5
+        urls=(_ADBENCH + "16_http.npz",),  # the .mat of ODDS is HDF5
         checksum="bd03d0a0ec44ebea880f5a4e274146441f00cf28577ee8ee228bc538266a986a",
         groups=("streams",),
     ),
@@ -366,7 +366,7 @@ _STREAMS = (
         file="streams/forestcover",
         collection="ODDS",
         page=_ODDS_PAGE + "forestcovercovertype-dataset/",
-        addresses=(_ODDS + "awx8iuzbu8dkxf1/cover.mat?dl=1", _ADBENCH + "10_cover.npz"),
+        urls=(_ODDS + "awx8iuzbu8dkxf1/cover.mat?dl=1", _ADBENCH + "10_cover.npz"),
         checksum="de1a138dadb69f173fd3a8859d7659e1c9e92ce4e5e29f5b5147e64cf237777e",
         groups=("streams",),
     ),
@@ -384,7 +384,7 @@ _STREAMS = (
         original_reader="taxi",
         collection="NAB",
         page="https://github.com/numenta/NAB",
-        addresses=("https://raw.githubusercontent.com/numenta/NAB/master/data/realKnownCause/nyc_taxi.csv",),
+        urls=("https://raw.githubusercontent.com/numenta/NAB/master/data/realKnownCause/nyc_taxi.csv",),
         checksum="1b11ab068cc7f347b5fb77db84411b82915c3f0ffd4df4c16aaf2187c74d9b32",
         groups=("streams",),
     ),
@@ -393,7 +393,7 @@ _STREAMS = (
 _ADBENCH_SETS = (
     Entry(
         name="adbench-annthyroid",
-        title="Thyroid Disease, training and test part",
+        title="Thyroid Disease, training and test sets",
         n_rows=7200,
         n_features=6,
         n_anomalies=534,
@@ -402,7 +402,7 @@ _ADBENCH_SETS = (
         file="adbench/annthyroid",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "2_annthyroid.npz",),
+        urls=(_ADBENCH + "2_annthyroid.npz",),
         checksum="847eafa15263f4f65b1059a486f9d479c86f7e40e4721dee59f55f9bd0f74ca8",
         groups=("adbench",),
         same_as="annthyroid",
@@ -419,7 +419,7 @@ _ADBENCH_SETS = (
         file="adbench/breastw",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "4_breastw.npz", _ODDS + "g3hlnucj71kfvq4/breastw.mat?dl=1"),
+        urls=(_ADBENCH + "4_breastw.npz", _ODDS + "g3hlnucj71kfvq4/breastw.mat?dl=1"),
         checksum="f84fa01d8978f38c21e50fa9c77890054436fc256e32a1a580aa2789ea52395d",
         groups=("adbench",),
         shares_rows_with=("adbench-wbc",),
@@ -435,7 +435,7 @@ _ADBENCH_SETS = (
         file="adbench/Ionosphere",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "18_Ionosphere.npz",),
+        urls=(_ADBENCH + "18_Ionosphere.npz",),
         checksum="6462a2c4c62c6e83d371e2bc5a1e23bc718e69908785fb95f2657834edb53c8e",
         groups=("adbench",),
         same_as="ionosphere",
@@ -451,7 +451,7 @@ _ADBENCH_SETS = (
         file="adbench/landsat",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "19_landsat.npz",),
+        urls=(_ADBENCH + "19_landsat.npz",),
         checksum="87d0bc8b4e0cfeced93ff2e67e10338ee3470d8cce0aa997154e6381d79bb0f3",
         groups=("adbench",),
         shares_rows_with=("satellite", "adbench-satimage-2"),
@@ -467,7 +467,7 @@ _ADBENCH_SETS = (
         file="adbench/Lymphography",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "21_Lymphography.npz", _ODDS + "ag469ssk0lmctco/lympho.mat?dl=1"),
+        urls=(_ADBENCH + "21_Lymphography.npz", _ODDS + "ag469ssk0lmctco/lympho.mat?dl=1"),
         checksum="57ccef9b3daf7aa38ee95112127c4f188cf49099e30f8144a45c61fcadf05139",
         groups=("adbench",),
     ),
@@ -482,7 +482,7 @@ _ADBENCH_SETS = (
         file="adbench/mammography",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "23_mammography.npz",),
+        urls=(_ADBENCH + "23_mammography.npz",),
         checksum="c425e7a4154c1441fd59cb0bc82c0d412f4c9934488c9d3bc5d3b63c0ddb034a",
         groups=("adbench",),
         same_as="mammography",
@@ -498,7 +498,7 @@ _ADBENCH_SETS = (
         file="adbench/satimage-2",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "31_satimage-2.npz", _ODDS + "hckgvu9m6fs441p/satimage-2.mat?dl=1"),
+        urls=(_ADBENCH + "31_satimage-2.npz", _ODDS + "hckgvu9m6fs441p/satimage-2.mat?dl=1"),
         checksum="67d3260784329dc4de8f71ec34e0b9f425609fd1c26ef99dd4d29d3d5c3af95a",
         groups=("adbench",),
         shares_rows_with=("satellite", "adbench-landsat"),
@@ -514,7 +514,7 @@ _ADBENCH_SETS = (
         file="adbench/vertebral",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "39_vertebral.npz", _ODDS + "5kuqb387sgvwmrb/vertebral.mat?dl=1"),
+        urls=(_ADBENCH + "39_vertebral.npz", _ODDS + "5kuqb387sgvwmrb/vertebral.mat?dl=1"),
         checksum="4decf6dcff76beb70fb064e13ba63b43225f6064d719a8cf75a6b28e22811b23",
         groups=("adbench",),
     ),
@@ -529,7 +529,7 @@ _ADBENCH_SETS = (
         file="adbench/Waveform",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "41_Waveform.npz",),
+        urls=(_ADBENCH + "41_Waveform.npz",),
         checksum="13ba0ffb3ea5923d1bff136dad0a19a2c0169ae840006b9a388128b4c8eb7bbc",
         groups=("adbench",),
     ),
@@ -544,7 +544,7 @@ _ADBENCH_SETS = (
         file="adbench/WBC",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "42_WBC.npz",),
+        urls=(_ADBENCH + "42_WBC.npz",),
         checksum="9cb7cdd9ef6a195a1e17a93c840530fe270a8c8aa37739a9d2b618eea285809a",
         groups=("adbench",),
         shares_rows_with=("adbench-breastw",),
@@ -560,7 +560,7 @@ _ADBENCH_SETS = (
         file="adbench/WDBC",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "43_WDBC.npz",),
+        urls=(_ADBENCH + "43_WDBC.npz",),
         checksum="eec4f6dc99fdda9dbcdf1bf8f46137a8c9c7336bfacef77a7dee6c0658c28215",
         groups=("adbench",),
         shares_rows_with=("wbc", "odds-wbc"),
@@ -576,7 +576,7 @@ _ADBENCH_SETS = (
         file="adbench/WPBC",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "46_WPBC.npz",),
+        urls=(_ADBENCH + "46_WPBC.npz",),
         checksum="f0322f11789da76bc23c32d537099ca0227f841c1244640d0728640931c770ef",
         groups=("adbench",),
     ),
@@ -591,7 +591,7 @@ _ADBENCH_SETS = (
         file="adbench/yeast",
         collection="ADBench",
         page=_ADBENCH_PAGE,
-        addresses=(_ADBENCH + "47_yeast.npz",),
+        urls=(_ADBENCH + "47_yeast.npz",),
         checksum="7c59bb8c165f72c34955954ae997fc9251e386c9ad7960bcf941554557be3aff",
         groups=("adbench",),
     ),

@@ -73,7 +73,7 @@ def check_exact(content: Content, entry: Entry, where: str | os.PathLike[str]) -
     if found != entry.checksum:
         raise DamagedFileError(
             f"{where} is not exactly {entry.name}: the SHA-256 of its content must be {entry.checksum}, but "
-            f"is {found}. The size is right: text may have lost digits, or the rows may be in another order. "
+            f"is {found}. The size is right: a text file may have lost digits, or the rows may be in another order. "
             "load(..., verify=False) accepts such a file from a data folder."
         )
 
@@ -94,7 +94,7 @@ def _as_labels(y: Array, where: str | os.PathLike[str]) -> Array:
     if y.dtype.kind not in "biuf":
         raise DamagedFileError(f"{where}: labels must be numbers, but their type is {y.dtype}.")
     if y.size != max(y.shape, default=0):  # a single column or row is accepted as well
-        raise DamagedFileError(f"{where}: labels must be a list, but their shape is {y.shape}.")
+        raise DamagedFileError(f"{where}: labels must be one-dimensional, but their shape is {y.shape}.")
     labels = y.ravel()
     wrong = labels[(labels != 0) & (labels != 1)]
     if wrong.size:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from imondrian.datasets.dataset import MissingDatasetError
 
-Progress = Callable[[int, int | None], None]
+DownloadProgress = Callable[[int, int | None], None]
 MAX_BYTES = 2**27
 READ_TIMEOUT = 30.0  # seconds without receiving a byte
 TOTAL_TIMEOUT = 900.0  # seconds
@@ -27,20 +27,20 @@ _HANDLERS = (  # without those for files and FTP, so that no redirect can lead t
 )
 
 
-def fetch(address: str, progress: Progress | None = None) -> bytes:
+def fetch(url: str, progress: DownloadProgress | None = None) -> bytes:
     """Download a URL; `progress` is called with the number of bytes received and the total, if known."""
-    if urlsplit(address).scheme not in ("http", "https"):
-        raise MissingDatasetError(f"{address}: the URL must start with http:// or https://.")
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise MissingDatasetError(f"{url}: the URL must start with http:// or https://.")
     try:
-        with _opener().open(address, timeout=READ_TIMEOUT) as response:
-            return _body(response, address, progress)
+        with _opener().open(url, timeout=READ_TIMEOUT) as response:
+            return _body(response, url, progress)
     except urllib.error.HTTPError as error:
         error.close()
-        raise MissingDatasetError(f"{address} responded with {error.code} {error.reason}.") from None
+        raise MissingDatasetError(f"{url} responded with {error.code} {error.reason}.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, MissingDatasetError):
             raise
-        raise MissingDatasetError(f"{address} cannot be read: {_reason(error)}.") from None
+        raise MissingDatasetError(f"{url} cannot be read: {_reason(error)}.") from None
 
 
 def _opener() -> urllib.request.OpenerDirector:
@@ -51,24 +51,22 @@ def _opener() -> urllib.request.OpenerDirector:
     return opener
 
 
-def _body(response: Any, address: str, progress: Progress | None) -> bytes:
+def _body(response: Any, url: str, progress: DownloadProgress | None) -> bytes:
     length = response.headers.get("Content-Length", "")
     n_expected = int(length) if length.isdecimal() else None
     if n_expected is not None and n_expected > MAX_BYTES:
-        raise MissingDatasetError(f"{address} must have at most {MAX_BYTES} bytes, but has {n_expected}.")
+        raise MissingDatasetError(f"{url} must have at most {MAX_BYTES} bytes, but has {n_expected}.")
     body, n_read, end = io.BytesIO(), 0, time.monotonic() + TOTAL_TIMEOUT
     while block := response.read1(_BLOCK_BYTES):  # returns the bytes available; read() would wait for a full block
         n_read += body.write(block)
         if progress is not None:
             progress(n_read, n_expected)
         if n_read > MAX_BYTES:
-            raise MissingDatasetError(f"{address} must have at most {MAX_BYTES} bytes, but has more.")
+            raise MissingDatasetError(f"{url} must have at most {MAX_BYTES} bytes, but has more.")
         if time.monotonic() > end:
-            raise MissingDatasetError(f"{address} took more than {TOTAL_TIMEOUT:g} seconds.")
+            raise MissingDatasetError(f"{url} took more than {TOTAL_TIMEOUT:g} seconds.")
     if n_expected is not None and n_read != n_expected:
-        raise MissingDatasetError(
-            f"{address} was truncated: {n_expected} bytes were expected, but {n_read} were received."
-        )
+        raise MissingDatasetError(f"{url} was truncated: {n_expected} bytes were expected, but {n_read} were received.")
     return body.getvalue()
 
 

@@ -13,7 +13,7 @@ from imondrian.datasets import npz_files
 from imondrian.datasets.catalogue import Entry
 from imondrian.datasets.content import Content, check_exact, check_size
 from imondrian.datasets.dataset import Dataset, MissingDatasetError
-from imondrian.datasets.download import Progress, fetch
+from imondrian.datasets.download import DownloadProgress, fetch
 from imondrian.datasets.folders import DATA, cache_folder, data_folder
 from imondrian.datasets.groups import find_entry
 from imondrian.datasets.sources import Source
@@ -29,7 +29,7 @@ def load(
     *,
     download: bool = True,
     verify: bool = True,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
 ) -> Dataset:
     """Load a data set of the catalogue.
 
@@ -116,13 +116,13 @@ def _from_cache(entry: Entry) -> Content | None:
     return content
 
 
-def _from_network(entry: Entry, progress: Progress | None) -> Content:
+def _from_network(entry: Entry, progress: DownloadProgress | None) -> Content:
     failures = []
-    for address in entry.addresses:
+    for url in entry.urls:
         try:
-            file = io.BytesIO(fetch(address, progress))
-            content = _read(file, address, PurePosixPath(urlsplit(address).path).name, entry)
-            check_exact(content, entry, address)
+            file = io.BytesIO(fetch(url, progress))
+            content = _read(file, url, PurePosixPath(urlsplit(url).path).name, entry)
+            check_exact(content, entry, url)
         except (MissingDatasetError, DamagedFileError) as error:
             failures.append(str(error))
         else:

@@ -12,7 +12,7 @@ _SMALL = 32
 def harmonic_number(n: int) -> float:
     """Return the sum of 1/i for i = 1..n.
 
-    Differs from Eq. 2, ln(n) + 0.5772: exact up to rounding, so that c(2) = 1 instead of 0.154.
+    Unlike Eq. 2, ln(n) + 0.5772, it is exact up to rounding, so that c(2) = 1 instead of 0.154.
     """
     if n < _SMALL:
         total = 0.0

@@ -32,9 +32,9 @@ _FIRST, _END, _PARENT, _ON_RIGHT = 0, 1, 2, 3
 def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
     """Build the empty tree t on the rows of X.
 
-    Algorithm 2 of [Ma2020], with a stack instead of recursion (left before right). Differs: equal rows become one leaf
-    that counts them, since no cut can separate them; rates are weighted by feature. Leaf slots are in the order of the
-    rows, so that trees built on the same points have the same points in the same slots.
+    Algorithm 2 of [Ma2020], with a stack instead of recursion (left before right). Unlike the paper: equal rows become
+    one leaf that counts them, since no cut can separate them; rates are weighted by feature. Leaf slots are in the
+    order of the rows, so that trees built on the same points have the same points in the same slots.
     """
     rows, sizes = np.arange(X.shape[0]), np.empty(X.shape[1])
     stack = np.empty((rows.size + 1, 4), np.int64)

@@ -23,9 +23,9 @@ from imondrian.engine.randomness import LARGEST, draw_feature, exponential, time
 def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
     """Insert x into tree t, keeping the tree a sample of the Mondrian process.
 
-    Algorithm 5 of [Ma2020]. Differs: one exponential clock per descent instead of one per node (the same law, because
-    the exponential distribution is memoryless); populations are increased on the path; a copy of a leaf's point is
-    counted in the leaf, since no cut can separate them; `x[q] < p` goes left here as everywhere.
+    Algorithm 5 of [Ma2020]. Unlike the paper: one exponential clock per descent instead of one per node (the same law,
+    because the exponential distribution is memoryless); populations are increased on the path; a copy of a leaf's point
+    is counted in the leaf, since no cut can separate them; `x[q] < p` goes left here as everywhere.
     """
     if trees.heads[t]["n_leaves"] == 0:
         insert_first_point(trees, t, x)

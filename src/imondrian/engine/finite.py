@@ -10,11 +10,11 @@ _LARGEST = np.float64(MAX_SIZE).view(np.int64)
 
 
 @kernel
-def all_finite(values: Array) -> bool:
+def all_within_limit(values: Array) -> bool:
     """Return True if every value is finite and within MAX_SIZE.
 
-    Without the sign bit, the bits of floats read as integers are in the same order as the floats; infinity and NaN are
-    above all finite values.
+    With the sign bit cleared, the bit patterns of floats, read as integers, sort like their absolute values; infinity
+    and NaN are above all finite values.
     """
     bits, differences = values.view(np.int64), np.int64(0)
     for i in range(bits.size):

@@ -38,12 +38,12 @@ HEAD = np.dtype(
         ("root", np.uint32),  # NO_NODE in an empty tree
         # state of the tree's sample, see reservoir.py
         ("n_points", np.int64),  # number of points shown and not forgotten
-        ("n_owed", np.int64),  # number of forgotten points for which no new point has compensated yet
-        ("next_kept", np.int64),  # number of the next point that a full sample accepts
+        ("n_owed", np.int64),  # forgotten points not yet replaced by new ones
+        ("next_kept", np.int64),  # value of n_points at which a full sample accepts the next point
         ("log_key", np.float64),  # log of the largest key in a full sample
         # state of the tree's part of a window, see window.py
-        ("next_number", np.int64),  # number of the next point it will be shown
-        ("hash_key", np.uint64),  # a hash of this key and a point's number decides whether the tree holds the point
+        ("next_number", np.int64),  # index (arrival order) of the next point it will be shown
+        ("hash_key", np.uint64),  # a hash of this key and a point's index decides whether the tree holds the point
         ("n_taken", np.int64),  # number of points inserted so far
         ("n_outside", np.int64),  # number of inserted points that lay outside the root box
         ("level", np.float64),  # mean log size of the tree's points at the window's last step; NaN if not maintained
@@ -73,7 +73,7 @@ FIELDS = {
 
 
 class Trees(NamedTuple):
-    """The arrays of FIELDS. Most kernels and helpers take them together with the number t of a tree."""
+    """The arrays of FIELDS. Most kernels and helpers take them together with the index t of a tree."""
 
     cuts: Array
     boxes: Array
@@ -117,6 +117,7 @@ def resized(trees: Trees, n_slots: int, n_features: int | None = None) -> Trees:
 
 def with_capacity(trees: Trees, name: str, n_slots: int, n_features: int | None = None) -> Trees:
     """Replace one array by a copy with n_slots slots per tree; n_slots must be at least the number in use."""
+    # `resized` replaces one array at a time, so `points` and `boxes` may differ in width meanwhile
     n_trees, n_known = trees.heads.size, trees.boxes.shape[3] if name == "boxes" else trees.points.shape[2]
     n_used = int(trees.heads["n_leaves"].max(initial=0))
     new = np.zeros(shape_of(FIELDS[name], n_trees, n_slots, n_features or n_known), FIELDS[name].dtype)
@@ -179,7 +180,10 @@ def tree_population(trees: Trees, t: int) -> int:
 
 @helper
 def child_towards(trees: Trees, t: int, node: int, x: Array) -> Any:
-    """Return the child of an inner node into which x falls: left if x[q] < p. All code uses this rule."""
+    """Return the child of an inner node into which x falls: left if x[split_feature] < split_value.
+
+    All code uses this rule.
+    """
     cut = trees.cuts[t, slot_of(node)]
     goes_right = np.int64(x[cut["split_feature"]] >= cut["split_value"])
     return np.uint32(cut["left"] ^ ((cut["left"] ^ cut["right"]) & np.uint32(-goes_right)))  # always uint32

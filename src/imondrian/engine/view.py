@@ -28,10 +28,10 @@ def view(trees: Trees, t: int) -> Tree:
     cuts, (node, depth) = trees.cuts[t], _breadth_first(trees, t)
     number = np.full(trees.parents.shape[1], -1)
     number[node] = np.arange(node.size)
-    leaf, slot = node & 1 == 1, node >> 1
+    is_leaf, slot = node & 1 == 1, node >> 1
 
     def by_node_kind(in_leaf: float | Array, in_inner: Array) -> Array:
-        return np.where(leaf if in_inner.ndim == 1 else leaf[:, None], in_leaf, in_inner)
+        return np.where(is_leaf if in_inner.ndim == 1 else is_leaf[:, None], in_leaf, in_inner)
 
     above = trees.parents[t, node]
     return Tree(

@@ -7,7 +7,7 @@ from imondrian.datasets import Dataset
 from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
 from imondrian.experiments.ranking_metrics import auc
-from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.repeats import Row, StepProgress, within_budget
 from imondrian.experiments.splits import Split, n_folds_of, published_folds
 from imondrian.experiments.worker_pool import ParallelMap
 
@@ -21,7 +21,7 @@ def run(
     n_folds: int,
     budget: float,
     parallel_map: ParallelMap,
-    progress: Progress,
+    progress: StepProgress,
 ) -> list[Row]:
     """Fit every method on the training part of every fold and score both parts, once for each seed.
 

@@ -9,7 +9,7 @@ from imondrian.experiments.comparison import Comparison
 from imondrian.experiments.methods import BATCH, ONLINE, Method
 from imondrian.experiments.paper_results import STAGES
 from imondrian.experiments.published_scripts import PublishedForest, PublishedLOF, PublishedOsPCA1, PublishedOsPCA2
-from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.repeats import Row, StepProgress, within_budget
 from imondrian.experiments.splits import N_FOLDS, n_folds_of, published_folds, published_stages, stratified_folds
 from imondrian.experiments.worker_pool import ParallelMap
 
@@ -35,7 +35,7 @@ def run(
     sets: Sequence[Dataset],
     budget: float,
     parallel_map: ParallelMap,
-    progress: Progress,
+    progress: StepProgress,
 ) -> list[Row]:
     """Run every check that may explain a difference, for the sets and methods that differ."""
     by_name = {data.name: data for data in sets}

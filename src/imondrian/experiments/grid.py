@@ -5,7 +5,7 @@ from typing import Any
 
 from imondrian.datasets import Dataset
 from imondrian.experiments.methods import Method
-from imondrian.experiments.repeats import Progress, Row
+from imondrian.experiments.repeats import Row, StepProgress
 from imondrian.experiments.worker_pool import ParallelMap
 
 
@@ -16,7 +16,7 @@ def run_grid(
     methods: Mapping[str, Method],
     settings: tuple[Any, ...],
     parallel_map: ParallelMap,
-    progress: Progress,
+    progress: StepProgress,
 ) -> list[Row]:
     """Call ``work(data, method, *settings)`` for every data set and method; return all rows, data set by data set.
 

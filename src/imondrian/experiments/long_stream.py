@@ -18,7 +18,7 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.errors import ImondrianError
-from imondrian.experiments.repeats import Progress, Row
+from imondrian.experiments.repeats import Row, StepProgress
 from imondrian.experiments.splits import N_STAGES
 from imondrian.stream import StreamDetector
 
@@ -30,7 +30,7 @@ _MEGABYTE = 1e6
 _POLL = 0.5  # seconds
 
 
-def run(n_rows: int, seed: int, progress: Progress) -> list[Row]:
+def run(n_rows: int, seed: int, progress: StepProgress) -> list[Row]:
     """Stream `n_rows` rows through a detector with the preset "paper"; return time and memory of each stage."""
     rows: list[Row] = []
     for row in _in_separate_process(n_rows, seed):

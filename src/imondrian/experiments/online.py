@@ -10,7 +10,7 @@ from imondrian.engine.jit import Array
 from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
 from imondrian.experiments.ranking_metrics import auc
-from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.repeats import Row, StepProgress, within_budget
 from imondrian.experiments.splits import published_stages
 from imondrian.experiments.worker_pool import ParallelMap
 
@@ -23,7 +23,7 @@ def run(
     seeds: Sequence[int],
     budget: float,
     parallel_map: ParallelMap,
-    progress: Progress,
+    progress: StepProgress,
 ) -> list[Row]:
     """Run every method on every set in the stages of the paper, once for each seed if the method is random.
 

@@ -142,8 +142,8 @@ class PublishedScript(ABC):
 class PublishedOsPCA1(PublishedScript):
     """OsPCA1 of the published script.
 
-    Differs from its description: instead of the outer product of the row, its squared length is added to every entry of
-    the matrix, and the copies of the row do not change the mean. The "covariance" may therefore not be positive
+    It differs from its description: instead of the outer product of the row, its squared length is added to every entry
+    of the matrix, and the copies of the row do not change the mean. The "covariance" may therefore not be positive
     semidefinite, and the power method may end at a negative eigenvalue.
     """
 
@@ -161,8 +161,8 @@ class PublishedOsPCA1(PublishedScript):
 class PublishedOsPCA2(PublishedScript):
     """OsPCA2 of the published script.
 
-    Differs from its description: all scores of the first stage are written to one element, so all but one are 0; their
-    direction is that of uncentred rows; later rows are learned twice, once before they are scored, and the turned
+    It differs from its description: all scores of the first stage are written to one element, so all but one are 0;
+    their direction is that of uncentred rows; later rows are learned twice, once before they are scored, and the turned
     direction is compared with a direction that already includes them.
     """
 

@@ -11,7 +11,7 @@ from imondrian.experiments.detector_protocol import Detector
 from imondrian.experiments.grid import run_grid
 from imondrian.experiments.methods import Method, warm_up
 from imondrian.experiments.ranking_metrics import auc, average_precision
-from imondrian.experiments.repeats import Progress, Row, within_budget
+from imondrian.experiments.repeats import Row, StepProgress, within_budget
 from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
@@ -26,7 +26,7 @@ def run(
     max_rows: int,
     budget: float,
     parallel_map: ParallelMap,
-    progress: Progress,
+    progress: StepProgress,
 ) -> list[Row]:
     """Run every method on every set in both modes; for larger sets, on a random sample of rows for each seed."""
     return run_grid("quality", _cell, sets, methods, (seeds, max_rows, budget / len(MODES)), parallel_map, progress)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 Repeat = TypeVar("Repeat")
 Row = dict[str, Any]  # of a table of results
-Progress = Callable[[str, float], None]  # called with what has been done and the share of all work done
+StepProgress = Callable[[str, float], None]  # called with what has been done and the share of all work done
 
 
 def within_budget(
@@ -28,6 +28,6 @@ def within_budget(
         yield repeat
 
 
-def subprogress(progress: Progress, start: float, end: float) -> Progress:
+def subprogress(progress: StepProgress, start: float, end: float) -> StepProgress:
     """Return a progress callback for a part of the work, from share `start` to share `end` of the whole."""
     return lambda text, share: progress(text, start + (end - start) * share)

@@ -17,7 +17,7 @@ from imondrian.experiments.figures import batch_figure, online_figure, quality_f
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method
 from imondrian.experiments.page.reproduction_page import FOLDER, write_page
 from imondrian.experiments.paper_results import TITLES, published_stage_aucs
-from imondrian.experiments.repeats import Progress, Row, subprogress
+from imondrian.experiments.repeats import Row, StepProgress, subprogress
 from imondrian.experiments.result_records import new_record, write_record
 from imondrian.experiments.splits import N_FOLDS, n_folds_of
 from imondrian.experiments.worker_pool import ParallelMap, worker_pool
@@ -57,7 +57,7 @@ class Job(NamedTuple):
     methods: dict[str, Method]
     plan: Plan
     parallel_map: ParallelMap
-    progress: Progress
+    progress: StepProgress
 
 
 class Experiment(NamedTuple):
@@ -71,7 +71,7 @@ class Experiment(NamedTuple):
     generated_sets: tuple[str, ...] = ()  # not loaded
 
 
-def reproduce(what: str, plan: Plan, progress: Progress) -> Path:
+def reproduce(what: str, plan: Plan, progress: StepProgress) -> Path:
     """Run one experiment, or "all", and write the page; return its path.
 
     At its end, every experiment writes its measurements and figures to the subfolder `reproduction` of the output and
@@ -114,7 +114,7 @@ def _check_output(folder: Path) -> None:
         pass
 
 
-def _job(experiment: Experiment, plan: Plan, parallel_map: ParallelMap, progress: Progress) -> Job:
+def _job(experiment: Experiment, plan: Plan, parallel_map: ParallelMap, progress: StepProgress) -> Job:
     names = (
         [name for name in plan.datasets if name in experiment.allowed_sets]
         if plan.datasets
@@ -125,12 +125,12 @@ def _job(experiment: Experiment, plan: Plan, parallel_map: ParallelMap, progress
     return Job(names, [data for data in sets if data is not None], methods, plan, parallel_map, progress)
 
 
-def _load(name: str, plan: Plan, progress: Progress) -> Dataset | None:
+def _load(name: str, plan: Plan, progress: StepProgress) -> Dataset | None:
     """Load a set; return None for a missing set that has no download and was not requested by name."""
     try:
         data = datasets.load(name, plan.data)
     except datasets.MissingDatasetError:
-        if plan.datasets or datasets.CATALOGUE[name].addresses:
+        if plan.datasets or datasets.CATALOGUE[name].urls:
             raise
         progress(f"data: {name} is skipped, because it is not available", 0.0)
         return None
@@ -198,7 +198,7 @@ def _has_long_stream(job: Job) -> bool:
     return _LARGE in job.names and "imforest" in job.methods
 
 
-def _run_checks(table: str, rows: list[Row], job: Job, progress: Progress) -> None:
+def _run_checks(table: str, rows: list[Row], job: Job, progress: StepProgress) -> None:
     start = perf_counter()
     differing = [entry for entry in compare(table, rows).values() if entry.differs]
     rows = difference_checks.run(table, differing, job.sets, job.plan.budget, job.parallel_map, progress)

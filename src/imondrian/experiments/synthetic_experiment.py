@@ -11,7 +11,7 @@ from imondrian.engine.jit import Array
 from imondrian.experiments.detector_protocol import Detector
 from imondrian.experiments.methods import BATCH, ONLINE
 from imondrian.experiments.ranking_metrics import auc
-from imondrian.experiments.repeats import Progress, Row
+from imondrian.experiments.repeats import Row, StepProgress
 from imondrian.experiments.splits import stratified_stages
 from imondrian.plots import Grid, Surface, grid_over
 from imondrian.thresholds import fixed, two_means
@@ -91,7 +91,7 @@ class SyntheticResult(NamedTuple):
 
 
 def run(
-    names: Sequence[str], seed: int, seeds: Sequence[int], progress: Progress, n_nodes: int = 120
+    names: Sequence[str], seed: int, seeds: Sequence[int], progress: StepProgress, n_nodes: int = 120
 ) -> SyntheticResult:
     """Run both figures with one seed, and test the paper's claims about them with many seeds.
 
@@ -236,7 +236,7 @@ CLAIMS = (
 )
 
 
-def claims(names: Sequence[str], seeds: Sequence[int], progress: Progress) -> list[Row]:
+def claims(names: Sequence[str], seeds: Sequence[int], progress: StepProgress) -> list[Row]:
     """Test the statements that the paper makes about its figures, with sets of many seeds.
 
     For each claim and set, a row has the means of both sides and of their difference, and the standard deviation of

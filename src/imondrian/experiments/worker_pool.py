@@ -66,7 +66,7 @@ def _in_pool(pool: ProcessPoolExecutor, work: Work, arguments: Arguments, item_d
             results[indices[future]] = future.result()
             item_done(indices[future], n_done / len(arguments))
     except BrokenProcessPool:
-        raise ImondrianError("A worker process was killed; was there enough memory?") from None
+        raise ImondrianError("A worker process was killed, perhaps because memory ran out.") from None
     return results
 
 

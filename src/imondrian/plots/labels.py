@@ -12,7 +12,7 @@ from matplotlib.textpath import text_to_path
 _NO_NAME = "(no name)"
 _ELLIPSIS = "…"
 _MAX_CHARACTERS = 200  # longer names are cut before they are measured
-_SPARE = 1.03  # on a screen, glyphs are rounded to whole pixels, so text is slightly wider
+_MARGIN = 1.03  # on a screen, glyphs are rounded to whole pixels, so text is slightly wider
 
 
 def fitted_label(name: Any, width: float, size: float) -> str:
@@ -37,7 +37,7 @@ def text_size(text: str, size: float) -> tuple[float, float]:
     with ignore_missing_glyphs():
         width, height, _ = text_to_path.get_text_width_height_descent(unescaped, font, ismath=False)
     _, least, _ = text_to_path.get_text_width_height_descent("lp", font, ismath=False)
-    return _SPARE * width, _SPARE * max(height, least)
+    return _MARGIN * width, _MARGIN * max(height, least)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from imondrian.plots.validation import as_names, as_number, as_plane_points, che
 
 _SHADES = LinearSegmentedColormap.from_list("times", ["#1A1A1A", "#9AA3AD"])
 _MAX_LINE_WIDTH, _MIN_LINE_WIDTH = 2.8, 0.7
-_POINT = NORMAL._replace(label="points", max_drawn=5_000, zorder=1)  # below the cuts
+_POINT = NORMAL._replace(label="points", max_drawn=5_000, zorder=1)  # behind the cuts
 
 
 def plot_partition(
@@ -40,7 +40,7 @@ def plot_partition(
     tree : Tree
         One of ``forest.trees()``, over two features.
     points : array of shape (n_rows, 2), optional
-        Points to show below the cuts; at most 5,000 are drawn, chosen at random but always the same.
+        Points to show behind the cuts; at most 5,000 are drawn, a fixed random subset.
     names : sequence of two names, default=("x", "y")
         Names of the features.
     max_time : float, optional

@@ -51,8 +51,8 @@ def plot_regions(
 ) -> Figure:
     """Plot the region detected as normal, as in the figures of Ma et al. (2020).
 
-    As in the paper, the normal region is grey and anomalies are triangles. Differs: the shade of grey shows the score,
-    and a line shows the boundary of the normal region.
+    As in the paper, the normal region is grey and anomalies are triangles. Unlike the paper: the shade of grey shows
+    the score, and a line shows the boundary of the normal region.
 
     Parameters
     ----------
@@ -161,7 +161,10 @@ def _draw_boundary(axes: Axes, surface: Surface, threshold: float) -> Artist:
 
 
 def _spread(values: Array, n: int, margin: float) -> Array:
-    """Return n values over the range of the values plus a margin on each side, which is at least 0.5 for a constant."""
+    """Return n values over the range of the values plus a margin on each side.
+
+    If the values are (nearly) constant, the margin is ignored and each side gets at least 0.5.
+    """
     lowest, highest = values.min(), values.max()
     size = max(abs(lowest), abs(highest))
     extra = margin * (highest - lowest)

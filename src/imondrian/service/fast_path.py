@@ -45,6 +45,6 @@ class FastPath:
             response = await disconnected_response(request, error)
         except MemoryError as error:
             response = await out_of_memory_response(request, error)
-        except Exception as error:  # noqa: BLE001 (like the last exception handler)
+        except Exception as error:  # noqa: BLE001 (catches everything, like the API's handler for Exception)
             response = await internal_error_response(request, error)
         await response(scope, receive, send)

@@ -16,7 +16,7 @@ from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.stream import StreamDetector
 
 _USUAL_PERCENTILES = (1, 99)
-SHARED_COPY_POINTS = 100  # up to this many points are scored with the shared copy: a private one would cost more
+MAX_POINTS_ON_SHARED_COPY = 100  # for so few, a private copy would cost more
 
 
 def description_of(handle: DetectorHandle) -> schemas.Description:
@@ -50,9 +50,7 @@ def explanations_of(handle: DetectorHandle, points: Array) -> schemas.Explanatio
         usual = _usual_ranges(detector, len(names))
         parts = [np.array(list(detector.explain(point).values())) for point in points]
     explanations = [
-        schemas.Explanation(
-            anomaly_score=float(np.abs(part).sum()), explanation=_contributions(part, point, usual, names)
-        )
+        schemas.Explanation(anomaly_score=float(np.abs(part).sum()), explanation=_reasons(part, point, usual, names))
         for part, point in zip(parts, points, strict=True)
     ]
     return schemas.Explanations(explanations=explanations)
@@ -75,7 +73,7 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
     detector = handle.worker.read_copy.private_copy()
     with suppress(InvalidInputError):  # the row may have left the window
         detector.forest.forget(values.reshape(1, -1))
-    explanation = _contributions(detector.explain_point(values), values[-1], _usual_ranges(detector, len(names)), names)
+    explanation = _reasons(detector.explain_point(values), values[-1], _usual_ranges(detector, len(names)), names)
     return schemas.ExplainedRow(
         index=last.number,
         time=last.time,
@@ -89,7 +87,7 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
 @contextmanager
 def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamDetector]:
     """Yield the shared copy of a detector; for many points yield a private one, so that other reads need not wait."""
-    if n_points > SHARED_COPY_POINTS:
+    if n_points > MAX_POINTS_ON_SHARED_COPY:
         yield handle.worker.read_copy.private_copy()
     else:
         with handle.worker.read_copy.read() as detector:
@@ -102,8 +100,8 @@ def _usual_ranges(detector: StreamDetector, n_features: int) -> Array:
     return np.percentile(points, _USUAL_PERCENTILES, axis=0).T if len(points) else np.zeros((n_features, 2))
 
 
-def _contributions(parts: Array, point: Array, usual: Array, names: list[str]) -> list[schemas.Reason]:
-    """Return the contribution of each feature, summed over the rows of a shingle, largest first."""
+def _reasons(parts: Array, point: Array, usual: Array, names: list[str]) -> list[schemas.Reason]:
+    """Return the part of each feature in the score, summed over the rows of a shingle, largest first."""
     parts = parts.reshape(-1, len(names)).sum(axis=0)
     sizes = np.abs(parts)
     shares = sizes / max(sizes.sum(), np.finfo(float).tiny)
@@ -129,7 +127,7 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     ),
     "requests_total": ("counter", "Requests applied.", lambda handle: handle.worker.n_requests),
     "waiting_points": ("gauge", "Points in the queue.", lambda handle: handle.worker.n_waiting),
-    "state_bytes": ("gauge", "Memory of the detector.", lambda handle: handle.worker.summary.n_bytes),
+    "state_bytes": ("gauge", "Memory of the detector in bytes.", lambda handle: handle.worker.summary.n_bytes),
     "threshold": ("gauge", "Score above which a point is an anomaly.", lambda handle: handle.worker.summary.threshold),
     "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),
 }

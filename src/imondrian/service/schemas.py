@@ -88,13 +88,13 @@ class Scores(BaseModel):
 
 
 class Reason(BaseModel):
-    """The contribution of a feature to the score of a point."""
+    """The part of a feature in the score of a point."""
 
     feature: str
     value: float
     usual: tuple[float, float] = Field(description="Range that contains 98 % of the points in the window.")
-    part: float = Field(description="Contribution to the score; positive if the value is high, negative if low.")
-    share: float = Field(description="This contribution as a share of the total, from 0 to 1.")
+    part: float = Field(description="Part of the score; positive if the value is high, negative if low.")
+    share: float = Field(description="This part as a share of the total, from 0 to 1.")
     side: Literal["high", "low"]
 
 

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from imondrian.spark.feature_columns import column_named
+from imondrian.spark.point_columns import column_named
 
 _TRANSFER_NAME = "imondrian_{}"
 _AS_TEXT = (

@@ -23,7 +23,7 @@ class DetectorCache:
         self._n_bytes = 0
 
     def pop(self, content: bytes) -> StreamDetector:
-        """Remove and return the detector with these bytes; the caller may change it."""
+        """Return the detector with these bytes, removed from the cache, or else loaded; the caller may change it."""
         detector = self._cached.pop(digest_of(content), None)
         if detector is not None:
             self._n_bytes -= detector.n_bytes

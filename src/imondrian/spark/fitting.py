@@ -21,7 +21,8 @@ from imondrian.errors import InvalidInputError
 from imondrian.fitted_model import FittedModel
 from imondrian.forest import MondrianForest
 from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.feature_columns import (
+from imondrian.spark.fit_settings import FitSettings
+from imondrian.spark.point_columns import (
     POINT,
     Features,
     check_choice,
@@ -31,7 +32,6 @@ from imondrian.spark.feature_columns import (
     usable_rows,
     with_feature_count,
 )
-from imondrian.spark.fit_settings import FitSettings
 
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from imondrian.column_names import SCORE
 from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
 from imondrian.distributed import Samples, forest_on_samples, new_sampled_forest
 from imondrian.engine.jit import Array
@@ -26,13 +27,14 @@ from imondrian.option_types import (
 )
 from imondrian.scores import score_kind
 from imondrian.spark.column_transfer import arrow_columns, arrow_fields, from_arrow, in_utc, transfer_name
-from imondrian.spark.feature_columns import (
+from imondrian.spark.fit_settings import FitSettings
+from imondrian.spark.model_broadcast import read_model
+from imondrian.spark.point_columns import (
     POINT,
-    SCORE,
     Features,
     check_choice,
     check_feature_count,
-    check_free,
+    check_new_names,
     check_usable,
     checked_names,
     column_named,
@@ -41,8 +43,6 @@ from imondrian.spark.feature_columns import (
     usable_rows,
     with_feature_count,
 )
-from imondrian.spark.fit_settings import FitSettings
-from imondrian.spark.model_broadcast import read_model
 from imondrian.spark.result_columns import ResultColumns, new_result_columns, null_columns, scored_columns
 
 _MODEL, _N_POINTS = "model", "n_points"
@@ -89,7 +89,7 @@ def fit_by_key(  # noqa: PLR0913
     settings = FitSettings.checked(preset, kind, scale, threshold)
     forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed)
     keys = checked_names(df, key)
-    check_free(df.select(*map(column_named, keys)), [_N_POINTS, _MODEL])
+    check_new_names(df.select(*map(column_named, keys)), [_N_POINTS, _MODEL])
     column, feature_info = features_of(df, features)
     feature_info = with_feature_count(df, column, feature_info)
     key_schema = StructType([df.schema[name] for name in keys])

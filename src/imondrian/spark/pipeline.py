@@ -17,13 +17,14 @@ from pyspark.ml.util import (
 )
 from pyspark.sql import DataFrame
 
+from imondrian.column_names import SCORE
 from imondrian.defaults import FROM_PRESET, MAX_SAMPLES, N_TREES, PRESET, SEED, resolved
 from imondrian.errors import DamagedFileError
 from imondrian.fitted_model import FittedModel
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.feature_columns import SCORE, column_named
 from imondrian.spark.fitting import fit
+from imondrian.spark.point_columns import column_named
 from imondrian.spark.scoring import score
 from imondrian.thresholds import threshold_rule
 

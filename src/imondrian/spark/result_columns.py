@@ -7,18 +7,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, DataType, DoubleType, MapType, StringType, StructField, StructType
 
+from imondrian.column_names import EXPLANATION
 from imondrian.engine.jit import Array
 from imondrian.fitted_model import FittedModel
 from imondrian.option_types import ON_ERROR
-from imondrian.spark.feature_columns import (
-    EXPLANATION,
-    Features,
-    check_choice,
-    check_free,
-    check_usable,
-    points_of,
-    usable_rows,
-)
+from imondrian.spark.point_columns import Features, check_choice, check_new_names, check_usable, points_of, usable_rows
 
 
 class ResultColumns(NamedTuple):
@@ -57,7 +50,7 @@ def new_result_columns(
     """Return the result columns to add to a frame, after checking the names and `on_error`."""
     check_choice(on_error, "on_error", ON_ERROR)
     outputs = ResultColumns(output, label, EXPLANATION if explain is True else explain or None, on_error)
-    check_free(df, [name for name in (outputs.score, outputs.label, outputs.explanation) if name is not None])
+    check_new_names(df, [name for name in (outputs.score, outputs.label, outputs.explanation) if name is not None])
     return outputs
 
 

@@ -7,12 +7,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs lack it
 
+from imondrian.column_names import SCORE
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.option_types import Kind, OnError
 from imondrian.scores import score_kind
-from imondrian.spark.feature_columns import SCORE, check_feature_count, features_of
 from imondrian.spark.model_broadcast import BroadcastModel
+from imondrian.spark.point_columns import check_feature_count, features_of
 from imondrian.spark.result_columns import new_result_columns, scored_columns
 
 

@@ -24,18 +24,17 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from imondrian.column_names import LABEL, SCORE, THRESHOLD
 from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, PRESET
 from imondrian.errors import InvalidInputError
 from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
 from imondrian.spark.detector_cache import DetectorCache
-from imondrian.spark.feature_columns import (
-    LABEL,
+from imondrian.spark.point_columns import (
     POINT,
-    SCORE,
     Features,
     check_choice,
-    check_free,
+    check_new_names,
     check_usable,
     checked_names,
     column_named,
@@ -46,7 +45,6 @@ from imondrian.spark.feature_columns import (
 )
 from imondrian.stream import Results, StreamDetector
 
-THRESHOLD = "threshold"
 _TIME, _HASH, _EVENT = "imondrian_time", "imondrian_hash", "imondrian_event"
 _EARLIEST = -(2**63)
 _RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(LABEL, BooleanType())]
@@ -120,7 +118,7 @@ def watch(  # noqa: PLR0913
     """
     keys = checked_names(stream, key)
     column, feature_info = features_of(stream, features)
-    check_free(stream, [field.name for field in _RESULTS])
+    check_new_names(stream, [field.name for field in _RESULTS])
     check_choice(on_error, "on_error", ON_ERROR)
     feature_info = _with_feature_count(feature_info, n_features)
     parameters = options | {

@@ -7,14 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from imondrian.column_names import RESULTS, SCORE
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 
-ROW, SCORE, LABEL, EXPLANATION = "row", "anomaly_score", "is_anomaly", "explanation"
-THRESHOLD, ERROR = "threshold", "error"
-TABLE_RESULTS = (SCORE, LABEL, EXPLANATION)  # columns added to tables
-RESULTS = (ROW, SCORE, LABEL, EXPLANATION, THRESHOLD, ERROR)  # columns added to tables or streams
 BOOLEANS = {"true": 1.0, "false": 0.0}  # in lower or upper case
 MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")
 
@@ -115,7 +112,7 @@ class TableColumns:
         if column.dtype.is_temporal():
             return "a date or time"
         if column.dtype != pl.String and not _is_numeric(column):
-            return f"not numbers, but {column.dtype}"
+            return f"not numeric ({column.dtype})"
         parsed = parse_column(column)
         reason = _reason_by_values(parsed)
         if not reason:
@@ -128,7 +125,7 @@ def check_names(names: Collection[str], columns: Collection[str]) -> None:
     known = set(columns)
     for name in names:
         if name not in known:
-            raise InvalidInputError(f"There is no column {name!r}; there are {_listed(list(columns))}.")
+            raise InvalidInputError(f"There is no column {name!r}; the columns are {_listed(list(columns))}.")
 
 
 def result_names(columns: Collection[str]) -> set[str]:
@@ -174,7 +171,7 @@ def shown(value: object) -> str:
 
 def _reason_by_name(name: str, features: Collection[str], ignore: Collection[str], time: str | None) -> str:
     if name == time:
-        return "the time"
+        return "the timestamp column"
     if name in ignore:
         return "ignored"
     return "not among the chosen features" if features and name not in features else ""
@@ -183,7 +180,7 @@ def _reason_by_name(name: str, features: Collection[str], ignore: Collection[str
 def _reason_by_values(parsed: ParsedColumn) -> str:
     cells, numbers = parsed
     if parsed.n_texts == 0 and np.isnan(numbers.to_numpy()).all():
-        return "without values"
+        return "no values"
     if 2 * parsed.n_texts >= cells.len() - cells.null_count():
         return _describe_text(str(cells.filter(numbers.is_null() & cells.is_not_null())[0]))
     is_numbered = numbers.null_count() == 0 and _are_like_row_numbers(numbers)
@@ -201,8 +198,8 @@ def _are_like_row_numbers(numbers: pl.Series) -> bool:
     if values.size < _MIN_NUMBERED_ROWS or not (values == np.round(values)).all():
         return False
     steps = np.diff(values)
-    is_even = steps[0] != 0.0 and bool((steps == steps[0]).all())
-    return is_even or (np.ptp(values) == values.size - 1 and np.unique(values).size == values.size)
+    is_evenly_spaced = steps[0] != 0.0 and bool((steps == steps[0]).all())
+    return is_evenly_spaced or (np.ptp(values) == values.size - 1 and np.unique(values).size == values.size)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -222,7 +219,7 @@ def _checked_numbers(parsed: ParsedColumn, name: str, first: int) -> Array:
 def _cell_error(cell: object, value: float) -> str:
     if np.isnan(value):
         return f"{shown(cell)} is not a number"
-    return f"{value} exceeds {MAX_SIZE:g} in size" if np.isfinite(value) else f"{cell!s:.60} is not finite"
+    return f"{value} exceeds {MAX_SIZE:g} in absolute value" if np.isfinite(value) else f"{cell!s:.60} is not finite"
 
 
 def _is_numeric(column: pl.Series) -> bool:

@@ -42,7 +42,7 @@ class CsvParser:
         return Record(dict(zip(self.names, fields, strict=True)))
 
     def is_header(self, line: bytes) -> bool:
-        """Return True if a line consists of column names: all known ones in any order, or only known ones."""
+        """Return True if the fields of a line include every column name, or are all column names."""
         try:
             cells = set(csv_fields(line, self.separator))
         except InvalidInputError:
@@ -126,7 +126,7 @@ def number_in(values: Values, name: str) -> float:
         raise InvalidInputError(f"column {name!r}: {shown(value)} is not a number.")
     if not abs(number) <= MAX_SIZE:
         is_finite = isinstance(value, int) or math.isfinite(number)
-        problem = f"exceeds {MAX_SIZE:g} in size" if is_finite else "is not finite"
+        problem = f"exceeds {MAX_SIZE:g} in absolute value" if is_finite else "is not finite"
         raise InvalidInputError(f"column {name!r}: {shown(value)} {problem}.")
     return number
 

@@ -67,7 +67,7 @@ def fit(
         "features": rows.features,
         "left_out": choice.left_out,
         "threshold": fitted.threshold,
-        "rule": describe_rule(fitted.threshold_rule),
+        "rule": describe_rule(fitted.contamination),
         "model": model,
     }
     facts = {

@@ -19,5 +19,5 @@ def serve(data: str, host: str, port: int, token_file: str | None) -> None:
 
 
 def _stop_like_sigterm(_number: int, _frame: object) -> None:
-    """Stop the service in order when its terminal is closed."""
+    """Shut the service down cleanly when its terminal is closed."""
     signal.raise_signal(signal.SIGTERM)

@@ -17,20 +17,11 @@ from imondrian.cli.signals import ending_signals
 from imondrian.cli.table_rows import split_names
 from imondrian.cli.watch_detector import WatchDetector
 from imondrian.cli.watch_input import WatchInput
+from imondrian.column_names import ERROR, EXPLANATION, LABEL, RESULTS, ROW, SCORE, THRESHOLD
 from imondrian.errors import InvalidInputError
 from imondrian.explanations import reasons_of
 from imondrian.stream import StreamDetector
-from imondrian.tables.feature_columns import (
-    ERROR,
-    EXPLANATION,
-    LABEL,
-    RESULTS,
-    ROW,
-    SCORE,
-    THRESHOLD,
-    check_names,
-    result_names,
-)
+from imondrian.tables.feature_columns import check_names, result_names
 from imondrian.tables.line_records import Parser, Record, Values, is_missing, is_number, numbers_in
 from imondrian.tables.verbatim_json import json_members
 

@@ -30,10 +30,10 @@ class IncrementalLOF:
     """The local outlier factor of a stream; after every row, the factors equal those computed from scratch.
 
     Insertion as in [Pokrajac2007], with the factors of [Breunig2000] as computed by scikit-learn: exactly k neighbours
-    (or all other rows, if there are at most k), and 1e-10 added to a mean reachability distance. Differs: of equally
-    distant neighbours only the earlier rows are used, not all, so that many copies cost no more than other rows; a
-    value that does not change updates no other row; the neighbours of a new row are found by scanning all rows, where
-    the paper uses an index.
+    (or all other rows, if there are at most k), and 1e-10 added to a mean reachability distance. Unlike the paper: of
+    equally distant neighbours only the earlier rows are used, not all, so that many copies cost no more than other
+    rows; a value that does not change updates no other row; the neighbours of a new row are found by scanning all rows,
+    where the paper uses an index.
 
     Parameters
     ----------

@@ -10,18 +10,18 @@ from imondrian.experiments.baselines.principal_direction import DirectionDetecto
 class OversamplingPCA(DirectionDetector):
     """Scores a row by how far its copies turn the first principal direction, computed by the power method.
 
-    [Yeh2009]. n rows with mean m and second moments Q = A^T A / n, together with r n copies of a target x, have
-    the mean m' = (m + r x) / (1 + r) and the covariance (Q + r x x^T) / (1 + r) - m' m'^T; the score is 1 - |cosine| of
-    the angle between its first eigenvector and that of Q - m m^T. Rows are not actually copied. Differs: the power
-    method starts slightly off the old direction and runs until the direction is constant to 1e-12 (at most 1000
-    steps), where the authors' program runs until the eigenvalue is (at most 500).
+    [Yeh2009]. n rows with mean m and second moments Q = A^T A / n, together with r n copies of a target x, have the
+    mean m' = (m + r x) / (1 + r) and the covariance (Q + r x x^T) / (1 + r) - m' m'^T; the score is 1 - |cosine| of the
+    angle between its first eigenvector and that of Q - m m^T. Rows are not actually copied. Unlike the paper: the power
+    method starts slightly off the old direction and runs until no component of the direction changes by more than 1e-12
+    (at most 1000 steps); the authors' program stops when the eigenvalue converges (at most 500 steps).
 
-    A learned row is compared with all others, after `fit` as after `extend`: it is removed, then over-sampled, so that
-    its score is the one it would have as a new row. The sources differ here. [Ma2020] scores the rows of its first
-    stage by "decremental PCA approach with oversampling", which its program computes as here, and stores the scores;
-    [Lee2013] uses over-sampling instead of decremental PCA (removal without copies), and its authors' program leaves
-    the target among the n rows. The two differ by one row in n, except for a row so distant that it determines the
-    direction by itself.
+    A learned row is compared with all other rows, both after `fit` and after `extend`: it is removed, then
+    over-sampled, so that its score is the one it would have as a new row. The sources differ here. [Ma2020] scores the
+    rows of its first stage by "decremental PCA approach with oversampling", which its program computes as here, and
+    stores the scores; [Lee2013] uses over-sampling instead of decremental PCA (removal without copies), and its
+    authors' program leaves the target among the n rows. The two differ by one row in n, except for a row so distant
+    that it determines the direction by itself.
 
     Parameters
     ----------

@@ -45,8 +45,8 @@ def batch_figure(
     """Plot Figure 1: a row for each set; for each method its scores, and the labels by each of its rules.
 
     As in the paper, rows detected as normal are orange circles, rows detected as anomalous are green triangles, and the
-    region detected as normal is grey. Differs: wrongly labelled rows have a black edge and are counted above the
-    panel; all scores have one colour scale.
+    region detected as normal is grey. Unlike the paper: wrongly labelled rows have a black edge and are counted above
+    the panel; all scores have one colour scale.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def _set_row(name: str) -> list[str]:
         dataset_title(name),
         f"{entry.n_rows:,} ({n_rows:,})",
         f"{entry.n_features} ({n_features})",
-        f"{100.0 * entry.share:.2g} ({share:.2g})",
+        f"{100.0 * entry.anomaly_share:.2g} ({share:.2g})",
     ]
 
 

@@ -10,7 +10,13 @@ from imondrian.service import schemas
 from imondrian.service.bodies import points_of
 from imondrian.service.journal import FORGET, POINTS
 from imondrian.service.limits import Retention
-from imondrian.service.queries import SHARED_COPY_POINTS, explanation_of_row, explanations_of, history_of, scores_of
+from imondrian.service.queries import (
+    MAX_POINTS_ON_SHARED_COPY,
+    explanation_of_row,
+    explanations_of,
+    history_of,
+    scores_of,
+)
 from imondrian.service.registry import DetectorHandle
 from imondrian.service.routes.common import (
     JSON,
@@ -77,7 +83,7 @@ async def score(request: Request, name: Name) -> Response:
     """Score points without learning them; does not wait for points that are being learned."""
     handle = handle_of(request, name)
     points = await _points(request, handle, registry_of(request).limits.points_per_request)
-    async with (copy_slot if len(points) > SHARED_COPY_POINTS else read_slot)(request, handle):
+    async with (copy_slot if len(points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
         return await json_response(partial(scores_of, handle, points))
 
 
@@ -94,7 +100,7 @@ async def explain(request: Request, name: Name) -> Response:
     max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
     points = await _points(request, handle, max_points)
     make = partial(explanations_of, handle, points)
-    if len(points) <= SHARED_COPY_POINTS:
+    if len(points) <= MAX_POINTS_ON_SHARED_COPY:
         return await large_response(request, make, read_slot(request, handle))
     async with copy_slot(request, handle):
         return await large_response(request, make)

@@ -65,19 +65,19 @@ async function contentOf(load, introduction) {
   }
 }
 
-function barsOf(contributions) {
-  const list = make("ol", { className: "reasons" }, ...contributions.slice(0, MAX_SHOWN).map(bar));
-  const rest = contributions.slice(MAX_SHOWN);
+function barsOf(reasons) {
+  const list = make("ol", { className: "reasons" }, ...reasons.slice(0, MAX_SHOWN).map(bar));
+  const rest = reasons.slice(MAX_SHOWN);
   if (rest.length === 0) return [list];
-  const share = rest.reduce((sum, contribution) => sum + contribution.share, 0);
+  const share = rest.reduce((sum, reason) => sum + reason.share, 0);
   return [list, make("p", { className: "hint", textContent: `${rest.length} more features account for ${percent(share)} together.` })];
 }
 
-function bar(contribution) {
+function bar(reason) {
   const fill = make("span", { className: "fill" });
-  fill.style.width = `${Math.min(Math.max(contribution.share, 0), 1) * 100}%`;
-  const words = make("span", { className: "words" }, make("b", { textContent: contribution.feature }), ` ${wordsOf(contribution)}`);
-  const share = make("span", { className: "share", textContent: percent(contribution.share) });
+  fill.style.width = `${Math.min(Math.max(reason.share, 0), 1) * 100}%`;
+  const words = make("span", { className: "words" }, make("b", { textContent: reason.feature }), ` ${wordsOf(reason)}`);
+  const share = make("span", { className: "share", textContent: percent(reason.share) });
   return make("li", {}, words, share, make("span", { className: "track" }, fill));
 }
 

@@ -1,4 +1,4 @@
-"""Feature columns of a frame: select and check them, transfer them to Python, and read them as points."""
+"""Points from the columns of a Spark frame: select and check the features, send them to Python, and read them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -11,13 +11,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
-from imondrian.engine.finite import all_finite
+from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 
 POINT = "imondrian_point"  # name of the array column that is sent to Python
-SCORE, LABEL, EXPLANATION = "anomaly_score", "is_anomaly", "explanation"  # result columns
 
 
 class Features(NamedTuple):
@@ -49,7 +48,7 @@ def features_of(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, F
 
 
 def with_feature_count(df: DataFrame, column: Column, features: Features) -> Features:
-    """Return the features with their number; for one column, it is the most frequent length in its rows."""
+    """Return the features with their number; for an array or vector column, the most frequent length of its values."""
     if features.n_features is not None:
         return features
     sizes = df.select(F.size(column).alias("size")).where("size > 0").groupBy("size").count()
@@ -69,11 +68,11 @@ def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
             many = "more than one" if name in df.columns else "no"
             raise InvalidInputError(f"The frame has {many} column {name!r}: its columns are {df.columns}.")
         if names.count(name) > 1:
-            raise InvalidInputError(f"The column {name!r} is named twice.")
+            raise InvalidInputError(f"The column {name!r} is listed twice.")
     return names
 
 
-def check_free(df: DataFrame, names: Iterable[str]) -> None:
+def check_new_names(df: DataFrame, names: Iterable[str]) -> None:
     """Raise InvalidInputError unless the names are new in the frame and differ, ignoring case like Spark."""
     present = {name.lower() for name in df.columns}
     for name in names:
@@ -105,17 +104,17 @@ def points_of(column: Any, n_features: int) -> Array:
     lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    has_length = lengths == n_features
-    if has_length.all():
+    has_right_length = lengths == n_features
+    if has_right_length.all():
         return np.require(values.reshape(-1, n_features), requirements=["C", "A", "W"])
     points = np.full((len(lists), n_features), np.nan)
-    points[has_length] = values[np.repeat(has_length, lengths)].reshape(-1, n_features)
+    points[has_right_length] = values[np.repeat(has_right_length, lengths)].reshape(-1, n_features)
     return points
 
 
 def usable_rows(points: Array) -> Array:
     """Return a mask of the usable points: all values finite and within MAX_SIZE."""
-    if all_finite(points.ravel()):
+    if all_within_limit(points.ravel()):
         return np.ones(len(points), np.bool_)
     return np.logical_and.reduce(np.abs(points) <= MAX_SIZE, axis=1)
 
@@ -132,13 +131,13 @@ def problem_with(point: Array, features: Features) -> str:
 def check_usable(points: Array, is_usable: Array, features: Features, on_error: str) -> None:
     """Raise InvalidInputError if a point is unusable and on_error is "raise"."""
     if on_error == "raise" and not is_usable.all():
-        raise InvalidInputError(f"Bad input: {problem_with(points[~is_usable][0], features)}.")
+        raise InvalidInputError(f"Invalid input: {problem_with(points[~is_usable][0], features)}.")
 
 
 def check_feature_count(features: Features, n_features: int | None) -> None:
     """Raise InvalidInputError if the number of named columns is not the number of features of the model."""
     if features.n_features not in (None, n_features):
-        raise InvalidInputError(f"The model has {n_features} features, but {features.n_features} are named.")
+        raise InvalidInputError(f"The model has {n_features} features, but {features.n_features} columns are listed.")
 
 
 def _is_number(data_type: DataType) -> bool:

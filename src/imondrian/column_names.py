@@ -1,0 +1,6 @@
+"""Names of the result columns, in tables, on streams and on Spark."""
+
+ROW, SCORE, LABEL, EXPLANATION = "row", "anomaly_score", "is_anomaly", "explanation"
+THRESHOLD, ERROR = "threshold", "error"
+TABLE_RESULTS = (SCORE, LABEL, EXPLANATION)  # columns added to tables
+RESULTS = (ROW, SCORE, LABEL, EXPLANATION, THRESHOLD, ERROR)  # columns added to tables or streams
