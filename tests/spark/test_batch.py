@@ -20,7 +20,7 @@ from imondrian.model_files import to_bytes
 from imondrian.spark import fit, score
 from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
-from tests.test_distributed import assembled
+from tests.test_distributed import fitted
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ def test_partitions_do_not_matter(frame, forest, n_partitions):
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 0.5, 2.0]])
 def test_the_forest_equals_the_one_built_on_one_machine(frame, points, scale):
     model = fit(frame.repartition(3), FEATURES, 20, 64, seed=5, scale=scale)
-    assert to_bytes(model.forest_) == to_bytes(assembled(new_sampled_forest(20, 64, scale, seed=5), points))
+    assert to_bytes(model.forest_) == to_bytes(fitted(new_sampled_forest(20, 64, scale, seed=5), points))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_unusable_rows_are_reported(bad_frame):
 def test_unusable_rows_are_skipped_on_request(bad_frame, points):
     with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are skipped"):
         forest = fit(bad_frame, FEATURES, 5, 16, scale=None, on_error="skip").forest_
-    assert to_bytes(forest) == to_bytes(assembled(new_sampled_forest(5, 16), points))
+    assert to_bytes(forest) == to_bytes(fitted(new_sampled_forest(5, 16), points))
 
 
 def test_arrays_of_another_length_are_unusable_rows(spark):

@@ -13,7 +13,7 @@ from imondrian.model_files import from_bytes, to_bytes
 from imondrian.spark import fit_by_key, score_by_key
 from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
-from tests.test_distributed import assembled
+from tests.test_distributed import fitted
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ def test_every_key_has_the_forest_of_its_rows(models, points):
     assert [(row.key, row.n_points) for row in rows] == [(k, len(points[k::7])) for k in range(7)]
     for row in rows:
         model = from_bytes(bytes(row.model))
-        assert to_bytes(model.forest) == to_bytes(assembled(new_sampled_forest(10, 32, seed=2), points[row.key :: 7]))
+        assert to_bytes(model.forest) == to_bytes(fitted(new_sampled_forest(10, 32, seed=2), points[row.key :: 7]))
         assert (model.parameters["kind"], model.threshold, model.feature_names) == ("depth", 0.5, FEATURES)
 
 
