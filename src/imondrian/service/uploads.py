@@ -87,7 +87,8 @@ def size_in_model(content: bytes) -> DetectorSize:
             raise ValueError("it does not contain a StreamDetector.")
         parameters = renamed_parameters(header["notes"][_KIND]["parameters"])
         size = DetectorSize(*(parameters[name] for name in DetectorSize._fields))
-        n_features, shingle = (as_count(n, "n_features", 1, MAX_POINTS) for n in (size.n_features, size.shingle))
+        n_features = as_count(size.n_features, "n_features", 1, MAX_POINTS)
+        shingle = as_count(size.shingle, "shingle", 1, MAX_POINTS)
         of_forest = {**header["parameters"], "n_features": header["n_features"]}
         of_detector = {
             "n_trees": size.n_trees,
