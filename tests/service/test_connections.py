@@ -1,5 +1,6 @@
 """Limits on connections: too many, too slow, heads too long; enforced before the application sees a request."""
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -7,6 +8,8 @@ import time
 from contextlib import suppress
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from imondrian.service import connections
 from imondrian.service.limits import ConnectionLimits
@@ -352,7 +355,7 @@ def test_the_event_loop_runs_while_small_chunks_are_parsed(serve, monkeypatch):
         nonlocal n_parsed, peak
         while not stop.is_set():
             peak, n_parsed = max(peak, n_parsed), 0
-            await connections.asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     monkeypatch.setattr(connections.Connection, "on_body", counted)
     watcher = connections.asyncio.run_coroutine_threadsafe(watch(), server._server.servers[0].get_loop())
@@ -532,3 +535,42 @@ def test_trailers_are_ignored():
             )
             connection.sendall(sent.replace(b"Host: a\r\n", b""))
             assert received(connection, b"].").endswith(b"\r\n\r\n[(b'transfer-encoding', b'chunked')].")
+
+
+class MemoryTransport(asyncio.Transport):
+    """A transport that remembers whether it may read."""
+
+    is_paused = False
+
+    def pause_reading(self):
+        self.is_paused = True
+
+    def resume_reading(self):
+        self.is_paused = False
+
+    def is_closing(self):
+        return False
+
+
+@pytest.mark.parametrize("n_pipelined", [0, 1])
+def test_reading_continues_after_a_body_larger_than_the_buffer(n_pipelined):
+    """Otherwise nobody would notice that the client of a request that waits for a slot has disconnected."""
+
+    async def receive_requests():
+        async def app(scope, receive, send):
+            await asyncio.sleep(30)
+
+        config = uvicorn.Config(app, log_config=None)
+        config.load()
+        connection = connections.Connections(ConnectionLimits()).protocol(config, ServerState(), {})
+        transport = MemoryTransport()
+        connection.connection_made(transport)
+        body = bytes(2**17)
+        head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        connection.data_received(head)
+        connection.data_received(body[:-1])
+        assert transport.is_paused
+        connection.data_received(body[-1:] + n_pipelined * (head + body))
+        return transport.is_paused
+
+    assert asyncio.run(receive_requests()) == bool(n_pipelined)

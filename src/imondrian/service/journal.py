@@ -138,10 +138,7 @@ class EntryApplier:
 def points_from(content: bytes, n_features: int) -> Array:
     """Return the points of a journal entry; raise InvalidInputError if its length is wrong."""
     if len(content) % (8 * n_features):
-        raise InvalidInputError(
-            f"The content is {len(content)} bytes long, which is not a multiple of {8 * n_features},"
-            f" the size of a point with {n_features} features."
-        )
+        raise InvalidInputError(f"{len(content)} bytes are not a multiple of {8 * n_features}, the size of a point.")
     return np.frombuffer(bytearray(content), "<f8").reshape(-1, n_features)
 
 

@@ -186,10 +186,12 @@ class RequestParser(HttpToolsProtocol):
         HttpToolsProtocol.on_body(self, body)
 
     def on_message_complete(self) -> None:
-        """Complete the request, unless its head must be parsed again."""
+        """Complete the request, unless its head must be parsed again, and notice from now on if the client leaves."""
         self._n_next = _SMALL_PIECE
         if not self._is_upgrade:
             HttpToolsProtocol.on_message_complete(self)
+            if not self.pipeline:
+                self.flow.resume_reading()
 
     def _n_head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
