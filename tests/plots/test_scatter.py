@@ -53,7 +53,7 @@ def test_identical_points_can_be_plotted(points):
     ("points", "is_anomaly", "given_names", "message"),
     [
         (np.empty((0, 2)), [], "xy", r"points is empty: its shape is \(0, 2\)"),
-        (POINTS[:, :1], IS_ANOMALY, ("x", "y"), "points must have 2 features, but has 1"),
+        (POINTS[:, :1], IS_ANOMALY, ("x", "y"), "points must have 2 features, but have 1"),
         (POINTS[0], IS_ANOMALY, ("x", "y"), r"points must have 2 dimension\(s\), but its shape is \(2,\)"),
         ([[1.0, np.nan]], [0], ("x", "y"), r"points\[0, 1\] is nan"),
         ([[1.0, 1e200]], [0], ("x", "y"), r"points\[0, 1\] is 1e\+200"),

@@ -157,6 +157,7 @@ class Sampler(Protocol):
 
 def not_held_error(X: Array, row: int) -> InvalidInputError:
     """Return the error for a row that cannot be forgotten because the forest does not hold it."""
+    point = np.array2string(X[row], threshold=10, max_line_width=1000)
     return InvalidInputError(
-        f"X[{row}] = {X[row]} is not in the forest, or X contains it more often than the forest does."
+        f"X[{row}] = {point} is not in the forest, or X contains it more often than the forest does."
     )
