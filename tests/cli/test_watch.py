@@ -297,7 +297,7 @@ class Followed:
 
     def __init__(self, shell, name, *arguments):
         self._process = shell.start("watch", "--follow", name, "--model", "state.imf", *arguments)
-        self._limit = threading.Timer(TIMEOUT / 3, self._process.kill)  # do not wait for rows that never arrive
+        self._limit = threading.Timer(TIMEOUT, self._process.kill)  # do not wait for rows that never arrive
         self._limit.start()
 
     def rows(self, n):
