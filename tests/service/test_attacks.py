@@ -6,6 +6,7 @@ import operator
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from imondrian.model_files import to_bytes
 from imondrian.service import routes
 from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.limits import ConnectionLimits
 from imondrian.service.registry import Registry
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 from tests.test_hostile_files import with_notes
@@ -137,6 +139,22 @@ def test_no_work_is_done_for_clients_that_disconnected(server, monkeypatch, work
     may_continue.set()
     assert server.request(method, path, content)[0] in (200, 201)
     assert len(calls) == n_slots + 1
+
+
+@pytest.mark.parametrize(("path", "status"), [("points", 504), ("scores", 503)])
+def test_a_shutdown_does_not_deny_a_change_that_is_in_the_journal(registry, monkeypatch, path, status):
+    handle, _ = registry.create("a", CONFIGURATION)
+    monkeypatch.setattr(routes.points, "scores_of", lambda *_: time.sleep(5))
+    server = ThreadServer(create_app(registry), ConnectionLimits(grace_seconds=1))
+    with server, ThreadPoolExecutor() as pool, handle.worker.read_copy._write_lock:  # nothing is applied meanwhile
+        reply = pool.submit(server.request, "POST", f"/detectors/a/{path}", {"points": X.tolist()})
+        wait_until(lambda: server._server.server_state.tasks)
+        time.sleep(0.5)
+        server._server.should_exit = True
+        found, headers, content = reply.result()
+    assert found == status
+    assert ("retry-after" in headers) == (status == 503)
+    assert (b"may have been applied" in content) == (status == 504)
 
 
 def test_work_unfinished_at_shutdown_is_replayed_at_the_next_start(tmp_path):

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from imondrian.service import connections
 from imondrian.service.limits import ConnectionLimits
-from tests.service.serving import ThreadServer
+from tests.service.serving import ThreadServer, wait_until
 
 TIMEOUT = 20.0  # seconds to wait for something that should be quick
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -535,6 +535,26 @@ def test_trailers_are_ignored():
             )
             connection.sendall(sent.replace(b"Host: a\r\n", b""))
             assert received(connection, b"].").endswith(b"\r\n\r\n[(b'transfer-encoding', b'chunked')].")
+
+
+def test_a_disconnection_is_noticed_while_another_request_is_queued():
+    """Reading is paused then, so the end of the input is not seen."""
+    has_ended = threading.Event()
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/health":
+            await Echo()(scope, receive, send)
+            return
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_ended.set()
+
+    with ThreadServer(app) as server:
+        with server.connect() as client:
+            client.sendall(2 * REQUEST)
+            wait_until(lambda: server._server.server_state.tasks)
+            time.sleep(0.1)
+        assert has_ended.wait(TIMEOUT)
 
 
 class MemoryTransport(asyncio.Transport):

@@ -304,6 +304,27 @@ def test_an_unreadable_page_is_reported_and_the_rest_still_works(killed_folder, 
         shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("filler", [b"\0", b"\xff"])
+def test_a_detector_whose_row_is_unreadable_is_set_aside_with_its_data(killed_folder, stream, filler):
+    """A new detector must not get its id, and with it the old data."""
+    Registry(killed_folder).close()
+    _, roots = pages_of(killed_folder / FILE)
+    with (killed_folder / FILE).open("r+b") as file:
+        file.seek((roots["detectors"] - 1) * 4096)
+        file.write(4096 * filler)
+    registry = Registry(killed_folder)
+    (complaint,) = registry.complaints()
+    assert "damaged-1: " in complaint
+    assert "is set aside with all its data" in complaint
+    handle, _ = registry.create("new", XY)
+    learn(handle, stream[:50])
+    registry.close()
+    restarted = Registry(killed_folder)
+    assert restarted.get("new").worker.summary.n_seen == 50
+    assert restarted.complaints() == [complaint]
+    restarted.close()
+
+
 def test_a_rescue_interrupted_before_its_last_step_is_completed(killed_folder, stream):
     Registry(killed_folder).close()
     shutil.copy(killed_folder / FILE, killed_folder / f"{FILE}.rescued")

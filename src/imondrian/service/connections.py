@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import select
 from collections import deque
 from collections.abc import Awaitable
 from functools import partial
@@ -17,6 +18,7 @@ from imondrian.service.guard import HEADERS
 from imondrian.service.limits import ConnectionLimits
 from imondrian.service.request_parser import RequestParser
 
+_CLOSED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP: only on Linux
 _CHECK_SECONDS = 1.0  # between two checks of the deadlines
 _PARSING_SECONDS = 0.001  # how long chunks are parsed before the event loop continues
 _SHORT_REST = 2**16  # bytes: after an early response, at most this much of the rest of the body is still read
@@ -118,6 +120,7 @@ class Connection(RequestParser):
         self._n_body = self._n_unread = 0
         self._is_last_response = False  # nothing after the current request is parsed
         self._lingers_until: float | None = None  # input until then is discarded
+        self._active_cycle: RequestResponseCycle | None = None  # of the request that the application has, or had last
 
     # -- called by asyncio --------------------------------------------------------------------------------------
 
@@ -129,9 +132,12 @@ class Connection(RequestParser):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection."""
+        """Remove the connection; tell the active request, which may not be the one that arrived last."""
         self._connections.remove(self)
         super().connection_lost(exc)
+        if self._active_cycle is not None:
+            self._active_cycle.disconnected = True
+            self._active_cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse data, or discard it after the last response."""
@@ -160,6 +166,7 @@ class Connection(RequestParser):
 
     def _run(self, scope: Scope, receive: Receive, send: Any) -> Awaitable[None]:
         """Run the application, and intercept what it sends."""
+        self._active_cycle = send.__self__
         return self._inner_app(scope, receive, partial(self._send, send.__self__))
 
     def _send(self, cycle: RequestResponseCycle, message: Any) -> Awaitable[None]:
@@ -241,7 +248,9 @@ class Connection(RequestParser):
     def _close_if_request_is_late(self, now: float) -> None:
         limits = self._limits
         if self._is_active:
-            if self._is_body_missing and not self.flow.read_paused and now > self._body_deadline():
+            if self.pipeline and has_closed(self.transport):  # reading is paused, so nothing else notices it
+                self.transport.abort()
+            elif self._is_body_missing and not self.flow.read_paused and now > self._body_deadline():
                 self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body takes too long to arrive.")
         elif self._head_since is not None:
             if now - self._head_since > limits.head_seconds:
@@ -298,3 +307,10 @@ class Connection(RequestParser):
         lines = [b"%s: %s\r\n" % header for header in [*self.server_state.default_headers, *headers.items()]]
         first = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
         self.transport.write(b"".join([first, *lines, b"\r\n", content]))
+
+
+def has_closed(transport: asyncio.Transport) -> bool:
+    """Return True if the client has closed its side of a connection, even if data before that is unread."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), _CLOSED)
+    return bool(poll.poll(0))

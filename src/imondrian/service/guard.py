@@ -69,7 +69,7 @@ class Guard:
             await _no_capacity(error)(scope, receive, _ResponseSender(send, memory))
         except asyncio.CancelledError:  # the grace period of the shutdown is over
             if not sender.has_started:
-                await _shutting_down()(scope, receive, sender)
+                await _shutting_down(scope)(scope, receive, sender)
         finally:
             memory.close()
 
@@ -118,10 +118,20 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _shutting_down() -> JSONResponse:
-    return JSONResponse(
-        {"detail": "The service is shutting down before the request is complete."}, 503, {"Retry-After": "1"}
-    )
+def _shutting_down(scope: Scope) -> JSONResponse:
+    """Return the response to a request that is not complete when the service ends: 503 means that nothing has changed.
+
+    A change may be in the journal already; then it is applied now or at the next start.
+    """
+    detail = "The service is shutting down before the request is complete"
+    if _is_change(scope):
+        return JSONResponse({"detail": f"{detail}; it may have been applied: repeat it only with its id."}, 504)
+    return JSONResponse({"detail": f"{detail}."}, 503, {"Retry-After": "1"})
+
+
+def _is_change(scope: Scope) -> bool:
+    """Return True if a request changes a detector."""
+    return scope["method"] in ("PUT", "DELETE") or scope["path"].endswith("/points")
 
 
 def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
@@ -132,8 +142,7 @@ def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
     """
     if scope["path"].startswith(_STATIC):
         return lambda _n_bytes: None
-    is_change = scope["method"] in ("PUT", "DELETE") or scope["path"].endswith("/points")
-    return memory.add if is_change else memory.reserve
+    return memory.add if _is_change(scope) else memory.reserve
 
 
 def _no_capacity(error: CapacityError) -> JSONResponse:

@@ -39,6 +39,13 @@ CREATE TABLE IF NOT EXISTS damaged (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT, content BLOB, request TEXT, time REAL, digest BLOB
 );
 """
+_LOST_DETECTORS = """
+INSERT INTO detectors (id, name, configuration, created)
+SELECT detector, CAST(detector AS BLOB), x'', 0.0 FROM (
+    SELECT detector FROM entries UNION SELECT detector FROM versions UNION SELECT detector FROM snapshots
+    UNION SELECT detector FROM answers UNION SELECT detector FROM damaged
+) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (SELECT id FROM detectors)
+"""
 _INCREMENTAL_VACUUM = (2,)
 _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "detectors": "id",
@@ -149,7 +156,11 @@ def is_intact(database: sqlite3.Connection) -> bool:
 
 
 def rescue(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Copy everything readable of a damaged file to a new one, which replaces it; keep the old one as `.damaged`."""
+    """Copy everything readable of a damaged file to a new one, which replaces it; keep the old one as `.damaged`.
+
+    A detector whose own row is unreadable gets one without a name, so that it is set aside with its data. Without that
+    row, the next new detector could get its id, and with it the old data.
+    """
     copy, damaged_path = _copy_path(path), path.with_name(f"{path.name}.damaged")
     copy.unlink(missing_ok=True)
     database, _ = open_database(copy)
@@ -157,6 +168,7 @@ def rescue(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     for table, order in _ORDERS.items():
         for direction in ("ASC", "DESC"):
             _copy_rows(damaged, database, table, f"{order.format(direction)} {direction}")
+    database.execute(_LOST_DETECTORS)
     database.execute("COMMIT")
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # like closing, but reports a full disk
     database.close()
