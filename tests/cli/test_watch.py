@@ -352,6 +352,25 @@ def test_a_truncated_file_is_read_from_its_start_even_if_it_has_grown_again(shel
     assert "log.ndjson was truncated: it is read from its start." in process.end()
 
 
+def test_a_row_that_equals_a_numeric_header_is_a_row(shell):
+    shell.write("numbers.csv", "0,1\n1,0\n0,1\n1,1\n0,1\n")
+    rows = [json.loads(line) for line in shell.run("watch", "numbers.csv", "-q").stdout.splitlines()]
+    assert [(row["0"], row["1"]) for row in rows] == [(1, 0), (0, 1), (1, 1), (0, 1)]
+
+
+def test_a_row_is_not_taken_for_a_header_after_the_file_was_truncated(shell):
+    log = shell.folder / "log.csv"
+    log.write_text("0,1\n1,2\n3,4\n")
+    process = Followed(shell, "log.csv", *SETTINGS)
+    process.rows(2)
+    for lines, expected in (("1,0\n0,5\n", [(1, 0), (0, 5)]), ("0,1\n1,1\n", [(1, 1)]), ("1,1\n", [(1, 1)])):
+        log.write_text("")
+        time.sleep(1.0)
+        log.write_text(lines)
+        assert [(row["0"], row["1"]) for row in process.rows(len(expected))] == expected
+    process.end()
+
+
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_a_file_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
     log, old = shell.folder / "log.csv", shell.folder / "log.csv.1"

@@ -63,6 +63,7 @@ class WatchInput:
         self._console = console
         self._parser: Parser | None = None
         self._header: bytes | None = None
+        self._repeated_header: bytes | None = None  # like `_header`, for later lines; None if these may be rows
         self._is_at_start = True  # of a file: the next line may be a header
         self._lines: Lines | None = None
         self.is_stopped = False
@@ -170,7 +171,9 @@ class WatchInput:
             rows[0] = rows[0][0], first
             if self._parser is None or self._is_header(first):
                 self._set_parser(first)
-        return [(i, line) for i, line in rows if without_byte_order_mark(line) != self._header]
+            if first == self._header:
+                del rows[0]
+        return [(i, line) for i, line in rows if without_byte_order_mark(line) != self._repeated_header]
 
     def _is_header(self, line: bytes) -> bool:
         """Return True if the first line of a later file is a header, perhaps with other columns or another order."""
@@ -182,6 +185,8 @@ class WatchInput:
         file_format = source.format or format_by_name(source.path)
         self._parser, is_header = parser_for(first, file_format, source.separator, has_header=not source.no_header)
         self._header = without_byte_order_mark(first) if is_header else None
+        may_be_row = isinstance(self._parser, CsvParser) and self._parser.has_numeric_names
+        self._repeated_header = None if may_be_row else self._header
 
 
 def check_position(value: Any, model: str) -> FilePosition:

@@ -42,12 +42,20 @@ class CsvParser:
         return Record(dict(zip(self.names, fields, strict=True)))
 
     def is_header(self, line: bytes) -> bool:
-        """Return True if the fields of a line include every column name, or are all column names."""
+        """Return True if the fields of a line include every column name, or are all column names.
+
+        A line of numbers is a row, even if the column names are numbers.
+        """
         try:
             cells = set(csv_fields(line, self.separator))
         except InvalidInputError:
             return False
-        return cells.issubset(self.names) or cells.issuperset(self.names)
+        return (cells.issubset(self.names) or cells.issuperset(self.names)) and not all(map(is_number, cells))
+
+    @property
+    def has_numeric_names(self) -> bool:
+        """Whether all column names are numbers, so that a row can be equal to the header."""
+        return all(map(is_number, self.names))
 
 
 def parser_for(
