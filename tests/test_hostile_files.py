@@ -295,7 +295,7 @@ def test_contradictory_counts_are_rejected(change):
         lambda monitor: monitor["present"].__setitem__(0, 1e307),
         lambda monitor: monitor["moments"][0].__setitem__(1, 1e200),
         lambda monitor: monitor["moments"][1].__setitem__(2, 1e308),
-        lambda monitor: monitor["counts"].__setitem__(0, 2**62),
+        lambda monitor: monitor["counts"].__setitem__(0, 2**101),
     ],
 )
 def test_sums_of_a_drift_monitor_that_would_overflow_are_rejected(change):
@@ -380,6 +380,23 @@ def test_impossible_counts_of_a_sample_are_rejected(name, value):
     content = to_bytes(MondrianForest(2, max_samples=4).extend(X[:50]))
     changed = {f"heads__{name}": np.full(2, value), "heads__next_kept": np.full(2, 2**62)}
     cost_of_rejecting(with_arrays(content, **changed))
+
+
+def test_a_detector_whose_trees_have_inserted_the_most_points_stays_readable():
+    """The sum over the trees exceeds 64 bits; it once had a limit that later insertions exceeded."""
+    detector = StreamDetector(2, window=64, max_samples=16, n_trees=2100, scale=None, warm_up=0)
+    detector.forest.reserve(2)
+    trees, arrays = detector.forest.state()
+    number, notes = MAX_SHOWN - 1000, detector.notes()
+    trees.heads["next_number"] = trees.heads["n_taken"] = trees.heads["n_outside"] = number
+    arrays["clock"][:] = number, number + 1, 0
+    notes["counts"] = [number, 0, number, 0]
+    forest = MondrianForest.from_state(detector.forest.parameters(), trees, arrays)
+    restored = from_bytes(to_bytes(StreamDetector.from_notes(forest, notes)))
+    restored.process_many(X[:200])
+    assert restored.forest.n_taken[0] > 2**63
+    assert from_bytes(to_bytes(restored)).n_seen == restored.n_seen
+    assert from_bytes(to_bytes(restored.forest.join(restored.forest))).n_trees == 4200
 
 
 def test_a_forest_with_the_largest_counts_stays_readable():

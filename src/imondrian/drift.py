@@ -22,7 +22,7 @@ _N_BINS = 64
 _MIN_BLOCKS = 8
 _N_DEVIATIONS = 5.0
 _COUNT, _MEAN, _SQUARES = 0, 1, 2
-_MAX_INSERTIONS = 2**60  # largest number of insertions into all trees in a file: far from overflowing 64 bits
+_MAX_INSERTIONS = 2**100  # largest number of insertions into all trees in a file; no forest can reach it
 OUTSIDE, SCORES = "outside", "scores"
 
 

@@ -175,7 +175,10 @@ class MondrianForest:
     def n_taken(self) -> tuple[int, int]:
         """With a window: the number of insertions into all trees so far, and those of points outside the root box."""
         heads = None if self._state is None else self._state.trees.heads
-        return (0, 0) if heads is None else (int(heads["n_taken"].sum()), int(heads["n_outside"].sum()))
+        if heads is None:
+            return 0, 0
+        sums = [heads[name].sum(dtype=np.float64) for name in ("n_taken", "n_outside")]  # may exceed 64 bits
+        return int(sums[0]), int(sums[1])
 
     @property
     def sampler(self) -> Sampler:

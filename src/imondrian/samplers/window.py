@@ -39,7 +39,6 @@ from imondrian.scores import SCORES, ScoringCache
 _STEPS_PER_WINDOW = 8
 _ALL = slice(None)
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
-_MAX_TAKEN = 2.0**60  # largest sum of insertions over all trees in a file: far from overflowing 64 bits
 _UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
 
 
@@ -348,7 +347,6 @@ class Window:
         yield "a tree of a window has the state of a sample", np.any(has_sample_state, axis=0)
         n_taken, n_outside = heads["n_taken"], heads["n_outside"]
         yield "a counter is impossible", ~((n_outside >= 0) & (n_outside <= n_taken) & (n_taken <= self.number))
-        yield "the trees have inserted too many points", np.full(heads.size, n_taken.astype(float).sum() > _MAX_TAKEN)
         yield "the level is not finite", np.isinf(heads["level"])
         is_foreign, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
         max_lookups = _LOOKUPS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))
@@ -387,7 +385,7 @@ def _step_plan(trees: Trees, positions: list[int], weights: list[Array]) -> Step
 def _steps_taken(steps: StepPlan) -> list[Step]:
     if steps.positions.size == 0:
         return []
-    counts = steps.counts.sum(axis=0)
+    counts = steps.counts.sum(axis=0, dtype=np.float64)  # the sum of large counts in a file may exceed 64 bits
     return [Step(int(i), int(n), int(outside)) for i, (n, outside) in zip(steps.positions, counts, strict=True)]
 
 

@@ -7,8 +7,6 @@ from imondrian.cli.console import Console
 from imondrian.cli.options import ConsoleOptions
 from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.summary import escaped
-from imondrian.errors import EmptyForestError
-from imondrian.fitted_model import FittedModel
 from imondrian.forest import MondrianForest
 from imondrian.model_files import Model
 from imondrian.stream import StreamDetector
@@ -45,16 +43,8 @@ def _facts(model: Model) -> dict[str, Any]:
         **_forest_facts(model.forest),
         "features": model.feature_names,
         "parameters": _as_json_values(model.parameters),
-        "threshold": _threshold_or_none(model),
+        "threshold": model.stored_threshold,
     }
-
-
-def _threshold_or_none(model: FittedModel) -> float | None:
-    """Return the threshold; None if it is not stored and the forest holds no points to compute it from."""
-    try:
-        return model.threshold
-    except EmptyForestError:
-        return None
 
 
 def _forest_facts(forest: MondrianForest) -> dict[str, Any]:
