@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from imondrian.service import connections
 from imondrian.service.limits import ConnectionLimits
-from tests.service.serving import ThreadServer, wait_until
+from tests.service.serving import ThreadServer
 
 TIMEOUT = 20.0  # seconds to wait for something that should be quick
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
