@@ -41,9 +41,9 @@ class OutcomeStyle(NamedTuple):
 
 OUTCOMES = (
     OutcomeStyle("detected normal", False, False, _ORANGE, "o", "none", 1.0),
-    OutcomeStyle("detected normal, but an outlier (FN)", False, True, _ORANGE, "o", INK, 1.5),
+    OutcomeStyle("missed outlier (FN)", False, True, _ORANGE, "o", INK, 1.5),
     OutcomeStyle("detected anomalous", True, True, _GREEN, "^", "none", 1.4),
-    OutcomeStyle("detected anomalous, but an inlier (FP)", True, False, _GREEN, "^", INK, 1.6),
+    OutcomeStyle("false alarm (FP)", True, False, _GREEN, "^", INK, 1.6),
 )
 
 
