@@ -34,8 +34,8 @@ class Reason(NamedTuple):
         return f"{self.feature or NO_NAME} {self.side} ({self.share:.0%})"
 
 
-class AnomalousRow(NamedTuple):
-    """An anomalous row and the reasons for its score."""
+class ExplainedRow(NamedTuple):
+    """A row of a table, its score, and the reasons for it."""
 
     row: int  # counted from 1
     score: float

@@ -98,7 +98,7 @@ class StreamDetector:
         Number of consecutive rows that form a point, for time series.
     on_error : "raise" or "skip", default="raise"
         What to do with a row that cannot be used (not finite, not a number, wrong width, other features): raise an
-        InvalidInputError, or count it in `n_skipped` and return the score NaN. In both cases nothing else changes.
+        InvalidInputError, or count it in `n_seen` and `n_skipped` and return the score NaN. Nothing else changes.
     n_jobs : int, default=1
         Number of threads for `process_many`; results do not depend on it.
 
@@ -274,7 +274,7 @@ class StreamDetector:
         return Result(*self._process_point(row[0]), index)
 
     def process_many(self, X: Any) -> Results:
-        """Process rows one after the other; the results are those of `process`, bit for bit, but several times as fast.
+        """Process rows one after the other: the same results as `process`, bit for bit, several times as fast.
 
         Parameters
         ----------
@@ -453,7 +453,7 @@ class StreamDetector:
         self._state.restore(notes, forest.n_shown)
 
     def _recorded_state(self) -> StreamState:
-        """Return the recorded state; in a signal handler that interrupts a call, the state before the call."""
+        """Return the recorded state; in a signal handler that interrupts a call, that of the rows recorded so far."""
         return self._state if is_inside(self) else self._settled_state()
 
     @read_locked
@@ -527,7 +527,10 @@ class StreamDetector:
         return not self._parameters["learn_anomalies"] and state.is_warm and state.n_scored > 0
 
     def _process_point(self, point: Array) -> tuple[float, bool, float]:
-        """Like `_process_block` for one point, without the copies, which are worth their time only for many points."""
+        """Like `_process_block` for one point, usually without copying the state, which would take too long for one.
+
+        No copy is needed to protect the state: `count_row` cannot be interrupted.
+        """
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
         score, steps = _score_and_extend_point(self.forest, point, self.kind)

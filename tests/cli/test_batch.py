@@ -326,7 +326,7 @@ def test_closed_streams_and_ascii_terminals_are_handled(shell):
 
 def test_a_note_says_that_scores_of_few_rows_are_unreliable(shell):
     shell.write("few.csv", "a,b\n1,2\n3,4\n")
-    assert "only 2 rows: scores are unreliable" in shell.run("detect", "few.csv").stderr
+    assert "only 2 usable rows, so scores are unreliable" in shell.run("detect", "few.csv").stderr
 
 
 def test_explain_notes_which_rows_have_missing_values(fitted, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from imondrian.errors import InvalidInputError
 from imondrian.experiments.baselines.online_oversampling_pca import OnlineOversamplingPCA
 from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
-from imondrian.experiments.baselines.principal_direction import _UNIT, LearnedRows, outlierness, principal_directions
+from imondrian.experiments.baselines.principal_direction import _FACTOR, LearnedRows, outlierness, principal_directions
 from tests.strategies import POINT_SETS
 
 DETECTORS = [OversamplingPCA, OnlineOversamplingPCA]
@@ -155,7 +155,7 @@ def test_one_by_one_equals_all_at_once(detector, rows, data):
     for other in (parted, one_by_one):
         assert other._rows.n_rows == len(rows)
         np.testing.assert_allclose(other._rows.mean, at_once._rows.mean, rtol=0, atol=max(1e-13 * size, SMALLEST))
-        atol = max(1e-12 * len(rows) * (size * _UNIT) ** 2, 1e-300)
+        atol = max(1e-12 * len(rows) * (size * _FACTOR) ** 2, 1e-300)
         np.testing.assert_allclose(other._rows.scatter, at_once._rows.scatter, rtol=0, atol=atol)
         assert (other._rows._all() == rows).all()
 
@@ -165,7 +165,7 @@ def test_mean_and_scatter_equal_those_of_all_rows():
     learned = LearnedRows(rows[:50])
     learned.learn(rows[50:])
     np.testing.assert_allclose(learned.mean, rows.mean(axis=0), rtol=1e-13)
-    np.testing.assert_allclose(learned.scatter / _UNIT**2, 90 * np.cov(rows.T, bias=True), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(learned.scatter / _FACTOR**2, 90 * np.cov(rows.T, bias=True), rtol=0, atol=1e-9)
 
 
 @both

@@ -28,19 +28,19 @@ def labels(figure):
 
 
 @settings(max_examples=20)
-@given(parts=PARTS.filter(lambda parts: np.abs(parts).sum() > 1e-300), n_features=st.integers(1, 8))
-def test_the_shares_of_all_features_sum_to_100_percent(parts, n_features):
-    figure = plot_explanations(parts, [f"f{j}" for j in range(len(parts[0]))], n_features=n_features)
+@given(parts=PARTS.filter(lambda parts: np.abs(parts).sum() > 1e-300), n_shown=st.integers(1, 8))
+def test_the_shares_of_all_features_sum_to_100_percent(parts, n_shown):
+    figure = plot_explanations(parts, [f"f{j}" for j in range(len(parts[0]))], n_shown=n_shown)
     shares = widths(figure)
     assert np.isclose(shares.sum(), 100.0)
-    leading = shares.sum(axis=0)[: min(n_features, len(parts[0]))]
+    leading = shares.sum(axis=0)[: min(n_shown, len(parts[0]))]
     assert (np.diff(leading) <= 1e-9).all()
-    assert len(labels(figure)) == min(n_features + 1, len(parts[0]))
+    assert len(labels(figure)) == min(n_shown + 1, len(parts[0]))
 
 
 def test_the_shares_of_the_rows_are_averaged():
     figure = plot_explanations(
-        [[0.3, -0.1, 0.0], [-0.4, 0.0, 0.4], [np.nan] * 3, [0.0] * 3], ["a", "b", "c"], n_features=2
+        [[0.3, -0.1, 0.0], [-0.4, 0.0, 0.4], [np.nan] * 3, [0.0] * 3], ["a", "b", "c"], n_shown=2
     )
     assert labels(figure) == ["a", "c", "1 other"]
     assert np.allclose(widths(figure), [[37.5, 25.0, 0.0], [25.0, 0.0, 12.5]])
@@ -63,23 +63,23 @@ def test_short_axes_show_fewer_features():
     assert not clashes(figure)
 
 
-@pytest.mark.parametrize("n_features", [1, 4, 12])
-def test_labels_never_overlap(n_features):
+@pytest.mark.parametrize("n_shown", [1, 4, 12])
+def test_labels_never_overlap(n_shown):
     parts = np.random.default_rng(0).normal(size=(20, len(HOSTILE_NAMES)))
-    assert not clashes(plot_explanations(parts, HOSTILE_NAMES, n_features=n_features))
+    assert not clashes(plot_explanations(parts, HOSTILE_NAMES, n_shown=n_shown))
 
 
 @pytest.mark.parametrize(
-    ("parts", "given_names", "n_features", "message"),
+    ("parts", "given_names", "n_shown", "message"),
     [
         (np.empty((0, 2)), ["a", "b"], 12, r"parts is empty: its shape is \(0, 2\)"),
         ([0.1, 0.2], ["a", "b"], 12, r"parts must have 2 dimension\(s\), but its shape is \(2,\)"),
         ([[0.1, 0.2]], ["a"], 12, r"names must contain 2 name\(s\), one for each feature, but is \['a'\]"),
         ([[0.0, 0.0]], ["a", "b"], 12, r"none of its 1 row\(s\) has a value other than 0"),
         ([[np.nan, 0.1]], ["a", "b"], 12, "explains no score"),
-        ([[0.1, 0.2]], ["a", "b"], 0, "n_features must be between 1 and 200, but is 0"),
+        ([[0.1, 0.2]], ["a", "b"], 0, "n_shown must be between 1 and 200, but is 0"),
     ],
 )
-def test_invalid_arguments_raise_with_the_reason(parts, given_names, n_features, message):
+def test_invalid_arguments_raise_with_the_reason(parts, given_names, n_shown, message):
     with pytest.raises(InvalidInputError, match=message):
-        plot_explanations(parts, given_names, n_features=n_features)
+        plot_explanations(parts, given_names, n_shown=n_shown)

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
-from imondrian.explanations import AnomalousRow, Reason
+from imondrian.explanations import ExplainedRow, Reason
 from imondrian.plots import plot_timeline
 from imondrian.report import Picture, Report, write_report
 
@@ -43,7 +43,7 @@ def read(report):
 
 def report_of(text, time=None):
     picture = Picture(text, text, plot_timeline([0.4, 0.9], threshold=0.5))
-    row = AnomalousRow(17, 0.9123, is_anomaly=True, time=time, explanation=[Reason(text, 3.25, 0.75, is_high=False)])
+    row = ExplainedRow(17, 0.9123, is_anomaly=True, time=time, explanation=[Reason(text, 3.25, 0.75, is_high=False)])
     return Report(text, text, {text: text}, [row], [picture, picture], {text: text}, text)
 
 

@@ -11,6 +11,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from imondrian.service.asgi import create_api  # noqa: E402
 from imondrian.service.configuration import DEFAULTS  # noqa: E402
+from imondrian.service.guard import _is_change  # noqa: E402
 from imondrian.service.schemas import Configuration  # noqa: E402
 from tests.service.serving import SMALL  # noqa: E402
 
@@ -58,6 +59,12 @@ def has_unknown_query(case):
     operation = DESCRIPTION["paths"][case.operation.path][case.operation.method]
     known = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "query"}
     return not set(case.query or {}) <= known
+
+
+@pytest.mark.parametrize("path", DESCRIPTION["paths"])
+def test_exactly_the_routes_that_change_a_detector_have_the_status_504(path):
+    for method, operation in DESCRIPTION["paths"][path].items():
+        assert ("504" in operation["responses"]) == _is_change({"method": method.upper(), "path": path})
 
 
 BODIES = DESCRIPTION["paths"]["/detectors/{name}/points"]["post"]["requestBody"]["content"]

@@ -8,7 +8,7 @@ import click
 
 import imondrian
 from imondrian.cli import options
-from imondrian.cli.console import discard_output, print_error
+from imondrian.cli.console import discard_output, print_to_stderr
 from imondrian.cli.options import (
     ConsoleOptions,
     OutputOptions,
@@ -35,10 +35,10 @@ def main() -> NoReturn:
     try:
         app(prog_name="imondrian")
     except (ImondrianError, OSError, MemoryError) as error:
-        print_error(f"imondrian: {_in_one_line(error)}")
+        print_to_stderr(f"imondrian: {_in_one_line(error)}")
         sys.exit(_BAD_INPUT)
     except Interrupted as interrupted:
-        print_error("imondrian: interrupted")
+        print_to_stderr("imondrian: interrupted")
         sys.exit(128 + interrupted.number)
     except (SystemExit, KeyboardInterrupt):
         raise
@@ -46,7 +46,7 @@ def main() -> NoReturn:
         if os.environ.get(_DEBUG):
             raise
         name, text = type(error).__name__, _in_one_line(error)
-        print_error(f"imondrian: internal error: {name}: {text} (set {_DEBUG}=1 for the traceback)")
+        print_to_stderr(f"imondrian: internal error: {name}: {text} (set {_DEBUG}=1 for the traceback)")
         sys.exit(_INTERNAL_ERROR)
     sys.exit(0)
 

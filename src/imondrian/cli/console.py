@@ -16,20 +16,20 @@ Progress = Callable[[float], None]  # called with the share of the work that is 
 
 
 class Console:
-    """Prints results and notes; results go to standard error if the table is written to standard output."""
+    """Prints results and notes; results go to standard error if the output is standard output ("-")."""
 
-    def __init__(self, options: ConsoleOptions, table: str | None = None) -> None:
+    def __init__(self, options: ConsoleOptions, output: str | None = None) -> None:
         self._options = options
-        self._results = sys.stderr if table == "-" else sys.stdout
+        self._results = sys.stderr if output == "-" else sys.stdout
 
     def note(self, text: str) -> None:
         """Print a note for a person; nothing with --quiet or --json."""
         if not self._options.quiet and not self._options.as_json:
-            print_error(text)
+            print_to_stderr(text)
 
     def warn(self, text: str) -> None:
         """Print a warning that something may be lost or wrong, even with --quiet."""
-        print_error(f"imondrian: {text}")
+        print_to_stderr(f"imondrian: {text}")
 
     def print_result(self, as_json: dict[str, Any], print_on: Callable[[Any], None]) -> None:
         """Print the result as JSON, or by a function that prints on a rich console."""
@@ -55,7 +55,7 @@ class Console:
             bar.close()
 
 
-def print_error(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Print a line to standard error; ignore an error if the terminal was closed."""
     try:
         sys.stderr.write(f"{printable(text)}\n")

@@ -8,7 +8,7 @@ from imondrian.cli.console import printable
 from imondrian.cli.scored_rows import ScoredRows
 from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE
 from imondrian.engine.jit import Array
-from imondrian.explanations import NO_NAME, AnomalousRow, Reason, reasons_of
+from imondrian.explanations import NO_NAME, ExplainedRow, Reason, reasons_of
 from imondrian.fitted_model import FittedModel
 
 MAX_REASONS = 3  # per row in a summary
@@ -29,7 +29,7 @@ class Summary(NamedTuple):
     rule: str
     features: list[str]
     left_out: dict[str, str]
-    highest: list[AnomalousRow]  # the rows with the highest scores
+    highest: list[ExplainedRow]  # the rows with the highest scores
     written: dict[str, str]  # files written, by content
 
     def as_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class SummaryBuilder:
         self._top = top
         self._max_reasons = max_reasons
         self.n_rows = self.n_scored = self.n_anomalies = 0
-        self.highest: list[AnomalousRow] = []
+        self.highest: list[ExplainedRow] = []
         self._features: list[str] = []
 
     def add(self, scored: ScoredRows) -> None:
@@ -81,13 +81,13 @@ class SummaryBuilder:
         new = self.describe(scored, scored.highest(self._top))
         self.highest = sorted([*self.highest, *new], key=lambda row: (-row.score, row.row))[: self._top]
 
-    def describe(self, scored: ScoredRows, indices: Array) -> list[AnomalousRow]:
+    def describe(self, scored: ScoredRows, indices: Array) -> list[ExplainedRow]:
         """Return some rows with score, time and explanation; rows without a score are left out."""
         rows, scores = scored.rows, scored.scores
         indices = indices[np.isfinite(scores[indices])]
         times = None if self._time is None else rows.frame[self._time]
         return [
-            AnomalousRow(
+            ExplainedRow(
                 rows.first + int(i) + 1,
                 float(scores[i]),
                 bool(scores[i] > self._model.threshold),
@@ -113,7 +113,7 @@ class SummaryBuilder:
         )
 
 
-def row_as_json(row: AnomalousRow) -> dict[str, Any]:
+def row_as_json(row: ExplainedRow) -> dict[str, Any]:
     """Return a row as JSON values."""
     return {
         ROW: row.row,
@@ -124,7 +124,7 @@ def row_as_json(row: AnomalousRow) -> dict[str, Any]:
     }
 
 
-def print_rows(rows: list[AnomalousRow], console: Any) -> None:
+def print_rows(rows: list[ExplainedRow], console: Any) -> None:
     """Print rows with their scores and explanations."""
     from rich.table import Table
 

@@ -48,7 +48,7 @@ def read_rows(table: Table, options: FeatureOptions, console: Console) -> tuple[
     rows = rows_of_batch(table, TableBatch(0, frame, 1.0), columns, choice.features, options.missing)
     n_usable = check_usable(table, rows)
     if n_usable < _FEW_ROWS:
-        console.note(f"{table.name}: only {n_usable} row{'s' * (n_usable > 1)}: scores are unreliable.")
+        console.note(f"{table.name}: only {n_usable} usable row{'s' * (n_usable > 1)}, so scores are unreliable.")
     return rows, choice
 
 

@@ -21,7 +21,7 @@ def data_folder(folder: str | os.PathLike[str] | None) -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return the download folder, which may not exist: IMONDRIAN_CACHE, or imondrian in XDG_CACHE_HOME or ~/.cache."""
+    """Return the download folder, which need not exist: IMONDRIAN_CACHE, or imondrian in XDG_CACHE_HOME or ~/.cache."""
     if os.environ.get(CACHE):
         return Path(os.environ[CACHE]).expanduser()
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))

@@ -88,7 +88,7 @@ def next_node(trees: Trees, t: Any, node: Any, x: Array) -> Any:
 
 @helper
 def as_signed(t: Any) -> Any:
-    """Convert a tree number to the type that other functions use, which would be compiled again for another type."""
+    """Convert a tree number to int64, as other functions expect; they would be compiled again for another type."""
     return np.int64(t)
 
 

@@ -1,4 +1,7 @@
-"""The compared systems by name: those of Tables II and III with the paper's settings, and our variants."""
+"""The compared systems by name.
+
+They are those of Tables II and III with the paper's settings, our variants, and those of the quality comparison.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,8 +34,8 @@ class Method(NamedTuple):
 
     title: str
     make: Callable[[int], Any]  # from a seed to a `Detector` or `OnlineDetector`; must be picklable, so not a lambda
-    is_ours: bool = False  # not in the paper
-    is_random: bool = True  # the result depends on the seed
+    is_ours: bool = False  # one of our additions to the paper
+    is_random: bool = True  # the result depends on the seed; if not, `online` uses one seed only
 
 
 def warm_up(method: Method, X: Array) -> None:
@@ -106,8 +109,8 @@ def _standardised(make: Callable[[int], Any], seed: int) -> Standardised:
     return Standardised(make(seed))
 
 
-def _standardised_pyod(kind: Callable[[], Any], _seed: int) -> Standardised:
-    return Standardised(PyodDetector(kind()))
+def _standardised_pyod(make: Callable[[], Any], _seed: int) -> Standardised:
+    return Standardised(PyodDetector(make()))
 
 
 def _inne(seed: int) -> PyodDetector:
@@ -120,10 +123,10 @@ QUALITY = {
     "depth-std": Method("ours: depth", partial(_forest, _PSI, "depth", "std"), is_ours=True),
     "imforest": Method("iMForest as in the paper (depth, unscaled)", partial(_forest, _PSI, "depth", None)),
     "iforest": Method("iForest", _isolation_forest),
-    "lof": Method("LOF", partial(_standardised, _local_outlier_factor)),
-    "knn": Method("kNN", partial(_standardised_pyod, partial(KNN, n_neighbors=_NEIGHBOURS))),
-    "svm": Method("one-class SVM", partial(_standardised, _one_class_svm)),
-    "ecod": Method("ECOD", partial(_standardised_pyod, ECOD)),
-    "hbos": Method("HBOS", partial(_standardised_pyod, HBOS)),
+    "lof": Method("LOF", partial(_standardised, _local_outlier_factor), is_random=False),
+    "knn": Method("kNN", partial(_standardised_pyod, partial(KNN, n_neighbors=_NEIGHBOURS)), is_random=False),
+    "svm": Method("one-class SVM", partial(_standardised, _one_class_svm), is_random=False),
+    "ecod": Method("ECOD", partial(_standardised_pyod, ECOD), is_random=False),
+    "hbos": Method("HBOS", partial(_standardised_pyod, HBOS), is_random=False),
     "inne": Method("INNE", partial(_standardised, _inne)),
 }

@@ -39,15 +39,16 @@ def published_folds(data: Dataset, n_folds: int) -> list[Split]:
 
 
 def stratified_folds(data: Dataset, n_folds: int, seed: int) -> list[Split]:
-    """Split a set into stratified folds with another seed."""
+    """Split a set into stratified folds, shuffled with this seed."""
     return list(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(data.X, data.y))
 
 
 def published_stages(data: Dataset) -> list[Array]:
     """Split a set into the stages behind Table III, like the authors' published scripts.
 
-    Four times, a fifth of all rows is drawn at random from those that remain, always with the same seed; the last
-    stage is the rest. (The classes are in the order of those scripts, anomalies first, because the draw depends on it.)
+    Four times, a fifth of all rows is drawn at random, stratified by class, from those that remain, always with the
+    same seed; the last stage is the rest. (The classes are in the order of those scripts, anomalies first, because the
+    draw depends on it.)
     """
     is_normal, remaining, stages = data.y == 0, np.arange(len(data.y)), []
     splitter = StratifiedShuffleSplit(n_splits=1, test_size=len(data.y) // N_STAGES, random_state=_STAGES_SEED)

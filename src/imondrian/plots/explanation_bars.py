@@ -27,26 +27,28 @@ class _TopFeatures(NamedTuple):
 
     features: Array
     n_others: int
-    sizes: Array  # shares too high and too low, 2 x n_bars; the last bar sums the other features, if any
+    # 2 x n_bars: shares due to values that are too high (first row) and too low (second row); the last bar sums the
+    # other features, if any
+    sizes: Array
 
 
 def plot_explanations(
     parts: npt.ArrayLike,
     names: Sequence[str],
     *,
-    n_features: int = 12,
+    n_shown: int = 12,
     axes: Axes | None = None,
 ) -> Figure:
     """Plot how much each feature contributes to the scores of the rows, on average.
 
     Parameters
     ----------
-    parts : array of shape (n_rows, n_columns)
+    parts : array of shape (n_rows, n_features)
         Explanations: positive where the row is too high, negative where it is too low; the absolute values of a row
         sum to its score. Rows with a NaN were not scored and are ignored.
-    names : sequence of n_columns names
+    names : sequence of n_features names
         Names of the features.
-    n_features : int, default=12
+    n_shown : int, default=12
         Number of features to show: at most 200, and fewer if the axes are too short. The others are summed in one bar.
     axes : Axes, optional
         The axes to draw on; by default those of a new figure.
@@ -57,14 +59,14 @@ def plot_explanations(
 
     Examples
     --------
-    >>> figure = plot_explanations([[0.6, -0.2, 0.0], [0.5, 0.1, 0.1]], ["age", "height", "weight"], n_features=2)
+    >>> figure = plot_explanations([[0.6, -0.2, 0.0], [0.5, 0.1, 0.1]], ["age", "height", "weight"], n_shown=2)
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
     ['age', 'height', '1 other']
     """
     table = as_numbers(parts, "parts", 2)
     listed = as_names(names, table.shape[1])
     shares = _mean_shares(table)
-    n_shown = min(as_count(n_features, "n_features", 1, _MAX_BARS), table.shape[1])
+    n_shown = min(as_count(n_shown, "n_shown", 1, _MAX_BARS), table.shape[1])
     axes = new_axes(7.0, 1.3 + 0.27 * (n_shown + 1)) if axes is None else axes
     n_fitting = int(axes_size(axes)[1] / (_LINE * TEXT_SIZE)) - 1
     top = _top_features(shares, max(min(n_shown, n_fitting), 1))
@@ -83,10 +85,10 @@ def _mean_shares(parts: Array) -> Array:
     return 100.0 * np.stack([np.maximum(shares, 0.0).mean(axis=0), np.maximum(-shares, 0.0).mean(axis=0)])
 
 
-def _top_features(shares: Array, n_features: int) -> _TopFeatures:
+def _top_features(shares: Array, n_shown: int) -> _TopFeatures:
     """Return the features with the largest shares, and the sum of the others."""
     order = np.argsort(-shares.sum(axis=0), kind="stable")
-    first, rest = order[:n_features], order[n_features:]
+    first, rest = order[:n_shown], order[n_shown:]
     sizes = shares[:, first]
     if rest.size > 0:
         sizes = np.column_stack([sizes, shares[:, rest].sum(axis=1)])

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 from matplotlib.figure import Figure
 
-from imondrian.explanations import NO_NAME, AnomalousRow, Reason
+from imondrian.explanations import NO_NAME, ExplainedRow, Reason
 from imondrian.plots import write_figure
 
 
@@ -28,7 +28,7 @@ class Report(NamedTuple):
     title: str
     subtitle: str
     key_figures: Mapping[str, str]  # shown at the top, by name
-    highest: Sequence[AnomalousRow]  # the rows with the highest scores
+    highest: Sequence[ExplainedRow]  # the rows with the highest scores
     pictures: Sequence[Picture]
     facts: Mapping[str, str]  # the settings, by name
     footer: str
@@ -63,7 +63,7 @@ def _key_figure(name: str, value: str) -> str:
     return f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>"
 
 
-def _row(row: AnomalousRow, *, has_times: bool) -> str:
+def _row(row: ExplainedRow, *, has_times: bool) -> str:
     time = f"<td>{escape(row.time or '')}</td>" if has_times else ""
     style = ' class="number anomaly"' if row.is_anomaly else ' class="number"'
     reasons = "".join(_reason(reason) for reason in row.explanation)

@@ -20,7 +20,7 @@ ROWS_PER_BLOCK = 4096  # a call can be interrupted between blocks; a tree stays 
 class TreeUpdate(NamedTuple):
     """An update of all trees that can be completed after an interruption.
 
-    An update that cannot be divided ignores the slice and returns an array with one element.
+    If an update cannot be divided, `apply` ignores the slice, and `is_applied` returns an array with one element.
     """
 
     apply: Callable[[slice], None]  # updates a slice of the trees; a kernel call cannot be interrupted within a tree

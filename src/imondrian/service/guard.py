@@ -119,13 +119,15 @@ def is_loopback(host: str) -> bool:
 
 
 def _shutting_down(scope: Scope) -> JSONResponse:
-    """Return the response to a request that is not complete when the service ends: 503 means that nothing has changed.
+    """Return the response to a request that is not complete when the service ends.
 
-    A change may be in the journal already; then it is applied now or at the next start.
+    The status is 504 if the request may have changed a detector, otherwise 503, which means that nothing has changed. A
+    change may be in the journal already; then it is applied now or at the next start.
     """
-    detail = "The service is shutting down before the request is complete"
+    detail = "The service was shut down before the request was complete"
     if _is_change(scope):
-        return JSONResponse({"detail": f"{detail}; it may have been applied: repeat it only with its id."}, 504)
+        advice = "repeat a request that learns or forgets points only if it has an Idempotency-Key"
+        return JSONResponse({"detail": f"{detail}; it may have been applied: {advice}."}, 504)
     return JSONResponse({"detail": f"{detail}."}, 503, {"Retry-After": "1"})
 
 
@@ -137,8 +139,9 @@ def _is_change(scope: Scope) -> bool:
 def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
     """Return the function that reserves memory for the response to a request, given its length.
 
-    None is reserved for files of the page: each is in memory once for all clients, and a client holds at most one piece
-    of it. The response to a request that has changed a detector is never refused, since a 503 would hide the change.
+    No memory is reserved for files of the page: each is in memory once for all clients, and a client holds at most one
+    piece of it. The response to a request that has changed a detector is never refused, since a 503 would hide the
+    change.
     """
     if scope["path"].startswith(_STATIC):
         return lambda _n_bytes: None

@@ -197,8 +197,8 @@ class RequestParser(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _head_problem(self) -> tuple[HTTPStatus, str]:
-        allowed = f"{self._limits.headers} headers of {self._limits.head_bytes} bytes together"
-        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {allowed}."
+        limits = f"{self._limits.headers} headers, and its URL and headers at most {self._limits.head_bytes} bytes"
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {limits} in total."
 
     def _stop(self, status: HTTPStatus, detail: str) -> NoReturn:
         """Stop the parser, which then calls `send_400_response`."""

@@ -188,7 +188,8 @@ REQUEST_ID = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A unique id: a request repeated with it gets the same response and is not processed again.",
+    "description": "A unique id: a request repeated with it gets the same response and is not processed again,"
+    " while its reply is among the last 10,000 (64 MB) of the detector.",
     "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }

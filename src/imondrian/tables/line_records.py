@@ -1,4 +1,4 @@
-"""Lines of a stream as records: CSV with a header, or JSON objects."""
+"""Lines of a stream as records: CSV, with or without a header, or JSON objects."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Rules for missing values: fail, drop the rows, or fill in medians."""
+"""Rules for missing values: fail, leave the rows without a score, or fill in medians."""
 
 import warnings
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def fail(points: Array, features: list[str], first: int, medians: Medians) -> Ar
         i, j = (int(k) for k in np.argwhere(missing)[0])
         raise InvalidInputError(
             f"Row {first + i + 1}, column {features[j]!r}: the value is missing"
-            " (--missing drop skips such rows, --missing median fills in the median)."
+            " (--missing drop gives such rows no score, --missing median fills in the median)."
         )
     return points
 

@@ -20,7 +20,7 @@ from imondrian.model_files import as_fitted_model
 from imondrian.tables.table_writer import WriteBatch, table_writer
 
 if TYPE_CHECKING:
-    from imondrian.explanations import AnomalousRow
+    from imondrian.explanations import ExplainedRow
 
 
 def score(
@@ -65,7 +65,7 @@ def explain(
     fitted = _load_fitted_model(model, jobs)
     table = open_table(source_options)
     builder = SummaryBuilder(fitted, feature_options.time, top, MAX_REASONS_EXPLAINED)
-    found: list[AnomalousRow] = []
+    found: list[ExplainedRow] = []
     with console.progress(f"explaining {table.name}") as progress, _optional_writer(output) as write:
         for scored in scored_batches(fitted, table, feature_options, model, progress):
             builder.add(scored)

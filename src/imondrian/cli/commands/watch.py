@@ -39,7 +39,7 @@ def watch(
 ) -> bool:
     """Watch a stream until it ends or a signal arrives; return True if there were anomalies."""
     _check_options(source_options, watch_options)
-    console = Console(console_options, table="-")
+    console = Console(console_options, output="-")
     detector = WatchDetector(watch_options, detector_options, console)
     watcher = Watcher(detector, feature_options, watch_options, console)
     stream = WatchInput(source_options, watch_options, detector.position, console)

@@ -1,9 +1,9 @@
 """The common part of the over-sampling detectors: learned rows, their first principal direction, and its rotation.
 
 Removing a row, or adding copies of it, changes the scatter of the rows (the sum of the outer products of their
-deviations from the mean) by a multiple of one outer product, because the mean moves along with the row. In the
-coordinates of the principal axes of all rows, the new scatter is a diagonal plus that multiple, so that a step of the
-power method takes O(n_features) operations instead of O(n_features^2).
+deviations from the mean) by a multiple of one outer product, because the mean moves along the row's deviation from it.
+In the coordinates of the principal axes of all rows, the new scatter is a diagonal matrix plus that multiple of an
+outer product, so that a step of the power method takes O(n_features) operations instead of O(n_features^2).
 
 [Yeh2009] Y.-R. Yeh, Z.-Y. Lee, Y.-J. Lee, "Anomaly detection via over-sampling principal component analysis", KES-IDT
 2009; [Lee2013] Y.-J. Lee, Y.-R. Yeh, Y.-C. F. Wang, "Anomaly detection via online oversampling principal component
@@ -21,10 +21,10 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points
 
-_UNIT = 2.0**-40  # of deviations: a power of two (exact) that keeps squares of the largest values from overflowing
-_MIN_SCATTER = 1e-290  # in squares of that unit: rows closer than this count as equal
+_FACTOR = 2.0**-40  # of deviations: a power of two (exact), so that squares of the largest values do not overflow
+_MIN_SCATTER = 1e-290  # of the scaled rows: with less, they count as equal
 _MAX_DISTANCE = 1e50  # times the spread of the rows: beyond it, the row alone determines the direction
-_ROUNDING = 1e-12  # a smaller share of the scatter left without a row is rounding error
+_ROUNDING = 1e-12  # if less than this share of the scatter remains without a row, the remainder is rounding error
 
 
 class DirectionDetector(ABC):
@@ -107,7 +107,7 @@ class LearnedRows:
     def __init__(self, points: Array) -> None:
         self.n_rows = 0
         self.mean = points[0].copy()
-        self.scatter = np.zeros((points.shape[1], points.shape[1]))  # in squares of _UNIT
+        self.scatter = np.zeros((points.shape[1], points.shape[1]))  # of the scaled rows
         self._blocks: list[Array] = []
         self.learn(points)
 
@@ -120,7 +120,7 @@ class LearnedRows:
         """Add rows and update mean and scatter; the scatter of equal rows is exactly 0."""
         n_rows = self.n_rows + points.shape[0]
         mean = self.mean + (points - self.mean).sum(axis=0) / n_rows
-        deviations, move = (points - mean) * _UNIT, (self.mean - mean) * _UNIT
+        deviations, move = (points - mean) * _FACTOR, (self.mean - mean) * _FACTOR
         self.scatter += deviations.T @ deviations + self.n_rows * np.outer(move, move)
         self.mean, self.n_rows = mean, n_rows
         self._blocks.append(points.copy())
@@ -150,7 +150,7 @@ class LearnedRows:
         return scatter / scatter[0], axes / np.sqrt(scatter[0])
 
     def _coordinates(self, points: Array, axes: Array) -> Array:
-        coordinates = ((points - self.mean) * _UNIT) @ axes
+        coordinates = ((points - self.mean) * _FACTOR) @ axes
         farthest = np.abs(coordinates).max(axis=1, keepdims=True)
         return np.ascontiguousarray(coordinates * (_MAX_DISTANCE / np.maximum(farthest, _MAX_DISTANCE)))
 

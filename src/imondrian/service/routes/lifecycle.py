@@ -43,7 +43,7 @@ Descriptions = RootModel[list[Description]]
     status_code=201,
     response_model=Description,
     openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": Configuration.model_json_schema()}}}},
-    responses={200: {"model": Description}, **problems(409, 413, 422, 503, 507)},
+    responses={200: {"model": Description}, **problems(409, 413, 422, 503, 504, 507)},
 )
 async def create(request: Request, name: Name) -> Response:
     """Create a detector; if one with the same configuration exists, nothing changes."""
@@ -68,7 +68,7 @@ async def get(request: Request, name: Name) -> Response:
     return await large_response(request, partial(description_of, handle_of(request, name)))
 
 
-@router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 507))
+@router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 504, 507))
 async def remove(request: Request, name: Name) -> None:
     """Remove a detector and all its data; requests in its queue get 404."""
     await request.app.state.futures.wrap(registry_of(request).start_removal(name))
@@ -101,7 +101,7 @@ async def model(request: Request, name: Name) -> Response:
     "",
     response_model=schemas.Counted,
     openapi_extra={"requestBody": {"required": True, "content": _FILE}, "parameters": [schemas.REQUEST_ID]},
-    responses={201: {"model": schemas.Counted}, **problems(409, 413, 422, 429, 503, 507)},
+    responses={201: {"model": schemas.Counted}, **problems(409, 413, 422, 429, 503, 504, 507)},
 )
 async def restore(request: Request, name: Name) -> Response:
     """Create a detector from a model file, or replace the state of an existing one with the same configuration.

@@ -57,12 +57,13 @@ async def _points(request: Request, handle: DetectorHandle, max_points: int, *, 
     "/points",
     response_model=schemas.Results,
     openapi_extra=_BODY_AND_ID,
-    responses=problems(404, 413, 422, 429, 503, 507),
+    responses=problems(404, 413, 422, 429, 503, 504, 507),
 )
 async def learn(request: Request, name: Name) -> Response:
     """Score points, report which are anomalies, then learn them; they are on the disk before the response is sent.
 
-    A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice.
+    A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice, while
+    its reply is among the last 10,000 (64 MB) of the detector.
     """
     return await _change(request, name, POINTS)
 
@@ -71,10 +72,10 @@ async def learn(request: Request, name: Name) -> Response:
     "/points",
     response_model=schemas.Counted,
     openapi_extra=_BODY_AND_ID,
-    responses=problems(404, 413, 422, 429, 503, 507),
+    responses=problems(404, 413, 422, 429, 503, 504, 507),
 )
 async def forget(request: Request, name: Name) -> Response:
-    """Forget points of the window, as if they had never been learned."""
+    """Forget points of the window exactly; the threshold and the drift monitor still count their scores."""
     return await _change(request, name, FORGET)
 
 
