@@ -19,6 +19,7 @@ from imondrian.fitted_model import threshold_of_held_points
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
+from imondrian.samplers.sampler import Updates
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
 FILES = (
@@ -167,6 +168,98 @@ def test_all_trees_of_an_interrupted_forest_have_been_shown_the_same_points(sett
         np.testing.assert_array_equal(forest.extend(rows).score(rows), resumed.extend(rows).score(rows))
 
 
+# -- arrays of the caller -------------------------------------------------------------------------------------------
+
+BLOCK = slice(100, 140)
+REUSED = {
+    "process_many": (lambda model, rows: model.process_many(rows), StreamDetector, BLOCK),
+    "process": (lambda model, rows: model.process(rows), StreamDetector, 100),
+    "extend": (lambda model, rows: model.extend(rows), MondrianForest, BLOCK),
+    "extend_one": (lambda model, rows: model.extend_one(rows), MondrianForest, 100),
+    "score_and_extend": (lambda model, rows: model.score_and_extend(rows, "size"), MondrianForest, BLOCK),
+    "partial_fit": (lambda model, rows: model.partial_fit(rows), IsolationMondrianForest, BLOCK),
+    "forget": (lambda model, rows: model.forget(rows), MondrianForest, slice(90, 95)),
+}
+NEW_MODELS = {
+    StreamDetector: lambda settings: StreamDetector(3, n_trees=5, **{"window": 64, "max_samples": 16, **settings}),
+    MondrianForest: lambda settings: MondrianForest(5, **settings),
+    IsolationMondrianForest: lambda settings: IsolationMondrianForest(n_estimators=5, random_state=0, **settings),
+}
+
+
+class InterruptAtFinish(InterruptAt):
+    """Raises InterruptError between the change of the trees and the rest of the first update."""
+
+    def _trace(self, frame, event, _):
+        is_called_by_update = event == "call" and frame.f_back.f_code is Updates.apply.__code__
+        if is_called_by_update and frame.f_code.co_name not in ("_on_all", "_on_trees") and not self.is_raised:
+            self.is_raised = True
+            raise InterruptError
+        return self._trace
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_jobs": 2}, {"window": 64, "max_samples": 16}, {"learn_anomalies": False}])
+@pytest.mark.parametrize("call", REUSED)
+def test_the_array_of_an_interrupted_call_may_be_reused(call, settings):
+    """The rest of the call is done later, with the rows that the array had at the time of the call."""
+    learn, model_class, rows = REUSED[call]
+    if "learn_anomalies" in settings and model_class is not StreamDetector:
+        pytest.skip("a parameter of detectors only")
+
+    def after_interruption(*, is_reused):
+        model = NEW_MODELS[model_class](settings)
+        warm_up = (
+            "partial_fit" if call == "partial_fit" else "extend" if model_class is MondrianForest else "process_many"
+        )
+        getattr(model, warm_up)(X[:100])
+        buffer = X[rows].copy()
+        with pytest.raises(InterruptError), InterruptAtFinish(0):
+            learn(model, buffer)
+        if is_reused:
+            buffer[...] = 1e6
+        getattr(model, warm_up)(X[200:210])
+        return to_bytes(model)
+
+    content = after_interruption(is_reused=True)
+    assert content == after_interruption(is_reused=False)
+    from_bytes(content)  # checks every tree
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+@pytest.mark.parametrize("settings", [{}, {"max_samples": 20}, {"window": 256, "max_samples": 64}])
+def test_tasks_that_outlive_an_interrupted_call_do_not_read_its_array(settings):
+    """Several signals in a row end even the wait for the tasks; then the array is filled with other rows."""
+
+    def interrupt(_number, frame):
+        if "/src/imondrian/" in frame.f_code.co_filename:
+            raise KeyboardInterrupt
+
+    blocks, buffer = X.reshape(-1, 1_000, 3), np.empty((1_000, 3))
+    MondrianForest(16, n_jobs=2, **settings).build(X[:500]).extend(X[:500])
+    before, n_interrupted = signal.signal(signal.SIGALRM, interrupt), 0
+    try:
+        for i, verb in enumerate(["extend", "build"] * 8):
+            forest = MondrianForest(16, n_jobs=2, **settings).build(X[:500])
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0003 * i, 0.0002)
+            for block in blocks:
+                buffer[:] = block
+                try:
+                    getattr(forest, verb)(buffer)
+                except KeyboardInterrupt:
+                    n_interrupted += 1
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            from_bytes(to_bytes(forest))  # checks every tree
+            if not settings:
+                np.testing.assert_array_equal(forest.holds(forest.points()), 16)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupted > 0
+
+
+# -- signals ----------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize(
@@ -250,10 +343,11 @@ def test_a_signal_handler_can_read_counts_and_gets_an_error_otherwise(n_jobs):
 
     def handle(*_):
         seen.append((detector.n_seen, detector.threshold, detector.is_warm))
-        try:
-            detector.process(X[0])
-        except BusyError as error:
-            errors.append(error)
+        for change in (detector.process, detector.process_many, detector.forget):
+            try:
+                change(X[0])
+            except BusyError as error:
+                errors.append(error)
 
     before = signal.signal(signal.SIGALRM, handle)
     try:
@@ -263,7 +357,7 @@ def test_a_signal_handler_can_read_counts_and_gets_an_error_otherwise(n_jobs):
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     assert seen
-    assert len(errors) == len(seen)
+    assert len(errors) == 3 * len(seen)
     assert detector.n_seen == 20_000
     np.testing.assert_array_equal(results.score, reference.process_many(X).score[500:])
 

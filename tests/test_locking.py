@@ -10,11 +10,13 @@ import threading
 from contextlib import suppress
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import NO_LIMIT
 from imondrian.errors import BusyError
+from imondrian.fitted_model import threshold_of_held_points
 from imondrian.locking import new_locks, read_locked, write_locked
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.pyod import IMForest
@@ -193,6 +195,38 @@ def test_two_simultaneous_fits_leave_the_result_of_one_of_them():
         assert len(model.decision_scores_) == model.forest_.n_points
 
 
+@pytest.mark.parametrize(
+    ("new", "verb", "learn"),
+    [
+        (IsolationMondrianForest, "fit", "build"),
+        (IsolationMondrianForest, "partial_fit", "extend"),
+        (IMForest, "fit", "build"),
+    ],
+)
+def test_attributes_set_during_a_fit_are_kept(monkeypatch, new, verb, learn):
+    model, original = new(n_estimators=3, contamination=0.1, random_state=0), getattr(MondrianForest, learn)
+
+    def change_meanwhile(forest, rows):
+        model.set_params(contamination=0.2, n_jobs=2)
+        model.remark = "kept"
+        return original(forest, rows)
+
+    monkeypatch.setattr(MondrianForest, learn, change_meanwhile)
+    getattr(model, verb)(X[:100])
+    assert (model.contamination, model.n_jobs, model.remark) == (0.2, 2, "kept")
+    assert model.forest_.n_jobs == 1
+    assert len(model.predict(X[:10])) == 10
+    if new is IsolationMondrianForest:
+        assert -model.offset_ == threshold_of_held_points(model.forest_, model.get_params())
+
+
+def test_a_fit_without_feature_names_removes_those_of_an_earlier_fit():
+    model = IsolationMondrianForest(n_estimators=3, random_state=0).fit(pd.DataFrame(X[:100], columns=list("abc")))
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert not hasattr(model.fit(X[:100, :2]), "feature_names_in_")
+    assert model.n_features_in_ == 2
+
+
 def test_other_readers_see_weights_only_when_they_are_complete(monkeypatch):
     scale, seen = StandardScale(3), []
     scale.update(X[:10])
@@ -268,6 +302,40 @@ def test_readers_do_not_wait_for_an_iterator_of_rows():
     assert detector.n_seen == 2
 
 
+class LazyRows:
+    """Rows that are made while they are iterated, with a length."""
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def __len__(self):
+        return 2
+
+    def __iter__(self):
+        return self._rows
+
+
+@pytest.mark.parametrize("as_argument", [iter, LazyRows])
+@pytest.mark.parametrize("call", ["score", "forget", "process_many"])
+def test_the_thread_that_produces_rows_may_use_the_detector(call, as_argument):
+    detector = StreamDetector(3, n_trees=5, window=64)
+    detector.process_many(X[:10])
+    is_listing, is_processed = threading.Event(), threading.Event()
+
+    def rows():
+        is_listing.set()
+        assert is_processed.wait(10)
+        yield from X[:2]
+
+    def produce():
+        assert is_listing.wait(10)
+        detector.process(X[20])
+        is_processed.set()
+
+    in_threads(lambda: getattr(detector, call)(as_argument(rows())), produce)
+    assert detector.n_seen == (13 if call == "process_many" else 11)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_process_may_fork_while_another_thread_changes_a_detector():
     code = """
@@ -316,12 +384,67 @@ FORKS = {
             for _ in range(20):
                 assert end_of(lambda: None) == 0
     """,
+    "writers wait for the thread that forks": """
+        forest = MondrianForest(4).extend(X)
+
+        def fork():
+            writers = [threading.Thread(target=forest.extend, args=(X[:10],)) for _ in range(3)]
+            for writer in writers:
+                writer.start()
+            time.sleep(0.2)
+            return os.fork(), writers
+
+        child, writers = forest.while_unchanged(fork)
+        if child == 0:
+            signal.alarm(20)
+            os._exit(0 if forest.extend(X[:5]).n_points == 3_005 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        for writer in writers:
+            writer.join()
+        assert forest.n_points == 3_030
+    """,
+    "two objects are used": """
+        first, second = (MondrianForest(4).extend(X) for _ in range(2))
+        may_end = threading.Event()
+
+        def read():
+            may_end.wait(10)
+            return first.score(X[:2])
+
+        reader = threading.Thread(target=lambda: second.while_unchanged(read))
+        reader.start()
+        threading.Timer(0.3, may_end.set).start()
+        assert end_of(lambda: (first.extend(X), second.extend(X))) == 0
+        may_end.set()
+        reader.join()
+    """,
+    "tasks of a reader run": """
+        forest = MondrianForest(50, n_jobs=2).extend(X)
+        forest.score(X, "expected")
+        with working(lambda: forest.score(X, "expected")):
+            for _ in range(20):
+                time.sleep(0.01)
+                assert end_of(lambda: forest.extend(X[:100]).score(X[:100])) == 0
+    """,
+    "kernels are compiled": """
+        forest = MondrianForest(4).extend(X)
+        with working(lambda: compile_kernel()):
+            for _ in range(10):
+                time.sleep(0.05)
+                assert end_of(compile_kernel) == 0
+    """,
     "the wait for a call is interrupted": """
+        class Slow(dict):
+            def __getitem__(self, name):
+                time.sleep(0.4)
+                return 1.0
+
         def interrupt(*_):
             raise KeyboardInterrupt
 
         forest = MondrianForest(4).extend(X)
-        with working(lambda: forest.while_unchanged(lambda: time.sleep(1.0))):
+        detector = StreamDetector(3, n_trees=4)
+        with working(lambda: detector.process(Slow(a=1.0, b=1.0, c=1.0))):
             time.sleep(0.3)
             signal.signal(signal.SIGINT, interrupt)
             threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -336,10 +459,14 @@ FORKS = {
 }
 FORKING = """
     import contextlib, os, signal, threading, time
+    import numba
     import numpy as np
-    from imondrian import IsolationMondrianForest, MondrianForest
+    from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 
     X = np.random.default_rng(0).normal(size=(3_000, 3))
+
+    def compile_kernel():
+        numba.njit(lambda x: x + 1)(1)
 
     @contextlib.contextmanager
     def working(work):

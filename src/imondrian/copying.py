@@ -1,4 +1,4 @@
-"""Shallow copies of plain objects, ten times as fast as `copy.copy`."""
+"""Shallow copies of plain objects, ten times as fast as `copy.copy`, and taking over what was changed in a copy."""
 
 from typing import TypeVar
 
@@ -10,3 +10,17 @@ def shallow_copy(instance: Plain) -> Plain:
     other = object.__new__(type(instance))
     other.__dict__.update(instance.__dict__)
     return other
+
+
+def take_changes(instance: Plain, before: Plain, after: Plain) -> None:
+    """Assign the attributes in which two copies of an object differ; all others keep the values that they have now.
+
+    This happens at once for other threads and in case of an interruption, except that an attribute that `after` lacks
+    is None for a moment before it is removed.
+    """
+    old, new = before.__dict__, after.__dict__
+    removed = old.keys() - new.keys()
+    changed = {name: value for name, value in new.items() if name not in old or old[name] is not value}
+    instance.__dict__.update({**changed, **dict.fromkeys(removed)})
+    for name in removed:
+        instance.__dict__.pop(name, None)

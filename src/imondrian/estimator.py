@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from imondrian.copying import shallow_copy
+from imondrian.copying import shallow_copy, take_changes
 from imondrian.defaults import FROM_PRESET, N_TREES, PRESET, PRESETS, resolved, with_preset
 from imondrian.engine.jit import Array
 from imondrian.fitted_model import FittedModel, fit, new_forest, seed_from, threshold_of_held_points
@@ -150,11 +150,12 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             This estimator.
         """
         with lock_of(self):
-            new = shallow_copy(self)
+            before = shallow_copy(self)
+            new = shallow_copy(before)
             points = validate_data(new, X, dtype=np.float64)
-            fitted, _ = fit(points, self.get_params(), self._seed())
-            new.forest_, new._offset = fitted.forest, _Offset(fitted.stored_threshold, self._offset_key(fitted.forest))
-            self.__dict__ = new.__dict__  # atomically, for other threads and in case of an interruption
+            fitted, _ = fit(points, new.get_params(), new._seed())
+            new.forest_, new._offset = fitted.forest, _Offset(fitted.stored_threshold, new._offset_key(fitted.forest))
+            take_changes(self, before, new)
         return self
 
     @_validated
@@ -174,13 +175,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             This estimator.
         """
         with lock_of(self):  # two threads may make the first call at the same time
-            new = shallow_copy(self)
+            before = shallow_copy(self)
+            new = shallow_copy(before)
             is_first = not hasattr(new, "forest_")
             points = validate_data(new, X, dtype=np.float64, reset=is_first)
             if is_first:
-                new.forest_ = new_forest(self.get_params(), points.shape[0], self._seed()).extend(points)
+                new.forest_ = new_forest(new.get_params(), points.shape[0], new._seed()).extend(points)
                 new._offset = _Offset()
-                self.__dict__ = new.__dict__
+                take_changes(self, before, new)
                 return self
         new.forest_.extend(points)
         return self

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from imondrian.defaults import N_JOBS, PRESET, preset_of, with_preset
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_weights, sample_size
+from imondrian.locking import cached_attribute
 from imondrian.option_types import Kind
 from imondrian.scores import SCORES
 from imondrian.thresholds import threshold_rule
@@ -59,7 +59,7 @@ class FittedModel:
         """How the threshold was found: "kmeans", "auto" or a share of the rows."""
         return self.parameters["contamination"]
 
-    @cached_property
+    @cached_attribute
     def threshold(self) -> float:
         """The score above which a row is an anomaly; if none is stored, computed from the points in the forest."""
         if self.stored_threshold is not None:

@@ -223,6 +223,8 @@ class MondrianForest:
             This forest.
         """
         points = as_points(X, None)
+        if self._threads.n_threads > 1:
+            points = points.copy()  # tasks that outlive an interrupted call must not read the caller's array
         state = ForestState.empty(self._parameters, points.shape[1], points.shape[0])
         state.build(points, self._on_trees)
         self._mark_changed()
@@ -272,7 +274,7 @@ class MondrianForest:
             If a row cannot have been shown to every tree, or is not in the window; then no row is forgotten.
         """
         state = self._known_state()
-        points = as_points(X, state.n_features) + 0.0  # -0.0 becomes 0.0
+        points = as_points(X, state.n_features)
         self._mark_changed()
         state.forget(points, self._on_trees)
         return self

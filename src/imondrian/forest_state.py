@@ -34,7 +34,11 @@ class Snapshot(NamedTuple):
 
 
 class ForestState:
-    """Trees, scale and sampler of a forest, in one object so that all of them are replaced by one assignment."""
+    """Trees, scale and sampler of a forest, in one object so that all of them are replaced by one assignment.
+
+    The sampler gets copies of the rows: an interrupted update is finished by the next call, and by then the caller may
+    have changed its array.
+    """
 
     def __init__(self, trees: Trees, scale: Scale, sampler: Sampler) -> None:
         self.trees, self.scale, self.sampler = trees, scale, sampler
@@ -99,26 +103,26 @@ class ForestState:
     def extend(self, points: Array, n_coming: int, on_trees: OnTrees) -> None:
         """Show one block of points to the trees; n_coming points, including this block, are still to come."""
         self._make_room(points.shape[0], n_coming)
-        self.sampler.extend(self.trees, points, self.scale, on_trees)
+        self.sampler.extend(self.trees, points.copy(), self.scale, on_trees)
 
     def score_and_extend(self, points: Array, kind: str, on_trees: OnTrees) -> tuple[Array, list[Step]]:
         """Score each point of a block, then show it to the trees."""
         self._make_room(points.shape[0], points.shape[0])
-        return self.sampler.score_and_extend(self.trees, points, kind, self.scale, on_trees)
+        return self.sampler.score_and_extend(self.trees, points.copy(), kind, self.scale, on_trees)
 
     def score_and_extend_one(self, point: Array, kind: str, on_trees: OnTrees) -> tuple[float, list[Step]]:
         """Score one point, then show it to the trees."""
         self._make_room(1, 1)
-        return self.sampler.score_and_extend_one(self.trees, point, kind, self.scale, on_trees)
+        return self.sampler.score_and_extend_one(self.trees, point.copy(), kind, self.scale, on_trees)
 
     def extend_scored(self, point: Array, score: float, on_trees: OnTrees) -> None:
         """Show one point that has already been scored to the trees."""
         self._make_room(1, 1)
-        self.sampler.extend_scored(self.trees, point, score, self.scale, on_trees)
+        self.sampler.extend_scored(self.trees, point.copy(), score, self.scale, on_trees)
 
     def forget(self, points: Array, on_trees: OnTrees) -> None:
         """Forget points; raise InvalidInputError if one cannot have been shown."""
-        self.sampler.forget(self.trees, points, self.scale, on_trees)
+        self.sampler.forget(self.trees, points + 0.0, self.scale, on_trees)  # a copy, in which -0.0 becomes 0.0
 
     def joined_with(self, other: Snapshot) -> Self:
         """Return the state with the trees of another forest added; this state does not change."""

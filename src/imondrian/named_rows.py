@@ -1,7 +1,8 @@
 """Conversion of rows (arrays, dictionaries or data frames) to points with the features in a fixed order."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +11,26 @@ from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_column, as_number, as_point, as_points
 
 _MAX_BITS = 64  # of an integer that is the name of a feature
+_IN_MEMORY = (np.ndarray, list, tuple, str, bytes, Mapping)
+Self = TypeVar("Self")
+ReturnType = TypeVar("ReturnType")
+
+
+def lists_rows(method: Callable[[Self, Any], ReturnType]) -> Callable[[Self, Any], ReturnType]:
+    """Decorate a method of rows X: an iterable is listed first, so that no lock is held while it produces rows."""
+
+    @wraps(method)
+    def listed(self: Self, X: Any) -> ReturnType:
+        return method(self, rows_in_memory(X))
+
+    return listed
+
+
+def rows_in_memory(X: Any) -> Any:
+    """Return a list of the rows of an iterable; return tables, and what is not iterable, unchanged."""
+    if isinstance(X, _IN_MEMORY) or _is_frame(X) or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
+        return X
+    return list(X)
 
 
 class RowConverter:
@@ -57,7 +78,6 @@ class RowConverter:
 
     def usable_points(self, X: Any) -> tuple[Array, Array]:
         """Return the points of the usable rows, and a mask that is True for these rows."""
-        X = X if _is_frame(X) or isinstance(X, np.ndarray) else list(X)
         try:
             table = self.points(X)
             return table, np.ones(table.shape[0], np.bool_)

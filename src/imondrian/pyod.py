@@ -6,7 +6,7 @@ from pyod.models.base import BaseDetector
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from imondrian.copying import shallow_copy
+from imondrian.copying import shallow_copy, take_changes
 from imondrian.defaults import N_JOBS, N_TREES, PRESET, resolved
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
@@ -80,9 +80,10 @@ class IMForest(BaseDetector):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
         with lock_of(self):
-            new = shallow_copy(self)
+            before = shallow_copy(self)
+            new = shallow_copy(before)
             new._fit(X, y)  # noqa: SLF001 (of the same class)
-            self.__dict__ = new.__dict__  # atomically, for other threads and in case of an interruption
+            take_changes(self, before, new)
         return self
 
     def _fit(self, X: Any, y: Any) -> None:

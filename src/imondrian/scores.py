@@ -1,7 +1,7 @@
 """The kinds of score. Scores lie in (0, 1): high is anomalous, 0.5 is as isolated as an average point."""
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from imondrian.engine.window import (
     write_scores_of_log_sizes,
 )
 from imondrian.errors import InvalidInputError
+from imondrian.locking import cached_attribute
 
 UNKNOWN_SCORE = 0.5  # score of any point while the forest holds no points
 _ROWS_PER_TASK = 2048  # with fewer rows per task, trees would be loaded into the cache too often
@@ -50,12 +51,12 @@ class ScoringCache:
         self.threads = threads
         self._n_rows = 0  # number of rows scored so far without the frozen copy
 
-    @cached_property
+    @cached_attribute
     def frozen(self) -> FrozenTrees:
         """The compact copy of the trees, for scoring many rows."""
         return freeze(self.trees)
 
-    @cached_property
+    @cached_attribute
     def sums_above_and_means(self) -> tuple[Array, Array]:
         """For the score "size": the sum of the terms above each node, and the mean log size of each tree."""
         sums_above, means = np.empty(self.trees.parents.shape), np.empty(self.trees.heads.size)

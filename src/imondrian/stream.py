@@ -1,7 +1,6 @@
 """The stream detector: scores, labels and learns each point, with a fixed amount of memory."""
 
 import copy
-from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
@@ -27,7 +26,7 @@ from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
 from imondrian.inputs import as_count
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
-from imondrian.named_rows import RowConverter
+from imondrian.named_rows import RowConverter, lists_rows
 from imondrian.option_types import Kind, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.samplers import Step
 from imondrian.scores import UNKNOWN_SCORE
@@ -273,6 +272,8 @@ class StreamDetector:
             return Result(score, is_anomaly, threshold, index)
         return Result(*self._process_point(row[0]), index)
 
+    @lists_rows
+    @write_locked
     def process_many(self, X: Any) -> Results:
         """Process rows one after the other: the same results as `process`, bit for bit, several times as fast.
 
@@ -285,15 +286,8 @@ class StreamDetector:
         Results
             One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
-        if isinstance(X, Iterator):
-            X = list(X)
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
-        return self._process_many(X)
-
-    @write_locked
-    def _process_many(self, X: Any) -> Results:
-        """Process rows that are already in memory, so that the lock is not held while an iterator produces them."""
         converter, first = self._row_converter(), self._state.check_growth(len(X))
         index = np.arange(first, first + len(X))
         if len(X) == 0:
@@ -310,6 +304,7 @@ class StreamDetector:
         self._state.check_growth(n_rows)
         self._state.skip(n_rows)
 
+    @lists_rows
     @read_locked
     def score(self, X: Any) -> Array:
         """Score each row as if it came next; nothing is learned or counted.
@@ -361,6 +356,7 @@ class StreamDetector:
         parts = self.forest.explain(point, self.kind)[0]
         return parts * (self.forest.score_next(point, self.kind)[0] / np.abs(parts).sum())
 
+    @lists_rows
     @write_locked
     def forget(self, X: Any) -> Self:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.

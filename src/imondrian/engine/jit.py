@@ -11,7 +11,10 @@ import numba
 import numpy.typing as npt
 from llvmlite import ir
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
+
+from imondrian.locking import hold_during_forks
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -20,6 +23,8 @@ _compile: Any = numba.njit
 _OPTIONS = {"no_cfunc_wrapper": True, "error_model": "numpy"}
 _HELPER_OPTIONS = _OPTIONS | {"forceinline": True, "no_cpython_wrapper": True}
 _NO_REFERENCE_COUNTS = {"_nrt": False}  # counting array references atomically would double the time of small helpers
+
+hold_during_forks(global_compiler_lock._lock)  # noqa: SLF001 (if it were held, the child could not compile)
 
 
 def _sources_digest() -> str:

@@ -76,6 +76,7 @@ class _TaskQueue:
     def __init__(self, tasks: list[Task]) -> None:
         self.failures: list[BaseException] = []
         self._n_tasks = len(tasks)
+        self._process = os.getpid()
         self._pending = deque(tasks)
         self._done: list[Task] = []
         self._cancelled: list[Task] = []
@@ -97,8 +98,8 @@ class _TaskQueue:
         self._finished.put(None)
 
     def wait(self) -> None:
-        """Wait until every task is done or cancelled."""
-        while len(self._done) + len(self._cancelled) < self._n_tasks:
+        """Wait until every task is done or cancelled; a forked process does not have the threads and does not wait."""
+        while len(self._done) + len(self._cancelled) < self._n_tasks and os.getpid() == self._process:
             self._finished.get()
 
     def stop(self) -> None:

@@ -71,7 +71,11 @@ class ScoredRows(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Decides which of the points shown to it each tree holds."""
+    """Decides which of the points shown to it each tree holds.
+
+    An update keeps the rows that it gets until it is finished, so nobody else may change them; `ForestState` copies
+    them.
+    """
 
     limit: int  # largest number of leaves of a tree
     fixed_slots: int  # constant number of slots per tree, or 0 if tables grow
