@@ -1,6 +1,7 @@
 """Lines are returned complete, once, and as they arrive, until the end or until they are stopped."""
 
 import os
+import signal
 import threading
 import time
 
@@ -114,6 +115,30 @@ def test_stop_ends_the_waiting_and_drops_an_unfinished_line():
     os.write(writer, b"c\n")
     assert os.read(reader, 10) == b"c\n"  # nothing more is read from the pipe
     os.close(writer)
+
+
+def test_a_signal_that_does_not_interrupt_the_wait_is_handled():
+    """A signal just before the wait sets a flag, and the wait begins; so does a signal for another thread."""
+    reader, writer = os.pipe()
+    lines, is_late = Lines(Pipe(reader)), threading.Event()
+
+    def send_signal():
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        time.sleep(5.0)
+        is_late.set()
+        os.close(writer)  # ends the wait if the signal did not
+
+    earlier = signal.signal(signal.SIGUSR1, lambda *_: lines.stop())
+    thread = threading.Thread(target=send_signal)
+    try:
+        thread.start()
+        assert list(lines.batches()) == []
+        assert not is_late.is_set()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, earlier)
+        os.close(reader)
 
 
 def test_long_lines_and_many_lines_are_returned(tmp_path):

@@ -4,8 +4,9 @@ import os
 import select
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
 BLOCK_BYTES = 2**16
@@ -13,6 +14,7 @@ CONTEXT_BYTES = 256  # bytes before a position, stored to recognise it later
 _BLOCKS_AHEAD = 1  # number of blocks to read while another one is processed
 _MAX_LINES = 1024  # of a batch; with shorter batches the trees are loaded into the cache more often
 _MAX_LINE_BYTES = 2**26
+_SIGNAL_SECONDS = 0.5  # how long a signal may stay unnoticed
 
 
 class Restart(Enum):
@@ -95,7 +97,7 @@ class Lines:
         """Yield the available lines as soon as there is one; the last line of a file may lack its line end."""
         threading.Thread(target=self._read, daemon=True).start()
         pending: list[bytes] = []  # parts of a line without its end
-        while (block := self._blocks.get()) is not None:
+        while (block := self._next_block()) is not None:
             if isinstance(block, OSError):
                 raise block
             self._ahead.release()
@@ -115,6 +117,12 @@ class Lines:
                     pending = []
         if not self._is_stopped.is_set():
             yield from self._unfinished_line(pending)
+
+    def _next_block(self) -> bytes | Restart | OSError | None:
+        """Wait for a block, but run signal handlers meanwhile: a signal just before a wait does not interrupt it."""
+        while True:
+            with suppress(Empty):
+                return self._blocks.get(timeout=_SIGNAL_SECONDS)
 
     def _unfinished_line(self, pending: list[bytes]) -> Iterator[LineBatch]:
         """Yield a line that has no line end."""
