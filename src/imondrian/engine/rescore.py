@@ -34,7 +34,7 @@ def trees_with_all_points(trees: Trees) -> Trees:
 
 def points_and_copies(trees: Trees) -> tuple[Array, Array]:
     """Return the point in each leaf of the trees, and how many copies of it the leaf holds."""
-    held = trees.copies > 0
+    held = np.nonzero(trees.copies)  # not a mask: if growing was interrupted, the arrays differ in length
     return trees.points[held], trees.copies[held]
 
 
