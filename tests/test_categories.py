@@ -1,0 +1,74 @@
+"""Categories become numbers that mean the same on every machine and in every version."""
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imondrian.categories import MISSING_CODE, category_code, category_codes, category_text, is_missing
+from imondrian.errors import InvalidInputError
+
+MISSING = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), Decimal("NaN"), pd.NA, pd.NaT]
+
+
+def test_codes_never_change():
+    """Model files contain these numbers: a file written today must mean the same in every later version."""
+    texts = ["", "FR", "KP", "true", "3", "Zürich", "🙂", "a" * 1000]
+    assert [category_code(text) for text in texts] == [
+        6071232022070908.0,
+        6257867736028357.0,
+        2939728202546015.0,
+        5882985768008170.0,
+        6593673249913782.0,
+        4445667482013958.0,
+        3527884746977060.0,
+        1664041209429664.0,
+    ]
+    assert MISSING_CODE == 8242457748063137.0
+
+
+@pytest.mark.parametrize(
+    "same", [(3, 3.0, "3", np.int8(3), np.float32(3), Decimal(3)), (True, np.True_, "true"), (0, -0.0)]
+)
+def test_equal_values_are_the_same_category(same):
+    assert len({category_code(value) for value in same}) == 1
+
+
+def test_different_values_are_different_categories():
+    values = [True, 1, "True", "1.0", 1.5, "", " ", "a", "A", None]
+    assert len({category_code(value) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("value", MISSING)
+def test_missing_values_are_one_category_of_their_own(value):
+    assert is_missing(value)
+    assert category_code(value) == MISSING_CODE
+    assert category_codes([value, "x"])[0] == MISSING_CODE
+
+
+@given(text=st.text())
+def test_every_text_has_an_exact_code(text):
+    code = category_code(text)
+    assert code == int(code)
+    assert 0 <= code < 2**53
+    assert code != MISSING_CODE
+
+
+@given(values=st.lists(st.one_of(st.text(max_size=2), st.booleans(), st.integers(-3, 3), st.none())))
+def test_a_column_has_the_codes_of_its_values(values):
+    codes = category_codes(values)
+    assert codes.dtype == np.float64
+    assert codes.tolist() == [category_code(value) for value in values]
+
+
+@pytest.mark.parametrize("value", [float("inf"), [1], {}, object, b"a", 1j])
+def test_other_values_are_refused_by_name(value):
+    with pytest.raises(InvalidInputError, match="A category must be text, a boolean or a finite number"):
+        category_codes(["a", value])
+
+
+def test_a_long_number_is_one_line():
+    assert category_text(10**30) == "1" + "0" * 30
