@@ -7,6 +7,7 @@ import imondrian
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.scored_rows import ScoredRows
 from imondrian.cli.summary import Summary, column_facts
+from imondrian.cli.table_rows import Rows
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.files import atomic_write
@@ -37,7 +38,7 @@ def write_html_report(
         _timeline(scored, feature_options.time),
         _mean_explanation(scored, parts, summary),
     ]
-    if len(scored.rows.features) >= 2:
+    if len(_numbers(scored.rows)) >= 2:
         pictures.append(_two_features(scored, parts))
     report = Report(
         title=f"Anomalies in {summary.source}",
@@ -64,10 +65,11 @@ def score_histogram(scored: ScoredRows) -> Figure:
 def score_regions(scored: ScoredRows) -> Figure:
     """Return a map of the score over two features, with the region that is normal."""
     rows, model = scored.rows, scored.model
-    points = rows.points[rows.usable]
+    is_complete = np.isfinite(rows.points).all(axis=1)
+    points = rows.points[is_complete]
     grid = grid_over(points)
     surface = Surface(grid.x, grid.y, model.score(grid.nodes).reshape(len(grid.y), len(grid.x)))
-    return plot_regions(points, scored.is_anomaly[rows.usable], surface, model.threshold, rows.features)
+    return plot_regions(points, scored.is_anomaly[is_complete], surface, model.threshold, rows.features)
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
@@ -89,9 +91,9 @@ def _facts(
     forest = model.forest
     scale = {None: "features not weighted", "std": "features weighted by one over their standard deviation"}
     facts = {
-        **column_facts(summary.features, summary.left_out),
+        **column_facts(summary.columns, summary.choice, summary.filled),
         "threshold": f"{summary.threshold:.4f}: {summary.rule}",
-        "missing values": _describe_missing(feature_options.missing, summary.n_rows - summary.n_scored),
+        "missing values": _describe_missing(feature_options.missing, summary),
         "forest": f"{forest.n_trees} trees of at most {forest.max_samples or forest.n_points} points",
         "preset": f"{forest_options.preset}: score {model.kind}, {scale[forest.scale]}",
         "seed": str(forest_options.seed),
@@ -99,10 +101,13 @@ def _facts(
     return {name: text for name, text in facts.items() if text}
 
 
-def _describe_missing(missing: str, n_unscored: int) -> str:
-    if missing == "median":
-        return "replaced by the median of the column, if there were any"
-    return f"{n_unscored:,} rows have missing values and no score" if n_unscored else "none"
+def _describe_missing(missing: str | None, summary: Summary) -> str:
+    n_unscored, n_filled = summary.n_rows - summary.n_scored, sum(summary.filled.values())
+    rules = {"indicator": "replaced by the median of the column, and their absence is a feature"}
+    rule = rules.get(missing or "", "replaced by the median of the column")
+    parts = [f"{n_filled:,} numbers {rule}"] if n_filled else []
+    parts += [f"{n_unscored:,} rows have missing values and no score"] if n_unscored else []
+    return "; ".join(parts) or "none"
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -131,8 +136,9 @@ def _timeline(scored: ScoredRows, time: str | None) -> Picture:
 
 def _mean_explanation(scored: ScoredRows, parts: Array, summary: Summary) -> Picture:
     which = "anomalies" if summary.n_anomalies else "rows with the highest scores"
-    text = f"The mean share of each feature in the scores of the {which}, and whether values are high or low."
-    return Picture(f"Features of the {which}", text, plot_explanations(parts, scored.rows.features))
+    text = f"The mean share of each feature in the scores of the {which}, and whether numbers are high or low."
+    figure = plot_explanations(parts, scored.rows.features, categorical=scored.rows.categorical)
+    return Picture(f"Features of the {which}", text, figure)
 
 
 def _two_features(scored: ScoredRows, parts: Array) -> Picture:
@@ -141,8 +147,16 @@ def _two_features(scored: ScoredRows, parts: Array) -> Picture:
         return Picture(
             "Score by position", "The score over both features, and the normal region.", score_regions(scored)
         )
-    leading = np.argsort(-np.abs(parts).mean(axis=0), kind="stable")[:2]
+    order = np.argsort(-np.abs(parts).mean(axis=0), kind="stable")
+    leading = [j for j in order if j in _numbers(rows)][:2]
     names = [rows.features[j] for j in leading]
-    points, is_anomaly = rows.points[rows.usable][:, leading], scored.is_anomaly[rows.usable]
-    text = f"The two features with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in others."
-    return Picture("The leading features", text, plot_scatter(points, is_anomaly, names))
+    points, is_anomaly = rows.points[:, leading], scored.is_anomaly
+    is_complete = np.isfinite(points).all(axis=1)
+    text = f"The two numbers with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in others."
+    figure = plot_scatter(points[is_complete], is_anomaly[is_complete], names)
+    return Picture("The leading features", text, figure)
+
+
+def _numbers(rows: Rows) -> set[int]:
+    """Return the indices of the features that are numbers."""
+    return {j for j in range(len(rows.features)) if j not in rows.categorical}

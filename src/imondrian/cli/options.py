@@ -11,7 +11,8 @@ from imondrian.tables.formats import FORMATS, LINE_FORMATS
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
-MISSING = ("fail", "drop", "median")
+MISSING = ("median", "indicator", "drop", "fail")
+MODEL_MISSING = ("median", "drop", "fail")
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
@@ -24,15 +25,23 @@ class SourceOptions(NamedTuple):
     format: str | None = None
     separator: str | None = None
     no_header: bool = False
+    encoding: str = "auto"
+    skip_lines: int | None = None
+    sheet: str | None = None
 
 
 class FeatureOptions(NamedTuple):
-    """The columns to use, and what to do with missing values."""
+    """The columns to use, how their values are written, and what to do with missing values."""
 
     features: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    calendar: bool = False
+    id: str | None = None
     time: str | None = None
-    missing: str = "fail"
+    decimal: str | None = None
+    thousands: str | None = None
+    missing: str | None = None  # None: the default, or the rule of the model
 
 
 class ForestOptions(NamedTuple):
@@ -178,25 +187,79 @@ LINE_FORMAT = click.option(
     "--format", type=click.Choice(LINE_FORMATS), help="Format of DATA.  [default: by extension, else by the first line]"
 )
 SEPARATOR = click.option(
-    "--separator", help="Field separator of CSV.  [default: most frequent of , ; tab | in the first line]"
+    "--separator", help="Field separator of CSV.  [default: the one of , ; tab | that fits the first lines best]"
 )
-NO_HEADER = click.option("--no-header", is_flag=True, help="The first line of CSV is a row, not a header.")
-SOURCE = grouped("source_options", SourceOptions, DATA, FORMAT, SEPARATOR, NO_HEADER)
+NO_HEADER = click.option("--no-header", is_flag=True, help="The first line is a row, not a header.")
+ENCODING = click.option(
+    "--encoding",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    help="Encoding of text, such as utf-8, utf-16 or latin-1; auto: by the byte order mark, else UTF-8, else"
+    " Windows-1252.",
+)
+SKIP_LINES = integer_option(
+    "--skip-lines", "Number of lines before the header.  [default: title lines are recognised]", smallest=0
+)
+SHEET = click.option("--sheet", metavar="NAME", help="Sheet of an Excel file.  [default: the first]")
+SOURCE = grouped(
+    "source_options", SourceOptions, DATA, FORMAT, SEPARATOR, NO_HEADER, ENCODING, SKIP_LINES, SHEET
+)
 
 FEATURES = click.option(
-    "--features", multiple=True, metavar="A,B", help="Columns to use; may be repeated.  [default: all numeric columns]"
+    "--features",
+    multiple=True,
+    metavar="A,B",
+    help="Columns to use; may be repeated.  [default: all columns of numbers and categories]",
+)
+CATEGORICAL = click.option(
+    "--categorical",
+    multiple=True,
+    metavar="A,B",
+    help="Columns of numbers that are categories, such as codes; may be repeated. Text is a category anyway.",
+)
+CALENDAR = click.option(
+    "--calendar", is_flag=True, help="Use the weekday and the hour of dates and times as categories."
+)
+ID = click.option("--id", metavar="COLUMN", help="Column that identifies a row: displayed, not used as a feature.")
+DECIMAL = click.option(
+    "--decimal", metavar="CHARACTER", help="Decimal separator of numbers: . or ,  [default: recognised per column]"
+)
+THOUSANDS = click.option(
+    "--thousands",
+    metavar="CHARACTER",
+    help="Separator between thousands: , or . or ' or space.  [default: recognised per column]",
 )
 IGNORE = click.option("--ignore", multiple=True, metavar="A,B", help="Columns not to use; may be repeated.")
 TIME = click.option("--time", metavar="COLUMN", help="Timestamp column: displayed, not used as a feature.")
 MISSING_VALUES = click.option(
     "--missing",
     type=click.Choice(MISSING),
-    default="fail",
+    default="median",
     show_default=True,
-    help="Missing values: stop with an error, drop the row (no score), or use the median of the column.",
+    help="Missing numbers: use the median of the column; also use their absence as a feature (indicator); drop the row"
+    " (no score); or stop with an error. A missing category is a category of its own, except with drop and fail.",
 )
-TABLE_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, TIME, MISSING_VALUES)
-MODEL_FEATURES = grouped("feature_options", FeatureOptions, TIME, MISSING_VALUES)
+MODEL_MISSING_VALUES = click.option(
+    "--missing",
+    type=click.Choice(MODEL_MISSING),
+    help="Missing numbers: use the median of the column, drop the row (no score), or stop with an error."
+    "  [default: as the model was fitted]",
+)
+NUMBERS = (DECIMAL, THOUSANDS)
+TABLE_FEATURES = grouped(
+    "feature_options",
+    FeatureOptions,
+    FEATURES,
+    IGNORE,
+    CATEGORICAL,
+    CALENDAR,
+    ID,
+    TIME,
+    *NUMBERS,
+    MISSING_VALUES,
+)
+MODEL_FEATURES = grouped("feature_options", FeatureOptions, ID, TIME, *NUMBERS, MODEL_MISSING_VALUES)
 STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, TIME)
 
 FOREST = grouped(

@@ -1,8 +1,8 @@
 """Fit a forest on a table and score it, or score a table with a model batch by batch; a row is explained once."""
 
-from collections.abc import Iterator
-from functools import cache
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -10,18 +10,27 @@ import polars as pl
 from imondrian.cli.console import Progress
 from imondrian.cli.option_checks import check_jobs, parse_threshold
 from imondrian.cli.options import FeatureOptions, ForestOptions
-from imondrian.cli.table_rows import Rows, choose_features, errors_named_after, rows_of_batch
+from imondrian.cli.table_rows import Rows, column_rules, errors_named_after, rows_of_batch
 from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, TABLE_RESULTS
 from imondrian.defaults import preset_of
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.explanations import reasons_of
+from imondrian.explanations import Reason, UsualValues, reasons_of
 from imondrian.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from
-from imondrian.model_files import Model, load_model
-from imondrian.tables.feature_columns import TableColumns, check_names, with_numeric_features
+from imondrian.model_files import Model, as_fitted_model, load_extra, load_model, save
+from imondrian.tables.column_notes import columns_from_notes, notes_of_columns
+from imondrian.tables.feature_columns import (
+    FeatureChoice,
+    FeatureColumn,
+    TableColumns,
+    check_names,
+    with_numeric_features,
+)
 from imondrian.tables.formats import UNTYPED_FORMATS, output_format
-from imondrian.tables.missing import Medians, column_medians_of_copies
+from imondrian.tables.missing import MISSING
 from imondrian.tables.table_reader import Table, TableBatch
+
+_COLUMNS = "columns"  # key of the description of the columns among the extra values of a model file
 
 
 class ScoredRows:
@@ -41,6 +50,7 @@ class ScoredRows:
         self.rows = rows
         self.model = model
         self.scores = scores
+        self._usual = UsualValues(model.forest)
         self._parts = np.empty((0, rows.points.shape[1]))  # of the rows explained so far
         self._position = np.full(len(scores), -1)  # of each row in `_parts`; -1: not explained yet
 
@@ -61,8 +71,56 @@ class ScoredRows:
             self._parts = np.vstack([self._parts, self.model.explain(self.rows.points[new])])
         return self._parts[self._position[indices]]
 
+    def reasons(self, indices: Array, n: int = 3) -> list[list[Reason]]:
+        """Return the features with the largest parts in the scores of some rows, at most n each."""
+        points, features = self.rows.points, self.rows.features
+        texts = self.rows.category_texts(indices)
+        return [
+            reasons_of(parts, points[i], features, n, usual=self._usual, texts=texts_of_row)
+            for i, parts, texts_of_row in zip(indices, self.parts(indices), texts, strict=True)
+        ]
+
 
 # -- models -----------------------------------------------------------------------------------------------------------
+
+
+class TableModel(NamedTuple):
+    """A model from a file, and how its features are read from a table."""
+
+    path: str
+    fitted: FittedModel
+    columns: Mapping[str, FeatureColumn]  # features that are not plain numbers or categories, by name
+
+    def with_missing(self, rule: str | None) -> "TableModel":
+        """Return the model with another rule for missing values; None: its own."""
+        if rule is None:
+            return self
+        parameters = {**self.fitted.parameters, "missing": MISSING[rule].of_model}
+        return self._replace(fitted=replace(self.fitted, parameters=parameters))
+
+    @property
+    def missing(self) -> str:
+        """The rule for the missing values of a table."""
+        return "fail" if self.fitted.missing == "raise" else self.fitted.missing
+
+    @property
+    def categorical(self) -> set[str]:
+        """The names of the features that are categories."""
+        names = self.fitted.feature_names or []
+        return {names[j] for j in self.fitted.categorical if j < len(names)}
+
+
+def load_table_model(path: str, jobs: int) -> TableModel:
+    """Load a model file to use it on tables."""
+    fitted = as_fitted_model(load_model_file(path), path)
+    fitted.forest.n_jobs = check_jobs(jobs)
+    return TableModel(path, fitted, columns_from_notes(load_extra(path).get(_COLUMNS, []), path))
+
+
+def save_table_model(model: FittedModel, columns: list[FeatureColumn], path: str) -> None:
+    """Save a model, and how its features are read from a table."""
+    notes = notes_of_columns(columns)
+    save(model, path, {_COLUMNS: notes} if notes else None)
 
 
 def load_model_file(path: str) -> Model:
@@ -75,8 +133,8 @@ def load_model_file(path: str) -> Model:
         raise InvalidInputError(f"{path} is a folder, not a file.") from None
 
 
-def fit_rows(rows: Rows, options: ForestOptions, progress: Progress = no_progress) -> FitResult:
-    """Fit a forest on the rows without missing values, like IsolationMondrianForest."""
+def fit_rows(rows: Rows, options: ForestOptions, missing: str | None, progress: Progress = no_progress) -> FitResult:
+    """Fit a forest on the usable rows, like IsolationMondrianForest; `missing` is a rule of the command line."""
     preset = preset_of(options.preset)
     parameters = {
         "preset": options.preset,
@@ -86,6 +144,8 @@ def fit_rows(rows: Rows, options: ForestOptions, progress: Progress = no_progres
         "kind": preset.kind,
         "scale": preset.scale,
         "contamination": parse_threshold(options.threshold) or preset.contamination,
+        "categorical": rows.categorical,
+        "missing": MISSING[missing or "median"].of_model,
         "n_jobs": check_jobs(options.jobs),
         "random_state": options.seed,
     }
@@ -93,9 +153,9 @@ def fit_rows(rows: Rows, options: ForestOptions, progress: Progress = no_progres
     return fit(rows.points[rows.usable], parameters, seed, rows.features, progress)
 
 
-def fit_and_score(rows: Rows, options: ForestOptions, progress: Progress) -> ScoredRows:
+def fit_and_score(rows: Rows, options: ForestOptions, missing: str | None, progress: Progress) -> ScoredRows:
     """Fit a forest on rows and score each row once."""
-    model, fitted_scores = fit_rows(rows, options, progress)
+    model, fitted_scores = fit_rows(rows, options, missing, progress)
     if fitted_scores is None:
         return ScoredRows(rows, model, model.score(rows.points, progress))
     scores = np.full(len(rows.points), np.nan)
@@ -107,52 +167,47 @@ def fit_and_score(rows: Rows, options: ForestOptions, progress: Progress) -> Sco
 
 
 def scored_batches(
-    model: FittedModel, table: Table, options: FeatureOptions, model_path: str, progress: Progress
-) -> Iterator[ScoredRows]:
-    """Score a table with a model, batch by batch."""
-    features: list[str] = []
-    medians = medians_of_model(model)
+    model: TableModel, table: Table, options: FeatureOptions, progress: Progress
+) -> Iterator[tuple[ScoredRows, FeatureChoice]]:
+    """Score a table with a model, batch by batch; yield the rows, and how the features are read."""
+    model = model.with_missing(options.missing)
+    choice: FeatureChoice | None = None
     for batch in table.batches():
         columns = TableColumns(batch.frame, batch.first)
-        features = features or model_features(model, table, batch.frame, columns, options, model_path)
-        complete = _with_all_columns(batch, [*features, *_time_names(options)])
+        choice = choice or model_features(model, table, batch.frame, columns, options)
+        complete = _with_all_columns(batch, [*(feature.column for feature in choice.columns), *_shown_names(options)])
         if complete is not batch:
             columns = TableColumns(complete.frame, batch.first)
-        rows = rows_of_batch(table, complete, columns, features, options.missing, medians)
-        yield ScoredRows(rows, model, model.score(rows.points))
+        rows = rows_of_batch(table, complete, columns, choice.columns, options.missing or model.missing)
+        yield ScoredRows(rows, model.fitted, model.fitted.score(rows.points)), choice
         progress(batch.share_read)
 
 
-def medians_of_model(model: FittedModel) -> Medians:
-    """Return a function that returns the medians of the points that the model holds, computed once."""
-    return cache(lambda: column_medians_of_copies(*model.forest.points_and_copies()))
-
-
 def model_features(
-    model: FittedModel,
-    table: Table,
-    frame: pl.DataFrame,
-    columns: TableColumns,
-    options: FeatureOptions,
-    model_path: str,
-) -> list[str]:
-    """Return the feature columns of a model: by name, or all numeric columns in order if the model has no names."""
+    model: TableModel, table: Table, frame: pl.DataFrame, columns: TableColumns, options: FeatureOptions
+) -> FeatureChoice:
+    """Return how to read the features of a model: by name, or all usable columns in order if it has no names."""
     with errors_named_after(table):
-        check_names(_time_names(options), frame.columns)
-        if model.feature_names is not None:
-            _check_features_present(model.feature_names, frame.columns, model_path)
-            return model.feature_names
-        numeric = choose_features(columns, frame.columns, options).features
-        if len(numeric) != model.forest.n_features:
+        check_names(_shown_names(options), frame.columns)
+        rules = column_rules(table, frame.columns, options)
+        names = model.fitted.feature_names
+        if names is not None:
+            sources = [model.columns[name].column if name in model.columns else name for name in names]
+            _check_features_present(sources, frame.columns, model.path)
+            return columns.features_of_model(names, model.categorical, model.columns, rules)
+        choice = columns.choose(rules)
+        n_features, found = model.fitted.n_features, [feature.name for feature in choice.columns]
+        if len(found) != n_features:
             raise InvalidInputError(
-                f"{model_path} has {model.forest.n_features} unnamed features, but the table has {len(numeric)} numeric"
-                f" columns: {', '.join(numeric)}."
+                f"{model.path} has {n_features} unnamed features, but the table has {len(found)} columns of numbers and"
+                f" categories: {', '.join(found)}."
             )
-        return numeric
+        return choice
 
 
-def _time_names(options: FeatureOptions) -> list[str]:
-    return [] if options.time is None else [options.time]
+def _shown_names(options: FeatureOptions) -> list[str]:
+    """Return the columns that are displayed beside the rows."""
+    return [name for name in (options.id, options.time) if name is not None]
 
 
 def _check_features_present(features: list[str], columns: list[str], model_path: str) -> None:
@@ -186,7 +241,7 @@ def result_table(scored: ScoredRows, output: str) -> pl.DataFrame:
     """Return the rows with score, label and explanation added; for CSV and TSV, cells stay as they were read."""
     rows, scores = scored.rows, scored.scores
     is_untyped = output_format(output) in UNTYPED_FORMATS
-    frame = rows.frame if is_untyped else with_numeric_features(rows.frame, rows.features)
+    frame = rows.frame if is_untyped else with_numeric_features(rows.frame, rows.columns)
     return frame.with_columns(
         pl.Series(SCORE, scores, pl.Float64).fill_nan(None),
         pl.Series(LABEL, scored.is_anomaly, pl.Boolean),
@@ -196,11 +251,10 @@ def result_table(scored: ScoredRows, output: str) -> pl.DataFrame:
 
 def _explanations(scored: ScoredRows) -> list[str | None]:
     """Return the explanations of the anomalies, None for other rows."""
-    rows = scored.rows
     texts: list[str | None] = [None] * len(scored.scores)
     anomalies = np.flatnonzero(scored.is_anomaly)
-    for i, parts in zip(anomalies, scored.parts(anomalies), strict=True):
-        texts[i] = ", ".join(map(str, reasons_of(parts, rows.points[i], rows.features)))
+    for i, reasons in zip(anomalies, scored.reasons(anomalies), strict=True):
+        texts[i] = "; ".join(map(str, reasons))
     return texts
 
 

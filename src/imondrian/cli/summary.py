@@ -1,20 +1,24 @@
 """The summary of a scored table, printed for a person or as JSON."""
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from imondrian.cli.console import printable
 from imondrian.cli.scored_rows import ScoredRows
 from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE
 from imondrian.engine.jit import Array
-from imondrian.explanations import NO_NAME, ExplainedRow, Reason, reasons_of
+from imondrian.explanations import NO_NAME, ExplainedRow, Reason
 from imondrian.fitted_model import FittedModel
+from imondrian.tables.feature_columns import FeatureChoice, FeatureColumn
 
 MAX_REASONS = 3  # per row in a summary
 MAX_REASONS_EXPLAINED = 8  # per row of `imondrian explain`
 _DEFAULT_TOP = 10
 _MAX_LISTED = 8
+_MAX_LEFT_OUT = 20
 _RULES = {"kmeans": "midpoint of two clusters of scores", "auto": "score of an average point"}
 
 
@@ -27,14 +31,25 @@ class Summary(NamedTuple):
     n_anomalies: int
     threshold: float
     rule: str
-    features: list[str]
-    left_out: dict[str, str]
+    columns: list[FeatureColumn]  # the features
+    choice: FeatureChoice  # which columns were left out, and notes on how the table was read
+    filled: dict[str, int]  # number of missing numbers that were filled in, by feature
     highest: list[ExplainedRow]  # the rows with the highest scores
     written: dict[str, str]  # files written, by content
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as JSON values."""
-        return {**self._asdict(), "highest": [row_as_json(row) for row in self.highest]}
+        return {
+            "source": self.source,
+            "n_rows": self.n_rows,
+            "n_scored": self.n_scored,
+            "n_anomalies": self.n_anomalies,
+            "threshold": self.threshold,
+            "rule": self.rule,
+            **columns_as_json(self.columns, self.choice, self.filled),
+            "highest": [row_as_json(row) for row in self.highest],
+            "written": self.written,
+        }
 
     def print_on(self, console: Any) -> None:
         """Print the summary on a rich console."""
@@ -42,7 +57,7 @@ class Summary(NamedTuple):
         unscored = f", {n_unscored:,} without a score because of missing values" if n_unscored else ""
         facts = {
             "rows": f"{self.n_rows:,}{unscored}",
-            **column_facts(self.features, self.left_out),
+            **column_facts(self.columns, self.choice, self.filled),
             "threshold": f"{self.threshold:.4f}: {self.rule}",
             "anomalies": f"{self.n_anomalies:,} ({self.n_anomalies / max(self.n_scored, 1):.1%} of the scored rows)",
             **self.written,
@@ -54,27 +69,36 @@ class Summary(NamedTuple):
             print_rows(self.highest, console)
 
 
+class ShownColumns(NamedTuple):
+    """The columns that are displayed beside the rows with the highest scores."""
+
+    id: str | None = None
+    time: str | None = None
+
+
 class SummaryBuilder:
     """Counts scored rows batch by batch, and collects those with the highest scores."""
 
     def __init__(
         self,
         model: FittedModel,
-        time: str | None = None,
+        shown: ShownColumns = ShownColumns(),  # noqa: B008
         top: int = _DEFAULT_TOP,
         max_reasons: int = MAX_REASONS,
     ) -> None:
         self._model = model
-        self._time = time
+        self._shown = shown
         self._top = top
         self._max_reasons = max_reasons
         self.n_rows = self.n_scored = self.n_anomalies = 0
         self.highest: list[ExplainedRow] = []
-        self._features: list[str] = []
+        self._columns: list[FeatureColumn] = []
+        self._filled: Counter[str] = Counter()
 
     def add(self, scored: ScoredRows) -> None:
         """Add a batch."""
-        self._features = scored.rows.features
+        self._columns = scored.rows.columns
+        self._filled.update(scored.rows.n_gaps())
         self.n_rows += len(scored.scores)
         self.n_scored += int(np.isfinite(scored.scores).sum())
         self.n_anomalies += int(scored.is_anomaly.sum())
@@ -82,22 +106,22 @@ class SummaryBuilder:
         self.highest = sorted([*self.highest, *new], key=lambda row: (-row.score, row.row))[: self._top]
 
     def describe(self, scored: ScoredRows, indices: Array) -> list[ExplainedRow]:
-        """Return some rows with score, time and explanation; rows without a score are left out."""
+        """Return some rows with score, id, time and explanation; rows without a score are left out."""
         rows, scores = scored.rows, scored.scores
         indices = indices[np.isfinite(scores[indices])]
-        times = None if self._time is None else rows.frame[self._time]
         return [
             ExplainedRow(
                 rows.first + int(i) + 1,
                 float(scores[i]),
                 bool(scores[i] > self._model.threshold),
-                None if times is None else str(times[int(i)]),
-                reasons_of(parts, rows.points[i], rows.features, self._max_reasons),
+                _cell(rows.frame, self._shown.time, int(i)),
+                reasons,
+                _cell(rows.frame, self._shown.id, int(i)),
             )
-            for i, parts in zip(indices, scored.parts(indices), strict=True)
+            for i, reasons in zip(indices, scored.reasons(indices, self._max_reasons), strict=True)
         ]
 
-    def summary(self, source: str, left_out: dict[str, str], written: dict[str, str]) -> Summary:
+    def summary(self, source: str, choice: FeatureChoice, written: dict[str, str]) -> Summary:
         """Return the summary of all batches."""
         return Summary(
             source,
@@ -106,11 +130,16 @@ class SummaryBuilder:
             self.n_anomalies,
             float(self._model.threshold),
             describe_rule(self._model.contamination),
-            self._features,
-            left_out,
+            self._columns,
+            choice,
+            dict(self._filled),
             self.highest,
             written,
         )
+
+
+def _cell(frame: pl.DataFrame, name: str | None, i: int) -> str | None:
+    return None if name is None else str(frame[name][i])
 
 
 def row_as_json(row: ExplainedRow) -> dict[str, Any]:
@@ -119,9 +148,22 @@ def row_as_json(row: ExplainedRow) -> dict[str, Any]:
         ROW: row.row,
         SCORE: row.score,
         LABEL: row.is_anomaly,
+        "id": row.id,
         "time": row.time,
-        EXPLANATION: [reason._asdict() for reason in row.explanation],
+        EXPLANATION: [reason_as_json(reason) for reason in row.explanation],
     }
+
+
+def reason_as_json(reason: Reason) -> dict[str, Any]:
+    """Return a reason as JSON values; `value` is a number, a category, or None if the number is missing."""
+    is_category = reason.text is not None
+    fields: dict[str, Any] = {"feature": reason.feature, "value": reason.text, "share": reason.share}
+    if not is_category:
+        value = None if np.isnan(reason.value) else reason.value
+        fields |= {"value": value, "is_high": reason.is_high, "usual": reason.usual}
+    elif reason.frequency is not None:
+        fields |= {"n_seen": reason.frequency.count, "n_points": reason.frequency.n_points}
+    return fields
 
 
 def print_rows(rows: list[ExplainedRow], console: Any) -> None:
@@ -129,23 +171,18 @@ def print_rows(rows: list[ExplainedRow], console: Any) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    has_times = any(row.time is not None for row in rows)
+    shown = [name for name in ShownColumns._fields if any(getattr(row, name) is not None for row in rows)]
     for name in ("   row", "score", "anomaly"):
         table.add_column(name, justify="right", no_wrap=True)
-    if has_times:
-        table.add_column("time", no_wrap=True)
-    table.add_column("feature = value (high or low, share of the score)", overflow="fold")
+    for name in shown:
+        table.add_column(name, no_wrap=True)
+    table.add_column("feature = value (what is unusual), share of the score", overflow="fold")
     for row in rows:
         score, label = f"{row.score:.3f}", "yes" if row.is_anomaly else "no"
         marked = [f"[bold red]{text}[/]" if row.is_anomaly else text for text in (score, label)]
-        times = [escaped(row.time or "")] if has_times else []
-        table.add_row(str(row.row), *marked, *times, escaped(", ".join(map(describe_reason, row.explanation))))
+        cells = [escaped(getattr(row, name) or "") for name in shown]
+        table.add_row(str(row.row), *marked, *cells, escaped("; ".join(map(str, row.explanation))))
     console.print(table)
-
-
-def describe_reason(reason: Reason) -> str:
-    """Return a reason as text, with the value of the row."""
-    return f"{reason.feature or NO_NAME} = {reason.value_text} ({reason.side}, {reason.share:.0%})"
 
 
 def describe_rule(rule: Any) -> str:
@@ -160,11 +197,31 @@ def escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def column_facts(features: list[str], left_out: dict[str, str]) -> dict[str, str]:
-    """Return in words which columns are features, and why the others are not."""
+def columns_as_json(
+    columns: list[FeatureColumn], choice: FeatureChoice, filled: dict[str, int]
+) -> dict[str, Any]:
+    """Return as JSON values which columns are features, why the others are not, and how the table was read."""
     return {
-        "features": f"{len(features)}: {_listed(features)}",
-        "left out": ", ".join(f"{name or NO_NAME} ({reason})" for name, reason in left_out.items()),
+        "features": [feature.name for feature in columns],
+        "categorical": [feature.name for feature in columns if feature.is_category],
+        "left_out": choice.left_out,
+        "filled": filled,
+        "notes": choice.notes,
+    }
+
+
+def column_facts(columns: list[FeatureColumn], choice: FeatureChoice, filled: dict[str, int]) -> dict[str, str]:
+    """Return in words which columns are features, why the others are not, and how the table was read."""
+    numbers = [feature.name for feature in columns if not feature.is_category]
+    categories = [feature.name for feature in columns if feature.is_category]
+    return {
+        "numbers": f"{len(numbers)}: {_listed(numbers)}" if numbers else "",
+        "categories": f"{len(categories)}: {_listed(categories)}" if categories else "",
+        "left out": _listed([f"{name or NO_NAME} ({reason})" for name, reason in choice.left_out.items()], _MAX_LEFT_OUT),
+        "filled": f"{_listed([f'{name} {n:,}' for name, n in filled.items()])} (missing; the median is used)"
+        if filled
+        else "",
+        "notes": "; ".join(choice.notes),
     }
 
 
@@ -175,6 +232,6 @@ def print_facts(facts: dict[str, str], console: Any) -> None:
             console.print(f"  {name:<10} {escaped(text)}")
 
 
-def _listed(names: list[str]) -> str:
-    text = ", ".join(name or NO_NAME for name in names[:_MAX_LISTED])
-    return text if len(names) <= _MAX_LISTED else f"{text} and {len(names) - _MAX_LISTED} more"
+def _listed(names: list[str], n_listed: int = _MAX_LISTED) -> str:
+    text = ", ".join(name or NO_NAME for name in names[:n_listed])
+    return text if len(names) <= n_listed else f"{text} and {len(names) - n_listed} more"

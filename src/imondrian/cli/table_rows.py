@@ -7,34 +7,65 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from imondrian.categories import category_text
 from imondrian.cli.console import Console
 from imondrian.cli.options import FeatureOptions, SourceOptions
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.tables.feature_columns import FeatureChoice, TableColumns
-from imondrian.tables.missing import MISSING, Medians, column_medians
-from imondrian.tables.table_reader import Table, TableBatch
+from imondrian.tables.feature_columns import ColumnRules, FeatureChoice, FeatureColumn, TableColumns
+from imondrian.tables.missing import MISSING, find_gaps
+from imondrian.tables.number_formats import FormatRules
+from imondrian.tables.table_reader import Table, TableBatch, TextLayout
+from imondrian.tables.table_start import is_number
 
 _FEW_ROWS = 20  # with fewer, scores are unreliable
 
 
 class Rows(NamedTuple):
-    """Rows of a table and their points, NaN where a value is missing."""
+    """Rows of a table and their points: codes of categories, NaN where a number is missing."""
 
     frame: pl.DataFrame
-    features: list[str]
+    columns: list[FeatureColumn]
     points: Array
     first: int = 0  # number of rows of the table before these
 
     @property
+    def features(self) -> list[str]:
+        """The names of the features."""
+        return [feature.name for feature in self.columns]
+
+    @property
+    def categorical(self) -> list[int]:
+        """The indices of the features that are categories."""
+        return [j for j, feature in enumerate(self.columns) if feature.is_category]
+
+    @property
     def usable(self) -> Array:
-        """True for each row without missing values."""
-        return np.asarray(np.isfinite(self.points).all(axis=1))
+        """True for each row that has at least one value."""
+        return np.asarray(~find_gaps(self.points, self.columns).all(axis=1))
+
+    def n_gaps(self) -> dict[str, int]:
+        """Return the number of missing numbers in the usable rows, for each feature that has some."""
+        counts = np.isnan(self.points[self.usable]).sum(axis=0)
+        return {feature.name: int(n) for feature, n in zip(self.columns, counts, strict=True) if n}
+
+    def category_texts(self, indices: Array) -> list[dict[int, str]]:
+        """Return the categories of some rows as text, by the index of the feature; missing ones are left out."""
+        columns = TableColumns(self.frame[indices])
+        texts: list[dict[int, str]] = [{} for _ in indices]
+        for j in self.categorical:
+            for row, value in zip(texts, columns.categories(self.columns[j]), strict=True):
+                if value is not None:
+                    row[j] = category_text(value)
+        return texts
 
 
 def open_table(source: SourceOptions) -> Table:
     """Open the table that the options name."""
-    return Table(source.path, file_format=source.format, separator=source.separator, has_header=not source.no_header)
+    layout = TextLayout(
+        source.separator, not source.no_header, source.encoding, source.skip_lines, source.sheet
+    )
+    return Table(source.path, file_format=source.format, layout=layout)
 
 
 def read_rows(table: Table, options: FeatureOptions, console: Console) -> tuple[Rows, FeatureChoice]:
@@ -44,16 +75,16 @@ def read_rows(table: Table, options: FeatureOptions, console: Console) -> tuple[
     _note_numeric_header(table, frame, console)
     columns = TableColumns(frame)
     with errors_named_after(table):
-        choice = choose_features(columns, frame.columns, options)
-    rows = rows_of_batch(table, TableBatch(0, frame, 1.0), columns, choice.features, options.missing)
+        choice = columns.choose(column_rules(table, frame.columns, options))
+    rows = rows_of_batch(table, TableBatch(0, frame, 1.0), columns, choice.columns, options.missing or "median")
     n_usable = check_usable(table, rows)
     if n_usable < _FEW_ROWS:
         console.note(f"{table.name}: only {n_usable} usable row{'s' * (n_usable > 1)}, so scores are unreliable.")
-    return rows, choice
+    return rows, choice._replace(notes=[*table.facts.notes, *choice.notes])
 
 
 def check_usable(table: Table, rows: Rows) -> int:
-    """Return the number of rows without missing values; raise an InvalidInputError if there are none."""
+    """Return the number of usable rows; raise an InvalidInputError if there are none."""
     n_usable = int(rows.usable.sum())
     if n_usable == 0:
         raise InvalidInputError(f"{table.name}: every row has a missing value.")
@@ -61,24 +92,29 @@ def check_usable(table: Table, rows: Rows) -> int:
 
 
 def rows_of_batch(
-    table: Table,
-    batch: TableBatch,
-    columns: TableColumns,
-    features: list[str],
-    missing: str,
-    medians: Medians | None = None,
+    table: Table, batch: TableBatch, columns: TableColumns, features: list[FeatureColumn], missing: str
 ) -> Rows:
-    """Return the rows of a batch with the rule for missing values applied; `medians` default to those of the batch."""
+    """Return the rows of a batch with the rule for missing values applied."""
     with errors_named_after(table):
-        points = columns.points(features)
-        points = MISSING[missing](points, features, batch.first, medians or (lambda: column_medians(points)))
+        points = MISSING[missing].prepare(columns.points(features), features, batch.first)
     return Rows(batch.frame, features, points, batch.first)
 
 
-def choose_features(columns: TableColumns, names: list[str], options: FeatureOptions) -> FeatureChoice:
-    """Choose the features of a table according to the options."""
-    features, ignore = (split_names(given, names) for given in (options.features, options.ignore))
-    return columns.choose(features, ignore, options.time)
+def column_rules(table: Table, names: list[str], options: FeatureOptions) -> ColumnRules:
+    """Return what the options say about the columns of a table."""
+    features, ignore, categorical = (
+        split_names(given, names) for given in (options.features, options.ignore, options.categorical)
+    )
+    return ColumnRules(
+        features,
+        ignore,
+        categorical,
+        options.time,
+        options.id,
+        options.calendar,
+        FormatRules(options.decimal, options.thousands).checked(),
+        "," if table.facts.separator == ";" else None,  # where lists are separated by ;, numbers have a comma
+    )
 
 
 def split_names(given: Iterable[str], columns: list[str]) -> list[str]:
@@ -98,14 +134,7 @@ def errors_named_after(table: Table) -> Iterator[None]:
 
 
 def _note_numeric_header(table: Table, frame: pl.DataFrame, console: Console) -> None:
-    is_text = table.file_format in ("csv", "tsv")
-    if is_text and table.has_header and all(_is_number(name) for name in frame.columns):
+    labels = [table.facts.labels.get(name, name) for name in frame.columns]
+    is_untyped = table.file_format in ("csv", "tsv", "xlsx")
+    if is_untyped and table.layout.has_header and all(map(is_number, labels)):
         console.note(f"{table.name}: the first line was read as column names; if it is a row, pass --no-header.")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.partition("_duplicated_")[0])
-    except ValueError:
-        return False
-    return True

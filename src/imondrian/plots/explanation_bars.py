@@ -1,6 +1,6 @@
-"""Bar chart of explanations: the features with the largest shares of the score, too high or too low."""
+"""Bar chart of explanations: the features with the largest shares of the score; numbers are too high or too low."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +13,25 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.plots.labels import fitted_label
-from imondrian.plots.style import INK, SMALL_SIZE, TEXT_SIZE, TOO_HIGH, TOO_LOW, add_legend, axes_size, finish, new_axes
+from imondrian.plots.style import (
+    CATEGORY,
+    INK,
+    SMALL_SIZE,
+    TEXT_SIZE,
+    TOO_HIGH,
+    TOO_LOW,
+    add_legend,
+    axes_size,
+    finish,
+    new_axes,
+)
 from imondrian.plots.validation import as_names, as_numbers
 
 _SHARE_OF_NAMES = 0.4  # of the width of the axes
 _MAX_BARS = 200
 _LINE = 1.7  # height per bar relative to the size of its name; leaves space for the legend and the axis
+_CATEGORY = "unusual category"
+_COLOURS = {"too high": TOO_HIGH, "too low": TOO_LOW, _CATEGORY: CATEGORY}  # in the order of the rows of `sizes`
 _PALE = 0.5  # opacity of the bar that sums the other features
 
 
@@ -27,8 +40,8 @@ class _TopFeatures(NamedTuple):
 
     features: Array
     n_others: int
-    # 2 x n_bars: shares due to values that are too high (first row) and too low (second row); the last bar sums the
-    # other features, if any
+    # 3 x n_bars: shares due to numbers that are too high (first row) and too low (second row), and due to categories
+    # (third row); the last bar sums the other features, if any
     sizes: Array
 
 
@@ -37,6 +50,7 @@ def plot_explanations(
     names: Sequence[str],
     *,
     n_shown: int = 12,
+    categorical: Collection[int] = (),
     axes: Axes | None = None,
 ) -> Figure:
     """Plot how much each feature contributes to the scores of the rows, on average.
@@ -50,6 +64,8 @@ def plot_explanations(
         Names of the features.
     n_shown : int, default=12
         Number of features to show: at most 200, and fewer if the axes are too short. The others are summed in one bar.
+    categorical : collection of int
+        Indices of the features that are categories, which are neither high nor low.
     axes : Axes, optional
         The axes to draw on; by default those of a new figure.
 
@@ -65,7 +81,7 @@ def plot_explanations(
     """
     table = as_numbers(parts, "parts", 2)
     listed = as_names(names, table.shape[1])
-    shares = _mean_shares(table)
+    shares = _mean_shares(table, np.isin(np.arange(table.shape[1]), list(categorical)))
     n_shown = min(as_count(n_shown, "n_shown", 1, _MAX_BARS), table.shape[1])
     axes = new_axes(7.0, 1.3 + 0.27 * (n_shown + 1)) if axes is None else axes
     n_fitting = int(axes_size(axes)[1] / (_LINE * TEXT_SIZE)) - 1
@@ -75,14 +91,15 @@ def plot_explanations(
     return finish(axes, "mean share of the score (%)", "feature")
 
 
-def _mean_shares(parts: Array) -> Array:
-    """Return the mean percentage of the score due to each feature being too high, and too low."""
+def _mean_shares(parts: Array, is_category: Array) -> Array:
+    """Return the mean percentage of the score due to each feature being too high, too low, or an unusual category."""
     sizes = np.abs(parts).sum(axis=1)
     counts = np.isfinite(sizes) & (sizes > 0.0)
     if not counts.any():
         raise InvalidInputError(f"parts explains no score: none of its {sizes.size} row(s) has a value other than 0.")
     shares = parts[counts] / sizes[counts, None]
-    return 100.0 * np.stack([np.maximum(shares, 0.0).mean(axis=0), np.maximum(-shares, 0.0).mean(axis=0)])
+    high, low = np.maximum(shares, 0.0).mean(axis=0), np.maximum(-shares, 0.0).mean(axis=0)
+    return 100.0 * np.stack([high * ~is_category, low * ~is_category, (high + low) * is_category])
 
 
 def _top_features(shares: Array, n_shown: int) -> _TopFeatures:
@@ -97,20 +114,21 @@ def _top_features(shares: Array, n_shown: int) -> _TopFeatures:
 
 def _draw_bars(axes: Axes, top: _TopFeatures) -> None:
     """Draw the bars from top to bottom, each with its percentage at the end."""
-    high, low = top.sizes
-    positions = np.arange(high.size)
+    positions, totals = np.arange(top.sizes.shape[1]), top.sizes.sum(axis=0)
     opacity = np.where(positions < top.features.size, 1.0, _PALE)
+    starts = np.cumsum(top.sizes, axis=0) - top.sizes
     bars: list[Any] = [
-        axes.barh(positions, high, color=to_rgba_array(TOO_HIGH, opacity), label="too high"),
-        axes.barh(positions, low, left=high, color=to_rgba_array(TOO_LOW, opacity), label="too low"),
+        axes.barh(positions, sizes, left=left, color=to_rgba_array(colour, opacity), label=label)
+        for sizes, left, (label, colour) in zip(top.sizes, starts, _COLOURS.items(), strict=True)
+        if label != _CATEGORY or sizes.any()
     ]
-    for position, size in zip(positions, high + low, strict=True):
+    for position, size in zip(positions, totals, strict=True):
         text = f"{size:.1f}" if size >= 0.05 or size == 0.0 else "< 0.1"
         axes.annotate(
             text, (size, position), (3, 0), textcoords="offset points", va="center", fontsize=SMALL_SIZE, color=INK
         )
-    axes.set_xlim(0.0, 1.12 * (high + low).max())
-    axes.set_ylim(high.size - 0.4, -0.6)
+    axes.set_xlim(0.0, 1.12 * totals.max())
+    axes.set_ylim(totals.size - 0.4, -0.6)
     add_legend(axes, bars)
 
 

@@ -18,6 +18,7 @@ INK = "#222222"
 GREY = "#555555"
 TOO_HIGH = "#A63603"
 TOO_LOW = "#74A9CF"
+CATEGORY = "#8C6BB1"
 _MARGIN, _MIN_MARGIN = 0.05, 0.005  # around scores: as a share of their range, and the minimum in units of score
 _HANDLE = 4.8 * TEXT_SIZE  # width of a legend entry without its text, in points
 _MAX_NAME_WIDTH = 0.6  # as a fraction of the width of the axes; the rest is for a power of ten or a date

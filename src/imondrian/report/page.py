@@ -45,13 +45,13 @@ def write_report(report: Report, file: IO[bytes]) -> None:
         An open file to write to.
     """
     template = Template(files("imondrian.report").joinpath("page.html").read_text(encoding="utf-8"))
-    has_times = any(row.time is not None for row in report.highest)
+    shown = [name for name in ("id", "time") if any(getattr(row, name) is not None for row in report.highest)]
     page = template.substitute(
         title=escape(report.title),
         subtitle=escape(report.subtitle),
         key_figures="".join(_key_figure(name, value) for name, value in report.key_figures.items()),
-        time_head="<th>Time</th>" if has_times else "",
-        rows="\n".join(_row(row, has_times=has_times) for row in report.highest),
+        shown_heads="".join(f"<th>{name.capitalize()}</th>" for name in shown),
+        rows="\n".join(_row(row, shown) for row in report.highest),
         pictures="\n".join(_section(picture) for picture in report.pictures),
         facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts.items()),
         footer=escape(report.footer),
@@ -63,18 +63,19 @@ def _key_figure(name: str, value: str) -> str:
     return f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>"
 
 
-def _row(row: ExplainedRow, *, has_times: bool) -> str:
-    time = f"<td>{escape(row.time or '')}</td>" if has_times else ""
+def _row(row: ExplainedRow, shown: list[str]) -> str:
+    cells = "".join(f"<td>{escape(getattr(row, name) or '')}</td>" for name in shown)
     style = ' class="number anomaly"' if row.is_anomaly else ' class="number"'
     reasons = "".join(_reason(reason) for reason in row.explanation)
-    return f'<tr><td class="number">{row.row}</td>{time}<td{style}>{row.score:.3f}</td><td>{reasons}</td></tr>'
+    return f'<tr><td class="number">{row.row}</td>{cells}<td{style}>{row.score:.3f}</td><td>{reasons}</td></tr>'
 
 
 def _reason(reason: Reason) -> str:
-    bar = f'<div class="bar {reason.side}"><i style="width:{100 * reason.share:.1f}%"></i></div>'
+    style = reason.side or "category"
+    bar = f'<div class="bar {style}"><i style="width:{100 * reason.share:.1f}%"></i></div>'
     return (
         f'<div class="reason"><span>{escape(reason.feature or NO_NAME)}</span><span>{escape(reason.value_text)}</span>'
-        f'<span class="{reason.side}">{reason.side}</span>'
+        f'<span class="{style}">{escape(reason.remark)}</span>'
         f"{bar}<span>{reason.share:.0%}</span></div>"
     )
 

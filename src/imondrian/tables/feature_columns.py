@@ -1,42 +1,72 @@
 """Feature columns of a table: which columns are features, and their values as points; errors name row and column."""
 
-import re
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from imondrian.categories import MISSING_CODE, category_codes
 from imondrian.column_names import RESULTS, SCORE
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
+from imondrian.tables.cells import (
+    ParsedColumn,
+    are_booleans,
+    as_integers_or_floats,
+    booleans_as_numbers,
+    category_cells,
+    parse_column,
+    shown,
+    without_missing_texts,
+)
+from imondrian.tables.column_contents import ColumnContent, content_of, with_common_decimal
+from imondrian.tables.dates import DateFormat, as_datetimes, hours, recognise_dates, weekdays
+from imondrian.tables.number_formats import FormatRules, NumberFormat, parse_formatted
 
-BOOLEANS = {"true": 1.0, "false": 0.0}  # in lower or upper case
-MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")
+FeatureKind = Literal["number", "category", "weekday", "hour"]
 
-_MAX_SHOWN = 60  # characters of a value in an error message
-_MIN_NUMBERED_ROWS = 8  # with fewer rows, numbers may be consecutive by chance
-_DECIMAL_COMMA = re.compile(r"[-+]?[\d.]*\d,\d+")
+
+class FeatureColumn(NamedTuple):
+    """A feature, and how its values are read from a column."""
+
+    name: str
+    kind: FeatureKind
+    column: str
+    number_format: NumberFormat | None = None  # None: plain numbers
+    date_format: DateFormat | None = None
+
+    @property
+    def is_category(self) -> bool:
+        """Whether the values are categories, not numbers."""
+        return self.kind != "number"
+
+
+class ColumnRules(NamedTuple):
+    """What the user says about the columns."""
+
+    features: Collection[str] = ()  # columns to use; if empty, all that can be
+    ignore: Collection[str] = ()  # columns not to use
+    categorical: Collection[str] = ()  # columns of numbers that are categories
+    time: str | None = None  # the timestamp column, which is not a feature
+    id: str | None = None  # the column that identifies a row, which is not a feature
+    calendar: bool = False  # True: the weekday and hour of dates are features
+    formats: FormatRules = FormatRules()
+    decimal_hint: str | None = None  # the decimal separator to assume where numbers do not determine it
+
+    def names(self) -> list[str]:
+        """Return all columns that are named."""
+        single = [name for name in (self.time, self.id) if name is not None]
+        return [*self.features, *self.ignore, *self.categorical, *single]
 
 
 class FeatureChoice(NamedTuple):
-    """The names of the features, and for every other column the reason why it is not a feature."""
+    """The features, for every other column the reason why it is not a feature, and notes on what was decided."""
 
-    features: list[str]
+    columns: list[FeatureColumn]
     left_out: dict[str, str]
-
-
-class ParsedColumn(NamedTuple):
-    """A column, and its values as numbers."""
-
-    cells: pl.Series  # null where a value is missing
-    numbers: pl.Series  # null where a cell is missing or not a number
-
-    @property
-    def n_texts(self) -> int:
-        """Number of cells that are not numbers."""
-        return self.numbers.null_count() - self.cells.null_count()
+    notes: list[str]
 
 
 class TableColumns:
@@ -53,71 +83,124 @@ class TableColumns:
     def __init__(self, frame: pl.DataFrame, first: int = 0) -> None:
         self._frame = frame
         self._first = first
-        self._parsed: dict[str, ParsedColumn] = {}  # features that `choose` has parsed and `points` has not used yet
+        self._parsed: dict[str, ParsedColumn] = {}  # numbers that `choose` has parsed and `points` has not used yet
 
-    def choose(
-        self, features: Collection[str] = (), ignore: Collection[str] = (), time: str | None = None
+    def choose(self, rules: ColumnRules = ColumnRules()) -> FeatureChoice:  # noqa: B008
+        """Choose the features: the named columns, or else all columns of numbers and categories.
+
+        If none are named, ids, free text, constants, columns without values, row numbers and results of an earlier run
+        are left out as well.
+
+        Raises
+        ------
+        InvalidInputError
+            If a named column is missing, if a chosen column cannot be used, or if there are no features.
+        """
+        check_names(rules.names(), self._frame.columns)
+        left_out = self._left_out_by_name(rules)
+        candidates = [name for name in (rules.features or self._frame.columns) if name not in left_out]
+        contents = self._contents(candidates, rules)
+        columns: list[FeatureColumn] = []
+        for name in candidates:
+            found, reason = _features_of(name, contents[name], rules)
+            columns += found
+            if reason:
+                left_out[name] = reason
+        if not columns:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+            raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
+        columns = _with_unique_names(columns, self._frame.columns)
+        return FeatureChoice(columns, left_out, _notes(columns, contents))
+
+    def features_of_model(
+        self, names: list[str], categorical: Collection[str], known: Mapping[str, FeatureColumn], rules: ColumnRules
     ) -> FeatureChoice:
-        """Choose the features: the named columns, or else all numeric columns.
-
-        If none are named, columns without values, row numbers and results of an earlier run are left out as well.
+        """Return how to read the features of a model; number formats that the model does not know are recognised.
 
         Parameters
         ----------
-        features : collection of str
-            Columns to use; if empty, all columns of numbers.
-        ignore : collection of str
-            Columns not to use.
-        time : str, optional
-            The timestamp column, which is not a feature.
+        names : list of str
+            The features of the model.
+        categorical : collection of str
+            Those that are categories.
+        known : mapping of str to FeatureColumn
+            How some of the features are read, as stored in the model file.
+        rules : ColumnRules
+            What the user says; only the formats of numbers matter.
+        """
+        numbers = [name for name in names if name not in categorical and (name not in known or any(rules.formats))]
+        contents = self._contents([name for name in numbers if name in self._frame.columns], rules)
+        formats = {name: content.number_format for name, content in contents.items() if content.kind == "number"}
+        columns = [
+            known[name]
+            if name in known and name not in formats
+            else FeatureColumn(name, "category" if name in categorical else "number", name, formats.get(name))
+            for name in names
+        ]
+        return FeatureChoice(columns, {}, _notes(columns, contents))
+
+    def points(self, features: Iterable[FeatureColumn]) -> Array:
+        """Return the values of the features, one row per point.
+
+        Numbers that are missing are NaN. Categories are the numbers of `categories.category_codes`.
 
         Raises
         ------
         InvalidInputError
-            If a named column is missing, or if there are no features.
+            If a number is not finite or exceeds MAX_SIZE in absolute value; the message names row and column.
         """
-        columns = self._frame.columns
-        check_names((*features, *ignore, *([] if time is None else [time])), columns)
-        left_out: dict[str, str] = {}
-        earlier = result_names(columns)
-        for name in columns:
-            reason = _reason_by_name(name, features, ignore, time)
-            if not reason and not features:
-                reason = "result of an earlier run" if name in earlier else self._reason_by_content(name)
-            if reason:
-                left_out[name] = reason
-        chosen = [name for name in (features or columns) if name not in left_out]
-        if not chosen:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-            raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
-        return FeatureChoice(chosen, left_out)
+        values = [_READERS[feature.kind](self, feature) for feature in features]
+        return np.column_stack(values) if values else np.empty((self._frame.height, 0))
 
-    def points(self, features: list[str]) -> Array:
-        """Return the values of the features, one row per point, NaN where a value is missing.
+    def categories(self, feature: FeatureColumn) -> pl.Series:
+        """Return the categories of a feature as they are shown; null where one is missing."""
+        cells = category_cells(self._frame[feature.column])
+        if feature.kind == "weekday":
+            return weekdays(cells, feature.date_format)
+        return hours(cells, feature.date_format) if feature.kind == "hour" else cells
 
-        Raises
-        ------
-        InvalidInputError
-            If a cell is not a finite number of at most MAX_SIZE in absolute value; the message names row and column.
-        """
-        points = np.empty((self._frame.height, len(features)))
-        for j, name in enumerate(features):
-            parsed = self._parsed.pop(name, None) or parse_column(self._frame[name])
-            points[:, j] = _checked_numbers(parsed, name, self._first)
-        return points
+    def numbers(self, feature: FeatureColumn) -> Array:
+        """Return the numbers of a feature, NaN where one is missing."""
+        parsed = self._parsed.pop(feature.column, None)
+        if parsed is None:
+            parsed = parse_column(self._frame[feature.column])
+            if feature.number_format is not None and parsed.cells.dtype == pl.String:
+                parsed = parsed._replace(numbers=parse_formatted(parsed.cells, feature.number_format))
+        if parsed.n_texts > 0 and are_booleans(parsed.cells):  # older models have Booleans as numbers
+            parsed = parsed._replace(numbers=booleans_as_numbers(parsed.cells))
+        return _checked_numbers(parsed, feature, self._first)
 
-    def _reason_by_content(self, name: str) -> str:
-        """Return why the content of a column makes it unusable as a feature; an empty string if it is usable."""
-        column = self._frame[name]
-        if column.dtype.is_temporal():
-            return "a date or time"
-        if column.dtype != pl.String and not _is_numeric(column):
-            return f"not numeric ({column.dtype})"
-        parsed = parse_column(column)
-        reason = _reason_by_values(parsed)
-        if not reason:
-            self._parsed[name] = parsed
-        return reason
+    def codes(self, feature: FeatureColumn) -> Array:
+        """Return the numbers that stand for the categories of a feature."""
+        self._parsed.pop(feature.column, None)
+        cells = self.categories(feature)
+        distinct = cells.unique().drop_nulls()
+        codes = pl.Series(category_codes(distinct.to_list()), dtype=pl.Float64)
+        numbers = cells.replace_strict(distinct, codes, default=None, return_dtype=pl.Float64)
+        return numbers.fill_null(MISSING_CODE).to_numpy()
+
+    def _contents(self, names: list[str], rules: ColumnRules) -> dict[str, ColumnContent]:
+        """Return what columns contain; numbers are kept until `points` uses them."""
+        contents = {
+            name: ColumnContent("category", parse_column(self._frame[name]))
+            if name in rules.categorical
+            else content_of(self._frame[name], rules.formats)
+            for name in names
+        }
+        if rules.formats == FormatRules():
+            contents = with_common_decimal(contents, rules.decimal_hint)
+        self._parsed = {name: content.parsed for name, content in contents.items() if content.kind == "number"}
+        return contents
+
+    def _left_out_by_name(self, rules: ColumnRules) -> dict[str, str]:
+        left_out = {name: "not among the chosen features" for name in self._frame.columns if rules.features}
+        left_out = {name: reason for name, reason in left_out.items() if name not in rules.features}
+        earlier = set() if rules.features else result_names(self._frame.columns)
+        left_out |= dict.fromkeys(rules.ignore, "ignored")
+        left_out |= {} if rules.id is None else {rules.id: "the id of a row"}
+        left_out |= {} if rules.time is None else {rules.time: "the timestamp column"}
+        left_out |= {name: "result of an earlier run" for name in self._frame.columns if name in earlier}
+        return {name: left_out[name] for name in self._frame.columns if name in left_out}
 
 
 def check_names(names: Collection[str], columns: Collection[str]) -> None:
@@ -133,10 +216,11 @@ def result_names(columns: Collection[str]) -> set[str]:
     return {name for name in RESULTS if name in columns} if SCORE in columns else set()
 
 
-def with_numeric_features(frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
-    """Convert features that are text to integers, or else to floats, for formats that have types."""
-    texts = [name for name in features if frame[name].dtype == pl.String]
-    return frame.with_columns(_as_integers_or_floats(_without_missing_texts(frame[name])) for name in texts)
+def with_numeric_features(frame: pl.DataFrame, features: Iterable[FeatureColumn]) -> pl.DataFrame:
+    """Convert numbers that are text to integers, or else to floats, for formats that have types."""
+    numeric = {feature.column: feature for feature in features if feature.kind == "number"}
+    texts = [feature for name, feature in numeric.items() if frame[name].dtype == pl.String]
+    return frame.with_columns(_as_typed_numbers(frame[feature.column], feature.number_format) for feature in texts)
 
 
 def time_values(frame: pl.DataFrame, name: str | None) -> Array | None:
@@ -145,119 +229,98 @@ def time_values(frame: pl.DataFrame, name: str | None) -> Array | None:
         return None
     column = frame[name]
     if column.dtype == pl.String:
-        numbers = _as_numbers(_without_missing_texts(column))
-        column = numbers if numbers.null_count() == 0 else _as_dates(column)
+        parsed = parse_column(column)
+        is_text = parsed.numbers.null_count() > 0
+        column = as_datetimes(parsed.cells, recognise_dates(parsed.cells)) if is_text else parsed.numbers
     is_usable = (column.dtype.is_numeric() or column.dtype in (pl.Date, pl.Datetime)) and column.null_count() == 0
     return column.to_numpy() if is_usable else None
-
-
-def parse_column(column: pl.Series) -> ParsedColumn:
-    """Parse the cells of a column as numbers; texts that stand for missing values become null."""
-    numbers = _as_numbers(column)
-    if numbers.null_count() == column.null_count():  # only numbers: no need to look for missing texts
-        return ParsedColumn(column, numbers)
-    cells = _without_missing_texts(column)
-    return ParsedColumn(cells, _as_numbers(cells))
-
-
-def shown(value: object) -> str:
-    """Return a value for an error message, shortened if it is long."""
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 # -- which columns are features ---------------------------------------------------------------------------------------
 
 
-def _reason_by_name(name: str, features: Collection[str], ignore: Collection[str], time: str | None) -> str:
-    if name == time:
-        return "the timestamp column"
-    if name in ignore:
-        return "ignored"
-    return "not among the chosen features" if features and name not in features else ""
+def _features_of(name: str, content: ColumnContent, rules: ColumnRules) -> tuple[list[FeatureColumn], str]:
+    """Return the features that a column gives, and if there are none, the reason."""
+    if content.kind == "date":
+        if rules.calendar:
+            return _calendar_features(name, content.date_format), ""
+        if name in rules.features:
+            raise InvalidInputError(f"The column {name!r} contains dates: --calendar uses their weekday and hour.")
+        return [], "a date or time; --calendar uses its weekday and hour"
+    if content.kind == "other" or (content.objection and name not in (*rules.features, *rules.categorical)):
+        return [], content.objection
+    return [FeatureColumn(name, content.kind, name, content.number_format)], ""
 
 
-def _reason_by_values(parsed: ParsedColumn) -> str:
-    cells, numbers = parsed
-    if parsed.n_texts == 0 and np.isnan(numbers.to_numpy()).all():
-        return "no values"
-    if 2 * parsed.n_texts >= cells.len() - cells.null_count():
-        return _describe_text(str(cells.filter(numbers.is_null() & cells.is_not_null())[0]))
-    is_numbered = numbers.null_count() == 0 and _are_like_row_numbers(numbers)
-    return "consecutive or evenly spaced integers, such as row numbers" if is_numbered else ""
+def _calendar_features(name: str, date_format: DateFormat | None) -> list[FeatureColumn]:
+    parts: list[FeatureKind] = []
+    parts += ["weekday"] if date_format is None or date_format.has_date else []
+    parts += ["hour"] if date_format is None or date_format.has_time else []
+    return [FeatureColumn(f"{name} ({part})", part, name, date_format=date_format) for part in parts]
 
 
-def _describe_text(value: str) -> str:
-    hint = "; a decimal comma is not supported" if _DECIMAL_COMMA.fullmatch(value) else ""
-    return f"text, such as {value[:40]!r}{hint}"
+def _with_unique_names(features: list[FeatureColumn], columns: list[str]) -> list[FeatureColumn]:
+    """Return features whose names differ from those of other columns."""
+    taken = set(columns)
+    unique = []
+    for feature in features:
+        name = feature.name
+        while name != feature.column and name in taken:
+            name += "_"
+        unique.append(feature._replace(name=name))
+    return unique
 
 
-def _are_like_row_numbers(numbers: pl.Series) -> bool:
-    """Return True if the numbers are integers in equal steps, or n consecutive integers in any order."""
-    values = numbers.to_numpy()
-    if values.size < _MIN_NUMBERED_ROWS or not (values == np.round(values)).all():
-        return False
-    steps = np.diff(values)
-    is_evenly_spaced = steps[0] != 0.0 and bool((steps == steps[0]).all())
-    return is_evenly_spaced or (np.ptp(values) == values.size - 1 and np.unique(values).size == values.size)
+def _notes(columns: list[FeatureColumn], contents: Mapping[str, ColumnContent]) -> list[str]:
+    """Return what was decided about the formats of columns; columns with the same format share a note."""
+    texts: dict[str, list[str]] = {}
+    for feature in columns:
+        content = contents.get(feature.column)
+        found = None if content is None else content.found
+        text = "" if found is None else found.describe()
+        if feature.kind == "weekday" and feature.date_format is not None and feature.date_format.is_doubtful:
+            text = "the month is taken to come before the day"
+        if text:
+            texts.setdefault(text, []).append(feature.column)
+    return [f"{_listed(names, str)}: {text}" for text, names in texts.items()]
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _checked_numbers(parsed: ParsedColumn, name: str, first: int) -> Array:
+def _checked_numbers(parsed: ParsedColumn, feature: FeatureColumn, first: int) -> Array:
     values = parsed.numbers.to_numpy().astype(np.float64)  # null becomes NaN
     is_wrong = np.abs(values) > MAX_SIZE
     if parsed.n_texts > 0:
         is_wrong |= (parsed.numbers.is_null() & parsed.cells.is_not_null()).to_numpy()
     if is_wrong.any():
         i = int(np.flatnonzero(is_wrong)[0])
-        raise InvalidInputError(f"Row {first + i + 1}, column {name!r}: {_cell_error(parsed.cells[i], values[i])}.")
+        error = _cell_error(parsed.cells[i], values[i], feature)
+        raise InvalidInputError(f"Row {first + i + 1}, column {feature.column!r}: {error}.")
     return values
 
 
-def _cell_error(cell: object, value: float) -> str:
+def _cell_error(cell: object, value: float, feature: FeatureColumn) -> str:
     if np.isnan(value):
-        return f"{shown(cell)} is not a number"
+        is_comma = feature.number_format is not None and feature.number_format.decimal == ","
+        options = f"--ignore {feature.name} leaves the column out, --categorical {feature.name} makes it a category"
+        return f"{shown(cell)} is not a number{' with a decimal comma' * is_comma} ({options})"
     return f"{value} exceeds {MAX_SIZE:g} in absolute value" if np.isfinite(value) else f"{cell!s:.60} is not finite"
 
 
-def _is_numeric(column: pl.Series) -> bool:
-    return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
+def _as_typed_numbers(column: pl.Series, number_format: NumberFormat | None) -> pl.Series:
+    cells = without_missing_texts(column)
+    return as_integers_or_floats(cells) if number_format is None else parse_formatted(cells, number_format)
 
 
-def _without_missing_texts(column: pl.Series) -> pl.Series:
-    """Return text without surrounding blanks, and null in place of NaN and of texts that stand for missing values."""
-    if column.dtype == pl.String:
-        stripped = column.str.strip_chars()
-        return stripped.set(stripped.is_in(MISSING_TEXTS), None)
-    return column.fill_nan(None) if column.dtype.is_float() else column
-
-
-def _as_numbers(cells: pl.Series) -> pl.Series:
-    """Return cells as numbers, null where they are not; a column of only "true" and "false" as 1 and 0."""
-    if cells.dtype != pl.String:
-        numeric = cells if _is_numeric(cells) else pl.Series(cells.name, [None] * cells.len())
-        return numeric.cast(pl.Float64, strict=False)
-    numbers = cells.cast(pl.Float64, strict=False)
-    if numbers.null_count() == cells.null_count():
-        return numbers
-    booleans = cells.str.to_lowercase().replace_strict(BOOLEANS, default=None, return_dtype=pl.Float64)
-    return booleans if booleans.null_count() == cells.null_count() else numbers
-
-
-def _as_integers_or_floats(cells: pl.Series) -> pl.Series:
-    integers = cells.cast(pl.Int64, strict=False)
-    return integers if integers.null_count() == cells.null_count() else _as_numbers(cells)
-
-
-def _as_dates(column: pl.Series) -> pl.Series:
-    try:
-        return column.str.to_datetime(time_zone="UTC", strict=False).dt.replace_time_zone(None)
-    except pl.exceptions.PolarsError:  # unknown date format
-        return column
-
-
-def _listed(names: list[str]) -> str:
-    text = ", ".join(map(repr, names[:20]))
+def _listed(names: list[str], show: Callable[[str], str] = repr) -> str:
+    text = ", ".join(map(show, names[:20]))
     return text if len(names) <= 20 else f"{text} and {len(names) - 20} more"
+
+
+_READERS: dict[FeatureKind, Callable[[TableColumns, FeatureColumn], Any]] = {
+    "number": TableColumns.numbers,
+    "category": TableColumns.codes,
+    "weekday": TableColumns.codes,
+    "hour": TableColumns.codes,
+}

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from imondrian.errors import InvalidInputError
 
-FORMATS = ("csv", "tsv", "ndjson", "parquet")
+FORMATS = ("csv", "tsv", "ndjson", "parquet", "xlsx")
 LINE_FORMATS = ("csv", "tsv", "ndjson")  # can be read line by line
 UNTYPED_FORMATS = ("csv", "tsv")  # do not distinguish numbers from text
+SEPARATORS = (",", ";", "\t", "|")  # of CSV fields
 _EXTENSIONS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -15,16 +16,13 @@ _EXTENSIONS = {
     ".jsonl": "ndjson",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
 }
+_WRITTEN = tuple(name for name, file_format in _EXTENSIONS.items() if file_format != "xlsx")
 _PARQUET = b"PAR1"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs write it before UTF-8 text
-_UNSUPPORTED = {
-    b"PK\x03\x04": "a zip or an Excel file",
-    b"\xd0\xcf\x11\xe0": "an old Excel file",
-    b"\xff\xfe": "text in UTF-16",
-    b"\xfe\xff": "text in UTF-16",
-}
-_SEPARATORS = b",;\t|"
+_ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 
 
 def format_by_name(path: str) -> str | None:
@@ -42,8 +40,8 @@ def output_format(path: str) -> str:
         If the extension is unknown or `.gz`.
     """
     found = "csv" if path == "-" else format_by_name(path)
-    if found is None or path.endswith(".gz"):
-        raise InvalidInputError(f"{path}: the name of an output table must end in {', '.join(_EXTENSIONS)}.")
+    if found is None or not path.lower().endswith((*_WRITTEN, "-")):
+        raise InvalidInputError(f"{path}: the name of an output table must end in {', '.join(_WRITTEN)}.")
     return found
 
 
@@ -55,10 +53,14 @@ def check_format(name: str) -> str:
 
 
 def check_supported(start: bytes, name: str) -> None:
-    """Raise an InvalidInputError if the first bytes are those of another file type or encoding."""
-    for signature, what in _UNSUPPORTED.items():
-        if start.startswith(signature):
-            raise InvalidInputError(f"{name} is {what}: save it as CSV in UTF-8.")
+    """Raise an InvalidInputError if the first bytes are those of a file type that cannot be read."""
+    if start.startswith(_OLD_EXCEL):
+        raise InvalidInputError(f"{name} is an old or protected Excel file: save it as .xlsx or as CSV.")
+
+
+def is_workbook(start: bytes) -> bool:
+    """Return True if the first bytes are those of an Excel workbook, which is a zip file."""
+    return start.startswith(_ZIP)
 
 
 def check_separator(separator: str) -> str:
@@ -73,16 +75,12 @@ def format_by_content(start: bytes, name: str) -> str:
     """Return the format that the first bytes indicate; text that is not JSON is CSV."""
     if start.startswith(_PARQUET):
         return "parquet"
+    if is_workbook(start):
+        return "xlsx"
     text = without_byte_order_mark(start).lstrip()
     if text.startswith(b"["):
         raise InvalidInputError(f"{name} is a JSON array: it must be NDJSON, one object per line.")
     return "ndjson" if text.startswith(b"{") else "csv"
-
-
-def guess_separator(line: bytes) -> str:
-    """Return the most frequent of `,`, `;`, tab and `|` in a line; the first of these if they are equally frequent."""
-    counts = [line.count(separator) for separator in _SEPARATORS]
-    return chr(_SEPARATORS[counts.index(max(counts))])
 
 
 def without_byte_order_mark(start: bytes) -> bytes:

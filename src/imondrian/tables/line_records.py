@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
-from imondrian.tables.feature_columns import BOOLEANS, MISSING_TEXTS, shown
-from imondrian.tables.formats import check_separator, format_by_content, guess_separator, without_byte_order_mark
+from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
+from imondrian.tables.formats import check_separator, format_by_content, without_byte_order_mark
+from imondrian.tables.table_start import guess_separator
 
 Values = dict[str, Any]
 
@@ -81,7 +82,7 @@ def parser_for(
     if file_format == "parquet":
         raise InvalidInputError("A stream must be CSV, TSV or NDJSON; Parquet cannot be read line by line.")
     is_tsv = file_format == "tsv"
-    separator = check_separator(separator) if separator else "\t" if is_tsv else guess_separator(first)
+    separator = check_separator(separator) if separator else "\t" if is_tsv else guess_separator([first.decode(errors="replace")])
     cells = csv_fields(first, separator)
     names = cells if has_header else [f"column_{i + 1}" for i in range(len(cells))]
     if len(set(names)) < len(names):

@@ -1,50 +1,59 @@
-"""Rules for missing values: fail, leave the rows without a score, or fill in medians."""
+"""Rules for missing values: the model fills them, their rows get no score, or they are an error."""
 
-import warnings
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from imondrian.categories import MISSING_CODE
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.order_statistics import median_of_copies
+from imondrian.tables.feature_columns import FeatureColumn
 
-Medians = Callable[[], Array]
-Rule = Callable[[Array, list[str], int, Medians], Array]
+Prepare = Callable[[Array, list[FeatureColumn], int], Array]
 
 
-def fail(points: Array, features: list[str], first: int, medians: Medians) -> Array:
-    """Raise an InvalidInputError that names the first missing value."""
-    missing = np.isnan(points)
-    if missing.any():
-        i, j = (int(k) for k in np.argwhere(missing)[0])
+class MissingRule(NamedTuple):
+    """What to do with missing values."""
+
+    prepare: Prepare  # applied to the points of a batch
+    of_model: str  # the parameter `missing` of the model
+
+
+def keep(points: Array, features: list[FeatureColumn], first: int) -> Array:
+    """Leave missing numbers as NaN: the model fills them. A missing category is a category of its own."""
+    return points
+
+
+def drop(points: Array, features: list[FeatureColumn], first: int) -> Array:
+    """Remove all values of rows with a missing value, so that these rows get no score."""
+    has_gap = find_gaps(points, features).any(axis=1)
+    return np.where(has_gap[:, None], np.nan, points) if has_gap.any() else points
+
+
+def fail(points: Array, features: list[FeatureColumn], first: int) -> Array:
+    """Raise an InvalidInputError that names the first missing value; `first` is the number of rows before."""
+    gaps = find_gaps(points, features)
+    if gaps.any():
+        i, j = (int(k) for k in np.argwhere(gaps)[0])
         raise InvalidInputError(
-            f"Row {first + i + 1}, column {features[j]!r}: the value is missing"
+            f"Row {first + i + 1}, column {features[j].name!r}: the value is missing"
             " (--missing drop gives such rows no score, --missing median fills in the median)."
         )
     return points
 
 
-def drop(points: Array, features: list[str], first: int, medians: Medians) -> Array:
-    """Leave missing values as NaN: their rows get no score."""
-    return points
+def find_gaps(points: Array, features: list[FeatureColumn]) -> Array:
+    """Return a mask that is True where a number or a category is missing."""
+    gaps = np.isnan(points)
+    categorical = [j for j, feature in enumerate(features) if feature.is_category]
+    gaps[:, categorical] |= points[:, categorical] == MISSING_CODE
+    return gaps
 
 
-def median(points: Array, features: list[str], first: int, medians: Medians) -> Array:
-    """Replace missing values with the median of their column."""
-    missing = np.isnan(points)
-    return np.where(missing, medians(), points) if missing.any() else points
-
-
-def column_medians_of_copies(points: Array, copies: Array) -> Array:
-    """Return the median of each column of points without missing values, given with their numbers of copies."""
-    return np.array([median_of_copies(column, copies) for column in points.T])
-
-
-def column_medians(points: Array) -> Array:
-    """Return the median of each column, ignoring missing values."""
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # columns without values
-        return np.nanmedian(points, axis=0)
-
-
-MISSING: dict[str, Rule] = {"fail": fail, "drop": drop, "median": median}
+MISSING = {
+    "median": MissingRule(keep, "median"),
+    "indicator": MissingRule(keep, "indicator"),
+    "drop": MissingRule(drop, "raise"),
+    "fail": MissingRule(fail, "raise"),
+}

@@ -1,4 +1,7 @@
-"""Reading tables in batches: CSV, TSV, NDJSON and Parquet, from files or standard input, in bounded memory."""
+"""Reading tables in batches: text, Parquet and Excel workbooks, from files or standard input.
+
+Text and Parquet are read in bounded memory.
+"""
 
 import gzip
 import io
@@ -12,8 +15,17 @@ from typing import IO, Any, NamedTuple
 import polars as pl
 
 from imondrian.errors import InvalidInputError
-from imondrian.tables.formats import check_format, check_separator, check_supported, format_by_content, format_by_name
-from imondrian.tables.text_parsing import TextSource, first_line, read_csv, read_ndjson
+from imondrian.tables.encodings import AUTO, Utf8Reader
+from imondrian.tables.formats import (
+    check_format,
+    check_separator,
+    check_supported,
+    format_by_content,
+    format_by_name,
+    is_workbook,
+)
+from imondrian.tables.text_parsing import ReadingFacts, TextSource, first_line, read_csv, read_ndjson
+from imondrian.tables.workbooks import WorkbookSource, read_sheet
 
 PARQUET_ROWS = 100_000  # per batch
 STANDARD_INPUT = "-"
@@ -30,6 +42,16 @@ class TableBatch(NamedTuple):
     share_read: float  # share of the table that has been read, these rows included; 0 if unknown
 
 
+class TextLayout(NamedTuple):
+    """How the text of a CSV file, or a sheet, is laid out; None: recognised by its content."""
+
+    separator: str | None = None
+    has_header: bool = True
+    encoding: str = AUTO
+    skip_lines: int | None = None  # before the header
+    sheet: str | None = None  # of a workbook; None: the first one
+
+
 class Table:
     r"""A table that can be read once, in batches or all at once.
 
@@ -37,12 +59,16 @@ class Table:
     ----------
     path : str
         A file, or "-" for standard input. gzip is recognised by content.
-    file_format : {"csv", "tsv", "ndjson", "parquet"}, optional
+    file_format : {"csv", "tsv", "ndjson", "parquet", "xlsx"}, optional
         The format; by default recognised by the extension, else by the first bytes.
-    separator : str, optional
-        Separator of CSV fields; by default the most frequent of ``,``, ``;``, tab and ``|`` in the first line.
-    has_header : bool, default=True
-        True if a CSV file's first line contains the column names. Otherwise they are column_1, column_2 and so on.
+    layout : TextLayout, optional
+        Separator, header, encoding, lines to skip and sheet; by default recognised by the content. Without a header,
+        the columns are named column_1, column_2 and so on.
+
+    Attributes
+    ----------
+    facts : ReadingFacts
+        Notes on how the table was read, and the column names as they were; complete when all rows have been read.
 
     Raises
     ------
@@ -59,14 +85,13 @@ class Table:
     [('1', '2'), ('3', '4')]
     """
 
-    def __init__(
-        self, path: str, *, file_format: str | None = None, separator: str | None = None, has_header: bool = True
-    ) -> None:
+    def __init__(self, path: str, *, file_format: str | None = None, layout: TextLayout = TextLayout()) -> None:  # noqa: B008
         self.name = "standard input" if path == STANDARD_INPUT else path
         self._raw = _open(path)
         is_file = path != STANDARD_INPUT and Path(path).is_file()
         self.n_bytes = Path(path).stat().st_size if is_file else None  # size on disk
-        self.has_header = has_header
+        self.layout = layout
+        self.facts = ReadingFacts()
         with self._closed_on_error():
             self.is_gzip = _peek(self._raw, self.name).startswith(_GZIP)
             self._file: Any = io.BufferedReader(gzip.GzipFile(fileobj=self._raw)) if self.is_gzip else self._raw
@@ -75,9 +100,10 @@ class Table:
                 raise InvalidInputError(f"{self.name} is empty.")
             check_supported(start, self.name)
             found = check_format(file_format) if file_format else format_by_name(path)
-            self.file_format = found or format_by_content(start, self.name)
+            self.file_format = "xlsx" if is_workbook(start) else found or format_by_content(start, self.name)
             is_tsv = self.file_format == "tsv"
-            self.separator = check_separator(separator) if separator else "\t" if is_tsv else None
+            self.separator = check_separator(layout.separator) if layout.separator else "\t" if is_tsv else None
+            self._text = Utf8Reader(self.read, layout.encoding, self.name)
 
     def batches(self) -> Iterator[TableBatch]:
         """Yield the rows in batches, in order; then close the file.
@@ -94,6 +120,8 @@ class Table:
                 first += frame.height
         finally:
             self.close()
+        if self._text.note is not None:
+            self.facts.notes.append(self._text.note)
         if first == 0:
             raise InvalidInputError(f"{self.name} has no rows.")
 
@@ -116,6 +144,10 @@ class Table:
     def share_read(self) -> float:
         """Return the share of the bytes that has been read; 0 if the size is unknown."""
         return 0.0 if not self.n_bytes else min(self._raw.tell() / self.n_bytes, 1.0)
+
+    def read_text(self, n_bytes: int) -> bytes:
+        """Read text of the table as UTF-8, whatever its encoding."""
+        return self._text.read(n_bytes)
 
     def read(self, n_bytes: int = -1) -> bytes:
         """Read bytes of the table, decompressed."""
@@ -151,8 +183,18 @@ def _peek(file: Any, name: str) -> bytes:
 
 
 def _read_text(table: Table, parse: Callable[[TextSource], Iterator[pl.DataFrame]]) -> Iterator[FrameAndShare]:
-    for frame in parse(TextSource(table.name, table.read, table.separator, table.has_header)):
+    layout = table.layout
+    source = TextSource(
+        table.name, table.read_text, table.facts, table.separator, layout.has_header, layout.skip_lines
+    )
+    for frame in parse(source):
         yield frame, table.share_read()
+
+
+def _read_workbook(table: Table) -> Iterator[FrameAndShare]:
+    layout = table.layout
+    content = WorkbookSource(table.name, table.read(), table.facts, layout.sheet, layout.has_header, layout.skip_lines)
+    yield read_sheet(content), 1.0
 
 
 def _read_parquet(table: Table) -> Iterator[FrameAndShare]:
@@ -172,4 +214,5 @@ _READERS: dict[str, Callable[[Table], Iterator[FrameAndShare]]] = {
     "tsv": lambda table: _read_text(table, read_csv),
     "ndjson": lambda table: _read_text(table, read_ndjson),
     "parquet": _read_parquet,
+    "xlsx": _read_workbook,
 }

@@ -1,10 +1,12 @@
 """Writing tables batch by batch; the file appears only when it is complete."""
 
+import csv
+import io
 import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ WriteBatch = Callable[[pl.DataFrame], None]
 
 
 @contextmanager
-def table_writer(path: str) -> Iterator[WriteBatch]:
+def table_writer(path: str, labels: Mapping[str, str] | None = None) -> Iterator[WriteBatch]:
     """Return a context manager that yields a function to write batches of rows to a table.
 
     Parameters
@@ -30,8 +32,11 @@ def table_writer(path: str) -> Iterator[WriteBatch]:
     path : str
         File to write; its extension sets the format. The file appears, or replaces an older one, when the context
         ends without an error. "-" is standard output, as CSV.
+    labels : mapping of str to str, optional
+        What to write instead of some column names in CSV, where columns may have the same name; read when the first
+        batch is written.
     """
-    open_writer = _WRITERS[output_format(path)]
+    open_writer = partial(_WRITERS[output_format(path)], labels={} if labels is None else labels)
     if path == STANDARD_OUTPUT:
         with open_writer(sys.stdout.buffer) as write:
             yield write
@@ -42,20 +47,28 @@ def table_writer(path: str) -> Iterator[WriteBatch]:
 
 
 @contextmanager
-def _csv_writer(file: IO[bytes], separator: str) -> Iterator[WriteBatch]:
+def _csv_writer(file: IO[bytes], labels: Mapping[str, str], separator: str) -> Iterator[WriteBatch]:
     header = _Header()
 
     def write(frame: pl.DataFrame) -> None:
         for rows in frame.iter_slices(_ROWS_PER_WRITE):
             is_first = not header.columns
-            text = header.conform(_as_flat(rows)).write_csv(separator=separator, include_header=is_first)
-            file.write(text.encode())
+            conforming = header.conform(_as_flat(rows))
+            if is_first:
+                file.write(_csv_line([labels.get(name, name) for name in conforming.columns], separator))
+            file.write(conforming.write_csv(separator=separator, include_header=False).encode())
 
     yield write
 
 
+def _csv_line(cells: list[str], separator: str) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, delimiter=separator, lineterminator="\n").writerow(cells)
+    return line.getvalue().encode()
+
+
 @contextmanager
-def _ndjson_writer(file: IO[bytes]) -> Iterator[WriteBatch]:
+def _ndjson_writer(file: IO[bytes], labels: Mapping[str, str]) -> Iterator[WriteBatch]:
     def write(frame: pl.DataFrame) -> None:
         for rows in frame.iter_slices(_ROWS_PER_WRITE):
             file.write(_with_hexadecimal_bytes(rows).write_ndjson().encode())
@@ -64,7 +77,7 @@ def _ndjson_writer(file: IO[bytes]) -> Iterator[WriteBatch]:
 
 
 @contextmanager
-def _parquet_writer(file: IO[bytes]) -> Iterator[WriteBatch]:
+def _parquet_writer(file: IO[bytes], labels: Mapping[str, str]) -> Iterator[WriteBatch]:
     """Write each batch to a temporary file, and join them at the end: Parquet cannot be appended to."""
     with tempfile.TemporaryDirectory(prefix="imondrian-") as folder:
         parts: list[Path] = []
@@ -117,7 +130,7 @@ def _as_json(value: Any) -> str | None:
     return None if plain is None else json.dumps(plain, default=str)
 
 
-_WRITERS: dict[str, Callable[[IO[bytes]], AbstractContextManager[WriteBatch]]] = {
+_WRITERS: dict[str, Callable[..., AbstractContextManager[WriteBatch]]] = {
     "csv": partial(_csv_writer, separator=","),
     "tsv": partial(_csv_writer, separator="\t"),
     "ndjson": _ndjson_writer,

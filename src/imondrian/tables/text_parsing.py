@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -13,11 +14,22 @@ import polars as pl
 
 from imondrian.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
-from imondrian.tables.formats import guess_separator, without_byte_order_mark
+from imondrian.tables.column_labels import labels_that_differ, unique_names
+from imondrian.tables.formats import without_byte_order_mark
+from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start
 
 BLOCK_BYTES = 2**23  # parsed at once
 _MAX_RECORD_BYTES = 2**24
 _BLANK_LINES = re.compile(rb"(?<=\n)(?:\r?\n)+")
+
+
+@dataclass
+class ReadingFacts:
+    """What was found while a table was read."""
+
+    notes: list[str] = field(default_factory=list)  # decisions that the user should know
+    labels: dict[str, str] = field(default_factory=dict)  # column names as they were, where ours differ
+    separator: str | None = None  # of CSV fields
 
 
 class TextSource(NamedTuple):
@@ -25,40 +37,87 @@ class TextSource(NamedTuple):
 
     name: str  # of the table, for error messages
     read: Callable[[int], bytes]
-    separator: str | None = None  # None: the most frequent in the first line
+    facts: ReadingFacts
+    separator: str | None = None  # None: recognised by the first lines
     has_header: bool = True
+    skip_lines: int | None = None  # before the header; None: title lines are recognised
+
+
+class _Columns(NamedTuple):
+    """How to split the records of CSV, and the unique names of the columns."""
+
+    separator: str
+    names: list[str]
 
 
 # -- CSV ----------------------------------------------------------------------------------------------------------
 
 
 def read_csv(text: TextSource) -> Iterator[pl.DataFrame]:
-    """Yield the rows of CSV block by block; each block is parsed with the header before it."""
+    """Yield the rows of CSV block by block."""
     blocks = _blocks(text, _end_of_last_record)
-    start = next(blocks, b"")
-    end = _end_of_first_record(start)
-    first = _decode_header(text, start[:end])
-    text = text._replace(separator=text.separator or guess_separator(first.encode()))
-    names = first if text.has_header else _numbered_names(text, first)
+    start = _without_lines(next(blocks, b""), text.skip_lines or 0)
+    columns, end = _read_header(text, start)
     n_rows = 0
-    for block in chain([start[end + 1 :] if text.has_header else start], blocks):
+    for block in chain([start[end:]], blocks):
         if rows := _without_blank_lines(block):
-            frame = _parse_csv(text, f"{names}\n".encode(), rows, n_rows)
+            frame = _parse_csv(text, columns, rows, n_rows)
             n_rows += frame.height
             yield frame
 
 
-def _decode_header(text: TextSource, first: bytes) -> str:
+def note_start(facts: ReadingFacts, start: TableStart, *, has_header: bool) -> list[str]:
+    """Store where a table starts in the facts; return a unique name for each of its columns."""
+    labels = start.labels if has_header else [f"column_{j + 1}" for j in range(len(start.labels))]
+    names = unique_names(labels)
+    facts.labels.update(labels_that_differ(names, labels))
+    facts.separator = start.separator
+    if start.n_titles:
+        facts.notes.append(f"{start.n_titles} title line{'s' * (start.n_titles > 1)} before the header skipped")
+    return names
+
+
+def _without_lines(block: bytes, n_lines: int) -> bytes:
+    """Return a block without its first lines."""
+    position = 0
+    for _ in range(n_lines):
+        end = block.find(b"\n", position)
+        position = len(block) if end < 0 else end + 1
+    return block[position:]
+
+
+def _read_header(text: TextSource, block: bytes) -> tuple[_Columns, int]:
+    """Return the columns of a table, and the position in its first block at which its rows start."""
+    ends = _ends_of_records(block)
+    if not ends:
+        return _Columns(text.separator or ",", [""]), len(block)
+    records = [_decode_start(text, block[first:end]) for first, end in ends]
+    find_titles = text.has_header and text.skip_lines is None
     try:
-        return first.rstrip(b"\r").decode()
+        start = find_start(records, text.separator, find_titles=find_titles)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{text.name}: {error}") from None
+    names = note_start(text.facts, start, has_header=text.has_header)
+    return _Columns(start.separator, names), ends[start.n_titles][1] + 1 if text.has_header else 0
+
+
+def _ends_of_records(block: bytes) -> list[tuple[int, int]]:
+    """Return the positions of the first records that are not blank: of their first byte, and of their line end."""
+    ends: list[tuple[int, int]] = []
+    first = 0
+    while first < len(block) and len(ends) < MAX_RECORDS:
+        end = _end_of_first_record(block, first)
+        if block[first:end].strip():
+            ends.append((first, end))
+        first = end + 1
+    return ends
+
+
+def _decode_start(text: TextSource, record: bytes) -> str:
+    try:
+        return record.rstrip(b"\r").decode()
     except UnicodeDecodeError:
-        raise InvalidInputError(f"{text.name}: the first line is not UTF-8 text.") from None
-
-
-def _numbered_names(text: TextSource, first: str) -> str:
-    """Return a header for a table without one: column_1, column_2 and so on."""
-    n_columns = len(next(_records(text, first, 0), []))
-    return str(text.separator).join(f"column_{j + 1}" for j in range(n_columns))
+        raise InvalidInputError(f"{text.name}: the first lines are not UTF-8 text: choose an --encoding.") from None
 
 
 def _without_blank_lines(block: bytes) -> bytes:
@@ -70,37 +129,38 @@ def _without_blank_lines(block: bytes) -> bytes:
     return b'"'.join(parts).lstrip(b"\r\n")
 
 
-def _parse_csv(text: TextSource, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
+def _parse_csv(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -> pl.DataFrame:
     """Parse a block with polars; if that fails, parse it with Python, whose errors name the row."""
-    if header.count(b'"') % 2 == 1:
-        return _parse_by_record(text, header, block, n_rows)
+    header = columns.separator.join(f"c{j}" for j in range(len(columns.names)))
     try:
-        return pl.read_csv(io.BytesIO(header + block), separator=str(text.separator), infer_schema=False)
+        frame = pl.read_csv(
+            io.BytesIO(f"{header}\n".encode() + block), separator=columns.separator, infer_schema=False
+        )
     except pl.exceptions.PolarsError:
-        return _parse_by_record(text, header, block, n_rows)
+        return _parse_by_record(text, columns, block, n_rows)
+    frame.columns = columns.names
+    return frame
 
 
-def _parse_by_record(text: TextSource, header: bytes, block: bytes, n_rows: int) -> pl.DataFrame:
+def _parse_by_record(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -> pl.DataFrame:
     """Parse record by record: a quote inside an unquoted field is an ordinary character."""
     try:
         lines = block.decode()
     except UnicodeDecodeError as error:
         near = n_rows + 1 + block.count(b"\n", 0, error.start)
-        raise InvalidInputError(f"{text.name}: near row {near}: not UTF-8 text.") from None
-    names = next(_records(text, header.decode(), n_rows))
-    rows: list[list[Any]] = list(_records(text, lines, n_rows))
+        raise InvalidInputError(f"{text.name}: near row {near}: not UTF-8 text: choose an --encoding.") from None
+    width = len(columns.names)
+    rows: list[list[Any]] = list(_records(text, columns.separator, lines, n_rows))
     for i, row in enumerate(rows, start=n_rows + 1):
-        if len(row) > len(names):
-            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the first line has {len(names)}.")
-    if len(set(names)) < len(names):
-        raise InvalidInputError(f"{text.name}: column names must be unique, but are {', '.join(names)}.")
-    full = [row + [None] * (len(names) - len(row)) for row in rows]
-    return pl.DataFrame(full, schema=dict.fromkeys(names, pl.String), orient="row")
+        if any(row[width:]):  # empty fields at the end of a line are harmless
+            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the header has {width}.")
+    full = [row[:width] + [None] * (width - len(row)) for row in rows]
+    return pl.DataFrame(full, schema=dict.fromkeys(columns.names, pl.String), orient="row")
 
 
-def _records(text: TextSource, lines: str, n_rows: int) -> Iterator[list[str]]:
+def _records(text: TextSource, separator: str, lines: str, n_rows: int) -> Iterator[list[str]]:
     try:
-        yield from csv.reader(io.StringIO(lines, newline=""), delimiter=str(text.separator))
+        yield from csv.reader(io.StringIO(lines, newline=""), delimiter=separator)
     except csv.Error as error:
         raise InvalidInputError(f"{text.name}: after row {n_rows}: {error}.") from None
 
@@ -189,15 +249,14 @@ def _end_of_last_record(block: bytes) -> int:
     return position
 
 
-def _end_of_first_record(block: bytes) -> int:
+def _end_of_first_record(block: bytes, start: int = 0) -> int:
     """Return the position of the first line end outside of quotes; if there is none, of the first line end."""
-    position = block.find(b"\n")
-    n_quotes = block.count(b'"', 0, max(position, 0))
+    first = position = block.find(b"\n", start)
+    n_quotes = block.count(b'"', start, max(position, start))
     while position >= 0 and n_quotes % 2 == 1:
         after = block.find(b"\n", position + 1)
         n_quotes += block.count(b'"', position, max(after, position))
         position = after
-    first = block.find(b"\n")
     return position if position >= 0 else first if first >= 0 else len(block)
 
 

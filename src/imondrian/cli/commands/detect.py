@@ -1,11 +1,23 @@
 """`imondrian detect` and `imondrian fit`: fit a forest on a table."""
 
-from imondrian import model_files
 from imondrian.cli.console import Console
 from imondrian.cli.option_checks import check_forest_options, check_outputs
 from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, OutputOptions, SourceOptions
-from imondrian.cli.scored_rows import check_result_names, fit_and_score, fit_rows, result_table
-from imondrian.cli.summary import SummaryBuilder, column_facts, describe_rule, print_facts
+from imondrian.cli.scored_rows import (
+    check_result_names,
+    fit_and_score,
+    fit_rows,
+    result_table,
+    save_table_model,
+)
+from imondrian.cli.summary import (
+    ShownColumns,
+    SummaryBuilder,
+    column_facts,
+    columns_as_json,
+    describe_rule,
+    print_facts,
+)
 from imondrian.cli.table_rows import open_table, read_rows
 from imondrian.tables.table_writer import table_writer
 
@@ -26,19 +38,19 @@ def detect(
     rows, choice = read_rows(table, feature_options, console)
     check_result_names(rows.frame.columns, output_options.table)
     with console.progress("fitting and scoring") as progress:
-        scored = fit_and_score(rows, forest_options, progress)
-    builder = SummaryBuilder(scored.model, feature_options.time, top)
+        scored = fit_and_score(rows, forest_options, feature_options.missing, progress)
+    builder = SummaryBuilder(scored.model, ShownColumns(feature_options.id, feature_options.time), top)
     builder.add(scored)
-    summary = builder.summary(table.name, choice.left_out, output_options.files())
+    summary = builder.summary(table.name, choice, output_options.files())
     if output_options.model:
-        model_files.save(scored.model, output_options.model)
+        save_table_model(scored.model, rows.columns, output_options.model)
     if output_options.report:
         from imondrian.cli.html_report import write_html_report  # matplotlib takes a second to load
 
         with console.progress("plotting"):
             write_html_report(output_options.report, scored, summary, forest_options, feature_options)
     if output_options.table:
-        with console.progress("writing"), table_writer(output_options.table) as write:
+        with console.progress("writing"), table_writer(output_options.table, table.facts.labels) as write:
             write(result_table(scored, output_options.table))
     console.print_result(summary.as_json(), summary.print_on)
     return summary.n_anomalies > 0
@@ -58,21 +70,20 @@ def fit(
     table = open_table(source_options)
     rows, choice = read_rows(table, feature_options, console)
     with console.progress("fitting") as progress:
-        fitted = fit_rows(rows, forest_options, progress).model
-    model_files.save(fitted, model)
+        fitted = fit_rows(rows, forest_options, feature_options.missing, progress).model
+    save_table_model(fitted, rows.columns, model)
     result = {
         "source": table.name,
         "n_rows": len(rows.points),
         "n_fitted": int(rows.usable.sum()),
-        "features": rows.features,
-        "left_out": choice.left_out,
+        **columns_as_json(rows.columns, choice, rows.n_gaps()),
         "threshold": fitted.threshold,
         "rule": describe_rule(fitted.contamination),
         "model": model,
     }
     facts = {
         "rows": f"{result['n_rows']:,}, fitted on {result['n_fitted']:,}",
-        **column_facts(rows.features, choice.left_out),
+        **column_facts(rows.columns, choice, rows.n_gaps()),
         "threshold": f"{fitted.threshold:.4f}: {result['rule']}",
         "model": model,
     }

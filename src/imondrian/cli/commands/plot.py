@@ -10,14 +10,13 @@ from imondrian.cli.console import Console
 from imondrian.cli.html_report import score_histogram, score_regions
 from imondrian.cli.option_checks import check_forest_options, check_output_path
 from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, PlotOptions, SourceOptions
-from imondrian.cli.scored_rows import ScoredRows, fit_rows, load_model_file, medians_of_model, model_features
+from imondrian.cli.scored_rows import ScoredRows, TableModel, fit_rows, load_table_model, model_features
 from imondrian.cli.summary import escaped
 from imondrian.cli.table_rows import Rows, check_usable, open_table, read_rows, rows_of_batch
 from imondrian.engine.view import Tree
 from imondrian.errors import InvalidInputError
 from imondrian.files import atomic_write
 from imondrian.fitted_model import FittedModel
-from imondrian.model_files import as_fitted_model
 from imondrian.plots import plot_partition, plot_tree, write_figure
 from imondrian.tables.feature_columns import TableColumns
 from imondrian.tables.table_reader import Table, TableBatch
@@ -40,10 +39,10 @@ def plot(
     if plot_options.model is None:
         rows, _ = read_rows(table, feature_options, console)
         with console.progress("fitting") as progress:
-            model = fit_rows(rows, forest_options, progress).model
+            model = fit_rows(rows, forest_options, feature_options.missing, progress).model
     else:
-        model = _load_for_plot(plot_options.model, feature_options, forest_options)
-        rows = _read_rows_for_model(model, table, feature_options, plot_options.model, console)
+        table_model = _load_for_plot(plot_options.model, feature_options, forest_options)
+        model, rows = table_model.fitted, _read_rows_for_model(table_model, table, feature_options, console)
     with console.progress("plotting"):
         figure = _FIGURES[kind](rows, model, plot_options)
     file_format: Literal["png", "svg"] = "svg" if path.lower().endswith(".svg") else "png"
@@ -54,27 +53,24 @@ def plot(
     console.print_result({"picture": path}, lambda rich: rich.print(escaped(path)))
 
 
-def _load_for_plot(path: str, feature_options: FeatureOptions, forest_options: ForestOptions) -> FittedModel:
+def _load_for_plot(path: str, feature_options: FeatureOptions, forest_options: ForestOptions) -> TableModel:
     """Load a model file; raise InvalidInputError if an option would override a setting of the model."""
-    model = as_fitted_model(load_model_file(path), path)
-    has_features = model.feature_names is not None and (feature_options.features or feature_options.ignore)
+    model = load_table_model(path, forest_options.jobs)
+    chosen = (feature_options.features, feature_options.ignore, feature_options.categorical, feature_options.calendar)
+    has_features = model.fitted.feature_names is not None and any(chosen)
     if forest_options._replace(jobs=-1) != ForestOptions() or has_features:
         raise InvalidInputError(
             "--model sets the features, preset, threshold, trees, samples and seed: leave out these options."
         )
-    model.forest.n_jobs = forest_options.jobs
-    return model
+    return model.with_missing(feature_options.missing)
 
 
-def _read_rows_for_model(
-    model: FittedModel, table: Table, options: FeatureOptions, model_path: str, console: Console
-) -> Rows:
+def _read_rows_for_model(model: TableModel, table: Table, options: FeatureOptions, console: Console) -> Rows:
     with console.progress(f"reading {table.name}") as progress:
         frame = table.read_all(progress)
     columns = TableColumns(frame)
-    features = model_features(model, table, frame, columns, options, model_path)
-    batch = TableBatch(0, frame, 1.0)
-    rows = rows_of_batch(table, batch, columns, features, options.missing, medians_of_model(model))
+    features = model_features(model, table, frame, columns, options).columns
+    rows = rows_of_batch(table, TableBatch(0, frame, 1.0), columns, features, options.missing or model.missing)
     check_usable(table, rows)
     return rows
 
@@ -104,6 +100,8 @@ def _check_two_features(rows: Rows) -> None:
         raise InvalidInputError(
             f"This plot needs two features, but there are {len(rows.features)}: choose two with --features A,B."
         )
+    for j in rows.categorical:
+        raise InvalidInputError(f"This plot needs two numbers, but {rows.features[j]!r} is a category.")
 
 
 def _tree(model: FittedModel, number: int) -> Tree:

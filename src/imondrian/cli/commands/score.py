@@ -8,15 +8,19 @@ import numpy as np
 import polars as pl
 
 from imondrian.cli.console import Console
-from imondrian.cli.option_checks import check_jobs, check_outputs
+from imondrian.cli.option_checks import check_outputs
 from imondrian.cli.options import ConsoleOptions, FeatureOptions, OutputOptions, SourceOptions
-from imondrian.cli.scored_rows import check_result_names, load_model_file, parts_table, result_table, scored_batches
-from imondrian.cli.summary import MAX_REASONS_EXPLAINED, SummaryBuilder, print_rows, row_as_json
+from imondrian.cli.scored_rows import (
+    check_result_names,
+    load_table_model,
+    parts_table,
+    result_table,
+    scored_batches,
+)
+from imondrian.cli.summary import MAX_REASONS_EXPLAINED, ShownColumns, SummaryBuilder, print_rows, row_as_json
 from imondrian.cli.table_rows import Rows, open_table
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.fitted_model import FittedModel
-from imondrian.model_files import as_fitted_model
 from imondrian.tables.table_writer import WriteBatch, table_writer
 
 if TYPE_CHECKING:
@@ -36,15 +40,16 @@ def score(
     output_options = OutputOptions(table=output)
     check_outputs(source_options, output_options, console_options)
     console = Console(console_options, output)
-    fitted = _load_fitted_model(model, jobs)
+    table_model = load_table_model(model, jobs)
     table = open_table(source_options)
-    builder = SummaryBuilder(fitted, feature_options.time, top)
-    with console.progress(f"scoring {table.name}") as progress, table_writer(output) as write:
-        for scored in scored_batches(fitted, table, feature_options, model, progress):
+    builder = SummaryBuilder(table_model.fitted, ShownColumns(feature_options.id, feature_options.time), top)
+    with console.progress(f"scoring {table.name}") as progress, table_writer(output, table.facts.labels) as write:
+        for scored, choice in scored_batches(table_model, table, feature_options, progress):
             check_result_names(scored.rows.frame.columns, output)
             builder.add(scored)
             write(result_table(scored, output))
-    summary = builder.summary(table.name, {}, output_options.files())
+    choice = choice._replace(left_out={}, notes=[*table.facts.notes, *choice.notes])
+    summary = builder.summary(table.name, choice, output_options.files())
     console.print_result(summary.as_json(), summary.print_on)
     return summary.n_anomalies > 0
 
@@ -62,12 +67,13 @@ def explain(
     """Explain the given rows, or those with the highest scores; if `output` is set, write the parts of all rows."""
     check_outputs(source_options, OutputOptions(table=output), console_options)
     console = Console(console_options, output)
-    fitted = _load_fitted_model(model, jobs)
+    table_model = load_table_model(model, jobs)
     table = open_table(source_options)
-    builder = SummaryBuilder(fitted, feature_options.time, top, MAX_REASONS_EXPLAINED)
+    shown = ShownColumns(feature_options.id, feature_options.time)
+    builder = SummaryBuilder(table_model.fitted, shown, top, MAX_REASONS_EXPLAINED)
     found: list[ExplainedRow] = []
     with console.progress(f"explaining {table.name}") as progress, _optional_writer(output) as write:
-        for scored in scored_batches(fitted, table, feature_options, model, progress):
+        for scored, _ in scored_batches(table_model, table, feature_options, progress):
             builder.add(scored)
             found += builder.describe(scored, _indices(scored.rows, row_numbers))
             if output:
@@ -75,15 +81,11 @@ def explain(
         _check_row_numbers(row_numbers, builder.n_rows, table.name)
     for number in sorted(set(row_numbers) - {row.row for row in found}):
         console.note(f"row {number} has a missing value and therefore no score")
-    shown = found if row_numbers else builder.highest
-    result = {"source": table.name, "rows": [row_as_json(row) for row in shown]}
-    console.print_result(result, lambda rich: print_rows(shown, rich))
-
-
-def _load_fitted_model(path: str, jobs: int) -> FittedModel:
-    fitted = as_fitted_model(load_model_file(path), path)
-    fitted.forest.n_jobs = check_jobs(jobs)
-    return fitted
+    for note in table.facts.notes:
+        console.note(f"{table.name}: {note}")
+    rows = found if row_numbers else builder.highest
+    result = {"source": table.name, "rows": [row_as_json(row) for row in rows]}
+    console.print_result(result, lambda rich: print_rows(rows, rich))
 
 
 @contextmanager

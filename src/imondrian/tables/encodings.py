@@ -1,0 +1,106 @@
+"""Text in any encoding as UTF-8: the encoding is recognised by the byte order mark, else by the first special bytes."""
+
+import codecs
+from collections.abc import Callable
+
+from imondrian.errors import InvalidInputError
+
+AUTO = "auto"
+_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_FALLBACK, _FALLBACK_NAME = "cp1252", "Windows-1252"
+_START_BYTES = 1000  # searched for the zero bytes of UTF-16
+Read = Callable[[int], bytes]
+
+
+class Utf8Reader:
+    """Reads text in any encoding, and returns it as UTF-8.
+
+    With the encoding "auto", text without a byte order mark is UTF-8 if its first bytes beyond ASCII are, or else
+    Windows-1252. Text that is UTF-8 already is returned as it is.
+
+    Parameters
+    ----------
+    read : callable
+        Returns at most n bytes; an empty result is the end.
+    encoding : str
+        A name of an encoding that Python knows, or "auto".
+    name : str
+        Name of the text in error messages.
+    """
+
+    def __init__(self, read: Read, encoding: str, name: str) -> None:
+        self._read = read
+        self._name = name
+        self._encoding = None if encoding == AUTO else check_encoding(encoding)
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._is_at_start = True
+        self.note: str | None = None  # which encoding was assumed, if there was doubt
+
+    def read(self, n_bytes: int) -> bytes:
+        """Return about `n_bytes` bytes of UTF-8; an empty result is the end."""
+        raw = self._read(n_bytes)
+        if self._encoding is None:
+            self._recognise(raw)
+        if self._encoding in (None, "utf-8"):
+            return raw
+        self._decoder = self._decoder or codecs.getincrementaldecoder(self._encoding)()
+        decoded = self._decode(self._decoder, raw)
+        while raw and not decoded:  # only a part of a character so far
+            raw = self._read(n_bytes)
+            decoded = self._decode(self._decoder, raw)
+        return decoded.encode()
+
+    def _recognise(self, raw: bytes) -> None:
+        """Set the encoding if these bytes determine it; ASCII does not."""
+        if self._is_at_start:
+            self._is_at_start = False
+            self._encoding = _encoding_by_mark(raw) or _utf_16_without_mark(raw[:_START_BYTES])
+        if self._encoding is None and not raw.isascii():
+            self._encoding = "utf-8" if _is_utf_8(raw) else _FALLBACK
+            if self._encoding == _FALLBACK:
+                self.note = f"the text is not UTF-8 and was read as {_FALLBACK_NAME} (--encoding chooses another one)"
+
+    def _decode(self, decoder: codecs.IncrementalDecoder, raw: bytes) -> str:
+        try:
+            return decoder.decode(raw, final=not raw)
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise InvalidInputError(
+                f"{self._name}: the byte 0x{byte:02x} is not text in {self._encoding}: choose another --encoding."
+            ) from None
+
+
+def check_encoding(name: str) -> str:
+    """Return the standard name of an encoding; raise an InvalidInputError if it is unknown."""
+    try:
+        found = codecs.lookup(name).name
+        "".encode(found)  # fails for codecs that are not encodings of text
+    except (LookupError, ValueError):
+        raise InvalidInputError(
+            f"The encoding {name!r} is unknown: choose one such as utf-8, utf-16, cp1252 or latin-1."
+        ) from None
+    return {"utf-8-sig": "utf-8", "ascii": "utf-8"}.get(found, found)
+
+
+def _encoding_by_mark(start: bytes) -> str | None:
+    return next((encoding for mark, encoding in _MARKS.items() if start.startswith(mark)), None)
+
+
+def _utf_16_without_mark(start: bytes) -> str | None:
+    """Return the encoding if every second byte is zero in most of the text, as in European text in UTF-16."""
+    halves = {"utf-16-be": start[0::2], "utf-16-le": start[1::2]}
+    return next((name for name, half in halves.items() if len(half) > 1 and 2 * half.count(0) > len(half)), None)
+
+
+def _is_utf_8(raw: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(raw)  # the last character may be incomplete
+    except UnicodeDecodeError:
+        return False
+    return True

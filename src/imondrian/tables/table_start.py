@@ -1,0 +1,102 @@
+"""Where a table starts in text or in a sheet: the separator of its fields, its title lines and its header."""
+
+import csv
+import io
+from collections import Counter
+from typing import NamedTuple
+
+from imondrian.errors import InvalidInputError
+from imondrian.tables.formats import SEPARATORS
+
+MAX_RECORDS = 50  # examined at the start of a table
+_MIN_ROWS = 2  # after the header, to know the width of a table
+
+
+class TableStart(NamedTuple):
+    """The separator of the fields of a table, and its header."""
+
+    separator: str
+    n_titles: int  # records before the header
+    labels: list[str]  # the cells of the header
+
+
+def find_start(records: list[str], separator: str | None, *, find_titles: bool = True) -> TableStart:
+    """Return where a table starts, given its first records as text.
+
+    Parameters
+    ----------
+    records : list of str
+        The first records, at least one.
+    separator : str or None
+        The separator; None: the one that divides most records into the same number of fields.
+    find_titles : bool
+        False: the first record is the header.
+    """
+    separator = separator or guess_separator(records)
+    rows = [fields_of(record, separator) for record in records[: MAX_RECORDS if find_titles else 1]]
+    n_titles = count_titles(rows) if find_titles else 0
+    return TableStart(separator, n_titles, rows[n_titles])
+
+
+def guess_separator(records: list[str]) -> str:
+    """Return the separator that divides most of the records into the same number of fields, at least two.
+
+    If several do, the most frequent in the first record is returned, in the order `,`, `;`, tab, `|`.
+    """
+
+    def score(separator: str) -> tuple[int, int]:
+        widths = Counter(len(fields_of(record, separator)) for record in records[:MAX_RECORDS])
+        return max((n for width, n in widths.items() if width > 1), default=0), records[0].count(separator)
+
+    return max(SEPARATORS, key=score)
+
+
+def count_titles(rows: list[list[str]]) -> int:
+    """Return the number of title lines before the header; 0 unless there is no doubt.
+
+    Title lines have values in at most half of the columns. The header comes next: it names every column but at most
+    one, differently, and no name is a number.
+
+    Examples
+    --------
+    >>> count_titles([["Orders 2024"], ["id", "amount"], ["a", "1"], ["b", "2"]])
+    1
+    """
+    widths = Counter(len(row) for row in rows)
+    width = max(widths, key=lambda width: (widths[width], width))
+    n_titles = next((i for i, row in enumerate(rows) if 2 * _n_filled(row) > width), 0)
+    is_clear = width > 1 and len(rows) - n_titles > _MIN_ROWS and _is_header(rows[n_titles], width)
+    return n_titles if is_clear else 0
+
+
+def fields_of(record: str, separator: str) -> list[str]:
+    """Split a record into its fields.
+
+    Raises
+    ------
+    InvalidInputError
+        If a field is too long for CSV.
+    """
+    try:
+        return next(csv.reader(io.StringIO(record, newline=""), delimiter=separator), [])
+    except csv.Error as error:
+        raise InvalidInputError(f"the first lines are not CSV: {error}.") from None
+
+
+def _n_filled(row: list[str]) -> int:
+    return sum(1 for cell in row if cell.strip())
+
+
+def _is_header(row: list[str], width: int) -> bool:
+    names = [cell.strip() for cell in row if cell.strip()]
+    is_complete = len(row) == width and len(names) >= width - 1
+    return is_complete and len(set(names)) == len(names) and not any(map(is_number, names))
+
+
+def is_number(text: str) -> bool:
+    """Return True if a text is a number with a decimal point."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

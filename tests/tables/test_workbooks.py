@@ -1,0 +1,111 @@
+"""A sheet of a workbook is read like CSV: titles, header, dates as text, duplicate names."""
+
+import io
+import zipfile
+from xml.sax.saxutils import escape
+
+import pytest
+
+from imondrian.errors import InvalidInputError
+from imondrian.tables.table_reader import Table, TextLayout
+
+TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def cell(value):
+    if value is None:
+        return "<c/>"
+    if isinstance(value, bool):
+        return f'<c t="b"><v>{int(value)}</v></c>'
+    if isinstance(value, str):
+        return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+    return f"<c><v>{value!r}</v></c>"
+
+
+def workbook(sheets):
+    """Return the bytes of a workbook: a minimal one, so that no other package is needed to write it."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        names = list(sheets)
+        parts = "".join(
+            f'<Override PartName="/xl/worksheets/sheet{i}.xml" ContentType="{TYPES}.worksheet+xml"/>'
+            for i in range(len(names))
+        )
+        archive.writestr(
+            "[Content_Types].xml",
+            '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            f'<Override PartName="/xl/workbook.xml" ContentType="{TYPES}.sheet.main+xml"/>{parts}</Types>',
+        )
+        relations = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        archive.writestr(
+            "_rels/.rels",
+            f'{relations}<Relationship Id="r" Type="{RELATIONS}/officeDocument" Target="xl/workbook.xml"/>'
+            "</Relationships>",
+        )
+        listed = "".join(f'<sheet name="{name}" sheetId="{i + 1}" r:id="r{i}"/>' for i, name in enumerate(names))
+        archive.writestr(
+            "xl/workbook.xml", f'<workbook {MAIN} xmlns:r="{RELATIONS}"><sheets>{listed}</sheets></workbook>'
+        )
+        targets = "".join(
+            f'<Relationship Id="r{i}" Type="{RELATIONS}/worksheet" Target="worksheets/sheet{i}.xml"/>'
+            for i in range(len(names))
+        )
+        archive.writestr("xl/_rels/workbook.xml.rels", f"{relations}{targets}</Relationships>")
+        for i, rows in enumerate(sheets.values()):
+            data = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+            archive.writestr(
+                f"xl/worksheets/sheet{i}.xml", f"<worksheet {MAIN}><sheetData>{data}</sheetData></worksheet>"
+            )
+    return file.getvalue()
+
+
+ORDERS = [
+    ["Orders 2024", None, None, None],
+    [None, None, None, None],
+    ["id", "amount", "paid", "tip"],
+    ["O-1", 0.1, True, 3],
+    ["O-2", 1234567.25, False, None],
+]
+
+
+def read(folder, sheets, name="t.xlsx", **layout):
+    pytest.importorskip("fastexcel")
+    path = folder / name
+    path.write_bytes(workbook(sheets))
+    table = Table(str(path), layout=TextLayout(**layout))
+    return table.read_all(), table.facts
+
+
+def test_a_sheet_is_read_with_titles_and_types_as_text(tmp_path):
+    frame, facts = read(tmp_path, {"Orders": ORDERS})
+    assert frame.columns == ["id", "amount", "paid", "tip"]
+    assert frame.rows() == [("O-1", "0.1", "true", "3"), ("O-2", "1234567.25", "false", None)]
+    assert facts.notes == ["1 title line before the header skipped"]
+
+
+def test_a_workbook_is_recognised_by_content(tmp_path):
+    assert read(tmp_path, {"Orders": ORDERS}, "t.csv")[0].height == 2
+
+
+def test_a_sheet_can_be_chosen(tmp_path):
+    sheets = {"Notes": [["a"], ["b"]], "Orders": ORDERS}
+    frame, facts = read(tmp_path, sheets)
+    assert frame.columns == ["a"]
+    assert facts.notes == ["the sheet 'Notes' was read (--sheet chooses among 'Notes', 'Orders')"]
+    assert read(tmp_path, sheets, sheet="Orders")[0].height == 2
+    with pytest.raises(InvalidInputError, match="has no sheet 'Other'; the sheets are 'Notes', 'Orders'"):
+        read(tmp_path, sheets, sheet="Other")
+
+
+def test_layout_options_hold_for_sheets(tmp_path):
+    assert read(tmp_path, {"s": ORDERS}, skip_lines=1)[0].columns == ["id", "amount", "paid", "tip"]
+    frame = read(tmp_path, {"s": [[1, 2], [3, 4]]}, has_header=False)[0]
+    assert frame.columns == ["column_1", "column_2"]
+    assert frame.height == 2
+    with pytest.raises(InvalidInputError, match="has no rows"):
+        read(tmp_path, {"s": [["a", "b"]]})
+    with pytest.raises(InvalidInputError, match="has no rows"):
+        read(tmp_path, {"s": []})
