@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from imondrian.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from imondrian.option_types import Kind, PresetName, Threshold
+    from imondrian.option_types import Kind, Missing, PresetName, Threshold
 
 N_TREES = 100
 MAX_SAMPLES = 256
@@ -14,6 +14,7 @@ SHINGLE = 1
 SEED = 0
 LEARN_ANOMALIES = True
 N_JOBS = 1
+MISSING_VALUES: "Missing" = "median"
 
 # With one detector per key there may be many detectors, so each is smaller than a single one would be.
 KEYED_N_TREES = 25

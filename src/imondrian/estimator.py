@@ -2,22 +2,34 @@
 
 # ruff: noqa: SLF001 (methods access private attributes of copies of the estimator)
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from imondrian import mixed_tables
 from imondrian.copying import shallow_copy, take_changes
-from imondrian.defaults import FROM_PRESET, N_TREES, PRESET, PRESETS, resolved, with_preset
+from imondrian.defaults import FROM_PRESET, MISSING_VALUES, N_TREES, PRESET, PRESETS, resolved, with_preset
 from imondrian.engine.jit import Array
-from imondrian.fitted_model import FittedModel, fit, new_forest, seed_from, threshold_of_held_points
+from imondrian.fitted_model import FittedModel, fit, new_model, seed_from, threshold_of_held_points
 from imondrian.forest import MondrianForest
 from imondrian.locking import lock_of
-from imondrian.option_types import Kind, KindOrPreset, MaxSamples, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.missing_values import MISSING, check_rows_have_values, without_indicators
+from imondrian.option_types import (
+    Categorical,
+    Kind,
+    KindOrPreset,
+    MaxSamples,
+    Missing,
+    PresetName,
+    ScaleOrPreset,
+    ThresholdOrPreset,
+)
 from imondrian.scales import SCALES
 from imondrian.scores import SCORES
 from imondrian.thresholds import THRESHOLDS
@@ -60,6 +72,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     contamination : "preset", "auto", "kmeans" or float in (0, 0.5], default="preset"
         Which rows are anomalies. "auto": those with an anomaly score above 0.5. "kmeans": those above the midpoint of
         the means of two clusters of the scores. A float: that share of the rows, those with the highest scores.
+    categorical : "auto", or names, indices or a mask of columns, default="auto"
+        Which columns are categories: only whether two values are equal counts, and how common each is. "auto": the
+        columns of text, booleans or a categorical type, in data frames (pandas, polars) and arrays of objects. Equal
+        numbers and texts are the same category (3, 3.0 and "3"). A missing value is a category of its own.
+    missing : {"median", "indicator", "raise"}, default="median"
+        What to do with missing numbers (NaN, None, NA). "median": replace them by the median of the column.
+        "indicator": also add a yes/no feature for each column with gaps in the first rows. "raise": raise a ValueError.
+        A row without any value always is an error.
     n_jobs : int or None, default=None
         Number of threads; None means 1, and -1 means one per processor. Results do not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -69,6 +89,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     ----------
     forest_ : MondrianForest
         The underlying forest.
+    categorical_ : tuple of int
+        Which columns are categories.
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit` or `forget` from those of the points that the forest holds.
@@ -103,6 +125,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         "kind": [StrOptions({FROM_PRESET, *SCORES})],
         "scale": [None, StrOptions({FROM_PRESET, *SCALES}), "array-like"],
         "contamination": [StrOptions({FROM_PRESET, *THRESHOLDS}), Interval(Real, 0, 0.5, closed="right")],
+        "categorical": [StrOptions({mixed_tables.AUTO}), "array-like"],
+        "missing": [StrOptions(set(MISSING))],
         "n_jobs": [None, Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right")],
         "random_state": ["random_state"],
     }
@@ -117,6 +141,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         kind: KindOrPreset = "preset",
         scale: ScaleOrPreset = "preset",
         contamination: ThresholdOrPreset = "preset",
+        categorical: Categorical = "auto",
+        missing: Missing = MISSING_VALUES,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -127,8 +153,16 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         self.kind = kind
         self.scale = scale
         self.contamination = contamination
+        self.categorical = categorical
+        self.missing = missing
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "raise"
+        tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "forest_")
@@ -152,9 +186,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         with lock_of(self):
             before = shallow_copy(self)
             new = shallow_copy(before)
-            points = validate_data(new, X, dtype=np.float64)
-            fitted, _ = fit(points, new.get_params(), new._seed())
-            new.forest_, new._offset = fitted.forest, _Offset(fitted.stored_threshold, new._offset_key(fitted.forest))
+            points, categorical = new._first_points(X)
+            fitted, _ = fit(points, {**new.get_params(), "categorical": categorical}, new._seed())
+            new._take(fitted)
             take_changes(self, before, new)
         return self
 
@@ -177,14 +211,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         with lock_of(self):  # two threads may make the first call at the same time
             before = shallow_copy(self)
             new = shallow_copy(before)
-            is_first = not hasattr(new, "forest_")
-            points = validate_data(new, X, dtype=np.float64, reset=is_first)
-            if is_first:
-                new.forest_ = new_forest(new.get_params(), points.shape[0], new._seed()).extend(points)
-                new._offset = _Offset()
+            if not hasattr(new, "forest_"):
+                points, categorical = new._first_points(X)
+                model = new_model(points, {**new.get_params(), "categorical": categorical}, new._seed())
+                model.forest.extend(model.points_of_forest(points))
+                new._take(model)
                 take_changes(self, before, new)
                 return self
-        new.forest_.extend(points)
+        new.forest_.extend(new._next_points(X))
         return self
 
     def forget(self, X: Any) -> Self:
@@ -235,19 +269,29 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         Returns
         -------
         array or data frame of shape (n_rows, n_features)
-            The part of each feature: positive if its value is unusually high, negative if unusually low. The absolute
-            values of a row sum to ``-score_samples``. A data frame (pandas or polars) if X is one with names.
+            The part of each feature: positive if its value is unusually high, negative if unusually low; the part of
+            a category is never negative. The absolute values of a row sum to ``-score_samples``. A data frame (pandas
+            or polars) if X is one with names.
         """
         points, model = self._checked(X)
-        parts = model.forest_.explain(points, model._kind())
+        parts = without_indicators(model.forest_.explain(points, model._kind()), list(model._indicators))
         names = getattr(model, "feature_names_in_", None)
         return parts if names is None or not hasattr(X, "columns") else _frame_like(X, parts, list(names))
 
     def rescore(self) -> tuple[Array, Array]:
-        """Return the points that the forest holds and their `score_samples`, in one pass over the trees."""
+        """Return the points that the forest holds and their `score_samples`, in one pass over the trees.
+
+        Categories are numbers, and missing numbers are replaced; see `imondrian.categories.category_code`.
+        """
         check_is_fitted(self)
         points, scores = self.forest_.rescore(self._kind())
-        return points, -scores
+        return points[:, : self.n_features_in_], -scores
+
+    @property
+    def categorical_(self) -> tuple[int, ...]:
+        """Which columns are categories."""
+        check_is_fitted(self)
+        return self._model().categorical
 
     @property
     def offset_(self) -> float:
@@ -263,26 +307,35 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self._validate_params()
         model = shallow_copy(self)
-        names, offset = getattr(model, "feature_names_in_", None), model._offset
+        offset, names = model._offset, getattr(model, "feature_names_in_", None)
         threshold = offset.threshold if offset.key == model._offset_key(model.forest_) else None
-        parameters = with_preset(model.get_params())
-        return FittedModel(
-            model.forest_, parameters, threshold, None if names is None else [str(name) for name in names]
-        )
+        fitted = replace(model._model(), stored_threshold=threshold)
+        return fitted if names is None else replace(fitted, feature_names=[str(name) for name in names])
 
     @classmethod
     def from_fitted_model(cls, fitted: FittedModel) -> Self:
         """Return the fitted estimator of a model that `fitted_model` returned."""
-        estimator = cls(**fitted.parameters)
+        estimator = cls(**{"categorical": [], "missing": fitted.missing, **fitted.parameters})
         estimator._validate_params()
-        estimator.forest_ = fitted.forest
-        estimator.n_features_in_ = fitted.forest.n_features
+        estimator.n_features_in_ = fitted.n_features
         if fitted.feature_names is not None:
             estimator.feature_names_in_ = np.array(fitted.feature_names, dtype=object)
-        estimator._offset = _Offset(fitted.stored_threshold, estimator._offset_key(fitted.forest))
+        estimator._take(fitted)
         return estimator
 
     # -- private -----------------------------------------------------------------------------------------------
+
+    def _take(self, fitted: FittedModel) -> None:
+        """Take the forest of a model, its threshold, and its rule for missing numbers."""
+        self.forest_, self._indicators = fitted.forest, fitted.indicators
+        self._medians = _Medians(fitted.stored_fill, fitted.forest.n_changes)
+        threshold = fitted.stored_threshold
+        self._offset = _Offset(threshold, () if threshold is None else self._offset_key(fitted.forest))
+
+    def _model(self) -> FittedModel:
+        """Return the forest with its rule for missing numbers; its medians are known only for the current points."""
+        fill = self._medians.values if self._medians.n_changes == self.forest_.n_changes else None
+        return FittedModel(self.forest_, with_preset(self.get_params()), None, None, fill, self._indicators)
 
     def _offset_key(self, forest: MondrianForest) -> tuple[Any, ...]:
         """Return what the offset depends on; if it changes (by `set_params` or learning), the offset is recomputed."""
@@ -295,17 +348,65 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     def _find_offset(self) -> float:
         """Return the offset for the current forest, and store it for the next call."""
-        offset, key = self._offset, self._offset_key(self.forest_)
-        if offset.threshold is None or offset.key != key:
-            offset = _Offset(threshold_of_held_points(self.forest_, self.get_params()), key)
-            self._offset.__dict__.update(offset.__dict__)
-        return -float(offset.threshold)
+        threshold, key = self._offset.threshold, self._offset_key(self.forest_)
+        if threshold is None or self._offset.key != key:
+            threshold = threshold_of_held_points(self.forest_, self.get_params())
+            self._offset.__dict__.update(threshold=threshold, key=key)
+        return -threshold
 
     def _checked(self, X: Any) -> tuple[Array, Self]:
-        """Check rows; return them and a copy of this estimator, which another thread may fit again meanwhile."""
+        """Check rows; return them as points of the forest, and a copy of this estimator.
+
+        Another thread may fit this estimator again meanwhile.
+        """
         check_is_fitted(self)
         model = shallow_copy(self)
-        return validate_data(model, X, dtype=np.float64, reset=False), model
+        return model._next_points(X), model
+
+    def _first_points(self, X: Any) -> tuple[Array, list[int]]:
+        """Check the first rows; return them as float64, with gaps, and which columns are categories."""
+        X = mixed_tables.as_table(X)
+        if mixed_tables.is_numeric(X) and _is_auto_or_empty(self.categorical):
+            points, categorical = self._checked_numbers(X, reset=True), []
+        else:
+            names = self._checked_table(X, reset=True)
+            categorical = mixed_tables.categorical_columns(X, self.categorical, names)
+            points = self._checked_points(mixed_tables.points_of_table(X, categorical, names))
+        check_rows_have_values(points, tuple(categorical))
+        return points, categorical
+
+    def _next_points(self, X: Any) -> Array:
+        """Check further rows; return them as points of the forest."""
+        X, n_changes = mixed_tables.as_table(X), self.forest_.n_changes
+        model = self._model()
+        if mixed_tables.is_numeric(X) and not model.categorical:
+            points = self._checked_numbers(X, reset=False)
+        else:
+            names = self._checked_table(X, reset=False)
+            points = self._checked_points(mixed_tables.points_of_table(X, model.categorical, names))
+        check_rows_have_values(points, model.categorical)
+        filled = model.points_of_forest(points)
+        if filled is not points:
+            self._medians.__dict__.update(values=model.fill, n_changes=n_changes)  # for the next call
+        return filled
+
+    def _checked_numbers(self, X: Any, *, reset: bool) -> Array:
+        """Check a table of numbers."""
+        finite: Any = True if self.missing == "raise" else "allow-nan"
+        points: Array = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite=finite)
+        return points
+
+    def _checked_table(self, X: Any, *, reset: bool) -> Any:
+        """Check the shape and the names of a table of any types; return the names, None if it has none."""
+        if not mixed_tables.is_frame(X):
+            check_array(X, dtype=None, ensure_all_finite=False)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return getattr(self, "feature_names_in_", None)
+
+    def _checked_points(self, points: Array) -> Array:
+        """Check that converted points are finite or, if this is allowed, missing."""
+        checked: Array = check_array(points, ensure_all_finite=True if self.missing == "raise" else "allow-nan")
+        return checked
 
     def _seed(self) -> int:
         return seed_from(check_random_state(self.random_state))
@@ -317,6 +418,18 @@ class _Offset:
     def __init__(self, threshold: float | None = None, key: tuple[Any, ...] = ()) -> None:
         self.threshold = threshold
         self.key = key
+
+
+class _Medians:
+    """The cached medians, which replace missing numbers; a separate object like `_Offset`."""
+
+    def __init__(self, values: Array | None, n_changes: int) -> None:
+        self.values = values
+        self.n_changes = n_changes  # of the forest when they were computed
+
+
+def _is_auto_or_empty(categorical: Any) -> bool:
+    return isinstance(categorical, str) or len(categorical) == 0
 
 
 def _frame_like(frame: Any, values: Array, names: list[str]) -> Any:

@@ -1,16 +1,27 @@
 """A fitted model: a forest with its kind of score, threshold and feature names. Does not need scikit-learn."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.defaults import N_JOBS, PRESET, preset_of, with_preset
+from imondrian.defaults import MISSING_VALUES, N_JOBS, PRESET, preset_of, with_preset
 from imondrian.engine.jit import Array
+from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
-from imondrian.inputs import as_weights, sample_size
+from imondrian.inputs import as_count, as_points, as_weights, sample_size
 from imondrian.locking import cached_attribute
+from imondrian.missing_values import (
+    checked_fill,
+    checked_missing,
+    column_medians,
+    columns_with_gaps,
+    have_values,
+    medians_of_copies,
+    without_gaps,
+    without_indicators,
+)
 from imondrian.option_types import Kind
 from imondrian.scores import SCORES
 from imondrian.thresholds import threshold_rule
@@ -23,9 +34,12 @@ _PARAMETERS = {  # of IsolationMondrianForest
     "kind",
     "scale",
     "contamination",
+    "categorical",
+    "missing",
     "n_jobs",
     "random_state",
 }
+_PARAMETERS_OF_VERSION_1 = {"categorical": [], "missing": "raise"}  # its files do not contain these parameters
 _LARGEST_SEED = np.iinfo(np.int32).max
 _ROWS_PER_BLOCK = 20_000
 Progress = Callable[[float], None]  # called with the share of the work that is done, from 0 to 1
@@ -40,13 +54,19 @@ class FittedModel:
     """A fitted forest with everything needed to score, label and explain rows.
 
     This is what the file of an estimator stores. `model_files.as_fitted_model` also makes one from a forest or a
-    detector; then `parameters` has only "kind" and "contamination".
+    detector; then `parameters` has only "kind", "contamination" and "missing".
+
+    Points have codes in categorical columns and NaN for missing numbers. The forest has a further categorical column
+    for each column with an indicator of missing values.
     """
 
     forest: MondrianForest
     parameters: dict[str, Any]  # of IsolationMondrianForest, with "preset" replaced by the values of the preset
     stored_threshold: float | None  # None: not known, computed by `threshold`
     feature_names: list[str] | None  # None: unnamed, in the order of the forest
+    # replaces the missing numbers of each feature; None: computed by `fill`
+    stored_fill: Array | None = field(default=None, compare=False)
+    indicators: tuple[int, ...] = ()  # the features whose missing values have an indicator
 
     @property
     def kind(self) -> Kind:
@@ -58,6 +78,28 @@ class FittedModel:
     def contamination(self) -> Any:
         """How the threshold was found: "kmeans", "auto" or a share of the rows."""
         return self.parameters["contamination"]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, without the indicators."""
+        return (self.forest.n_features or 0) - len(self.indicators)
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Which features are categories, without the indicators."""
+        return tuple(j for j in getattr(self.forest, "categorical", ()) if j < self.n_features)
+
+    @property
+    def missing(self) -> str:
+        """How missing numbers are handled: "raise" (their rows have no score), "median" or "indicator"."""
+        return str(self.parameters.get("missing", "raise"))
+
+    @cached_attribute
+    def fill(self) -> Array:
+        """The median of each feature; if none are stored, those of the points in the forest."""
+        if self.stored_fill is not None:
+            return self.stored_fill
+        return medians_of_held_points(self.forest)[: self.n_features]
 
     @cached_attribute
     def threshold(self) -> float:
@@ -72,24 +114,41 @@ class FittedModel:
             return self
         return replace(self, parameters={**self.parameters, "kind": kind}, stored_threshold=self.threshold)
 
+    def is_usable(self, points: Array) -> Array:
+        """Return a mask of the points that have a score: those with a value, and with "raise" without missing numbers.
+
+        A missing category is a category of its own, but a point in which everything is missing has no value.
+        """
+        usable = have_values(points, self.categorical)
+        return usable & ~np.isnan(points).any(axis=1) if self.missing == "raise" else usable
+
+    def points_of_forest(self, points: Array) -> Array:
+        """Return usable points as the forest holds them: missing numbers replaced, indicators appended."""
+        if self.missing == "raise" or not (self.indicators or np.isnan(points).any()):
+            return points
+        return without_gaps(points, self.fill, list(self.indicators))
+
     def score(self, points: Array, progress: Progress = no_progress) -> Array:
-        """Return the scores of points, in (0, 1), where high is anomalous; NaN for points with a missing value."""
+        """Return the scores of points, in (0, 1), where high is anomalous; NaN for points that are not usable."""
         scores = np.full(len(points), np.nan)
         for rows in _blocks(len(points)):
-            usable = ~np.isnan(points[rows]).any(axis=1)
+            usable = self.is_usable(points[rows])
             if usable.any():
-                scores[rows][usable] = self.forest.score(points[rows][usable], self.kind)
+                scores[rows][usable] = self.forest.score(self.points_of_forest(points[rows][usable]), self.kind)
             progress(rows.stop / len(points))
         return scores
 
     def explain(self, points: Array) -> Array:
         """Return the part of each feature in the score of each point; see `MondrianForest.explain`.
 
-        Points must not have missing values.
+        The part of an indicator belongs to its feature. The parts of points that are not usable are NaN.
         """
-        parts = np.empty(points.shape)
+        parts = np.full(points.shape, np.nan)
         for rows in _blocks(len(points)):
-            parts[rows] = self.forest.explain(points[rows], self.kind)
+            usable = self.is_usable(points[rows])
+            if usable.any():
+                explained = self.forest.explain(self.points_of_forest(points[rows][usable]), self.kind)
+                parts[rows][usable] = without_indicators(explained, list(self.indicators))
         return parts
 
     # -- model files ------------------------------------------------------------------------------------------
@@ -98,12 +157,14 @@ class FittedModel:
         """Return what a model file stores in addition to the forest, as JSON values."""
         seed = self.parameters["random_state"]
         stored_seed = seed if isinstance(seed, (int, np.integer)) else None  # the forest stores its random streams
-        parameters = {**self.parameters, "random_state": stored_seed}
+        parameters = {**_PARAMETERS_OF_VERSION_1, **self.parameters, "random_state": stored_seed}
         offset = None if self.stored_threshold is None else -self.stored_threshold
         return {
             "parameters": {name: _as_json_value(value) for name, value in sorted(parameters.items())},
             "offset": offset,
             "feature_names": self.feature_names,
+            "fill": None if self.stored_fill is None else self.stored_fill.tolist(),
+            "indicators": list(self.indicators),
         }
 
     @classmethod
@@ -111,11 +172,15 @@ class FittedModel:
         """Restore a model from its forest and its `notes`; raise ValueError if the notes are invalid."""
         parameters, names, offset = _current_names(notes["parameters"]), notes["feature_names"], notes["offset"]
         _check_parameters(parameters)
-        if names is not None and not _are_names(names, forest.n_features):
-            raise ValueError(f"there are {forest.n_features} features, but the names are {names}.")
+        indicators = _checked_indicators(notes.get("indicators", []), forest)
+        n_features = (forest.n_features or 0) - len(indicators)
+        if names is not None and not _are_names(names, n_features):
+            raise ValueError(f"there are {n_features} features, but the names are {names}.")
         if offset is not None and not -1.0 <= offset <= 0.0:
             raise ValueError(f"the offset must be between -1 and 0, but is {offset!r}.")
-        return cls(forest, parameters, None if offset is None else -offset, names)
+        fill = notes.get("fill")
+        fill = None if fill is None else checked_fill(fill, n_features)
+        return cls(forest, parameters, None if offset is None else -offset, names, fill, indicators)
 
 
 # -- fitting ----------------------------------------------------------------------------------------------------------
@@ -140,9 +205,9 @@ def fit(
     Parameters
     ----------
     points : array of shape (n_rows, n_features)
-        Rows without missing values.
+        The rows: codes in categorical columns, NaN for missing numbers. Rows without any value are left out.
     parameters : dict
-        Parameters of IsolationMondrianForest.
+        Parameters of IsolationMondrianForest; "categorical" is a list of column indices.
     seed : int
         Seed of the forest.
     feature_names : list of str, optional
@@ -154,29 +219,66 @@ def fit(
     -------
     FitResult
         The fitted model and the scores of the rows; the scores are None if the threshold is "auto".
+
+    Raises
+    ------
+    InvalidInputError
+        If a number is missing and parameters["missing"] is "raise", or if no row has a value.
     """
-    parameters = with_preset(parameters)
-    forest = new_forest(parameters, points.shape[0], seed).build(points)
-    model = FittedModel(forest, parameters, None, feature_names)
+    parameters = _with_defaults(parameters)
+    if parameters["missing"] == "raise":
+        as_points(points, None)  # raises if a number is missing
+    usable = points[have_values(points, tuple(parameters["categorical"]))]
+    if len(usable) == 0 < len(points):
+        raise InvalidInputError("No row has a value: everything is missing.")
+    empty = new_model(usable, parameters, seed, feature_names)
+    model = replace(empty, forest=empty.forest.build(empty.points_of_forest(usable)))
     scores = None if model.contamination == "auto" else model.score(points, progress)
     return FitResult(replace(model, stored_threshold=_threshold_of(scores, model.contamination)), scores)
 
 
-def new_forest(parameters: dict[str, Any], n_rows: int, seed: int) -> MondrianForest:
-    """Return an empty forest with these parameters of IsolationMondrianForest.
+def new_model(
+    points: Array, parameters: dict[str, Any], seed: int, feature_names: list[str] | None = None
+) -> FittedModel:
+    """Return a model whose forest is empty, with the medians and the indicators of these rows.
 
-    `n_rows` is the number of rows of the first call to build or extend, from which `max_samples="auto"` or a share is
-    computed.
+    The rows are those of the first call to build or extend; `max_samples="auto"` or a share is computed from their
+    number. With "indicator", every column with a missing number among them gets an indicator.
     """
-    parameters = with_preset(parameters)
+    parameters = _with_defaults(parameters)
+    missing = checked_missing(parameters["missing"])
+    indicators = columns_with_gaps(points) if missing == "indicator" else []
+    forest = _new_forest(parameters, points.shape, indicators, seed)
+    fill = None if missing == "raise" else column_medians(points)
+    return FittedModel(forest, parameters, None, feature_names, fill, tuple(indicators))
+
+
+def _with_defaults(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return complete parameters; for points, which are numbers already, "auto" means that no column is a category."""
+    complete = {"categorical": [], "missing": MISSING_VALUES, **with_preset(parameters)}
+    return complete | {"categorical": []} if isinstance(complete["categorical"], str) else complete
+
+
+def _new_forest(parameters: dict[str, Any], shape: tuple[int, int], indicators: list[int], seed: int) -> MondrianForest:
+    """Return an empty forest; weights that are given are extended by 1 for each indicator."""
+    (n_rows, n_features), scale = shape, parameters["scale"]
+    if indicators and not (scale is None or isinstance(scale, str)):
+        scale = [*as_weights(scale, n_features), *np.ones(len(indicators))]
+    categorical = [*parameters["categorical"], *range(n_features, n_features + len(indicators))]
     return MondrianForest(
         parameters["n_estimators"],
         max_samples=sample_size(parameters["max_samples"], n_rows),
         window=parameters["window"],
-        scale=parameters["scale"],
+        scale=scale,
         seed=seed,
         n_jobs=parameters["n_jobs"] or N_JOBS,
+        **({"categorical": categorical} if categorical else {}),
     )
+
+
+def medians_of_held_points(forest: MondrianForest) -> Array:
+    """Return the medians of the points that the forest holds."""
+    return medians_of_copies(*forest.points_and_copies())
 
 
 def threshold_of_rows(forest: MondrianForest, points: Array, parameters: dict[str, Any]) -> float:
@@ -200,7 +302,7 @@ def seed_from(random_state: np.random.RandomState) -> int:
 
 
 def _threshold_of(scores: Array | None, rule: Any) -> float:
-    return 0.5 if scores is None else threshold_rule(rule)(scores)
+    return 0.5 if scores is None else threshold_rule(rule)(scores[~np.isnan(scores)])
 
 
 def _blocks(n_rows: int) -> Iterator[slice]:
@@ -212,11 +314,14 @@ def _blocks(n_rows: int) -> Iterator[slice]:
 
 
 def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters under their current names: in version 0.1, `kind` was `score`, and there were no presets."""
+    """Return parameters under their current names, with those that older files do not have.
+
+    In version 0.1, `kind` was `score`, and there were no presets.
+    """
     if "score" not in parameters:
-        return parameters
+        return {**_PARAMETERS_OF_VERSION_1, **parameters}
     others = {name: value for name, value in dict(parameters).items() if name != "score"}
-    return {"preset": PRESET, "kind": parameters["score"], **others}
+    return {**_PARAMETERS_OF_VERSION_1, "preset": PRESET, "kind": parameters["score"], **others}
 
 
 def _check_parameters(parameters: dict[str, Any]) -> None:
@@ -227,12 +332,34 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
     if parameters["kind"] not in SCORES:
         raise ValueError(f"the kind of the score must be one of {sorted(SCORES)}, but is {parameters['kind']!r}.")
     threshold_rule(parameters["contamination"])  # raises if it is invalid
+    checked_missing(parameters["missing"])
+    _check_categorical(parameters["categorical"])
     if isinstance(parameters["scale"], list):
         as_weights(parameters["scale"], None)
     for name, value in parameters.items():
         numbers = value if isinstance(value, list) else [value]
         if not all(number is None or isinstance(number, str) or abs(number) < np.inf for number in numbers):
             raise ValueError(f"{name} must be finite, but is {value!r}.")
+
+
+def _check_categorical(categorical: Any) -> None:
+    """Raise a ValueError if the value in a file is not "auto" or a list of names or numbers."""
+    is_list = isinstance(categorical, list) and all(isinstance(item, (str, int)) for item in categorical)
+    if not is_list and categorical != "auto":
+        raise ValueError(f"categorical must be 'auto' or a list of features, but is {categorical!r:.200}.")
+
+
+def _checked_indicators(indicators: Any, forest: MondrianForest) -> tuple[int, ...]:
+    """Check the columns with indicators in a file: numeric columns, whose indicators are the forest's last columns."""
+    if not isinstance(indicators, list):
+        raise ValueError(f"the indicators must be a list, but are {indicators!r:.200}.")  # noqa: TRY004
+    n_columns, categorical = forest.n_features or 0, set(getattr(forest, "categorical", ()))
+    n_features = n_columns - len(indicators)
+    checked = tuple(as_count(j, "an indicator", 0, n_features - 1) for j in indicators)
+    are_numeric = len(set(checked) - categorical) == len(checked)
+    if not are_numeric or not categorical.issuperset(range(n_features, n_columns)):
+        raise ValueError(f"the indicators {indicators!r:.200} do not match the categorical columns of the forest.")
+    return checked
 
 
 def _are_names(names: Any, n_features: int | None) -> bool:
@@ -244,4 +371,6 @@ def _as_json_value(value: Any) -> Any:
     """Convert numpy numbers to Python numbers, and arrays to lists."""
     if isinstance(value, np.generic):
         return value.item()
-    return value if value is None or isinstance(value, (str, int, float)) else np.asarray(value, dtype=float).tolist()
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return [_as_json_value(item) for item in value]

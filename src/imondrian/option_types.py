@@ -15,3 +15,6 @@ ThresholdOrPreset = Literal["preset", "auto", "kmeans"] | float
 MaxSamples = Literal["auto"] | int | float | None
 OnError = Literal["raise", "skip"]
 ON_ERROR: tuple[OnError, ...] = ("raise", "skip")
+Missing = Literal["raise", "median", "indicator"]
+StreamMissing = Literal["raise", "median", "previous", "indicator"]
+Categorical = Literal["auto"] | Sequence[str] | Sequence[int] | Sequence[bool] | npt.NDArray[Any]
