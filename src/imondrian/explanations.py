@@ -82,6 +82,7 @@ class ExplainedRow(NamedTuple):
     is_anomaly: bool
     time: str | None
     explanation: list[Reason]
+    id: str | None = None  # the value of the column that identifies rows
 
 
 class UsualValues:

@@ -32,7 +32,7 @@ def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None 
     path : str or path-like
         The file to write.
     extra : dict, optional
-        JSON values to store with a detector, ignored for other models; `load_extra` returns them.
+        JSON values to store with a detector or an estimator, ignored for a forest; `load_extra` returns them.
     """
     forest, notes = _parts(model, extra or {})
     storage.save(forest, path, notes)
@@ -73,7 +73,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 
 def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the values that `save` stored with a detector as `extra`, or an empty dictionary."""
+    """Return the values that `save` stored with a model as `extra`, or an empty dictionary."""
     _, notes = storage.load(path)
     extra = notes.get(EXTRA, {})
     return extra if isinstance(extra, dict) else {}
@@ -141,7 +141,7 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]
             FittedModel.from_notes(fitted.forest, notes)
         except ValueError as error:
             raise InvalidInputError(f"The model cannot be saved: {error}") from None
-        return forest, {_ESTIMATOR: notes}
+        return forest, {_ESTIMATOR: notes, **({EXTRA: extra} if extra else {})}
     raise InvalidInputError(f"Only a forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
 
 

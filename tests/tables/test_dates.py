@@ -34,7 +34,8 @@ def test_dates_and_times_are_recognised(cells, days, times):
 
 
 @pytest.mark.parametrize(
-    "cells", [["x", "y"], ["12-34", "55-66"], ["1.2", "3.4"], ["ORD-1", "ORD-2"], ["1.2.3"], ["99:99"], [None], ["2024"]]
+    "cells",
+    [["x", "y"], ["12-34", "55-66"], ["1.2", "3.4"], ["ORD-1", "ORD-2"], ["1.2.3"], ["99:99"], [None], ["2024"]],
 )
 def test_other_text_is_not_a_date(cells):
     assert recognise_dates(pl.Series(cells, dtype=pl.String)) is None

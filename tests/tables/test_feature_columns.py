@@ -231,12 +231,17 @@ def test_the_user_can_choose_the_separators():
 
 
 def test_a_model_decides_how_its_features_are_read():
-    frame = pl.DataFrame({"a": ["1,234", "5,678"], "c": ["1", "2"], "t": ["2024-01-01", "2024-01-06"], "b": ["$1", "$2"]})
+    frame = pl.DataFrame(
+        {"a": ["1,234", "5,678"], "c": ["1", "2"], "t": ["2024-01-01", "2024-01-06"], "b": ["$1", "$2"]}
+    )
     known = {"a": number("a", GERMAN), "t (weekday)": FeatureColumn("t (weekday)", "weekday", "t")}
     columns = TableColumns(frame)
     choice = columns.features_of_model(["b", "a", "c", "t (weekday)"], {"c", "t (weekday)"}, known, ColumnRules())
     assert choice.columns == [number("b", NumberFormat()), known["a"], category("c"), known["t (weekday)"]]
-    assert columns.points(choice.columns)[:, :3].tolist() == [[1.0, 1.234, category_code("1")], [2.0, 5.678, category_code("2")]]
+    assert columns.points(choice.columns)[:, :3].tolist() == [
+        [1.0, 1.234, category_code("1")],
+        [2.0, 5.678, category_code("2")],
+    ]
     rules = ColumnRules(formats=FormatRules(decimal="."))
     assert columns.features_of_model(["a"], set(), known, rules).columns == [number("a", NumberFormat(".", ","))]
 

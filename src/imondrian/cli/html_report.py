@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 import imondrian
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.scored_rows import ScoredRows
-from imondrian.cli.summary import Summary, column_facts
+from imondrian.cli.summary import Summary
 from imondrian.cli.table_rows import Rows
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
@@ -91,7 +91,7 @@ def _facts(
     forest = model.forest
     scale = {None: "features not weighted", "std": "features weighted by one over their standard deviation"}
     facts = {
-        **column_facts(summary.columns, summary.choice, summary.filled),
+        **summary.columns.in_words(),
         "threshold": f"{summary.threshold:.4f}: {summary.rule}",
         "missing values": _describe_missing(feature_options.missing, summary),
         "forest": f"{forest.n_trees} trees of at most {forest.max_samples or forest.n_points} points",
@@ -102,7 +102,7 @@ def _facts(
 
 
 def _describe_missing(missing: str | None, summary: Summary) -> str:
-    n_unscored, n_filled = summary.n_rows - summary.n_scored, sum(summary.filled.values())
+    n_unscored, n_filled = summary.n_rows - summary.n_scored, sum(summary.columns.filled.values())
     rules = {"indicator": "replaced by the median of the column, and their absence is a feature"}
     rule = rules.get(missing or "", "replaced by the median of the column")
     parts = [f"{n_filled:,} numbers {rule}"] if n_filled else []

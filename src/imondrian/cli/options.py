@@ -202,9 +202,7 @@ SKIP_LINES = integer_option(
     "--skip-lines", "Number of lines before the header.  [default: title lines are recognised]", smallest=0
 )
 SHEET = click.option("--sheet", metavar="NAME", help="Sheet of an Excel file.  [default: the first]")
-SOURCE = grouped(
-    "source_options", SourceOptions, DATA, FORMAT, SEPARATOR, NO_HEADER, ENCODING, SKIP_LINES, SHEET
-)
+SOURCE = grouped("source_options", SourceOptions, DATA, FORMAT, SEPARATOR, NO_HEADER, ENCODING, SKIP_LINES, SHEET)
 
 FEATURES = click.option(
     "--features",

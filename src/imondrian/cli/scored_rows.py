@@ -20,7 +20,6 @@ from imondrian.fitted_model import FitResult, FittedModel, fit, no_progress, see
 from imondrian.model_files import Model, as_fitted_model, load_extra, load_model, save
 from imondrian.tables.column_notes import columns_from_notes, notes_of_columns
 from imondrian.tables.feature_columns import (
-    FeatureChoice,
     FeatureColumn,
     TableColumns,
     check_names,
@@ -168,41 +167,47 @@ def fit_and_score(rows: Rows, options: ForestOptions, missing: str | None, progr
 
 def scored_batches(
     model: TableModel, table: Table, options: FeatureOptions, progress: Progress
-) -> Iterator[tuple[ScoredRows, FeatureChoice]]:
-    """Score a table with a model, batch by batch; yield the rows, and how the features are read."""
+) -> Iterator[ScoredRows]:
+    """Score a table with a model, batch by batch; the first batch decides how the features are read."""
     model = model.with_missing(options.missing)
-    choice: FeatureChoice | None = None
+    features: list[FeatureColumn] = []
     for batch in table.batches():
         columns = TableColumns(batch.frame, batch.first)
-        choice = choice or model_features(model, table, batch.frame, columns, options)
-        complete = _with_all_columns(batch, [*(feature.column for feature in choice.columns), *_shown_names(options)])
+        features = features or model_features(model, table, batch.frame, columns, options)
+        complete = _with_all_columns(batch, [*(feature.column for feature in features), *_shown_names(options)])
         if complete is not batch:
             columns = TableColumns(complete.frame, batch.first)
-        rows = rows_of_batch(table, complete, columns, choice.columns, options.missing or model.missing)
-        yield ScoredRows(rows, model.fitted, model.fitted.score(rows.points)), choice
+        rows = rows_of_batch(table, complete, columns, features, options.missing or model.missing)
+        yield ScoredRows(rows, model.fitted, model.fitted.score(rows.points))
         progress(batch.share_read)
 
 
 def model_features(
     model: TableModel, table: Table, frame: pl.DataFrame, columns: TableColumns, options: FeatureOptions
-) -> FeatureChoice:
-    """Return how to read the features of a model: by name, or all usable columns in order if it has no names."""
+) -> list[FeatureColumn]:
+    """Return how to read the features of a model, by name, or in order if it has no names; note what was decided."""
     with errors_named_after(table):
         check_names(_shown_names(options), frame.columns)
         rules = column_rules(table, frame.columns, options)
         names = model.fitted.feature_names
-        if names is not None:
+        if names is None:
+            choice = columns.choose(rules)
+            _check_number_of_features(model, [feature.name for feature in choice.columns])
+        else:
             sources = [model.columns[name].column if name in model.columns else name for name in names]
             _check_features_present(sources, frame.columns, model.path)
-            return columns.features_of_model(names, model.categorical, model.columns, rules)
-        choice = columns.choose(rules)
-        n_features, found = model.fitted.n_features, [feature.name for feature in choice.columns]
-        if len(found) != n_features:
-            raise InvalidInputError(
-                f"{model.path} has {n_features} unnamed features, but the table has {len(found)} columns of numbers and"
-                f" categories: {', '.join(found)}."
-            )
-        return choice
+            choice = columns.features_of_model(names, model.categorical, model.columns, rules)
+    table.facts.notes += choice.notes
+    return choice.columns
+
+
+def _check_number_of_features(model: TableModel, names: list[str]) -> None:
+    n_features = model.fitted.n_features
+    if len(names) != n_features:
+        raise InvalidInputError(
+            f"{model.path} has {n_features} unnamed features, but the table has {len(names)} columns of numbers and"
+            f" categories: {', '.join(names)}."
+        )
 
 
 def _shown_names(options: FeatureOptions) -> list[str]:

@@ -1,24 +1,25 @@
 """The summary of a scored table, printed for a person or as JSON."""
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from imondrian.cli.column_facts import ColumnFacts
 from imondrian.cli.console import printable
 from imondrian.cli.scored_rows import ScoredRows
 from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE
 from imondrian.engine.jit import Array
-from imondrian.explanations import NO_NAME, ExplainedRow, Reason
+from imondrian.explanations import ExplainedRow, Reason
 from imondrian.fitted_model import FittedModel
-from imondrian.tables.feature_columns import FeatureChoice, FeatureColumn
+from imondrian.tables.table_reader import Table
+
+if TYPE_CHECKING:
+    from imondrian.tables.feature_columns import FeatureColumn
 
 MAX_REASONS = 3  # per row in a summary
 MAX_REASONS_EXPLAINED = 8  # per row of `imondrian explain`
-_DEFAULT_TOP = 10
-_MAX_LISTED = 8
-_MAX_LEFT_OUT = 20
 _RULES = {"kmeans": "midpoint of two clusters of scores", "auto": "score of an average point"}
 
 
@@ -31,9 +32,7 @@ class Summary(NamedTuple):
     n_anomalies: int
     threshold: float
     rule: str
-    columns: list[FeatureColumn]  # the features
-    choice: FeatureChoice  # which columns were left out, and notes on how the table was read
-    filled: dict[str, int]  # number of missing numbers that were filled in, by feature
+    columns: ColumnFacts
     highest: list[ExplainedRow]  # the rows with the highest scores
     written: dict[str, str]  # files written, by content
 
@@ -46,7 +45,7 @@ class Summary(NamedTuple):
             "n_anomalies": self.n_anomalies,
             "threshold": self.threshold,
             "rule": self.rule,
-            **columns_as_json(self.columns, self.choice, self.filled),
+            **self.columns.as_json(),
             "highest": [row_as_json(row) for row in self.highest],
             "written": self.written,
         }
@@ -57,7 +56,7 @@ class Summary(NamedTuple):
         unscored = f", {n_unscored:,} without a score because of missing values" if n_unscored else ""
         facts = {
             "rows": f"{self.n_rows:,}{unscored}",
-            **column_facts(self.columns, self.choice, self.filled),
+            **self.columns.in_words(),
             "threshold": f"{self.threshold:.4f}: {self.rule}",
             "anomalies": f"{self.n_anomalies:,} ({self.n_anomalies / max(self.n_scored, 1):.1%} of the scored rows)",
             **self.written,
@@ -82,8 +81,8 @@ class SummaryBuilder:
     def __init__(
         self,
         model: FittedModel,
-        shown: ShownColumns = ShownColumns(),  # noqa: B008
-        top: int = _DEFAULT_TOP,
+        shown: ShownColumns,
+        top: int,
         max_reasons: int = MAX_REASONS,
     ) -> None:
         self._model = model
@@ -121,18 +120,16 @@ class SummaryBuilder:
             for i, reasons in zip(indices, scored.reasons(indices, self._max_reasons), strict=True)
         ]
 
-    def summary(self, source: str, choice: FeatureChoice, written: dict[str, str]) -> Summary:
-        """Return the summary of all batches."""
+    def summary(self, table: Table, left_out: dict[str, str], written: dict[str, str]) -> Summary:
+        """Return the summary of all batches of a table."""
         return Summary(
-            source,
+            table.name,
             self.n_rows,
             self.n_scored,
             self.n_anomalies,
             float(self._model.threshold),
             describe_rule(self._model.contamination),
-            self._columns,
-            choice,
-            dict(self._filled),
+            ColumnFacts(self._columns, left_out, dict(self._filled), table.facts.notes),
             self.highest,
             written,
         )
@@ -168,9 +165,9 @@ def reason_as_json(reason: Reason) -> dict[str, Any]:
 
 def print_rows(rows: list[ExplainedRow], console: Any) -> None:
     """Print rows with their scores and explanations."""
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     shown = [name for name in ShownColumns._fields if any(getattr(row, name) is not None for row in rows)]
     for name in ("   row", "score", "anomaly"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -197,41 +194,8 @@ def escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def columns_as_json(
-    columns: list[FeatureColumn], choice: FeatureChoice, filled: dict[str, int]
-) -> dict[str, Any]:
-    """Return as JSON values which columns are features, why the others are not, and how the table was read."""
-    return {
-        "features": [feature.name for feature in columns],
-        "categorical": [feature.name for feature in columns if feature.is_category],
-        "left_out": choice.left_out,
-        "filled": filled,
-        "notes": choice.notes,
-    }
-
-
-def column_facts(columns: list[FeatureColumn], choice: FeatureChoice, filled: dict[str, int]) -> dict[str, str]:
-    """Return in words which columns are features, why the others are not, and how the table was read."""
-    numbers = [feature.name for feature in columns if not feature.is_category]
-    categories = [feature.name for feature in columns if feature.is_category]
-    return {
-        "numbers": f"{len(numbers)}: {_listed(numbers)}" if numbers else "",
-        "categories": f"{len(categories)}: {_listed(categories)}" if categories else "",
-        "left out": _listed([f"{name or NO_NAME} ({reason})" for name, reason in choice.left_out.items()], _MAX_LEFT_OUT),
-        "filled": f"{_listed([f'{name} {n:,}' for name, n in filled.items()])} (missing; the median is used)"
-        if filled
-        else "",
-        "notes": "; ".join(choice.notes),
-    }
-
-
 def print_facts(facts: dict[str, str], console: Any) -> None:
     """Print each name with its text; names with an empty text are left out."""
     for name, text in facts.items():
         if text:
             console.print(f"  {name:<10} {escaped(text)}")
-
-
-def _listed(names: list[str], n_listed: int = _MAX_LISTED) -> str:
-    text = ", ".join(name or NO_NAME for name in names[:n_listed])
-    return text if len(names) <= n_listed else f"{text} and {len(names) - n_listed} more"

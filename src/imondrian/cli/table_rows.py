@@ -62,9 +62,7 @@ class Rows(NamedTuple):
 
 def open_table(source: SourceOptions) -> Table:
     """Open the table that the options name."""
-    layout = TextLayout(
-        source.separator, not source.no_header, source.encoding, source.skip_lines, source.sheet
-    )
+    layout = TextLayout(source.separator, not source.no_header, source.encoding, source.skip_lines, source.sheet)
     return Table(source.path, file_format=source.format, layout=layout)
 
 
@@ -80,7 +78,8 @@ def read_rows(table: Table, options: FeatureOptions, console: Console) -> tuple[
     n_usable = check_usable(table, rows)
     if n_usable < _FEW_ROWS:
         console.note(f"{table.name}: only {n_usable} usable row{'s' * (n_usable > 1)}, so scores are unreliable.")
-    return rows, choice._replace(notes=[*table.facts.notes, *choice.notes])
+    table.facts.notes += choice.notes
+    return rows, choice
 
 
 def check_usable(table: Table, rows: Rows) -> int:

@@ -8,6 +8,7 @@ import polars as pl
 from imondrian.tables.cells import ParsedColumn, are_booleans, is_numeric, parse_column, shown
 from imondrian.tables.dates import DateFormat, recognise_dates
 from imondrian.tables.number_formats import (
+    NO_RULES,
     PLAIN,
     FormatRules,
     FoundFormat,
@@ -67,17 +68,12 @@ def with_common_decimal(contents: dict[str, ColumnContent], hint: str | None) ->
     hint : {",", "."}, optional
         The decimal separator that the table suggests, if no column determines it.
     """
-    certain = {content.found.number_format.decimal for content in contents.values() if _is_certain(content)}
+    found = [content.found for content in contents.values() if content.found is not None]
+    certain = {f.number_format.decimal for f in found if f.number_format != PLAIN and f.example is None}
     if len(certain) > 1 or not (certain or hint):
         return contents
     decimal = certain.pop() if certain else hint
     return {name: _reread(content, decimal) for name, content in contents.items()}
-
-
-def _is_certain(content: ColumnContent) -> bool:
-    found = content.found
-    is_separated = found is not None and found.number_format != PLAIN
-    return is_separated and found is not None and found.example is None
 
 
 def _reread(content: ColumnContent, decimal: str | None) -> ColumnContent:
@@ -97,7 +93,7 @@ def _reread(content: ColumnContent, decimal: str | None) -> ColumnContent:
 
 def _content_of_text(column: pl.Series, rules: FormatRules) -> ColumnContent:
     parsed = parse_column(column)
-    if parsed.n_texts == 0 and (rules == FormatRules() or not _has_point(parsed.cells)):
+    if parsed.n_texts == 0 and (rules == NO_RULES or not _has_point(parsed.cells)):
         return _numbers(parsed)
     if are_booleans(parsed.cells):
         return _categories(parsed)
@@ -145,7 +141,7 @@ def _objection_to_categories(parsed: ParsedColumn) -> str:
 
 def _n_words(cells: pl.Series) -> float:
     """Return the mean number of words."""
-    return 1.0 + cells.str.count_matches(r"\s+").sum() / cells.len()
+    return 1.0 + float(cells.str.count_matches(r"\s+").sum()) / cells.len()
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

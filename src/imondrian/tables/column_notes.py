@@ -46,7 +46,11 @@ def _note(feature: FeatureColumn) -> dict[str, Any]:
 def _feature(note: Any) -> FeatureColumn:
     """Return the feature that a note describes; raise KeyError, TypeError or ValueError if it is invalid."""
     name, kind, column = note["name"], note["kind"], note["column"]
-    if not isinstance(name, str) or not isinstance(column, str) or kind not in ("number", "category", "weekday", "hour"):
+    if (
+        not isinstance(name, str)
+        or not isinstance(column, str)
+        or kind not in ("number", "category", "weekday", "hour")
+    ):
         raise ValueError
     number, date = note["number_format"], note["date_format"]
     if date is not None and not is_known_format(date):

@@ -23,7 +23,7 @@ from imondrian.tables.cells import (
 )
 from imondrian.tables.column_contents import ColumnContent, content_of, with_common_decimal
 from imondrian.tables.dates import DateFormat, as_datetimes, hours, recognise_dates, weekdays
-from imondrian.tables.number_formats import FormatRules, NumberFormat, parse_formatted
+from imondrian.tables.number_formats import NO_RULES, FormatRules, NumberFormat, parse_formatted
 
 FeatureKind = Literal["number", "category", "weekday", "hour"]
 
@@ -52,7 +52,7 @@ class ColumnRules(NamedTuple):
     time: str | None = None  # the timestamp column, which is not a feature
     id: str | None = None  # the column that identifies a row, which is not a feature
     calendar: bool = False  # True: the weekday and hour of dates are features
-    formats: FormatRules = FormatRules()
+    formats: FormatRules = NO_RULES
     decimal_hint: str | None = None  # the decimal separator to assume where numbers do not determine it
 
     def names(self) -> list[str]:
@@ -85,7 +85,7 @@ class TableColumns:
         self._first = first
         self._parsed: dict[str, ParsedColumn] = {}  # numbers that `choose` has parsed and `points` has not used yet
 
-    def choose(self, rules: ColumnRules = ColumnRules()) -> FeatureChoice:  # noqa: B008
+    def choose(self, rules: ColumnRules | None = None) -> FeatureChoice:
         """Choose the features: the named columns, or else all columns of numbers and categories.
 
         If none are named, ids, free text, constants, columns without values, row numbers and results of an earlier run
@@ -96,6 +96,7 @@ class TableColumns:
         InvalidInputError
             If a named column is missing, if a chosen column cannot be used, or if there are no features.
         """
+        rules = rules or ColumnRules()
         check_names(rules.names(), self._frame.columns)
         left_out = self._left_out_by_name(rules)
         candidates = [name for name in (rules.features or self._frame.columns) if name not in left_out]
@@ -110,7 +111,8 @@ class TableColumns:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
             raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
         columns = _with_unique_names(columns, self._frame.columns)
-        return FeatureChoice(columns, left_out, _notes(columns, contents))
+        in_order = {name: left_out[name] for name in self._frame.columns if name in left_out}
+        return FeatureChoice(columns, in_order, _notes(columns, contents))
 
     def features_of_model(
         self, names: list[str], categorical: Collection[str], known: Mapping[str, FeatureColumn], rules: ColumnRules
@@ -187,7 +189,7 @@ class TableColumns:
             else content_of(self._frame[name], rules.formats)
             for name in names
         }
-        if rules.formats == FormatRules():
+        if rules.formats == NO_RULES:
             contents = with_common_decimal(contents, rules.decimal_hint)
         self._parsed = {name: content.parsed for name, content in contents.items() if content.kind == "number"}
         return contents
@@ -199,8 +201,7 @@ class TableColumns:
         left_out |= dict.fromkeys(rules.ignore, "ignored")
         left_out |= {} if rules.id is None else {rules.id: "the id of a row"}
         left_out |= {} if rules.time is None else {rules.time: "the timestamp column"}
-        left_out |= {name: "result of an earlier run" for name in self._frame.columns if name in earlier}
-        return {name: left_out[name] for name in self._frame.columns if name in left_out}
+        return left_out | dict.fromkeys(earlier, "result of an earlier run")
 
 
 def check_names(names: Collection[str], columns: Collection[str]) -> None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
-from imondrian.tables.checked_json import decode_json
 from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
+from imondrian.tables.checked_json import decode_json
 from imondrian.tables.formats import check_separator, format_by_content, without_byte_order_mark
 from imondrian.tables.table_start import guess_separator
 
@@ -82,7 +82,13 @@ def parser_for(
     if file_format == "parquet":
         raise InvalidInputError("A stream must be CSV, TSV or NDJSON; Parquet cannot be read line by line.")
     is_tsv = file_format == "tsv"
-    separator = check_separator(separator) if separator else "\t" if is_tsv else guess_separator([first.decode(errors="replace")])
+    separator = (
+        check_separator(separator)
+        if separator
+        else "\t"
+        if is_tsv
+        else guess_separator([first.decode(errors="replace")])
+    )
     cells = csv_fields(first, separator)
     names = cells if has_header else [f"column_{i + 1}" for i in range(len(cells))]
     if len(set(names)) < len(names):

@@ -27,8 +27,8 @@ def keep(points: Array, features: list[FeatureColumn], first: int) -> Array:
 
 def drop(points: Array, features: list[FeatureColumn], first: int) -> Array:
     """Remove all values of rows with a missing value, so that these rows get no score."""
-    has_gap = find_gaps(points, features).any(axis=1)
-    return np.where(has_gap[:, None], np.nan, points) if has_gap.any() else points
+    has_gap = find_gaps(points, features).any(axis=1, keepdims=True)
+    return np.where(has_gap, np.nan, points) if has_gap.any() else points
 
 
 def fail(points: Array, features: list[FeatureColumn], first: int) -> Array:

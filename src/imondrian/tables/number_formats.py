@@ -13,10 +13,11 @@ _CURRENCIES = (
     "[$€£¥₹₩₽₺₪₫₱฿]|(?:US|CA|AU|NZ|HK|SG|R)\\$|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|ILS|INR|JPY|KRW|MXN|NOK|NZD|"
     "PLN|RUB|SEK|SGD|TRY|USD|ZAR|Fr\\.|kr\\.?|zł|Kč"
 )
+_CURLY, _MINUS = "\u2019", "\u2212"  # an apostrophe and a minus sign, as some programs write them
 _SPACES = "[ \\u00a0\\u2007\\u2009\\u202f]"
 _PARTS = (  # of a cell
-    f"^(?P<open>\\()?{_SPACES}*(?P<sign>[-+−])?{_SPACES}*(?P<before>{_CURRENCIES})?{_SPACES}*(?P<inner>[-+−])?"
-    f"(?P<body>[0-9.,](?:[0-9.,'’]|{_SPACES}[0-9])*(?:[eE][-+]?[0-9]+)?)"
+    f"^(?P<open>\\()?{_SPACES}*(?P<sign>[-+\\u2212])?{_SPACES}*(?P<before>{_CURRENCIES})?{_SPACES}*(?P<inner>[-+\\u2212])?"
+    f"(?P<body>[0-9.,](?:[0-9.,'\\u2019]|{_SPACES}[0-9])*(?:[eE][-+]?[0-9]+)?)"
     f"{_SPACES}*(?P<after>%|{_CURRENCIES})?{_SPACES}*(?P<close>\\))?$"
 )
 _NAMES = {",": "comma", ".": "point", " ": "space", "'": "apostrophe"}
@@ -72,6 +73,9 @@ class FormatRules(NamedTuple):
         return FormatRules(self.decimal, thousands)
 
 
+NO_RULES = FormatRules()
+
+
 class FoundFormat(NamedTuple):
     """The format of a column, and how it was found."""
 
@@ -96,7 +100,9 @@ class FoundFormat(NamedTuple):
 
 
 def recognise_format(
-    cells: pl.Series, rules: FormatRules = FormatRules(), hint: str | None = None  # noqa: B008
+    cells: pl.Series,
+    rules: FormatRules = NO_RULES,
+    hint: str | None = None,
 ) -> FoundFormat | None:
     """Return how the numbers of a column are written; None if most of its cells are not numbers.
 
@@ -123,7 +129,7 @@ def recognise_format(
     marks = tuple(parts["mark"].drop_nulls().unique().sort().to_list())
     chosen = _prefer(fitting, hint, is_money=bool(marks) and "%" not in marks)
     other = next((f for f in fitting if f.decimal != chosen.decimal and _differ(bodies, chosen, f)), None)
-    is_doubtful = other is not None and rules == FormatRules() and hint is None
+    is_doubtful = other is not None and rules == NO_RULES and hint is None
     example = next((b for b in bodies.drop_nulls() if _differ(pl.Series([b]), chosen, other)), None) if other else None
     found = FoundFormat(chosen, marks, bool((parts["sign"] == "(").any()))
     return found._replace(example=example, other=other) if is_doubtful else found
@@ -157,10 +163,10 @@ def _split(cells: pl.Series) -> pl.DataFrame:
     is_open = pl.col("open").is_not_null() != pl.col("close").is_not_null()
     has_two_marks = pl.col("before").is_not_null() & pl.col("after").is_not_null()
     is_wrong = has_two_signs | is_open | has_two_marks
-    body = pl.col("body").str.replace_all(_SPACES, " ").str.replace_all("’", "'", literal=True)
+    body = pl.col("body").str.replace_all(_SPACES, " ").str.replace_all(_CURLY, "'", literal=True)
     return groups.select(
         pl.when(is_wrong).then(None).otherwise(body).alias("body"),
-        pl.coalesce("open", "sign", "inner").str.replace("−", "-", literal=True).alias("sign"),
+        pl.coalesce("open", "sign", "inner").str.replace(_MINUS, "-", literal=True).alias("sign"),
         pl.when(is_wrong).then(None).otherwise(pl.coalesce("before", "after")).alias("mark"),
     )
 

@@ -52,6 +52,9 @@ class TextLayout(NamedTuple):
     sheet: str | None = None  # of a workbook; None: the first one
 
 
+FOUND_LAYOUT = TextLayout()
+
+
 class Table:
     r"""A table that can be read once, in batches or all at once.
 
@@ -85,7 +88,7 @@ class Table:
     [('1', '2'), ('3', '4')]
     """
 
-    def __init__(self, path: str, *, file_format: str | None = None, layout: TextLayout = TextLayout()) -> None:  # noqa: B008
+    def __init__(self, path: str, *, file_format: str | None = None, layout: TextLayout = FOUND_LAYOUT) -> None:
         self.name = "standard input" if path == STANDARD_INPUT else path
         self._raw = _open(path)
         is_file = path != STANDARD_INPUT and Path(path).is_file()
@@ -184,9 +187,7 @@ def _peek(file: Any, name: str) -> bytes:
 
 def _read_text(table: Table, parse: Callable[[TextSource], Iterator[pl.DataFrame]]) -> Iterator[FrameAndShare]:
     layout = table.layout
-    source = TextSource(
-        table.name, table.read_text, table.facts, table.separator, layout.has_header, layout.skip_lines
-    )
+    source = TextSource(table.name, table.read_text, table.facts, table.separator, layout.has_header, layout.skip_lines)
     for frame in parse(source):
         yield frame, table.share_read()
 

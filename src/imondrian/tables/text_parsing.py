@@ -133,9 +133,7 @@ def _parse_csv(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -
     """Parse a block with polars; if that fails, parse it with Python, whose errors name the row."""
     header = columns.separator.join(f"c{j}" for j in range(len(columns.names)))
     try:
-        frame = pl.read_csv(
-            io.BytesIO(f"{header}\n".encode() + block), separator=columns.separator, infer_schema=False
-        )
+        frame = pl.read_csv(io.BytesIO(f"{header}\n".encode() + block), separator=columns.separator, infer_schema=False)
     except pl.exceptions.PolarsError:
         return _parse_by_record(text, columns, block, n_rows)
     frame.columns = columns.names

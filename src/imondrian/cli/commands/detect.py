@@ -1,5 +1,6 @@
 """`imondrian detect` and `imondrian fit`: fit a forest on a table."""
 
+from imondrian.cli.column_facts import ColumnFacts
 from imondrian.cli.console import Console
 from imondrian.cli.option_checks import check_forest_options, check_outputs
 from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, OutputOptions, SourceOptions
@@ -10,14 +11,7 @@ from imondrian.cli.scored_rows import (
     result_table,
     save_table_model,
 )
-from imondrian.cli.summary import (
-    ShownColumns,
-    SummaryBuilder,
-    column_facts,
-    columns_as_json,
-    describe_rule,
-    print_facts,
-)
+from imondrian.cli.summary import ShownColumns, SummaryBuilder, describe_rule, print_facts
 from imondrian.cli.table_rows import open_table, read_rows
 from imondrian.tables.table_writer import table_writer
 
@@ -41,7 +35,7 @@ def detect(
         scored = fit_and_score(rows, forest_options, feature_options.missing, progress)
     builder = SummaryBuilder(scored.model, ShownColumns(feature_options.id, feature_options.time), top)
     builder.add(scored)
-    summary = builder.summary(table.name, choice, output_options.files())
+    summary = builder.summary(table, choice.left_out, output_options.files())
     if output_options.model:
         save_table_model(scored.model, rows.columns, output_options.model)
     if output_options.report:
@@ -72,18 +66,19 @@ def fit(
     with console.progress("fitting") as progress:
         fitted = fit_rows(rows, forest_options, feature_options.missing, progress).model
     save_table_model(fitted, rows.columns, model)
+    columns = ColumnFacts(rows.columns, choice.left_out, rows.n_gaps(), table.facts.notes)
     result = {
         "source": table.name,
         "n_rows": len(rows.points),
         "n_fitted": int(rows.usable.sum()),
-        **columns_as_json(rows.columns, choice, rows.n_gaps()),
+        **columns.as_json(),
         "threshold": fitted.threshold,
         "rule": describe_rule(fitted.contamination),
         "model": model,
     }
     facts = {
         "rows": f"{result['n_rows']:,}, fitted on {result['n_fitted']:,}",
-        **column_facts(rows.columns, choice, rows.n_gaps()),
+        **columns.in_words(),
         "threshold": f"{fitted.threshold:.4f}: {result['rule']}",
         "model": model,
     }

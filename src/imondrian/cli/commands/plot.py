@@ -69,7 +69,7 @@ def _read_rows_for_model(model: TableModel, table: Table, options: FeatureOption
     with console.progress(f"reading {table.name}") as progress:
         frame = table.read_all(progress)
     columns = TableColumns(frame)
-    features = model_features(model, table, frame, columns, options).columns
+    features = model_features(model, table, frame, columns, options)
     rows = rows_of_batch(table, TableBatch(0, frame, 1.0), columns, features, options.missing or model.missing)
     check_usable(table, rows)
     return rows

@@ -44,12 +44,11 @@ def score(
     table = open_table(source_options)
     builder = SummaryBuilder(table_model.fitted, ShownColumns(feature_options.id, feature_options.time), top)
     with console.progress(f"scoring {table.name}") as progress, table_writer(output, table.facts.labels) as write:
-        for scored, choice in scored_batches(table_model, table, feature_options, progress):
+        for scored in scored_batches(table_model, table, feature_options, progress):
             check_result_names(scored.rows.frame.columns, output)
             builder.add(scored)
             write(result_table(scored, output))
-    choice = choice._replace(left_out={}, notes=[*table.facts.notes, *choice.notes])
-    summary = builder.summary(table.name, choice, output_options.files())
+    summary = builder.summary(table, {}, output_options.files())
     console.print_result(summary.as_json(), summary.print_on)
     return summary.n_anomalies > 0
 
@@ -73,7 +72,7 @@ def explain(
     builder = SummaryBuilder(table_model.fitted, shown, top, MAX_REASONS_EXPLAINED)
     found: list[ExplainedRow] = []
     with console.progress(f"explaining {table.name}") as progress, _optional_writer(output) as write:
-        for scored, _ in scored_batches(table_model, table, feature_options, progress):
+        for scored in scored_batches(table_model, table, feature_options, progress):
             builder.add(scored)
             found += builder.describe(scored, _indices(scored.rows, row_numbers))
             if output:
