@@ -154,8 +154,13 @@ def has_categories_in_their_places(trees: Trees, t: int) -> bool:
     n_codes, n_coordinates = n_categorical(trees), trees.boxes.shape[3]
     for slot in range(trees.heads[t]["n_leaves"]):
         for k in range(n_codes):
-            rarity, code = trees.points[t, slot, n_coordinates - 2 * n_codes + k], trees.points[t, slot, n_coordinates + k]
-            is_in_place = trees.points[t, slot, n_coordinates - n_codes + k] == place(place_key(trees.heads, t, k), code)
+            rarity, code = (
+                trees.points[t, slot, n_coordinates - 2 * n_codes + k],
+                trees.points[t, slot, n_coordinates + k],
+            )
+            is_in_place = trees.points[t, slot, n_coordinates - n_codes + k] == place(
+                place_key(trees.heads, t, k), code
+            )
             if not is_in_place or not 0.0 < rarity <= 1.0:
                 return False
     return True

@@ -117,8 +117,8 @@ def categories_are_in_their_places(tree: Trees) -> Iterator[Problem]:
     rarities, places, codes = np.split(points[:, n_coordinates - 2 * n_codes :], [n_codes, 2 * n_codes], axis=1)
     expected = np.empty_like(codes)
     write_places(tree, codes, expected)
-    yield "a rarity is not in (0, 1]", ~((rarities > 0.0) & (rarities <= 1.0)).all(axis=1)
-    yield "a category is not at its place", (places != expected).any(axis=1)
+    yield "a rarity is not in (0, 1]", np.asarray(~((rarities > 0.0) & (rarities <= 1.0)).all(axis=1))
+    yield "a category is not at its place", np.asarray((places != expected).any(axis=1))
 
 
 def times_increase(tree: Trees) -> Iterator[Problem]:

@@ -83,9 +83,7 @@ class Trees(NamedTuple):
     heads: Array
 
 
-def shape_of(
-    field: Field, n_trees: int, n_slots: int, n_coordinates: int, n_categorical: int = 0
-) -> tuple[int, ...]:
+def shape_of(field: Field, n_trees: int, n_slots: int, n_coordinates: int, n_categorical: int = 0) -> tuple[int, ...]:
     """Return the shape of a field's array."""
     sizes = {
         "tree": n_trees,

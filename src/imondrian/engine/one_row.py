@@ -43,7 +43,9 @@ def expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
         if tree_population(trees, t) != n:
             n = tree_population(trees, t)
             average = average_path_length(n)
-        length = expected_depth_from_leaf(trees, t, leaves[t], depths[t], rows[t * step], weights, path) if n > 1 else 0.0
+        length = (
+            expected_depth_from_leaf(trees, t, leaves[t], depths[t], rows[t * step], weights, path) if n > 1 else 0.0
+        )
         total += relative_depth(length, average)
     return score_of_depth(total / trees.heads.size)
 

@@ -105,9 +105,7 @@ def is_selected(heads: Array, t: int, number: int, share: float) -> bool:
 
 
 @helper
-def slide(
-    trees: Trees, t: int, ring: Array, share: float, number: int, x: Array, weights: Array, row: Array
-) -> None:
+def slide(trees: Trees, t: int, ring: Array, share: float, number: int, x: Array, weights: Array, row: Array) -> None:
     """Forget the point that leaves the window when x arrives, if tree t holds it; insert x if tree t selects it.
 
     `row` is scratch space for a placed row.
