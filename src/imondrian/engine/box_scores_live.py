@@ -23,6 +23,7 @@ from imondrian.engine.nodes import (
     slot_of,
     tree_population,
 )
+from imondrian.engine.places import placed_row
 
 
 @helper
@@ -53,6 +54,18 @@ def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
     if is_point_of(trees, t, node, x):
         return total + average_path_length(trees.copies[t, slot_of(node)])
     return total + 1.0
+
+
+@helper
+def expected_depth_of_row(trees: Trees, t: int, x: Array, weights: Array, row: Array) -> float:
+    """Return `expected_depth` of a coded row; `row` is scratch space."""
+    return expected_depth(trees, t, placed_row(trees, t, x, row), weights)
+
+
+@helper
+def excess_of_row(trees: Trees, t: int, x: Array, weights: Array, level: float, row: Array) -> float:
+    """Return `excess` of a coded row; `row` is scratch space."""
+    return excess(trees, t, placed_row(trees, t, x, row), weights, level)
 
 
 @helper
