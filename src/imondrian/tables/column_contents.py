@@ -84,7 +84,7 @@ def _reread(content: ColumnContent, decimal: str | None) -> ColumnContent:
     is_plain = found is None and decimal == "," and may_be_thousands(cells)
     if not is_doubtful and not is_plain:
         return content
-    again = recognise_format(cells.unique(), hint=decimal)
+    again = recognise_format(cells.unique(maintain_order=True), hint=decimal)
     return content if again is None else _formatted(cells, again)
 
 
@@ -97,7 +97,7 @@ def _content_of_text(column: pl.Series, rules: FormatRules) -> ColumnContent:
         return _numbers(parsed)
     if are_booleans(parsed.cells):
         return _categories(parsed)
-    distinct = parsed.cells.unique()
+    distinct = parsed.cells.unique(maintain_order=True)
     found = recognise_format(distinct, rules)
     if found is not None:
         return _formatted(parsed.cells, found)
