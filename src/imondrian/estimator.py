@@ -19,8 +19,9 @@ from imondrian.engine.jit import Array
 from imondrian.fitted_model import FittedModel, fit, new_model, seed_from, threshold_of_held_points
 from imondrian.forest import MondrianForest
 from imondrian.locking import lock_of
-from imondrian.missing_values import MISSING, check_rows_have_values, without_indicators
+from imondrian.missing_values import check_rows_have_values, without_indicators
 from imondrian.option_types import (
+    MISSING,
     Categorical,
     Kind,
     KindOrPreset,
