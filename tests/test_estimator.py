@@ -1,5 +1,6 @@
 """The scikit-learn estimator, including scikit-learn's own checks."""
 
+import copy
 import pickle
 
 import joblib
@@ -287,6 +288,53 @@ def test_the_offset_depends_on_the_parameters(data):
         _ = model.offset_ if is_cached else None
         assert (model.set_params(contamination=0.4).predict(X) == -1).sum() == 240
         assert (model.set_params(kind="size").predict(X) == -1).sum() == 240
+
+
+OTHER_PARAMETERS = [{"contamination": 0.4}, {"contamination": "kmeans"}, {"kind": "depth"}]
+
+
+@pytest.mark.parametrize("other", [*OTHER_PARAMETERS, {"preset": "paper"}])
+def test_reading_a_shallow_copy_does_not_change_the_fitted_offset(data, other):
+    """The forest holds a sample of the rows, from which another offset would be computed."""
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=64, random_state=0).fit(X)
+    fitted, labels = model.offset_, model.predict(X)
+    copied = copy.copy(model).set_params(**other)
+    of_copy = copied.offset_
+    assert of_copy != fitted
+    assert model.offset_ == fitted
+    assert (model.predict(X) == labels).all()
+    assert (copied.offset_, copied.set_params(**model.get_params()).offset_) == (of_copy, fitted)
+
+
+@pytest.mark.parametrize("other", OTHER_PARAMETERS)
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_parameter_that_is_set_back_restores_the_fitted_offset(data, tmp_path, other, is_loaded):
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=64, random_state=0).fit(X)
+    fitted = model.offset_
+    if is_loaded:
+        imondrian.save(model, tmp_path / "model.imf")
+        model = imondrian.load(tmp_path / "model.imf")
+    before = model.get_params()
+    for _ in range(2):
+        assert model.set_params(**other).offset_ != fitted
+        assert model.set_params(**before).offset_ == fitted
+    model.set_params(**other).predict(X)
+    model.set_params(**before)
+    assert pickle.loads(pickle.dumps(model)).offset_ == copy.deepcopy(model).offset_ == fitted  # noqa: S301
+    imondrian.save(model, tmp_path / "model.imf")
+    assert imondrian.load(tmp_path / "model.imf").offset_ == fitted
+
+
+def test_learning_replaces_the_fitted_offset(data):
+    X, new = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=64, random_state=0).fit(X)
+    fitted = model.offset_
+    learned = model.partial_fit(new).offset_
+    assert learned != fitted
+    model.set_params(contamination=0.4).predict(X)
+    assert model.set_params(contamination="preset").offset_ == learned
 
 
 def test_an_estimator_with_invalid_parameters_is_not_saved(data, tmp_path):

@@ -23,6 +23,7 @@ from imondrian.scores import SCORES
 from imondrian.thresholds import THRESHOLDS
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+_Key = tuple[Any, ...]
 
 
 def _validated(method: Method) -> Method:
@@ -53,7 +54,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     kind : {"preset", "depth", "expected", "size"}, default="preset"
         Which score to use. Each averages a quantity over the trees: "depth", the path length, as in the paper;
         "expected", the expected depth at which the point would be isolated if it were inserted; "size", the log size of
-        its cell, averaged over all scales of mass.
+        its cell, averaged along the path to its leaf; every halving of the number of points in the cell has equal
+        weight.
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
         Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature. The data
         are not transformed.
@@ -71,7 +73,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         The underlying forest.
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
-        after `partial_fit` or `forget` from those of the points that the forest holds.
+        after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
+        holds.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -154,7 +157,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             new = shallow_copy(before)
             points = validate_data(new, X, dtype=np.float64)
             fitted, _ = fit(points, new.get_params(), new._seed())
-            new.forest_, new._offset = fitted.forest, _Offset(fitted.stored_threshold, new._offset_key(fitted.forest))
+            new.forest_ = fitted.forest
+            new._thresholds = _Thresholds(fitted.stored_threshold, new._threshold_key(fitted.forest))
             take_changes(self, before, new)
         return self
 
@@ -181,7 +185,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             points = validate_data(new, X, dtype=np.float64, reset=is_first)
             if is_first:
                 new.forest_ = new_forest(new.get_params(), points.shape[0], new._seed()).extend(points)
-                new._offset = _Offset()
+                new._thresholds = _Thresholds()
                 take_changes(self, before, new)
                 return self
         new.forest_.extend(points)
@@ -263,8 +267,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self._validate_params()
         model = shallow_copy(self)
-        names, offset = getattr(model, "feature_names_in_", None), model._offset
-        threshold = offset.threshold if offset.key == model._offset_key(model.forest_) else None
+        names = getattr(model, "feature_names_in_", None)
+        threshold = model._thresholds.get(model._threshold_key(model.forest_))
         parameters = with_preset(model.get_params())
         return FittedModel(
             model.forest_, parameters, threshold, None if names is None else [str(name) for name in names]
@@ -279,13 +283,13 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         estimator.n_features_in_ = fitted.forest.n_features
         if fitted.feature_names is not None:
             estimator.feature_names_in_ = np.array(fitted.feature_names, dtype=object)
-        estimator._offset = _Offset(fitted.stored_threshold, estimator._offset_key(fitted.forest))
+        estimator._thresholds = _Thresholds(fitted.stored_threshold, estimator._threshold_key(fitted.forest))
         return estimator
 
     # -- private -----------------------------------------------------------------------------------------------
 
-    def _offset_key(self, forest: MondrianForest) -> tuple[Any, ...]:
-        """Return what the offset depends on; if it changes (by `set_params` or learning), the offset is recomputed."""
+    def _threshold_key(self, forest: MondrianForest) -> _Key:
+        """Return what the threshold depends on; `set_params` and learning change it."""
         return self._kind(), resolved(self.contamination, "contamination", self.preset), forest.n_changes
 
     def _kind(self) -> Kind:
@@ -294,12 +298,13 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return kind
 
     def _find_offset(self) -> float:
-        """Return the offset for the current forest, and store it for the next call."""
-        offset, key = self._offset, self._offset_key(self.forest_)
-        if offset.threshold is None or offset.key != key:
-            offset = _Offset(threshold_of_held_points(self.forest_, self.get_params()), key)
-            self._offset.__dict__.update(offset.__dict__)
-        return -float(offset.threshold)
+        """Return the offset for the current forest and parameters, and store it for the next call."""
+        key = self._threshold_key(self.forest_)
+        threshold = self._thresholds.get(key)
+        if threshold is None:
+            threshold = threshold_of_held_points(self.forest_, self.get_params())
+            self._thresholds.store(threshold, key)
+        return -float(threshold)
 
     def _checked(self, X: Any) -> tuple[Array, Self]:
         """Check rows; return them and a copy of this estimator, which another thread may fit again meanwhile."""
@@ -311,12 +316,24 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return seed_from(check_random_state(self.random_state))
 
 
-class _Offset:
-    """The cached threshold; a separate object, so that computing it does not change the estimator's attributes."""
+class _Thresholds:
+    """The threshold of `fit`, which is never replaced, and the one that was computed last.
 
-    def __init__(self, threshold: float | None = None, key: tuple[Any, ...] = ()) -> None:
-        self.threshold = threshold
-        self.key = key
+    This is a separate object so that computing a threshold does not change the estimator's attributes. Shallow copies
+    of an estimator share it, as they share the forest; the key shows for which parameters a threshold is valid.
+    """
+
+    def __init__(self, fitted: float | None = None, key: _Key = ()) -> None:
+        self._fitted = self._computed = (fitted, key)
+
+    def get(self, key: _Key) -> float | None:
+        """Return the threshold for a key, or None if it must be computed."""
+        stored = (self._fitted, self._computed)
+        return next((threshold for threshold, its_key in stored if its_key == key and threshold is not None), None)
+
+    def store(self, threshold: float, key: _Key) -> None:
+        """Store a computed threshold for the next call with the same key."""
+        self._computed = (threshold, key)
 
 
 def _frame_like(frame: Any, values: Array, names: list[str]) -> Any:
