@@ -4,6 +4,7 @@ The result does not depend on how the rows are partitioned: the `Samples` of the
 data, and a tree depends only on its number, its sample and the seed.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,20 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.reservoir import build_on_samples
+from imondrian.feature_layout import FeatureLayout
 from imondrian.forest import MondrianForest
 from imondrian.inputs import as_count, as_points
 from imondrian.option_types import Scale
+from imondrian.samplers import new_sampler
 from imondrian.scales import new_scale
 
 
-def new_sampled_forest(n_trees: int, max_samples: int, scale: Scale = None, seed: int = SEED) -> MondrianForest:
+def new_sampled_forest(
+    n_trees: int, max_samples: int, scale: Scale = None, seed: int = SEED, categorical: Sequence[int] = ()
+) -> MondrianForest:
     """Return an empty forest with a sample size: it specifies the samples to draw and the trees to build."""
-    return MondrianForest(
-        n_trees, max_samples=as_count(max_samples, "max_samples", 1, MAX_POINTS), scale=scale, seed=seed
-    )
+    size = as_count(max_samples, "max_samples", 1, MAX_POINTS)
+    return MondrianForest(n_trees, max_samples=size, scale=scale, seed=seed, categorical=categorical)
 
 
 class Samples:
@@ -75,15 +79,19 @@ def smallest(keys: Array, points: Array, n: int) -> tuple[Array, Array]:
 def forest_on_samples(forest: MondrianForest, n_points: int, samples: Array) -> MondrianForest:
     """Return a forest like `forest` whose tree t is built on samples[t], a sample of n_points points.
 
-    The scale "std" is computed from the samples instead of all points.
+    The scale "std" and the counts of categories are computed from the samples instead of all points.
     """
     n_trees, n_slots, n_features = samples.shape
-    scale = new_scale(forest.scale, n_features)
-    scale.restart(samples.reshape(-1, n_features), n_points)
-    trees = empty_trees(n_trees, n_slots, n_features)
+    layout = FeatureLayout.checked(n_features, forest.categorical)
+    sampler, scale = new_sampler(forest.max_samples, None, layout.n_categorical), new_scale(forest.scale, layout)
+    rows = layout.coded(samples).reshape(-1, layout.n_coordinates)
+    sampler.counts.restart(rows)
+    scale.restart(rows, n_points)
+    trees = empty_trees(n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
     trees.heads[:] = _heads(forest)
-    build_on_samples(trees, samples, n_points, scale.weights(), forest.max_samples or 0)
-    return MondrianForest.from_state(forest.parameters(), trees, {"moments": scale.moments})
+    coded = rows.reshape(n_trees, n_slots, layout.n_coordinates)
+    build_on_samples(trees, coded, n_points, scale.weights(), forest.max_samples or 0)
+    return MondrianForest.from_state(forest.parameters(), trees, {"moments": scale.moments, **sampler.state()})
 
 
 def _heads(forest: MondrianForest) -> Array:

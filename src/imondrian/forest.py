@@ -1,6 +1,6 @@
 """The isolation Mondrian forest: numpy in, numpy out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from imondrian.engine.reservoir import write_copies_held
 from imondrian.engine.threads import Threads, even_slices
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
+from imondrian.feature_layout import indices_of
 from imondrian.forest_parameters import ForestParameters, checked_n_jobs
 from imondrian.forest_state import ForestState, Snapshot
 from imondrian.inputs import as_count, as_point, as_points, as_row
@@ -48,12 +49,16 @@ class MondrianForest:
         The same seed and the same calls give the same forest, bit for bit.
     n_jobs : int, default=1
         Number of threads; -1 means one per processor. Results do not depend on it.
+    categorical : sequence of int or of bool, default=()
+        Indices of the categorical features, or a mask with one entry per feature. A category is an identity, not a
+        quantity: equal values are the same category, and the difference of two values means nothing. Each tree puts
+        every category at a random place, and rare categories are more isolated than common ones.
 
     Notes
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
     waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
-    ones, up to some row. `n_points` tells how many.
+    ones, up to some row. `n_points` (with a window, `n_shown`) tells how many.
 
     Examples
     --------
@@ -79,8 +84,9 @@ class MondrianForest:
         seed: int = SEED,
         n_jobs: int = N_JOBS,
         window: int | None = None,
+        categorical: Sequence[int] | Sequence[bool] | Array = (),
     ) -> None:
-        self._parameters = ForestParameters.checked(n_trees, max_samples, window, scale, seed, n_jobs)
+        self._parameters = ForestParameters.checked(n_trees, max_samples, window, scale, seed, n_jobs, categorical)
         self._locks = new_locks()
         self._threads = Threads(self._parameters.n_jobs)
         self._state: ForestState | None = None  # None before the first point
@@ -132,11 +138,22 @@ class MondrianForest:
         return None if self._state is None else self._state.n_features
 
     @property
+    def categorical(self) -> tuple[int, ...]:
+        """Indices of the categorical features, in ascending order."""
+        return indices_of(self._parameters.categorical)
+
+    @property
+    def coordinate_features(self) -> list[int]:
+        """The feature of each coordinate of `trees`: the numbers, then rarities and places of categorical features."""
+        return self._known_state().layout.coordinate_features()
+
+    @property
     @read_locked
     def n_points(self) -> int:
-        """Number of points shown and not forgotten, whether or not a tree holds them; with a window, of points in it.
+        """Number of points shown and not forgotten, whether or not a tree holds them.
 
-        If forests that were shown different points have been joined, the largest number of any tree.
+        With a window, the number of points in it. If forests that were shown different points have been joined, the
+        largest number of any tree.
         """
         return 0 if self._state is None else self._state.n_points
 
@@ -173,7 +190,7 @@ class MondrianForest:
     @property
     @read_locked
     def n_taken(self) -> tuple[int, int]:
-        """With a window: the number of insertions into all trees so far, and those of points outside the root box."""
+        """With a window: the number of points that all trees together inserted, and of those outside the root box."""
         heads = None if self._state is None else self._state.trees.heads
         if heads is None:
             return 0, 0
@@ -198,7 +215,7 @@ class MondrianForest:
 
     @write_locked
     def reserve(self, n_features: int) -> Self:
-        """Allocate memory before the first point: fixes the number of features and, with a window, of bytes.
+        """Allocate memory before the first point. This fixes the number of features and, with a window, the memory.
 
         If memory is already allocated, only check the number of features.
         """
@@ -233,7 +250,7 @@ class MondrianForest:
 
     @write_locked
     def extend(self, X: npt.ArrayLike) -> Self:
-        """Show the rows of X to every tree, one after the other (Algorithm 4).
+        """Show the rows of X, one after the other, to every tree (Algorithm 4).
 
         Parameters
         ----------
@@ -284,7 +301,7 @@ class MondrianForest:
         """Score each row, then show it to every tree, one row after the other; the first point gets the score 0.5.
 
         The scores are those of calling `score_one` and `extend_one` for each row. With a window, this is many times as
-        fast, and "size" is relative to the mean log size at the last step of the window.
+        fast, but "size" is relative to the mean log size at the last step of the window.
 
         Parameters
         ----------
@@ -357,8 +374,12 @@ class MondrianForest:
     def _join(self, other: "MondrianForest", theirs: Snapshot) -> Self:
         """Join the trees of a snapshot of the other forest, which another thread may change meanwhile."""
         state = self._known_state()
-        if theirs.trees.points.shape[2] != state.n_features:
-            raise InvalidInputError(f"The forests differ in features: {self.n_features} and {other.n_features}.")
+        if theirs.n_features != state.n_features:
+            raise InvalidInputError(f"The forests differ in features: {self.n_features} and {theirs.n_features}.")
+        if theirs.categorical != self.categorical:
+            raise InvalidInputError(
+                f"The forests differ in categorical features: {self.categorical} and {theirs.categorical}."
+            )
         for name in ("max_samples", "window"):
             if getattr(other, name) != getattr(self, name):
                 raise InvalidInputError(
@@ -374,29 +395,36 @@ class MondrianForest:
         return self
 
     @write_locked
-    def widen(self, n_features: int) -> Self:
-        """Add features that are 0 in all points so far, as if they had always been there.
+    def widen(self, n_features: int, codes: Mapping[int, float] | None = None) -> Self:
+        """Add features that have the same value in all points so far, as if they had always been there.
 
         Parameters
         ----------
         n_features : int
             The new number of features, at least the current one.
+        codes : dict, optional
+            The new features that are categorical, by index, with the category that all points so far have. All other
+            new features are numbers, which are 0.
 
         Returns
         -------
         MondrianForest
             This forest.
         """
-        state = self._known_state()
+        state, new_codes = self._known_state(), dict(sorted((codes or {}).items()))
         n_known = state.n_features
         n_features = as_count(n_features, "n_features", n_known, MAX_POINTS)
+        for j in new_codes:
+            as_count(j, "The index of a new categorical feature", n_known, n_features - 1)
         if n_features == n_known:
             return self
         if isinstance(self._parameters.scale, np.ndarray):
             raise InvalidInputError(f"scale has {n_known} weights; a forest with such a scale cannot be widened.")
-        wider = state.widened(self._parameters, n_features)
+        values = as_row(list(new_codes.values()), None).tolist() if new_codes else []
+        parameters = self._parameters._replace(categorical=(*self.categorical, *new_codes))
+        wider = state.widened(parameters, n_features - n_known - len(new_codes), values)
         self._mark_changed()
-        self._state = wider
+        self._state, self._parameters = wider, parameters  # one line: all or nothing if interrupted
         return self
 
     # -- scoring ------------------------------------------------------------------------------------------------
@@ -410,7 +438,8 @@ class MondrianForest:
         X : array of shape (n_rows, n_features)
         kind : "depth", "expected" or "size"
             "depth": the path length (Eqs. 1-4). "expected": the expected depth at which the row would be isolated if it
-            were inserted now. "size": the size of the row's cell, averaged over all scales of mass.
+            were inserted now. "size": the log size of the row's cell, averaged along the path to its leaf; every
+            halving of the number of points in the cell has equal weight.
 
         Returns
         -------
@@ -418,14 +447,15 @@ class MondrianForest:
             Scores in (0, 1): high is anomalous, 0.5 is as isolated as an average point.
         """
         scoring = score_kind(kind)
-        points = as_points(X, self._known_state().n_features)
-        return scoring.score(self._scoring_cache(), points)
+        state = self._known_state()
+        points = as_points(X, state.n_features)
+        return scoring.score(self._scoring_cache(), state.coded(points))
 
     @read_locked
     def score_one(self, x: npt.ArrayLike, kind: Kind = "depth") -> float:
         """Like `score` for one point."""
-        scoring, cache = score_kind(kind), self._cache or self._scoring_cache()
-        return scoring.score_row(cache, as_row(x, cache.trees.points.shape[2]))
+        scoring, cache, state = score_kind(kind), self._cache or self._scoring_cache(), self._known_state()
+        return scoring.score_row(cache, state.coded(as_row(x, state.n_features)))
 
     @read_locked
     def while_unchanged(self, function: Callable[[], ReturnType]) -> ReturnType:
@@ -439,13 +469,14 @@ class MondrianForest:
         points = as_points(X, self.n_features)
         if self.n_points == 0:
             return np.full(points.shape[0], UNKNOWN_SCORE)
-        return self.sampler.score_next(self._scoring_cache(), points, kind, self._on_trees)
+        rows = self._known_state().coded(points)
+        return self.sampler.score_next(self._scoring_cache(), rows, kind, self._on_trees)
 
     @read_locked
     def explain(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
         """Divide the score of each row among its features.
 
-        Each cut on the path of a row is credited to its feature, the more points it separates from the row, the more
+        Each cut on the path of a row adds credit to its feature: the more points it separates from the row, the more
         credit. The sign is that of the side (high or low) with more credit. The shares of the features do not depend on
         `kind`, which selects the score that is divided.
 
@@ -458,17 +489,17 @@ class MondrianForest:
         -------
         array of shape (n_rows, n_features)
             Positive if the value is unusually high, negative if unusually low; the absolute values of a row sum to its
-            score.
+            score. The part of a category is positive.
         """
-        scoring, cache = score_kind(kind), self._scoring_cache()
-        points = as_points(X, cache.trees.points.shape[2])
-        return attributions(cache, points) * scoring.score(cache, points)[:, None]
+        scoring, cache, state = score_kind(kind), self._scoring_cache(), self._known_state()
+        rows = state.coded(as_points(X, state.n_features))
+        return state.layout.signed_shares(attributions(cache, rows)) * scoring.score(cache, rows)[:, None]
 
     @read_locked
     def points(self) -> Array:
         """Return the points that the forest holds, in the order of `rescore`; those of a window oldest first."""
         state = self._known_state()
-        return state.sampler.points(state.trees)
+        return state.layout.uncoded(state.sampler.points(state.trees))
 
     @read_locked
     def points_and_copies(self) -> tuple[Array, Array]:
@@ -477,7 +508,38 @@ class MondrianForest:
         The memory needed does not depend on the number of copies. A point may occur more than once.
         """
         state = self._known_state()
-        return state.sampler.points_and_copies(state.trees)
+        points, copies = state.sampler.points_and_copies(state.trees)
+        return state.layout.uncoded(points), copies
+
+    @read_locked
+    def category_counts(self, feature: int, codes: npt.ArrayLike) -> tuple[Array, int]:
+        """Return how many of the points shown, and not forgotten, are in each category.
+
+        Parameters
+        ----------
+        feature : int
+            Index of a categorical feature.
+        codes : array of shape (n_codes,)
+            Categories.
+
+        Returns
+        -------
+        counts : array of shape (n_codes,)
+            With more than 65,536 categories and bounded memory, rare ones may have been dropped; their count is 0.
+        n_points : int
+            The number of points counted; with a window, of those in it.
+        """
+        state = self._known_state()
+        if feature not in state.layout.categorical:
+            raise InvalidInputError(f"The feature {feature!r} is not categorical; {self.categorical} are.")
+        counts = state.sampler.counts
+        return counts.of(state.layout.categorical.index(feature), as_row(codes, None)), counts.n_points
+
+    @property
+    @read_locked
+    def has_dropped_categories(self) -> bool:
+        """Whether some rare categories are no longer counted because there were too many."""
+        return self._state is not None and self._state.sampler.counts.has_dropped
 
     @read_locked
     def rescore(self, kind: Kind = "depth") -> tuple[Array, Array]:
@@ -503,17 +565,17 @@ class MondrianForest:
     def rescore_without_copies(self, kind: Kind = "depth") -> tuple[Array, Array]:
         """Score the points of `points_and_copies`; return the scores and the numbers of copies."""
         score_kind(kind)
-        cache = self._scoring_cache()
-        points, copies = self.points_and_copies()
+        cache, state = self._scoring_cache(), self._known_state()
+        points, copies = state.sampler.points_and_copies(state.trees)
         return score_held_points(cache, points, copies, kind), copies
 
     @read_locked
     def holds(self, X: npt.ArrayLike) -> Array:
         """Return, for each row of X, the number of trees that hold it."""
         state = self._known_state()
-        points = as_points(X, state.n_features)
-        held = np.empty((self.n_trees, points.shape[0]), np.int64)
-        write_copies_held(state.trees, points, held)
+        rows = state.layout.coded(as_points(X, state.n_features))
+        held = np.empty((self.n_trees, rows.shape[0]), np.int64)
+        write_copies_held(state.trees, rows, held)
         return np.count_nonzero(held, axis=0)
 
     # -- saving and copying -------------------------------------------------------------------------------------

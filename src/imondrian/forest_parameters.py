@@ -6,6 +6,7 @@ import numpy as np
 
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
+from imondrian.feature_layout import Categorical, checked_categorical
 from imondrian.inputs import as_count, as_weights
 from imondrian.scales import SCALES
 
@@ -21,9 +22,12 @@ class ForestParameters(NamedTuple):
     scale: Any
     seed: int
     n_jobs: int
+    categorical: Categorical
 
     @classmethod
-    def checked(cls, n_trees: Any, max_samples: Any, window: Any, scale: Any, seed: Any, n_jobs: Any) -> Self:
+    def checked(
+        cls, n_trees: Any, max_samples: Any, window: Any, scale: Any, seed: Any, n_jobs: Any, categorical: Any
+    ) -> Self:
         """Return the parameters as plain Python types; raise InvalidInputError for the first that is invalid."""
         return cls(
             n_trees=as_count(n_trees, "n_trees", 1, MAX_POINTS),
@@ -32,6 +36,7 @@ class ForestParameters(NamedTuple):
             scale=_checked_scale(scale),
             seed=as_count(seed, "seed", 0, MAX_SEED),
             n_jobs=checked_n_jobs(n_jobs),
+            categorical=checked_categorical(categorical),
         )
 
     def copy(self) -> Self:

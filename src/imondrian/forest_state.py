@@ -13,15 +13,16 @@ from imondrian.engine.nodes import (
     Trees,
     empty_trees,
     joined,
-    resized,
     table_bytes,
     with_capacity,
 )
 from imondrian.engine.randomness import start_streams
+from imondrian.engine.widen import widened
 from imondrian.errors import InvalidInputError
+from imondrian.feature_layout import FeatureLayout, indices_of
 from imondrian.forest_parameters import ForestParameters
 from imondrian.inputs import as_owned_array
-from imondrian.samplers import OnTrees, Sampler, Step, new_sampler
+from imondrian.samplers import NewFeatures, OnTrees, Sampler, Step, new_sampler
 from imondrian.scales import Scale, new_scale
 
 
@@ -32,6 +33,16 @@ class Snapshot(NamedTuple):
     trees: Trees
     arrays: dict[str, Array]  # the other arrays, by name
 
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Indices of the categorical features."""
+        return indices_of(self.parameters["categorical"])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.trees.boxes.shape[3] - len(self.categorical)
+
 
 class ForestState:
     """Trees, scale and sampler of a forest, in one object so that all of them are replaced by one assignment.
@@ -40,18 +51,19 @@ class ForestState:
     have changed its array.
     """
 
-    def __init__(self, trees: Trees, scale: Scale, sampler: Sampler) -> None:
-        self.trees, self.scale, self.sampler = trees, scale, sampler
+    def __init__(self, trees: Trees, scale: Scale, sampler: Sampler, layout: FeatureLayout) -> None:
+        self.trees, self.scale, self.sampler, self.layout = trees, scale, sampler, layout
         self._n_spare = 0  # number of points that can be shown before the limits must be checked again
 
     @classmethod
     def empty(cls, parameters: ForestParameters, n_features: int, n_rows: int = 0) -> Self:
         """Return a state without points, with slots for n_rows rows."""
-        sampler = new_sampler(parameters.max_samples, parameters.window)
-        n_slots = max(sampler.reserve(n_features), min(n_rows, sampler.limit))
-        trees = empty_trees(parameters.n_trees, n_slots, n_features)
+        layout = FeatureLayout.checked(n_features, parameters.categorical)
+        sampler = new_sampler(parameters.max_samples, parameters.window, layout.n_categorical)
+        n_slots = max(sampler.reserve(layout.n_coordinates), min(n_rows, sampler.limit))
+        trees = empty_trees(parameters.n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
         start_streams(trees.heads, np.uint64(parameters.seed))
-        return cls(trees, new_scale(parameters.scale, n_features), sampler)
+        return cls(trees, new_scale(parameters.scale, layout), sampler, layout)
 
     @classmethod
     def restored(cls, parameters: ForestParameters, trees: Trees, arrays: dict[str, Array]) -> Self:
@@ -62,17 +74,18 @@ class ForestState:
         """
         fields = zip(trees, FIELDS.values(), strict=True)
         owned = Trees(*(as_owned_array(array, field.dtype) for array, field in fields))
-        n_features = owned.points.shape[2]
-        scale, sampler = new_scale(parameters.scale, n_features), new_sampler(parameters.max_samples, parameters.window)
-        layouts = sampler.layout(n_features)
+        n_categorical = owned.points.shape[2] - owned.boxes.shape[3]
+        layout = FeatureLayout.checked(owned.boxes.shape[3] - n_categorical, parameters.categorical)
+        sampler = new_sampler(parameters.max_samples, parameters.window, layout.n_categorical)
+        scale, layouts = new_scale(parameters.scale, layout), sampler.layout(layout.n_coordinates)
         scale.restore(arrays["moments"])
         sampler.restore({name: as_owned_array(arrays[name], dtype) for name, (_, dtype) in layouts.items()})
-        return cls(owned, scale, sampler)
+        return cls(owned, scale, sampler, layout)
 
     @property
     def n_features(self) -> int:
         """Number of features."""
-        return int(self.trees.points.shape[2])
+        return self.layout.n_features
 
     @property
     def n_points(self) -> int:
@@ -88,57 +101,71 @@ class ForestState:
     def n_bytes(self) -> int:
         """Memory in bytes of the trees and the sampler; the slots that a window needs are counted from the start."""
         n_slots = max(self.trees.cuts.shape[1], self.sampler.fixed_slots)
-        return table_bytes(self.trees.heads.size, n_slots, self.n_features) + self.sampler.n_bytes()
+        widths = (self.layout.n_coordinates, self.layout.n_categorical)
+        return table_bytes(self.trees.heads.size, n_slots, *widths) + self.sampler.n_bytes()
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays other than the trees, by name; these are not copies."""
         return {"moments": self.scale.moments, **self.sampler.state()}
 
+    def coded(self, points: Array) -> Array:
+        """Return points, or one point, as coded rows to be scored; the points themselves without categories."""
+        rows = self.layout.coded(points)
+        self.sampler.counts.write_rarities(rows if rows.ndim == 2 else rows[None])
+        return rows
+
     def build(self, points: Array, on_trees: OnTrees) -> None:
         """Build the empty trees on these points."""
         if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
             raise _too_many_points(points.shape[0])
-        self.sampler.build(self.trees, points, self.scale, on_trees)
+        self.sampler.build(self.trees, self.layout.coded(points), self.scale, on_trees)
 
     def extend(self, points: Array, n_coming: int, on_trees: OnTrees) -> None:
         """Show one block of points to the trees; n_coming points, including this block, are still to come."""
         self._make_room(points.shape[0], n_coming)
-        self.sampler.extend(self.trees, points.copy(), self.scale, on_trees)
+        self.sampler.extend(self.trees, self._owned(points), self.scale, on_trees)
 
     def score_and_extend(self, points: Array, kind: str, on_trees: OnTrees) -> tuple[Array, list[Step]]:
         """Score each point of a block, then show it to the trees."""
         self._make_room(points.shape[0], points.shape[0])
-        return self.sampler.score_and_extend(self.trees, points.copy(), kind, self.scale, on_trees)
+        return self.sampler.score_and_extend(self.trees, self._owned(points), kind, self.scale, on_trees)
 
     def score_and_extend_one(self, point: Array, kind: str, on_trees: OnTrees) -> tuple[float, list[Step]]:
         """Score one point, then show it to the trees."""
         self._make_room(1, 1)
-        return self.sampler.score_and_extend_one(self.trees, point.copy(), kind, self.scale, on_trees)
+        return self.sampler.score_and_extend_one(self.trees, self._owned(point), kind, self.scale, on_trees)
 
     def extend_scored(self, point: Array, score: float, on_trees: OnTrees) -> None:
         """Show one point that has already been scored to the trees."""
         self._make_room(1, 1)
-        self.sampler.extend_scored(self.trees, point.copy(), score, self.scale, on_trees)
+        self.sampler.extend_scored(self.trees, self._owned(point), score, self.scale, on_trees)
 
     def forget(self, points: Array, on_trees: OnTrees) -> None:
         """Forget points; raise InvalidInputError if one cannot have been shown."""
-        self.sampler.forget(self.trees, points + 0.0, self.scale, on_trees)  # a copy, in which -0.0 becomes 0.0
+        rows = self.layout.coded(points) + 0.0  # a copy, in which -0.0 becomes 0.0
+        self.sampler.forget(self.trees, rows, self.scale, on_trees)
 
     def joined_with(self, other: Snapshot) -> Self:
         """Return the state with the trees of another forest added; this state does not change."""
         trees, scale = joined([self.trees, other.trees]), self.scale.copy()
-        self.sampler.join(trees, other.arrays["moments"], scale)
-        return type(self)(trees, scale, self.sampler)
+        sampler = self.sampler.joined(trees, other.arrays, scale)
+        return type(self)(trees, scale, sampler, self.layout)
 
-    def widened(self, parameters: ForestParameters, n_features: int) -> Self:
-        """Return a copy with more features, which are 0 in all points."""
-        trees = resized(self.trees, self.trees.cuts.shape[1], n_features)
-        scale, old = new_scale(parameters.scale, n_features), self.scale.moments
-        moments = np.zeros((3, n_features))
-        moments[:, : self.n_features] = old
-        moments[0] = old[0, 0]
+    def widened(self, parameters: ForestParameters, n_numbers: int, codes: list[float]) -> Self:
+        """Return a copy with more features: numbers that are 0 in all points, then categories with these codes.
+
+        `parameters` are those of the wider forest.
+        """
+        n_new = n_numbers + len(codes)
+        layout = FeatureLayout.checked(self.n_features + n_new, parameters.categorical)
+        new = NewFeatures(n_numbers, codes, self.sampler.counts.rarity_of_all(self.n_points))
+        trees = widened(self.trees, n_numbers, np.array(codes), new.rarity)
+        scale, old = new_scale(parameters.scale, layout), self.scale.moments
+        moments = np.zeros((3, layout.n_numbers))
+        moments[:, : old.shape[1]] = old
+        moments[0] = self.n_points if old.shape[1] == 0 else old[0, 0]
         scale.restore(moments)
-        return type(self)(trees, scale, self.sampler.widened(n_features))
+        return type(self)(trees, scale, self.sampler.widened(self.trees, new), layout)
 
     def check_growth(self, n_rows: int) -> None:
         """Raise InvalidInputError if the trees cannot hold, or cannot count, n_rows more points."""
@@ -157,6 +184,10 @@ class ForestState:
         n_countable = MAX_SHOWN - n_shown
         has_limit = self.sampler.limit != NO_LIMIT
         self._n_spare = (n_countable if has_limit else min(n_countable, MAX_POINTS - n_points)) - n_rows
+
+    def _owned(self, points: Array) -> Array:
+        """Return points as coded rows that nobody else can change."""
+        return self.layout.coded(points) if self.layout.n_categorical else points.copy()
 
     def _make_room(self, n_rows: int, n_coming: int) -> None:
         """Make sure that every tree has slots for n_rows more points; n_coming points will arrive in total.

@@ -16,14 +16,20 @@ from imondrian.engine.moments import (
 )
 from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE
 from imondrian.engine.randomness import LARGEST
+from imondrian.feature_layout import FeatureLayout
 from imondrian.inputs import as_weights
+
+RARITY_WEIGHT, PLACE_WEIGHT = 4.0, 2.0  # with "std"; the standard deviation of a fair coin, 0 or 1, is a half
 
 
 class Scale(Protocol):
-    """One weight per feature; the weights of an adaptive scale depend on the points shown and not forgotten."""
+    """One weight per coordinate; the weights of an adaptive scale depend on the points shown and not forgotten."""
 
-    moments: Array  # count, mean and sum of squared deviations of each feature
     is_adaptive: bool  # True if the weights depend on the points
+
+    @property
+    def moments(self) -> Array:
+        """Count, mean and sum of squared deviations of each number."""
 
     def weights(self) -> Array:
         """Return the current weights."""
@@ -49,9 +55,9 @@ class FixedScale:
 
     is_adaptive = False
 
-    def __init__(self, weights: Array) -> None:
+    def __init__(self, weights: Array, n_numbers: int) -> None:
         self._weights = weights
-        self.moments = np.zeros((3, weights.size))
+        self.moments = np.zeros((3, n_numbers))
 
     def weights(self) -> Array:
         """Return the weights."""
@@ -132,23 +138,87 @@ class StandardScale:
         ours[COUNT] = np.minimum(count, MAX_SHOWN)
 
 
-def unit_scale(n_features: int) -> Scale:
-    """Return a scale with weight 1 for all features, as in the paper."""
-    return FixedScale(np.ones(n_features))
+class MixedScale:
+    """A scale of the numbers, and fixed weights of rarities and places.
+
+    Parameters
+    ----------
+    numbers : Scale
+        The scale of the numbers.
+    others : array
+        The weights of the coordinates after the numbers.
+    """
+
+    is_adaptive = True
+
+    def __init__(self, numbers: Scale, others: Array) -> None:
+        self._numbers, self._others = numbers, others
+        self._all: tuple[Array, Array] | None = None  # the weights of the numbers, and of all coordinates
+
+    @property
+    def moments(self) -> Array:
+        """The moments of the numbers."""
+        return self._numbers.moments
+
+    def weights(self) -> Array:
+        """Return the current weights; the same array as long as they do not change."""
+        numbers, known = self._numbers.weights(), self._all
+        if known is None or known[0] is not numbers:
+            known = self._all = numbers, np.concatenate([numbers, self._others])
+        return known[1]
+
+    def restart(self, X: Array, n_points: int) -> None:
+        """Discard all points and start again with these, a sample of n_points points."""
+        self._numbers.restart(self._numbers_of(X), n_points)
+
+    def update(self, X: Array) -> Array:
+        """Add points one by one; return the weights after each of them."""
+        numbers = self._numbers.update(self._numbers_of(X))
+        return np.hstack([numbers, np.tile(self._others, (X.shape[0], 1))])
+
+    def join(self, moments: Array) -> None:
+        """Add all points that another scale, with these moments, was computed from."""
+        self._numbers.join(moments)
+
+    def restore(self, moments: Array) -> None:
+        """Restore the moments of another scale of the same kind."""
+        self._numbers.restore(moments)
+
+    def copy(self) -> Scale:
+        """Return an independent copy."""
+        return MixedScale(self._numbers.copy(), self._others)
+
+    def _numbers_of(self, X: Array) -> Array:
+        return np.ascontiguousarray(X[:, : self.moments.shape[1]])
 
 
-SCALES: dict[str | None, Callable[[int], Scale]] = {None: unit_scale, "std": StandardScale}
+def unit_scale(layout: FeatureLayout) -> Scale:
+    """Return a scale with weight 1 for all coordinates, as in the paper."""
+    return FixedScale(np.ones(layout.n_coordinates), layout.n_numbers)
 
 
-def new_scale(scale: Any, n_features: int) -> Scale:
-    """Return the scale with this name, or a fixed scale with these weights."""
+def standard_scale(layout: FeatureLayout) -> Scale:
+    """Return a scale with weight 1 / standard deviation for numbers, and fixed weights for categories."""
+    if layout.n_categorical == 0:
+        return StandardScale(layout.n_numbers)
+    others = np.repeat([RARITY_WEIGHT, PLACE_WEIGHT], layout.n_categorical)
+    return MixedScale(StandardScale(layout.n_numbers), others) if layout.n_numbers else FixedScale(others, 0)
+
+
+SCALES: dict[str | None, Callable[[FeatureLayout], Scale]] = {None: unit_scale, "std": standard_scale}
+
+
+def new_scale(scale: Any, layout: FeatureLayout) -> Scale:
+    """Return the scale with this name, or a fixed scale with these weights of the features."""
     if scale is None or isinstance(scale, str):
-        return SCALES[scale](n_features)
-    return FixedScale(as_weights(scale, n_features))
+        return SCALES[scale](layout)
+    return FixedScale(layout.weights(as_weights(scale, layout.n_features)), layout.n_numbers)
 
 
 def are_valid_moments(moments: Array, n_points: int) -> bool:
     """Return True if at least n_points points can have these moments."""
     count, mean, squares = moments
+    if count.size == 0:
+        return True  # without numbers there is nothing to check
     counts = count.min() >= n_points and count.max() <= MAX_SHOWN and bool((count == count[0]).all())
     return counts and bool((np.abs(mean) <= MAX_SIZE).all() and (squares >= 0).all() and np.isfinite(squares).all())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.engine.attribution import HIGH, LOW, add_attributions
+from imondrian.engine.attribution import add_attributions
 from imondrian.engine.box_scores_static import write_sums_above_and_means
 from imondrian.engine.frozen import (
     FrozenTrees,
@@ -239,9 +239,9 @@ def score_held_points(cache: ScoringCache, points: Array, copies: Array, kind: s
 
 
 def attributions(cache: ScoringCache, X: Array) -> Array:
-    """Return each feature's share in the isolation of each row: positive if the value is high, negative if it is low.
+    """Return the share of each coordinate in the isolation of each coded row: first of high, then of low values.
 
-    The absolute shares of a row sum to 1. If all points are equal, all features have equal shares.
+    The shares of a row sum to 1. If all points are equal, all coordinates have equal shares.
     """
     sums = np.zeros((X.shape[0], 2, X.shape[1]))
     tasks = [
@@ -250,6 +250,4 @@ def attributions(cache: ScoringCache, X: Array) -> Array:
     ]
     cache.threads.run(tasks)
     sums[sums.sum(axis=(1, 2)) == 0.0] = 1.0
-    sums /= sums.sum(axis=(1, 2), keepdims=True)
-    side = np.where(sums[:, HIGH] >= sums[:, LOW], 1.0, -1.0)
-    return side * sums.sum(axis=1)
+    return sums / sums.sum(axis=(1, 2), keepdims=True)

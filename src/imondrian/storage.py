@@ -24,14 +24,16 @@ from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of, table_bytes
 from imondrian.errors import DamagedFileError, InvalidInputError
+from imondrian.feature_layout import FeatureLayout
 from imondrian.files import atomic_write
 from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
 from imondrian.inputs import as_count
 from imondrian.samplers import Sampler, new_sampler
+from imondrian.samplers.sampler import ANY
 from imondrian.scales import are_valid_moments
 
-FORMAT, VERSION = "imondrian forest", 1
+FORMAT, VERSION, READABLE = "imondrian forest", 2, (1, 2)  # version 1 has no categorical features
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
@@ -118,14 +120,14 @@ def _damaged(name: str | os.PathLike[str], reason: object) -> DamagedFileError:
 
 def _pack(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a file."""
-    parameters = dict(forest.parameters)
+    parameters = {**forest.parameters, "categorical": list(forest.parameters["categorical"])}
     if isinstance(parameters["scale"], np.ndarray):
         parameters["scale"] = parameters["scale"].tolist()
     header = {
         "format": FORMAT,
         "version": VERSION,
         "parameters": parameters,
-        "n_features": forest.trees.points.shape[2],
+        "n_features": forest.n_features,
         "n_slots": forest.trees.points.shape[1],
         "notes": notes,
     }
@@ -145,12 +147,14 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
     n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
     n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
-    shapes = {name: shape_of(field, n_trees, n_slots, n_features) for name, field in FIELDS.items()}
     forest = MondrianForest(**header["parameters"])
-    sampler = new_sampler(forest.max_samples, forest.window)
-    layouts = {"moments": ((3, n_features), np.dtype(np.float64)), **sampler.layout(n_features)}
-    other_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values())
-    if table_bytes(n_trees, n_slots, n_features) + other_bytes > n_bytes:
+    layout = FeatureLayout.checked(n_features, forest.categorical)
+    sizes = (n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
+    shapes = {name: shape_of(field, *sizes) for name, field in FIELDS.items()}
+    sampler = new_sampler(forest.max_samples, forest.window, layout.n_categorical)
+    layouts = {"moments": ((3, layout.n_numbers), np.dtype(np.float64)), **sampler.layout(layout.n_coordinates)}
+    other_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values() if ANY not in shape)
+    if table_bytes(*sizes) + other_bytes > n_bytes:
         raise ValueError("the header describes more data than the file contains.")
     names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
     if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):
@@ -169,8 +173,9 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     header = json.loads(text)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
-    if header.get("version") != VERSION:
-        raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads version {VERSION}.")
+    if header.get("version") not in READABLE:
+        versions = " and ".join(map(str, READABLE))
+        raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads versions {versions}.")
     if set(header) != _HEADER_KEYS or not (
         isinstance(header["parameters"], dict) and isinstance(header["notes"], dict)
     ):
@@ -202,18 +207,21 @@ def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> 
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Read an array; raise ValueError unless it has exactly this shape and type."""
+    """Read an array; raise ValueError unless it has exactly this shape (ANY: any length) and type."""
     with sealed_zip.open_member(archive, name) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is not an array of format 1.0.")
         found_shape, is_fortran, found_dtype = _read_array_header(member, name)
-        if found_shape != shape or found_dtype != dtype or is_fortran:
+        is_expected = len(found_shape) == len(shape) and all(
+            size in (found, ANY) for size, found in zip(shape, found_shape, strict=True)
+        )
+        if not is_expected or found_dtype != dtype or is_fortran:
             raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {dtype} of shape {shape}.")
         content = member.read()
-        n_bytes = math.prod(shape) * dtype.itemsize
+        n_bytes = math.prod(found_shape) * dtype.itemsize
         if len(content) != n_bytes:
             raise ValueError(f"{name} holds {len(content)} bytes, but must hold {n_bytes}.")
-        return np.frombuffer(content, dtype).reshape(shape).copy()
+        return np.frombuffer(content, dtype).reshape(found_shape).copy()
 
 
 def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

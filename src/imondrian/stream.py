@@ -200,8 +200,8 @@ class StreamDetector:
         )
         layout, names = self._layout, ("n_trees", "max_samples", "window", "seed", "n_jobs")
         settings = {name: self._parameters[name] for name in names}
-        scale = layout.forest_scale(self._parameters["scale"])
-        self._set_forest(MondrianForest(**settings, scale=scale, categorical=layout.categorical_values))
+        weights = layout.forest_scale(self._parameters["scale"])
+        self._set_forest(MondrianForest(**settings, scale=weights, categorical=layout.categorical_values))
         self.forest.reserve(layout.n_values)
 
     def _set_parameters(self, parameters: dict[str, Any]) -> None:
@@ -372,8 +372,8 @@ class StreamDetector:
         -------
         dict
             The part of each feature: positive if its value is unusually high, negative if unusually low; that of a
-            category is never negative. The absolute values sum to the score. The keys are the names of the features, or their numbers. With a shingle, a key is
-            a pair: ("x", 2) is the feature x two rows ago.
+            category is never negative. The absolute values sum to the score. The keys are the names of the features, or
+            their numbers. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago.
         """
         converter, shingle = self._row_converter(), self._state.shingle
         point = shingle.preview(self._filled_next(converter.point(x)))

@@ -62,7 +62,10 @@ class StreamGaps:
         if not self._numbers.size:
             return len(rows)
         with_gaps = np.flatnonzero(np.isnan(rows).any(axis=1))
-        expires = n_shown + self._step(n_shown) if with_gaps[:1] == 0 and self._expires <= n_shown else self._expires
+        if not with_gaps.size:
+            return len(rows)
+        is_due = with_gaps[0] == 0 and self._expires <= n_shown  # the first row gets new medians
+        expires = n_shown + self._step(n_shown) if is_due else self._expires
         late = with_gaps[with_gaps >= expires - n_shown]
         return int(late[0]) if late.size else len(rows)
 

@@ -16,21 +16,30 @@ from imondrian.engine.nodes import (
     slot_of,
     tree_population,
 )
+from imondrian.engine.places import new_placed_row, placed_row
 
 HIGH, LOW = 0, 1  # the side: x lies above or below the other points
 
 
 @kernel
 def add_attributions(trees: Trees, X: Array, weights: Array, attributions: Array) -> None:
-    """For every tree, add the share of feature j in the isolation of row i to attributions[i, side, j]."""
+    """For every tree, add the share of coordinate j in the isolation of row i to attributions[i, side, j]."""
+    row = new_placed_row(trees)
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
             for i in range(X.shape[0]):
-                leaf = leaf_towards(trees, t, X[i])
-                if is_point_of(trees, t, leaf, X[i]):
-                    attribute_held_point(trees, t, X[i], leaf, attributions[i])
-                else:
-                    attribute_new_point(trees, t, X[i], weights, attributions[i])
+                attribute_row(trees, t, X[i], weights, row, attributions[i])
+
+
+@helper
+def attribute_row(trees: Trees, t: int, x: Array, weights: Array, row: Array, attributions: Array) -> None:
+    """Add the share of each coordinate in the isolation of a coded row; `row` is scratch space."""
+    placed = placed_row(trees, t, x, row)
+    leaf = leaf_towards(trees, t, placed)
+    if is_point_of(trees, t, leaf, placed):
+        attribute_held_point(trees, t, placed, leaf, attributions)
+    else:
+        attribute_new_point(trees, t, placed, weights, attributions)
 
 
 @helper
@@ -69,7 +78,7 @@ def credit_overhang(
     """
     if rate == 0.0:
         return  # x is inside, or its overhang underflows to 0
-    for j in range(x.size):
+    for j in range(weights.size):
         below = bound(trees, t, node, LOWER, j) - x[j]
         above = x[j] - bound(trees, t, node, UPPER, j)
         if above > 0.0:

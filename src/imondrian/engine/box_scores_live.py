@@ -23,6 +23,7 @@ from imondrian.engine.nodes import (
     slot_of,
     tree_population,
 )
+from imondrian.engine.places import placed_row
 
 
 @helper
@@ -56,6 +57,18 @@ def expected_depth(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 
 @helper
+def expected_depth_of_row(trees: Trees, t: int, x: Array, weights: Array, row: Array) -> float:
+    """Return `expected_depth` of a coded row; `row` is scratch space."""
+    return expected_depth(trees, t, placed_row(trees, t, x, row), weights)
+
+
+@helper
+def excess_of_row(trees: Trees, t: int, x: Array, weights: Array, level: float, row: Array) -> float:
+    """Return `excess` of a coded row; `row` is scratch space."""
+    return excess(trees, t, placed_row(trees, t, x, row), weights, level)
+
+
+@helper
 def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> float:
     """Return the log size of x minus the level; 0 if all points of the tree and x are equal."""
     root = trees.heads[t]["root"]
@@ -66,7 +79,7 @@ def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> floa
 
 @helper
 def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
-    """Return the log size of the cell of x, averaged over all scales of mass.
+    """Return the log size of the cell of x, averaged along the path to its leaf.
 
     The weight of a node is the decrease of survival * log(n + 1) at the node, where n is the number of points still
     around x. It decreases because x is isolated there or because other points are separated from x. Along the path it

@@ -18,7 +18,7 @@ def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float
     """Return the weighted distance of x from the box of an inner node, summed over features (a rate of Algorithm 5)."""
     slot = slot_of(node)
     rate = 0.0
-    for j in range(x.size):
+    for j in range(weights.size):
         rate += weights[j] * distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
     return min(rate, LARGEST)
 
@@ -28,7 +28,7 @@ def leaf_overhang(trees: Trees, t: int, leaf: int, x: Array, weights: Array) -> 
     """Like `overhang` for a leaf. A separate function: a test for leaves inside the loop takes six times as long."""
     slot = slot_of(leaf)
     rate = 0.0
-    for j in range(x.size):
+    for j in range(weights.size):
         rate += weights[j] * abs(x[j] - trees.points[t, slot, j])
     return min(rate, LARGEST)
 
@@ -43,11 +43,11 @@ def distance(lower: float, upper: float, value: float) -> float:
 def copy_box(trees: Trees, t: int, node: int, slot: int) -> None:
     """Copy the box of a node to the inner node in a slot."""
     if is_leaf(node):
-        for j in range(trees.points.shape[2]):
+        for j in range(trees.boxes.shape[3]):
             trees.boxes[t, slot, LOWER, j] = trees.points[t, slot_of(node), j]
             trees.boxes[t, slot, UPPER, j] = trees.points[t, slot_of(node), j]
     else:
-        for j in range(trees.points.shape[2]):
+        for j in range(trees.boxes.shape[3]):
             trees.boxes[t, slot, LOWER, j] = trees.boxes[t, slot_of(node), LOWER, j]
             trees.boxes[t, slot, UPPER, j] = trees.boxes[t, slot_of(node), UPPER, j]
 
@@ -67,7 +67,7 @@ def overhang_and_extent(trees: Trees, t: int, node: int, x: Array, weights: Arra
     """Return `overhang` and `extent` in one pass over the box of an inner node."""
     slot = slot_of(node)
     rate, size = 0.0, 0.0
-    for j in range(x.size):
+    for j in range(weights.size):
         lower, upper = trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j]
         rate += weights[j] * distance(lower, upper, x[j])
         size += weights[j] * (upper - lower)
@@ -82,7 +82,7 @@ def weighted_and_unweighted_overhang(trees: Trees, t: int, node: int, x: Array, 
     """
     slot = slot_of(node)
     rate, unweighted = 0.0, 0.0
-    for j in range(x.size):
+    for j in range(weights.size):
         overhang_j = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
         rate += weights[j] * overhang_j
         unweighted += overhang_j
@@ -93,7 +93,7 @@ def weighted_and_unweighted_overhang(trees: Trees, t: int, node: int, x: Array, 
 def stretch(trees: Trees, t: int, node: int, x: Array) -> None:
     """Stretch the box of an inner node to contain x."""
     slot = slot_of(node)
-    for j in range(x.size):
+    for j in range(trees.boxes.shape[3]):
         trees.boxes[t, slot, LOWER, j] = lesser(trees.boxes[t, slot, LOWER, j], x[j])
         trees.boxes[t, slot, UPPER, j] = greater(trees.boxes[t, slot, UPPER, j], x[j])
 
@@ -120,7 +120,7 @@ def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
     left_lower, left_upper = bounds(trees, t, trees.cuts[t, slot]["left"])
     right_lower, right_upper = bounds(trees, t, trees.cuts[t, slot]["right"])
     n_changed = 0
-    for j in range(x.size):
+    for j in range(trees.boxes.shape[3]):
         low, high = lesser(left_lower[j], right_lower[j]), greater(left_upper[j], right_upper[j])
         n_changed += (low != lower[j]) | (high != upper[j])
         lower[j], upper[j] = low, high
@@ -131,7 +131,7 @@ def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
 def is_on_face(trees: Trees, t: int, slot: int, x: Array) -> bool:
     """Return True if x lies on a face of the box of the inner node in a slot."""
     n_faces = 0
-    for j in range(x.size):
+    for j in range(trees.boxes.shape[3]):
         n_faces += (x[j] == trees.boxes[t, slot, LOWER, j]) | (x[j] == trees.boxes[t, slot, UPPER, j])
     return n_faces > 0
 

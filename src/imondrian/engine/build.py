@@ -30,13 +30,13 @@ _FIRST, _END, _PARENT, _ON_RIGHT = 0, 1, 2, 3
 
 @allocating_helper
 def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
-    """Build the empty tree t on the rows of X.
+    """Build the empty tree t on the placed rows of X.
 
     Algorithm 2 of [Ma2020], with a stack instead of recursion (left before right). Unlike the paper: equal rows become
     one leaf that counts them, since no cut can separate them; rates are weighted by feature. Leaf slots are in the
     order of the rows, so that trees built on the same points have the same points in the same slots.
     """
-    rows, sizes = np.arange(X.shape[0]), np.empty(X.shape[1])
+    rows, sizes = np.arange(X.shape[0]), np.empty(weights.size)
     stack = np.empty((rows.size + 1, 4), np.int64)
     n_tasks = push(stack, 0, 0, rows.size, int(NO_NODE), 0)
     n_inner = 0
@@ -44,7 +44,7 @@ def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
         n_tasks -= 1
         first, end = stack[n_tasks, _FIRST], stack[n_tasks, _END]
         parent, on_right = stack[n_tasks, _PARENT], stack[n_tasks, _ON_RIGHT]
-        if are_all_equal(X, rows, first, end):
+        if are_all_equal(X, rows, first, end, sizes.size):
             row = smallest_row(rows, first, end)
             attach(trees, t, new_leaf(trees, t, row, X[row], end - first), parent, on_right)
             continue
@@ -71,10 +71,10 @@ def push(stack: Array, n_tasks: int, first: int, end: int, parent: int, on_right
 
 
 @helper
-def are_all_equal(X: Array, rows: Array, first: int, end: int) -> bool:
-    """Return True if the rows X[rows[first:end]] are all equal."""
+def are_all_equal(X: Array, rows: Array, first: int, end: int, n_coordinates: int) -> bool:
+    """Return True if the coordinates of the rows X[rows[first:end]] are all equal."""
     for i in range(first + 1, end):
-        for j in range(X.shape[1]):
+        for j in range(n_coordinates):
             if X[rows[i], j] != X[rows[first], j]:
                 return False
     return True
@@ -84,12 +84,12 @@ def are_all_equal(X: Array, rows: Array, first: int, end: int) -> bool:
 def enclose(trees: Trees, t: int, slot: int, X: Array, rows: Array, first: int, end: int, sizes: Array) -> None:
     """Write the tight box of X[rows[first:end]] to the inner node, and its side lengths to `sizes`."""
     lower, upper = trees.boxes[t, slot, LOWER], trees.boxes[t, slot, UPPER]
-    n_quads = X.shape[1] // 4
+    n_quads = sizes.size // 4
     for j in range(0, 4 * n_quads, 4):
         enclose_four(X, rows, first, end, j, lower, upper)
-    for j in range(4 * n_quads, X.shape[1]):
+    for j in range(4 * n_quads, sizes.size):
         enclose_one(X, rows, first, end, j, lower, upper)
-    for j in range(X.shape[1]):
+    for j in range(sizes.size):
         sizes[j] = upper[j] - lower[j]
 
 

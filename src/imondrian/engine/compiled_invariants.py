@@ -7,6 +7,7 @@ import numpy as np
 
 from imondrian.engine.jit import helper, kernel
 from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_NODE, UPPER, Trees, is_leaf, slot_of
+from imondrian.engine.places import n_categorical, place, place_key
 
 NONE = -1
 
@@ -30,6 +31,7 @@ def is_sound(trees: Trees, t: int) -> bool:
         and has_parents_and_children_that_agree(trees, t)
         and has_populations_that_add_up(trees, t)
         and has_finite_points(trees, t)
+        and has_categories_in_their_places(trees, t)
         and has_sound_cuts(trees, t)
     )
 
@@ -73,7 +75,7 @@ def has_zeros_in_unused_slots(trees: Trees, t: int) -> bool:
         numbers = cut["left"] | cut["right"] | cut["split_feature"] | cut["population"] | trees.parents[t, 2 * slot]
         if numbers != 0 or not is_zero(cut["split_time"]) or not is_zero(cut["split_value"]):
             return False
-        for j in range(trees.points.shape[2]):
+        for j in range(trees.boxes.shape[3]):
             if not is_zero(trees.boxes[t, slot, LOWER, j]) or not is_zero(trees.boxes[t, slot, UPPER, j]):
                 return False
     return True
@@ -98,7 +100,7 @@ def has_nodes_that_exist(trees: Trees, t: int) -> bool:
         cut = trees.cuts[t, slot]
         if not exists(trees, t, cut["left"]) or not exists(trees, t, cut["right"]):
             return False
-        if cut["split_feature"] >= trees.points.shape[2]:
+        if cut["split_feature"] >= trees.boxes.shape[3]:
             return False
     return True
 
@@ -147,6 +149,24 @@ def has_finite_points(trees: Trees, t: int) -> bool:
 
 
 @helper
+def has_categories_in_their_places(trees: Trees, t: int) -> bool:
+    """Return True if every rarity lies in (0, 1] and every category is at its place."""
+    n_codes, n_coordinates = n_categorical(trees), trees.boxes.shape[3]
+    for slot in range(trees.heads[t]["n_leaves"]):
+        for k in range(n_codes):
+            rarity, code = (
+                trees.points[t, slot, n_coordinates - 2 * n_codes + k],
+                trees.points[t, slot, n_coordinates + k],
+            )
+            is_in_place = trees.points[t, slot, n_coordinates - n_codes + k] == place(
+                place_key(trees.heads, t, k), code
+            )
+            if not is_in_place or not 0.0 < rarity <= 1.0:
+                return False
+    return True
+
+
+@helper
 def bound(trees: Trees, t: int, node: int, side: int, j: int) -> float:
     """Return a bound of the box of a node along feature j."""
     slot = slot_of(node)
@@ -165,7 +185,7 @@ def has_sound_cuts(trees: Trees, t: int) -> bool:
         q, left, right = cut["split_feature"], cut["left"], cut["right"]
         if not bound(trees, t, left, UPPER, q) < cut["split_value"] <= bound(trees, t, right, LOWER, q):
             return False
-        for j in range(trees.points.shape[2]):
+        for j in range(trees.boxes.shape[3]):
             lower = min(bound(trees, t, left, LOWER, j), bound(trees, t, right, LOWER, j))
             upper = max(bound(trees, t, left, UPPER, j), bound(trees, t, right, UPPER, j))
             if trees.boxes[t, slot, LOWER, j] != lower or trees.boxes[t, slot, UPPER, j] != upper:

@@ -69,7 +69,7 @@ def insert_above(trees: Trees, t: int, node: int, x: Array, weights: Array, rate
     slot = trees.heads[t]["n_leaves"] - 1
     copy_box(trees, t, node, slot)
     sizes = trees.points[t, slot + 1]  # scratch space: the slot of the new leaf, not yet written
-    for j in range(x.size):
+    for j in range(weights.size):
         sizes[j] = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
     feature = draw_feature(trees.heads, t, sizes, weights, rate)
     lower, upper = trees.boxes[t, slot, LOWER, feature], trees.boxes[t, slot, UPPER, feature]

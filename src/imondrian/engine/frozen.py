@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length, relative_depth
-from imondrian.engine.box_scores_static import excess_from_leaf, expected_depth_from_leaf, new_path
+from imondrian.engine.box_scores_static import Path, excess_from_leaf, expected_depth_from_leaf, new_path
 from imondrian.engine.jit import Array, allocating_helper, helper, kernel
 from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, slot_of, tree_population
+from imondrian.engine.places import new_placed_row, place, place_key, placed_row
 from imondrian.engine.score_formula import score_of_depth
 
 LANES = 8  # simultaneous walks
@@ -35,6 +36,7 @@ class FrozenTrees(NamedTuple):
     nodes: Array  # the node number in the original tree
     levels: Array  # the number of edges from the root
     roots: Array  # the root of each tree
+    place_keys: Array  # for each tree, the key of each categorical feature
 
 
 class Block(NamedTuple):
@@ -58,6 +60,7 @@ def freeze(trees: Trees) -> FrozenTrees:
         np.zeros(size, np.uint32),
         np.zeros(size, np.uint32),
         roots[:-1].astype(np.uint64),
+        np.empty((trees.heads.size, trees.points.shape[2] - trees.boxes.shape[3]), np.uint64),
     )
     copy_trees(trees, frozen, np.empty(n_nodes.max(), np.uint32))
     return frozen
@@ -67,6 +70,8 @@ def freeze(trees: Trees) -> FrozenTrees:
 def copy_trees(trees: Trees, frozen: FrozenTrees, queue: Array) -> None:
     """Copy every tree, breadth first. A tree without points becomes a single leaf of average depth."""
     for t in range(frozen.roots.size):
+        for k in range(frozen.place_keys.shape[1]):
+            frozen.place_keys[t, k] = place_key(trees.heads, t, k)
         root = frozen.roots[t]
         queue[0] = trees.heads[t]["root"]
         depth, level_ends, end = 0, 1, 1
@@ -107,6 +112,7 @@ def add_frozen_depths(frozen: FrozenTrees, X: Array, sums: Array) -> None:
         n_rows = write_keys(X, first, block)
         block.depths[:n_rows] = 0.0
         for t in range(frozen.roots.size):
+            write_keys_of_places(frozen, t, X, first, n_rows, block)
             add_depths_of_rows(frozen, t, block, X.shape[1], n_rows)
         for i in range(n_rows):
             sums[first + i] += block.depths[i]
@@ -135,17 +141,28 @@ def add_depths_of_rows(frozen: FrozenTrees, t: int, block: Block, n_features: in
 @kernel
 def add_frozen_expected_depths(trees: Trees, frozen: FrozenTrees, X: Array, weights: Array, sums: Array) -> None:
     """Add to each row's sum its expected depth in every tree, relative to c(n) for a tree of n points."""
-    block, path = new_block(X), new_path(trees.cuts.shape[1])
+    block, path, row = new_block(X), new_path(trees.cuts.shape[1]), new_placed_row(trees)
     for first in range(0, X.shape[0], block.leaves.size):
         n_rows = write_keys(X, first, block)
         for t in range(frozen.roots.size):
             n = tree_population(trees, t)
             average = average_path_length(n)
+            write_keys_of_places(frozen, t, X, first, n_rows, block)
             find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
             for i in range(n_rows):
-                leaf, depth, x = frozen.nodes[block.leaves[i]], int(frozen.levels[block.leaves[i]]), X[first + i]
-                length = expected_depth_from_leaf(trees, t, leaf, depth, x, weights, path) if n > 1 else 0.0
+                length = 0.0
+                if n > 1:
+                    length = expected_depth_at(trees, t, frozen, block.leaves[i], X[first + i], weights, path, row)
                 sums[first + i] += relative_depth(length, average)
+
+
+@helper
+def expected_depth_at(
+    trees: Trees, t: int, frozen: FrozenTrees, leaf: Any, x: Array, weights: Array, path: Path, row: Array
+) -> float:
+    """Return the expected depth of a coded row, given its frozen leaf; `path` and `row` are scratch space."""
+    placed = placed_row(trees, t, x, row)
+    return expected_depth_from_leaf(trees, t, frozen.nodes[leaf], int(frozen.levels[leaf]), placed, weights, path)
 
 
 @kernel
@@ -153,15 +170,24 @@ def add_frozen_log_sizes(
     trees: Trees, frozen: FrozenTrees, X: Array, weights: Array, sums_above: Array, means: Array, sums: Array
 ) -> None:
     """Add to each row's sum the excess of its log size over the tree's mean, for every tree."""
-    block, path = new_block(X), new_path(trees.cuts.shape[1])
+    block, path, row = new_block(X), new_path(trees.cuts.shape[1]), new_placed_row(trees)
     for first in range(0, X.shape[0], block.leaves.size):
         n_rows = write_keys(X, first, block)
         for t in range(frozen.roots.size):
             if tree_population(trees, t) > 1:
+                write_keys_of_places(frozen, t, X, first, n_rows, block)
                 find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
                 for i in range(n_rows):
                     leaf, x = frozen.nodes[block.leaves[i]], X[first + i]
-                    sums[first + i] += excess_from_leaf(trees, t, leaf, x, weights, path, sums_above, means[t])
+                    sums[first + i] += excess_at(trees, t, leaf, x, weights, path, sums_above, means[t], row)
+
+
+@helper
+def excess_at(  # noqa: PLR0913, PLR0917
+    trees: Trees, t: int, leaf: Any, x: Array, weights: Array, path: Path, sums_above: Array, mean: float, row: Array
+) -> float:
+    """Return the excess of the log size of a coded row, given its leaf; `path` and `row` are scratch space."""
+    return excess_from_leaf(trees, t, leaf, placed_row(trees, t, x, row), weights, path, sums_above, mean)
 
 
 @allocating_helper
@@ -181,6 +207,17 @@ def write_keys(X: Array, first: int, block: Block) -> int:
             key = ordered_key(X[first + i, j]) if i < n_rows else np.uint64(0)
             block.keys[(group * X.shape[1] + j) * LANES + lane] = key
     return n_rows
+
+
+@helper
+def write_keys_of_places(frozen: FrozenTrees, t: int, X: Array, first: int, n_rows: int, block: Block) -> None:
+    """Overwrite the keys of the codes, which differ between trees, with those of their places in tree t."""
+    n_codes, n_columns = frozen.place_keys.shape[1], X.shape[1]
+    for k in range(n_codes):
+        key, j = frozen.place_keys[t, k], n_columns - n_codes + k
+        for i in range(n_rows):
+            group, lane = i // LANES, i % LANES
+            block.keys[(group * n_columns + j) * LANES + lane] = ordered_key(place(key, X[first + i, j]))
 
 
 @helper
@@ -212,8 +249,12 @@ def frozen_score_of_row(frozen: FrozenTrees, x: Array) -> float:
     keys, roots = np.empty(x.size * LANES, np.uint64), frozen.roots
     for j in range(x.size):
         keys[j * LANES : (j + 1) * LANES] = ordered_key(x[j])
-    total, last = 0.0, roots.size - 1
+    total, last, n_codes = 0.0, roots.size - 1, frozen.place_keys.shape[1]
     for t in range(0, roots.size, LANES):
+        for j in range(x.size - n_codes, x.size):
+            for lane in range(LANES):
+                key = frozen.place_keys[min(t + lane, last), j - (x.size - n_codes)]
+                keys[j * LANES + lane] = ordered_key(place(key, x[j]))
         leaves = find_eight_leaves(
             frozen,
             keys,

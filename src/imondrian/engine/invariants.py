@@ -11,6 +11,7 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
+from imondrian.engine.places import write_places
 
 Problem = tuple[str, Array]  # a possible problem, and a mask of the slots or trees that have it
 Check = Callable[[Trees], Iterator[Problem]]
@@ -67,7 +68,7 @@ def nodes_exist(tree: Trees) -> Iterator[Problem]:
     yield "an empty tree has a root", np.asarray(n_leaves == 0 and root != NO_NODE)
     yield "the root is not a node of the tree", np.asarray(n_leaves > 0 and not _exists(np.asarray(root), n_leaves))
     yield "a child is not a node of the tree", ~(_exists(cuts["left"], n_leaves) & _exists(cuts["right"], n_leaves))
-    yield "a cut names a feature that does not exist", cuts["split_feature"] >= tree.points.shape[2]
+    yield "a cut names a feature that does not exist", cuts["split_feature"] >= tree.boxes.shape[3]
 
 
 def _exists(node: Array, n_leaves: int) -> Array:
@@ -109,6 +110,17 @@ def points_are_finite(tree: Trees) -> Iterator[Problem]:
     yield "a point is not finite or too large", np.asarray(~(np.abs(points) <= MAX_SIZE).all(axis=1))
 
 
+def categories_are_in_their_places(tree: Trees) -> Iterator[Problem]:
+    """Every rarity lies in (0, 1], and every category is at its place."""
+    n_coordinates, points = tree.boxes.shape[3], tree.points[0, : tree.heads[0]["n_leaves"]]
+    n_codes = points.shape[1] - n_coordinates
+    rarities, places, codes = np.split(points[:, n_coordinates - 2 * n_codes :], [n_codes, 2 * n_codes], axis=1)
+    expected = np.empty_like(codes)
+    write_places(tree, codes, expected)
+    yield "a rarity is not in (0, 1]", np.asarray(~((rarities > 0.0) & (rarities <= 1.0)).all(axis=1))
+    yield "a category is not at its place", np.asarray((places != expected).any(axis=1))
+
+
 def times_increase(tree: Trees) -> Iterator[Problem]:
     """Split times are finite and do not decrease downwards."""
     n_inner = max(int(tree.heads[0]["n_leaves"]) - 1, 0)
@@ -142,7 +154,8 @@ def cuts_separate_the_children(tree: Trees) -> Iterator[Problem]:
 
 def _bounds(tree: Trees, node: Array, side: int) -> Array:
     slot = node >> 1
-    return np.where((node & 1)[:, None], tree.points[0, slot], tree.boxes[0, slot, side])
+    n_coordinates = tree.boxes.shape[3]
+    return np.where((node & 1)[:, None], tree.points[0, slot, :n_coordinates], tree.boxes[0, slot, side])
 
 
 def samples_are_possible(trees: Trees, max_samples: int) -> Iterator[Problem]:
@@ -166,5 +179,6 @@ INVARIANTS: tuple[tuple[Check, ...], ...] = (
     (unused_slots_are_zero, nodes_exist),
     (parents_and_children_agree,),
     (populations_add_up, points_are_finite),
+    (categories_are_in_their_places,),
     (times_increase, boxes_are_tight, cuts_separate_the_children),
 )

@@ -61,9 +61,9 @@ class Field(NamedTuple):
 FIELDS = {
     # for each inner node
     "cuts": Field(CUT, ("tree", "slot")),
-    "boxes": Field(np.dtype(np.float64), ("tree", "slot", 2, "feature")),  # LOWER and UPPER, tight
+    "boxes": Field(np.dtype(np.float64), ("tree", "slot", 2, "coordinate")),  # LOWER and UPPER, tight
     # for each leaf
-    "points": Field(np.dtype(np.float64), ("tree", "slot", "feature")),  # the point, which is also the box
+    "points": Field(np.dtype(np.float64), ("tree", "slot", "value")),  # the point, which is also the box; see places.py
     "copies": Field(np.dtype(np.uint32), ("tree", "slot")),  # the number of copies of the point: the population
     # for each node, by node number
     "parents": Field(np.dtype(np.uint32), ("tree", "node")),  # NO_NODE for the root
@@ -83,45 +83,47 @@ class Trees(NamedTuple):
     heads: Array
 
 
-def shape_of(field: Field, n_trees: int, n_slots: int, n_features: int) -> tuple[int, ...]:
+def shape_of(field: Field, n_trees: int, n_slots: int, n_coordinates: int, n_categorical: int = 0) -> tuple[int, ...]:
     """Return the shape of a field's array."""
-    sizes = {"tree": n_trees, "slot": n_slots, "node": 2 * n_slots, "feature": n_features}
+    sizes = {
+        "tree": n_trees,
+        "slot": n_slots,
+        "node": 2 * n_slots,
+        "coordinate": n_coordinates,
+        "value": n_coordinates + n_categorical,
+    }
     return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in field.axes)
 
 
-def table_bytes(n_trees: int, n_slots: int, n_features: int) -> int:
+def table_bytes(n_trees: int, n_slots: int, n_coordinates: int, n_categorical: int = 0) -> int:
     """Return the size of the whole table in bytes."""
-    return sum(
-        math.prod(shape_of(field, n_trees, n_slots, n_features)) * field.dtype.itemsize for field in FIELDS.values()
-    )
+    sizes = (n_trees, n_slots, n_coordinates, n_categorical)
+    return sum(math.prod(shape_of(field, *sizes)) * field.dtype.itemsize for field in FIELDS.values())
 
 
-def empty_trees(n_trees: int, n_slots: int, n_features: int) -> Trees:
+def empty_trees(n_trees: int, n_slots: int, n_coordinates: int, n_categorical: int = 0) -> Trees:
     """Return trees without points. The memory of a slot is not touched until the slot is used."""
-    fields = FIELDS.values()
-    trees = Trees(*(np.zeros(shape_of(field, n_trees, n_slots, n_features), field.dtype) for field in fields))
+    sizes = (n_trees, n_slots, n_coordinates, n_categorical)
+    trees = Trees(*(np.zeros(shape_of(field, *sizes), field.dtype) for field in FIELDS.values()))
     trees.heads["root"] = NO_NODE
     trees.heads["level"] = np.nan
     return trees
 
 
-def resized(trees: Trees, n_slots: int, n_features: int | None = None) -> Trees:
-    """Return a copy of the trees with n_slots slots per tree; n_slots must be at least the number in use.
-
-    New features are 0 in all points.
-    """
+def resized(trees: Trees, n_slots: int) -> Trees:
+    """Return a copy of the trees with n_slots slots per tree; n_slots must be at least the number in use."""
     for name in FIELDS:
-        trees = with_capacity(trees, name, n_slots, n_features)
+        trees = with_capacity(trees, name, n_slots)
     return trees
 
 
-def with_capacity(trees: Trees, name: str, n_slots: int, n_features: int | None = None) -> Trees:
+def with_capacity(trees: Trees, name: str, n_slots: int) -> Trees:
     """Replace one array by a copy with n_slots slots per tree; n_slots must be at least the number in use."""
-    # `resized` replaces one array at a time, so `points` and `boxes` may differ in width meanwhile
-    n_trees, n_known = trees.heads.size, trees.boxes.shape[3] if name == "boxes" else trees.points.shape[2]
-    n_used = int(trees.heads["n_leaves"].max(initial=0))
-    new = np.zeros(shape_of(FIELDS[name], n_trees, n_slots, n_features or n_known), FIELDS[name].dtype)
-    used = tuple(slice(length) for length in shape_of(FIELDS[name], n_trees, n_used, n_known))
+    field, n_used = FIELDS[name], int(trees.heads["n_leaves"].max(initial=0))
+    n_coordinates, n_values = trees.boxes.shape[3], trees.points.shape[2]
+    widths = (n_coordinates, n_values - n_coordinates)
+    new = np.zeros(shape_of(field, trees.heads.size, n_slots, *widths), field.dtype)
+    used = tuple(slice(length) for length in shape_of(field, trees.heads.size, n_used, *widths))
     new[used] = getattr(trees, name)[used]
     return trees._replace(**{name: new})
 
@@ -202,7 +204,7 @@ def leaf_towards(trees: Trees, t: int, x: Array) -> int:
 def is_point_of(trees: Trees, t: int, leaf: int, x: Array) -> bool:
     """Return True if x equals the leaf's point."""
     slot = slot_of(leaf)
-    for j in range(x.size):
+    for j in range(trees.boxes.shape[3]):
         if trees.points[t, slot, j] != x[j]:
             return False
     return True
@@ -260,7 +262,7 @@ def free_slots(trees: Trees, t: int, leaf: int, inner: int) -> None:
         replace_in_parent(trees, t, last_inner, inner)
         cut = trees.cuts[t, slot_of(last_inner)]
         trees.cuts[t, slot_of(inner)] = cut
-        for j in range(trees.points.shape[2]):
+        for j in range(trees.boxes.shape[3]):
             trees.boxes[t, slot_of(inner), LOWER, j] = trees.boxes[t, slot_of(last_inner), LOWER, j]
             trees.boxes[t, slot_of(inner), UPPER, j] = trees.boxes[t, slot_of(last_inner), UPPER, j]
         trees.parents[t, cut["left"]] = inner
@@ -281,7 +283,7 @@ def clear_slots(trees: Trees, t: int, leaf: int, inner: int) -> None:
     cut["split_feature"] = 0
     cut["population"] = 0
     trees.parents[t, inner] = 0
-    for j in range(trees.points.shape[2]):
+    for j in range(trees.boxes.shape[3]):
         trees.boxes[t, slot_of(inner), LOWER, j] = 0.0
         trees.boxes[t, slot_of(inner), UPPER, j] = 0.0
 

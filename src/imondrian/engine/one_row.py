@@ -7,10 +7,11 @@ long for `depth` (100 trees of 256 points, 2 to 25 features).
 import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length, relative_depth
-from imondrian.engine.box_scores_live import excess
+from imondrian.engine.box_scores_live import excess_of_row
 from imondrian.engine.box_scores_static import excess_from_leaf, expected_depth_from_leaf, new_path
 from imondrian.engine.jit import Array, kernel
 from imondrian.engine.nodes import Trees, slot_of, tree_population
+from imondrian.engine.places import new_placed_row, placed_in_all_trees
 from imondrian.engine.prefetch import find_leaves
 from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
@@ -19,7 +20,7 @@ from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 def depth_score_of_row(trees: Trees, x: Array) -> float:
     """Return the score by path length."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
-    find_leaves(trees, x, leaves, depths)
+    find_leaves(trees, placed_in_all_trees(trees, x), leaves, depths)
     total, n, average = 0.0, 0, 0.0
     for t in range(trees.heads.size):
         if tree_population(trees, t) != n:
@@ -34,13 +35,17 @@ def depth_score_of_row(trees: Trees, x: Array) -> float:
 def expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
     """Return the score by expected depth."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
-    path = new_path(find_leaves(trees, x, leaves, depths))
+    rows = placed_in_all_trees(trees, x)
+    path = new_path(find_leaves(trees, rows, leaves, depths))
+    step = int(rows.shape[0] > 1)
     total, n, average = 0.0, 0, 0.0
     for t in range(trees.heads.size):
         if tree_population(trees, t) != n:
             n = tree_population(trees, t)
             average = average_path_length(n)
-        length = expected_depth_from_leaf(trees, t, leaves[t], depths[t], x, weights, path) if n > 1 else 0.0
+        length = (
+            expected_depth_from_leaf(trees, t, leaves[t], depths[t], rows[t * step], weights, path) if n > 1 else 0.0
+        )
         total += relative_depth(length, average)
     return score_of_depth(total / trees.heads.size)
 
@@ -49,20 +54,22 @@ def expected_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
 def size_score_of_row(trees: Trees, x: Array, weights: Array, sums_above: Array, means: Array) -> float:
     """Return the score by log size in trees that do not change."""
     leaves, depths = np.empty(trees.heads.size, np.uint32), np.empty(trees.heads.size, np.int64)
-    path = new_path(find_leaves(trees, x, leaves, depths))
+    rows = placed_in_all_trees(trees, x)
+    path = new_path(find_leaves(trees, rows, leaves, depths))
+    step = int(rows.shape[0] > 1)
     total = 0.0
     for t in range(trees.heads.size):
         if tree_population(trees, t) > 1:
-            total += excess_from_leaf(trees, t, leaves[t], x, weights, path, sums_above, means[t])
+            total += excess_from_leaf(trees, t, leaves[t], rows[t * step], weights, path, sums_above, means[t])
     return score_of_log_size(total / trees.heads.size)
 
 
 @kernel
 def window_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
     """Return the score by log size relative to the level stored in each tree, before the row is inserted."""
-    total = 0.0
+    total, row = 0.0, new_placed_row(trees)
     for t in range(trees.heads.size):
         level = trees.heads[t]["level"]
         if tree_population(trees, t) > 1 and not np.isnan(level):
-            total += excess(trees, t, x, weights, level)
+            total += excess_of_row(trees, t, x, weights, level, row)
     return score_of_log_size(total / trees.heads.size)

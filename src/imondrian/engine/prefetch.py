@@ -17,9 +17,12 @@ _LEAF = np.uint32(1)
 
 
 @allocating_helper
-def find_leaves(trees: Trees, x: Array, leaves: Array, depths: Array) -> int:
-    """Write, for every tree that holds points, the leaf into which x falls and its depth; return the greatest depth."""
-    active = np.empty(trees.heads.size, np.uint64)
+def find_leaves(trees: Trees, rows: Array, leaves: Array, depths: Array) -> int:
+    """Write, for every tree that holds points, the leaf of a row and its depth; return the greatest depth.
+
+    The row is rows[t] in tree t, or the same in all trees if there is only one (`places.placed_in_all_trees`).
+    """
+    active, step = np.empty(trees.heads.size, np.uint64), np.uint64(rows.shape[0] > 1)
     n_active = _ZERO
     for t in range(trees.heads.size):
         leaves[t], depths[t] = trees.heads[t]["root"], 0
@@ -31,7 +34,7 @@ def find_leaves(trees: Trees, x: Array, leaves: Array, depths: Array) -> int:
         k = n_remaining = _ZERO
         while k < n_active:
             t = active[k]
-            node = next_node(trees, t, leaves[t], x)
+            node = next_node(trees, t, leaves[t], rows[t * step])
             leaves[t], depths[t], active[n_remaining] = node, depth, t
             n_remaining += is_inner(node)  # without a branch, which the CPU could not predict
             k += _ONE

@@ -77,7 +77,7 @@ def draw_feature(heads: Array, t: int, sizes: Array, weights: Array, total: floa
     """Draw feature j with probability weights[j] * sizes[j] / total; never one of size 0."""
     mass = uniform(heads, t) * total
     last = 0
-    for j in range(sizes.size):
+    for j in range(weights.size):
         if sizes[j] > 0.0:
             last = j
             mass -= weights[j] * sizes[j]

@@ -9,9 +9,10 @@ import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length, relative_depth
 from imondrian.engine.boxes import extent
-from imondrian.engine.jit import Array, kernel
+from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.logarithms import floored_log
 from imondrian.engine.nodes import Trees, is_leaf, leaf_towards, population, slice_trees, slot_of, tree_population
+from imondrian.engine.places import coded_points, new_placed_row, placed_row
 
 
 def is_aligned(trees: Trees) -> bool:
@@ -22,7 +23,7 @@ def is_aligned(trees: Trees) -> bool:
         return False
     return all(
         np.array_equal(trees.copies[t, :used], trees.copies[0, :used])
-        and np.array_equal(trees.points[t, :used], trees.points[0, :used])
+        and np.array_equal(coded_points(trees, trees.points[t, :used]), coded_points(trees, trees.points[0, :used]))
         for t in range(1, n_leaves.size)
     )
 
@@ -33,16 +34,23 @@ def trees_with_all_points(trees: Trees) -> Trees:
 
 
 def points_and_copies(trees: Trees) -> tuple[Array, Array]:
-    """Return the point in each leaf of the trees, and how many copies of it the leaf holds."""
+    """Return the point in each leaf of the trees as a coded row, and how many copies of it the leaf holds."""
     held = np.nonzero(trees.copies)  # not a mask: if growing was interrupted, the arrays differ in length
-    return trees.points[held], trees.copies[held]
+    return coded_points(trees, trees.points[held]), trees.copies[held]
 
 
 @kernel
 def write_leaf_slots(trees: Trees, X: Array, slots: Array) -> None:
     """Write the slot of the leaf into which each row of X falls in the first tree."""
+    row = new_placed_row(trees)
     for i in range(X.shape[0]):
-        slots[i] = slot_of(leaf_towards(trees, 0, X[i]))
+        slots[i] = slot_of(leaf_of_row(trees, 0, X[i], row))
+
+
+@helper
+def leaf_of_row(trees: Trees, t: int, x: Array, row: Array) -> int:
+    """Return the leaf of a coded row; `row` is scratch space."""
+    return leaf_towards(trees, t, placed_row(trees, t, x, row))
 
 
 @kernel

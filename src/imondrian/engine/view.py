@@ -16,10 +16,10 @@ class Tree(NamedTuple):
     right: Array
     depth: Array
     population: Array
-    split_feature: Array  # -1 in a leaf
+    split_feature: Array  # the coordinate that is cut; -1 in a leaf
     split_value: Array  # NaN in a leaf; x < split_value goes left
     split_time: Array  # infinite in a leaf
-    lower: Array  # the tight box, n_nodes x n_features
+    lower: Array  # the tight box, n_nodes x n_coordinates
     upper: Array
 
 
@@ -33,7 +33,7 @@ def view(trees: Trees, t: int) -> Tree:
     def by_node_kind(in_leaf: float | Array, in_inner: Array) -> Array:
         return np.where(is_leaf if in_inner.ndim == 1 else is_leaf[:, None], in_leaf, in_inner)
 
-    above = trees.parents[t, node]
+    above, points = trees.parents[t, node], trees.points[t, slot, : trees.boxes.shape[3]]
     return Tree(
         parent=np.where(above == NO_NODE, -1, number[np.where(above == NO_NODE, 0, above)]),
         left=by_node_kind(-1, number[cuts["left"][slot]]),
@@ -43,8 +43,8 @@ def view(trees: Trees, t: int) -> Tree:
         split_feature=by_node_kind(-1, cuts["split_feature"][slot].astype(np.int64)),
         split_value=by_node_kind(np.nan, cuts["split_value"][slot]),
         split_time=by_node_kind(np.inf, cuts["split_time"][slot]),
-        lower=by_node_kind(trees.points[t, slot], trees.boxes[t, slot, LOWER]),
-        upper=by_node_kind(trees.points[t, slot], trees.boxes[t, slot, UPPER]),
+        lower=by_node_kind(points, trees.boxes[t, slot, LOWER]),
+        upper=by_node_kind(points, trees.boxes[t, slot, UPPER]),
     )
 
 

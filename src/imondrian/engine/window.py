@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length, relative_depth
-from imondrian.engine.box_scores_live import excess, expected_depth, mean_log_size
+from imondrian.engine.box_scores_live import excess_of_row, expected_depth_of_row, mean_log_size
 from imondrian.engine.boxes import overhang
 from imondrian.engine.build import build
 from imondrian.engine.depth import write_path_lengths
@@ -19,7 +19,16 @@ from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
 from imondrian.engine.jit import Array, allocating_helper, helper, kernel
 from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
-from imondrian.engine.prefetch import as_signed, new_paths, prefetch_paths
+from imondrian.engine.places import (
+    n_categorical,
+    new_placed_row,
+    new_placed_rows,
+    placed_row,
+    placed_rows,
+    write_coded_row,
+    write_placed_row,
+)
+from imondrian.engine.prefetch import Paths, as_signed, new_paths, prefetch_paths
 from imondrian.engine.randomness import STEP, hashed_uniform, mix_bits
 from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
@@ -38,9 +47,10 @@ def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, 
 
     X must not have more rows than the ring.
     """
+    row = new_placed_row(trees)
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
-            slide(trees, t, ring, share, number + i, X[i], weights)
+            slide(trees, t, ring, share, number + i, X[i], weights, row)
         store_next_number(trees, t, number + X.shape[0], share)
 
 
@@ -50,17 +60,19 @@ def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, X: 
 
     Without prefetching it takes 1.1 to 1.2 times as long (100 trees of 256 points, 3 to 30 features).
     """
-    length, paths = ring.shape[0], new_paths(trees.heads.size)
+    length, paths, scratch = ring.shape[0], new_paths(trees.heads.size), new_placed_rows(trees, trees.heads.size)
     if number >= length:
         leaving = ring[number % length : number % length + 1]
         n_selected = write_selecting_trees(trees, number - length, share, paths.trees)
-        prefetch_paths(trees, leaving, paths, n_selected)
+        rows = place_on_paths(trees, leaving, paths, n_selected, scratch)
+        prefetch_paths(trees, rows, paths, n_selected)
         for k in range(n_selected):
-            forget_point(trees, as_signed(paths.trees[k]), leaving[0])
+            forget_placed(trees, as_signed(paths.trees[k]), rows[paths.rows[k]])
     n_selected = write_selecting_trees(trees, number, share, paths.trees)
-    prefetch_paths(trees, X, paths, n_selected)
+    rows = place_on_paths(trees, X, paths, n_selected, scratch)
+    prefetch_paths(trees, rows, paths, n_selected)
     for k in range(n_selected):
-        insert_point(trees, as_signed(paths.trees[k]), X[0], weights)
+        insert_placed(trees, as_signed(paths.trees[k]), rows[paths.rows[k]], weights)
     for t in range(trees.heads.size):
         store_next_number(trees, t, number + 1, share)
 
@@ -75,6 +87,17 @@ def write_selecting_trees(trees: Trees, number: int, share: float, chosen: Array
     return n_selected
 
 
+@allocating_helper
+def place_on_paths(trees: Trees, X: Array, paths: Paths, n_paths: int, scratch: Array) -> Array:
+    """Return rows such that rows[paths.rows[k]] is the single coded row of X as the tree of path k sees it."""
+    if n_categorical(trees) == 0:
+        return X
+    for k in range(n_paths):
+        paths.rows[k] = k
+        write_placed_row(trees, as_signed(paths.trees[k]), X[0], scratch[k])
+    return scratch
+
+
 @helper
 def is_selected(heads: Array, t: int, number: int, share: float) -> bool:
     """Return True if tree t holds this point while it is in the window; the probability is `share`."""
@@ -82,18 +105,21 @@ def is_selected(heads: Array, t: int, number: int, share: float) -> bool:
 
 
 @helper
-def slide(trees: Trees, t: int, ring: Array, share: float, number: int, x: Array, weights: Array) -> None:
-    """Forget the point that leaves the window when x arrives, if tree t holds it; insert x if tree t selects it."""
+def slide(trees: Trees, t: int, ring: Array, share: float, number: int, x: Array, weights: Array, row: Array) -> None:
+    """Forget the point that leaves the window when x arrives, if tree t holds it; insert x if tree t selects it.
+
+    `row` is scratch space for a placed row.
+    """
     length = ring.shape[0]
     if number >= length and is_selected(trees.heads, t, number - length, share):
-        forget_point(trees, t, ring[number % length])
+        forget_row(trees, t, ring[number % length], row)
     if is_selected(trees.heads, t, number, share):
-        insert_point(trees, t, x, weights)
+        insert_placed(trees, t, placed_row(trees, t, x, row), weights)
 
 
 @helper
-def insert_point(trees: Trees, t: int, x: Array, weights: Array) -> None:
-    """Extend tree t by x, if it has a free slot."""
+def insert_placed(trees: Trees, t: int, x: Array, weights: Array) -> None:
+    """Extend tree t by the placed row x, if the tree has a free slot."""
     if trees.heads[t]["n_leaves"] < trees.points.shape[1]:
         count_insertion(trees, t, x, weights)
         extend(trees, t, x, weights)
@@ -107,8 +133,14 @@ def store_next_number(trees: Trees, t: int, number: int, share: float) -> None:
 
 
 @helper
-def forget_point(trees: Trees, t: int, x: Array) -> None:
-    """Forget x if tree t holds it; no tree holds a row of NaN."""
+def forget_row(trees: Trees, t: int, x: Array, row: Array) -> None:
+    """Forget a coded row if tree t holds it; `row` is scratch space."""
+    forget_placed(trees, t, placed_row(trees, t, x, row))
+
+
+@helper
+def forget_placed(trees: Trees, t: int, x: Array) -> None:
+    """Forget the placed row x if tree t holds it; no tree holds a row of NaN."""
     if trees.heads[t]["n_leaves"] > 0:
         leaf = leaf_towards(trees, t, x)
         if is_point_of(trees, t, leaf, x):
@@ -132,14 +164,16 @@ def score_depths_and_slide(
 
     Rows between which the tree does not change are walked together.
     """
+    row, rows = new_placed_row(trees), new_placed_rows(trees, X.shape[0])
     for t in range(trees.heads.size):
+        placed = placed_rows(trees, t, X, rows)
         first, step = 0, 0
         while first < X.shape[0]:
             end = end_of_rows_before_change(trees, t, ring, share, number, first, X.shape[0])
-            write_relative_depths(trees, t, X, first, end, parts[t])
+            write_relative_depths(trees, t, placed, first, end, parts[t])
             for i in range(first, end - 1):
                 step = advance_step(trees, t, steps, step, i)
-            slide(trees, t, ring, share, number + end - 1, X[end - 1], steps.weights[step])
+            slide(trees, t, ring, share, number + end - 1, X[end - 1], steps.weights[step], row)
             step = advance_step(trees, t, steps, step, end - 1)
             first = end
         store_next_number(trees, t, number + X.shape[0], share)
@@ -176,6 +210,7 @@ def score_expected_depths_and_slide(
     trees: Trees, ring: Array, share: float, number: int, X: Array, steps: StepPlan, parts: Array
 ) -> None:
     """Like `score_depths_and_slide`, for expected depths."""
+    row = new_placed_row(trees)
     for t in range(trees.heads.size):
         step, n, average = 0, 0, 0.0
         for i in range(X.shape[0]):
@@ -183,8 +218,9 @@ def score_expected_depths_and_slide(
             if tree_population(trees, t) != n:
                 n = tree_population(trees, t)
                 average = average_path_length(n)
-            parts[t, i] = relative_depth(expected_depth(trees, t, X[i], weights) if n > 1 else 0.0, average)
-            slide(trees, t, ring, share, number + i, X[i], weights)
+            length = expected_depth_of_row(trees, t, X[i], weights, row) if n > 1 else 0.0
+            parts[t, i] = relative_depth(length, average)
+            slide(trees, t, ring, share, number + i, X[i], weights, row)
             step = advance_step(trees, t, steps, step, i)
         store_next_number(trees, t, number + X.shape[0], share)
 
@@ -197,13 +233,14 @@ def score_log_sizes_and_slide(
 
     At each step, the level is set to the mean log size of the points that the tree holds.
     """
+    row = new_placed_row(trees)
     for t in range(trees.heads.size):
         step = 0
         for i in range(X.shape[0]):
             weights, level = steps.weights[step], trees.heads[t]["level"]
             has_level = tree_population(trees, t) > 1 and not np.isnan(level)
-            parts[t, i] = excess(trees, t, X[i], weights, level) if has_level else 0.0
-            slide(trees, t, ring, share, number + i, X[i], weights)
+            parts[t, i] = excess_of_row(trees, t, X[i], weights, level, row) if has_level else 0.0
+            slide(trees, t, ring, share, number + i, X[i], weights, row)
             if advance_step(trees, t, steps, step, i) > step:
                 step += 1
                 write_level(trees, t, steps.weights[step])
@@ -237,10 +274,11 @@ def write_level(trees: Trees, t: int, weights: Array) -> None:
 @kernel
 def build_on_window(trees: Trees, ring: Array, number: int, weights: Array, share: float) -> None:
     """Build every (empty) tree on the points of the ring that it holds before point `number` arrives."""
+    rows = new_placed_rows(trees, trees.points.shape[1])
     for t in range(trees.heads.size):
         points = selected_points(trees, t, ring, number, share)
         if points.shape[0] > 0:
-            build(trees, t, points, weights)
+            build(trees, t, placed_rows(trees, t, points, rows[: points.shape[0]]), weights)
 
 
 @allocating_helper
@@ -259,10 +297,11 @@ def selected_points(trees: Trees, t: int, ring: Array, number: int, share: float
 @kernel
 def forget_by_number(trees: Trees, ring: Array, share: float, numbers: Array) -> None:
     """Forget the points with these numbers in every tree that holds them, then clear their rows of the ring."""
+    row = new_placed_row(trees)
     for t in range(trees.heads.size):
         for i in numbers:
             if is_selected(trees.heads, t, i, share):
-                forget_point(trees, t, ring[i % ring.shape[0]])
+                forget_row(trees, t, ring[i % ring.shape[0]], row)
     for i in numbers:
         ring[i % ring.shape[0]] = np.nan
 
@@ -284,11 +323,11 @@ def find_foreign_points(
     equal, one look-up is made for each of them; after max_lookups look-ups, the remaining points are accepted.
     """
     first_of, next_of = ring_index(ring, number, key)
-    n_lookups, row = 0, np.empty(ring.shape[1])
+    n_lookups, row, x = 0, np.empty(ring.shape[1]), np.empty(ring.shape[1])
     for t in range(trees.heads.size):
         is_foreign[t] = False
         for slot in range(trees.heads[t]["n_leaves"]):
-            x = trees.points[t, slot]
+            write_coded_row(trees, t, slot, x)
             position = find_row(ring, first_of, hash_row_with_key(x, row, key), x)
             n_left: Any = np.int64(trees.copies[t, slot])
             while position >= 0 and n_left > 0 and n_lookups < max_lookups:

@@ -1,14 +1,19 @@
 """Samplers decide which points a tree holds: all points, a uniform sample of them, or points of a sliding window."""
 
+from imondrian.defaults import MAX_SAMPLES
 from imondrian.engine.nodes import NO_LIMIT
+from imondrian.samplers.category_counts import MAX_CATEGORIES, CategoryCounts
 from imondrian.samplers.reservoir import Reservoir
-from imondrian.samplers.sampler import OnTrees, Sampler, Step
+from imondrian.samplers.sampler import NewFeatures, OnTrees, Sampler, Step
 from imondrian.samplers.window import Window
 
-__all__ = ["OnTrees", "Reservoir", "Sampler", "Step", "Window", "new_sampler"]
+__all__ = ["NewFeatures", "OnTrees", "Reservoir", "Sampler", "Step", "Window", "new_sampler"]
 
 
-def new_sampler(max_samples: int | None, window: int | None) -> Sampler:
-    """Return the sampler for these two settings."""
-    limit = NO_LIMIT if max_samples is None else max_samples
-    return Reservoir(limit) if window is None else Window(window, min(limit / window, 1.0))
+def new_sampler(max_samples: int | None, window: int | None, n_categorical: int = 0) -> Sampler:
+    """Return the sampler for these settings."""
+    limit, sample_size = max_samples or NO_LIMIT, max_samples or MAX_SAMPLES
+    if window is not None:
+        return Window(window, min(limit / window, 1.0), CategoryCounts(n_categorical, sample_size, window))
+    max_categories = NO_LIMIT if max_samples is None else MAX_CATEGORIES
+    return Reservoir(limit, CategoryCounts(n_categorical, sample_size, max_categories))

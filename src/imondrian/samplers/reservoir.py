@@ -12,9 +12,11 @@ from imondrian.engine.nodes import Trees, slice_trees
 from imondrian.engine.rescore import points_and_copies, trees_with_all_points
 from imondrian.engine.reservoir import build_trees, extend_trees, forget_points, write_copies_held
 from imondrian.engine.threads import Threads
+from imondrian.samplers.category_counts import CategoryCounts, no_rows
 from imondrian.samplers.sampler import (
     ROWS_PER_BLOCK,
     Layout,
+    NewFeatures,
     OnTrees,
     ScoredRows,
     Step,
@@ -31,9 +33,11 @@ class Reservoir:
 
     fixed_slots = 0
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, counts: CategoryCounts) -> None:
         self.limit = limit
+        self.counts = counts
         self.updates = Updates()
+        self._problems: list[str] = []
         self.last_scored: ScoredRows | None = None
 
     def n_points(self, trees: Trees) -> int:
@@ -45,15 +49,16 @@ class Reservoir:
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:
-        """Return 0: everything is in the trees."""
-        return 0
+        """Return the size of the counts of categories in bytes; everything else is in the trees."""
+        return self.counts.n_bytes
 
-    def reserve(self, n_features: int) -> int:
+    def reserve(self, n_coordinates: int) -> int:
         """Return 1: tables start small and grow."""
         return 1
 
     def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Build every tree on its own sample of the rows of X."""
+        self.counts.restart(X)
         scale.restart(X, X.shape[0])
         weights = scale.weights()
         on_trees(lambda part: build_trees(slice_trees(trees, part), X, weights, self.limit))
@@ -64,12 +69,18 @@ class Reservoir:
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree; row i is inserted with the feature weights that include row i."""
-        ahead = scale.copy()
+        ahead, leaving, n_updates = scale.copy(), no_rows(self.counts.n_categorical), self.counts.n_updates
+        self.counts.write_rarities_in_turn(X, leaving)
         weights, n_after = ahead.update(X), trees.heads["n_points"] + X.shape[0]
+
+        def finish() -> None:
+            self.counts.count(X, leaving, n_updates)
+            scale.restore(ahead.moments)
+
         update = TreeUpdate(
             apply=lambda part: extend_trees(slice_trees(trees, part), X, weights, self.limit),
             is_applied=lambda: trees.heads["n_points"] == n_after,
-            finish=lambda: scale.restore(ahead.moments),
+            finish=finish,
         )
         self.updates.apply(update, on_trees)
 
@@ -90,6 +101,7 @@ class Reservoir:
         """Score one row and then show it to the trees; there are no steps."""
         score = UNKNOWN_SCORE
         if self.n_points(trees) > 0:
+            self.counts.write_rarities(x[None])
             score = SCORES[kind].score_row(ScoringCache(trees, scale.weights(), Threads(1)), x)
         self.extend(trees, x[None], scale, on_trees)
         return score, []
@@ -103,11 +115,12 @@ class Reservoir:
         return SCORES[kind].score(cache, X)
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X. A row that is not in a tree's sample only changes its counters."""
+        """Forget the rows of X. A tree whose sample does not contain a row only changes its counters."""
         self._check_presence(trees, X)
-        n_after = trees.heads["n_points"] - X.shape[0]
+        n_after, n_updates = trees.heads["n_points"] - X.shape[0], self.counts.n_updates
 
         def finish() -> None:
+            self.counts.forget(X, n_updates)
             if scale.is_adaptive:
                 scale.restart(self.points(trees), self.n_points(trees))
 
@@ -127,31 +140,35 @@ class Reservoir:
         """Return the point in each leaf of these trees, and the number of its copies."""
         return points_and_copies(trees_with_all_points(trees))
 
-    def widened(self, n_features: int) -> Self:
-        """Return this sampler: everything is in the trees."""
-        return self
+    def widened(self, trees: Trees, new: NewFeatures) -> Self:
+        """Return a sampler like this one that also counts new categorical features."""
+        return type(self)(self.limit, self.counts.widened(new.codes, self.n_points(trees)))
 
     def check_join(self, state: dict[str, Array]) -> None:
         """Accept all trees."""
 
-    def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
-        """Add the points of the other forest to the scale."""
-        scale.join(moments)
+    def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
+        """Add the points of the other forest to the scale and to the counts of categories."""
+        scale.join(arrays["moments"])
+        return type(self)(self.limit, self.counts.joined(arrays))
 
     def state(self) -> dict[str, Array]:
-        """Return an empty dictionary: everything is in the trees."""
-        return {}
+        """Return the counts of categories; everything else is in the trees."""
+        return self.counts.state()
 
-    def layout(self, n_features: int) -> dict[str, Layout]:
-        """Return an empty dictionary."""
-        return {}
+    def layout(self, n_coordinates: int) -> dict[str, Layout]:
+        """Return the shapes and types of the counts of categories."""
+        return self.counts.layout()
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Do nothing."""
+        """Restore the counts of categories, unless `problems` has something to report."""
+        self._problems = list(self.counts.problems(arrays))
+        if not self._problems:
+            self.counts.restore(arrays)
 
     def problems(self) -> Iterator[str]:
-        """Return an empty iterator."""
-        return iter(())
+        """Return what is wrong with the counts of categories."""
+        return iter(self._problems)
 
     def tree_check(self) -> Check:
         """Return the check that the trees hold possible samples."""
@@ -163,7 +180,7 @@ class Reservoir:
         held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
         write_copies_held(trees, rows, held)
         absent = np.maximum(counts - held, 0)
-        n_outside = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
-        if (absent.sum(axis=1) > n_outside).any():
-            t = int(np.flatnonzero(absent.sum(axis=1) > n_outside)[0])
+        n_not_held = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
+        if (absent.sum(axis=1) > n_not_held).any():
+            t = int(np.flatnonzero(absent.sum(axis=1) > n_not_held)[0])
             raise not_held_error(X, int(first_index[absent[t] > 0].min()))

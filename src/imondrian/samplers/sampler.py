@@ -9,11 +9,13 @@ from imondrian.engine.invariants import Check
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
 from imondrian.errors import InvalidInputError
+from imondrian.samplers.category_counts import CategoryCounts
 from imondrian.scales import Scale
 from imondrian.scores import ScoringCache
 
 OnTrees = Callable[[Callable[[slice], None]], None]  # applies a function to all trees, a slice of them at a time
 Layout = tuple[tuple[int, ...], np.dtype[Any]]  # shape and type of an array
+ANY = -1  # in a shape: any length
 ROWS_PER_BLOCK = 4096  # a call can be interrupted between blocks; a tree stays in the cache during a block
 
 
@@ -54,6 +56,23 @@ class Updates:
         self.pending = None
 
 
+class NewFeatures(NamedTuple):
+    """Features that are added to a forest, with the value that they have in all points so far."""
+
+    n_numbers: int  # numbers that are 0
+    codes: list[float]  # the codes of new categorical features
+    rarity: float  # of a category that all points have
+
+    def rows(self, rows: Array, n_categorical: int) -> Array:
+        """Return coded rows, which have n_categorical categories, with the new features."""
+        numbers, rarities, codes = np.split(
+            rows, [rows.shape[1] - 2 * n_categorical, rows.shape[1] - n_categorical], axis=1
+        )
+        new = np.array([0.0] * self.n_numbers), np.full(len(self.codes), self.rarity), np.array(self.codes)
+        columns = [np.broadcast_to(values, (rows.shape[0], len(values))) for values in new]
+        return np.hstack([numbers, columns[0], rarities, columns[1], codes, columns[2]])
+
+
 class Step(NamedTuple):
     """A step of a window: an update of the weights and the levels after some row of a block."""
 
@@ -73,11 +92,12 @@ class ScoredRows(NamedTuple):
 class Sampler(Protocol):
     """Decides which of the points shown to it each tree holds.
 
-    An update keeps the rows that it gets until it is finished, so nobody else may change them; `ForestState` copies
-    them.
+    Rows are coded (see `engine/places.py`), and the sampler writes their rarities. An update keeps the rows that it
+    gets until it is finished, so nobody else may change them; `ForestState` copies them.
     """
 
     limit: int  # largest number of leaves of a tree
+    counts: CategoryCounts
     fixed_slots: int  # constant number of slots per tree, or 0 if tables grow
     updates: Updates
     last_scored: ScoredRows | None  # the last rows that were scored and shown; None if not recorded
@@ -94,8 +114,8 @@ class Sampler(Protocol):
     def n_bytes(self) -> int:
         """Return the memory in bytes used in addition to the trees."""
 
-    def reserve(self, n_features: int) -> int:
-        """Prepare for points of n_features features; return the number of slots per tree to allocate first."""
+    def reserve(self, n_coordinates: int) -> int:
+        """Prepare for points of n_coordinates coordinates; return the number of slots per tree to allocate first."""
 
     def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Build empty trees on the rows of X."""
@@ -134,20 +154,20 @@ class Sampler(Protocol):
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
         """Return the points held and the number of copies of each, without listing the copies in a leaf."""
 
-    def widened(self, n_features: int) -> Self:
-        """Return a sampler like this one with more features, which are 0 in all points."""
+    def widened(self, trees: Trees, new: "NewFeatures") -> Self:
+        """Return a sampler like this one with new features, which are the same in all points."""
 
     def check_join(self, state: dict[str, Array]) -> None:
         """Raise InvalidInputError if trees of a forest whose sampler has this state cannot be joined to this one."""
 
-    def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
-        """Update the scale and the trees after trees of a forest with these moments were joined."""
+    def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
+        """Update the scale and the trees after trees of a forest with these arrays were joined; return the sampler."""
 
     def state(self) -> dict[str, Array]:
         """Return the arrays to be saved in addition to the trees, by name."""
 
-    def layout(self, n_features: int) -> dict[str, Layout]:
-        """Return the shapes and types of the arrays that `state` returns."""
+    def layout(self, n_coordinates: int) -> dict[str, Layout]:
+        """Return the shapes and types of the arrays that `state` returns; ANY stands for any length."""
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Restore what `state` returned, without checks."""

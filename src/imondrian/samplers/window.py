@@ -4,7 +4,6 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -23,9 +22,11 @@ from imondrian.engine.window import (
     write_levels,
 )
 from imondrian.errors import InvalidInputError
+from imondrian.samplers.category_counts import CategoryCounts, no_rows
 from imondrian.samplers.sampler import (
     ROWS_PER_BLOCK,
     Layout,
+    NewFeatures,
     OnTrees,
     ScoredRows,
     Step,
@@ -56,11 +57,14 @@ class Window:
         Number of points in the window.
     share : float
         Probability that a tree holds a given point of the window.
+    counts : CategoryCounts
+        The counts of categories of the points in the window, none so far.
     """
 
-    def __init__(self, length: int, share: float) -> None:
+    def __init__(self, length: int, share: float, counts: CategoryCounts) -> None:
         self.length = length
         self.share = share
+        self.counts = counts  # of the points in the ring
         self.limit = self.fixed_slots = _capacity(length, share)
         self.ring = np.empty((0, 0))
         self.number = 0  # number of the next point
@@ -79,17 +83,20 @@ class Window:
         return self.number
 
     def n_bytes(self) -> int:
-        """Return the size of the ring in bytes."""
-        return self.ring.nbytes
+        """Return the size of the ring and of the counts of categories in bytes."""
+        return self.ring.nbytes + self.counts.n_bytes
 
-    def reserve(self, n_features: int) -> int:
-        """Allocate the ring; return the fixed number of slots per tree."""
-        self.ring = np.full((self.length, n_features), np.nan)
+    def reserve(self, n_coordinates: int) -> int:
+        """Allocate the ring and the counts of categories; return the fixed number of slots per tree."""
+        self.ring = np.full((self.length, n_coordinates), np.nan)
+        self.counts.reserve(self.length)
         return self.limit
 
     def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Build every tree on its share of the last rows of X, as if all rows had been shown."""
-        self._write_to_ring(X[-self.length :], X.shape[0] - min(X.shape[0], self.length))
+        latest = X[-self.length :]
+        self.counts.restart(latest)
+        self._write_to_ring(latest, X.shape[0] - min(X.shape[0], self.length))
         self._take_step(trees, scale)
         weights = scale.weights()
         on_trees(lambda part: build_on_window(slice_trees(trees, part), self.ring, self.number, weights, self.share))
@@ -107,12 +114,13 @@ class Window:
 
     def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
         """Show the rows of X to every tree."""
-        weights, number = scale.weights(), self.number
+        weights, number, count = scale.weights(), self.number, self._count_ahead(X)
 
         def show(part: slice) -> None:
             slide_trees(slice_trees(trees, part), self.ring, self.share, number, X, weights)
 
         def finish() -> None:
+            count()
             self._write_to_ring(X, number)
             if self.number >= self.next_step:
                 self._take_step(trees, scale)
@@ -135,6 +143,7 @@ class Window:
         if scoring.uses_levels and not self.maintains_levels:
             write_levels(trees, scale.weights())
             self.maintains_levels = True  # set last, so that an interruption never leaves it True without levels
+        count = self._count_ahead(X)
         steps, next_step, moments = self._plan_steps(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
 
@@ -143,6 +152,7 @@ class Window:
             scoring.slide(slice_trees(trees, part), self.ring, self.share, number, X, plan, parts[part])
 
         def finish() -> None:
+            count()
             self._write_to_ring(X, number)
             if steps.positions.size:
                 self.next_step = next_step
@@ -168,6 +178,7 @@ class Window:
             scores, steps = self.score_and_extend(trees, x[None], kind, scale, on_trees)
             return float(scores[0]), steps
         weights, number, X = scale.weights(), self.number, x[None]
+        count = self._count_ahead(X)
         score = SCORES[kind].score_next_row(trees, x, weights)
 
         def show(part: slice) -> None:
@@ -175,8 +186,12 @@ class Window:
                 slide_trees_by_one, slice_trees(trees, part), self.ring, self.share, number, X, weights
             )
 
+        def finish() -> None:
+            count()
+            self._write_to_ring(X, number)
+
         self.last_scored = ScoredRows(number, number + 1, lambda: (np.array([score]), []))
-        self._show(trees, 1, show, partial(self._write_to_ring, X, number), on_trees)
+        self._show(trees, 1, show, finish, on_trees)
         return score, []
 
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
@@ -193,6 +208,7 @@ class Window:
 
         def finish() -> None:
             points = self.points(trees)
+            self.counts.restart(points.copy())
             scale.restart(points, points.shape[0])
             self._update_levels(trees, scale)
 
@@ -212,25 +228,27 @@ class Window:
         points = self.points(trees)
         return points, np.ones(points.shape[0], np.int64)
 
-    def widened(self, n_features: int) -> Self:
-        """Return a window like this one whose points have more features, all 0."""
-        new_columns = np.zeros((self.length, n_features - self.ring.shape[1]))
-        new_columns[np.isnan(self.ring[:, 0])] = np.nan
-        wider = type(self)(self.length, self.share)
-        wider.restore({**self.state(), "ring": np.hstack([self.ring, new_columns])})
+    def widened(self, trees: Trees, new: NewFeatures) -> Self:
+        """Return a window like this one whose points have new features."""
+        ring = new.rows(self.ring, self.counts.n_categorical)
+        ring[np.isnan(self.ring[:, 0])] = np.nan
+        wider = type(self)(self.length, self.share, self.counts.widened(new.codes, self.n_points(trees)))
+        wider.restore({**self.state(), "ring": ring})
         return wider
 
     def state(self) -> dict[str, Array]:
         """Return the ring and the clock: numbers of the next point and of the next step, and `maintains_levels`."""
         return {"ring": self.ring, "clock": np.array([self.number, self.next_step, self.maintains_levels], np.int64)}
 
-    def layout(self, n_features: int) -> dict[str, Layout]:
+    def layout(self, n_coordinates: int) -> dict[str, Layout]:
         """Return the shapes and types of the ring and the clock."""
-        return {"ring": ((self.length, n_features), np.dtype(np.float64)), "clock": ((3,), np.dtype(np.int64))}
+        return {"ring": ((self.length, n_coordinates), np.dtype(np.float64)), "clock": ((3,), np.dtype(np.int64))}
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Restore the ring and the clock."""
+        """Restore the ring and the clock, and count the categories in the ring."""
         self.ring = arrays["ring"]
+        self.counts.reserve(self.length)
+        self.counts.restart(_without_gaps(self.ring))  # a copy: the rarities of earlier points do not change
         self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
         self.maintains_levels = bool(arrays["clock"][2])
 
@@ -239,9 +257,10 @@ class Window:
         if state["clock"][0] != self.number or not np.array_equal(state["ring"], self.ring, equal_nan=True):
             raise InvalidInputError("The forests differ in the points that their windows have seen.")
 
-    def join(self, trees: Trees, moments: Array, scale: Scale) -> None:
-        """Update the levels; the scale does not change, because both windows hold the same points."""
+    def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
+        """Update the levels; nothing else changes, because both windows hold the same points."""
         self._update_levels(trees, scale)
+        return self
 
     def tree_check(self) -> Check:
         """Return the check that each tree holds only points of the window that it selects."""
@@ -252,6 +271,9 @@ class Window:
         empty = np.isnan(self.ring)
         if not ((np.abs(self.ring) <= MAX_SIZE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
             yield "a point of the window is not finite or too large"
+        rarities = self._rarities_of(self.ring)
+        if not ((rarities > 0.0) & (rarities <= 1.0) | np.isnan(rarities)).all():
+            yield "a rarity in the window is not in (0, 1]"
         if not 0 <= self.number < self.next_step <= self.number + _longest_step(self.number, self.length):
             yield "the clock of the window is impossible"
         elif self.number > MAX_SHOWN:
@@ -260,6 +282,27 @@ class Window:
             yield "the window holds points that have not arrived yet"
 
     # -- internal ---------------------------------------------------------------------------------------------
+
+    def _count_ahead(self, X: Array) -> Callable[[], None]:
+        """Write the rarities of the next rows; return a function that counts the rows and may be called twice."""
+        leaving, n_updates = self._leaving_codes(X.shape[0]), self.counts.n_updates
+        self.counts.write_rarities_in_turn(X, leaving)
+        return lambda: self.counts.count(X, leaving, n_updates)
+
+    def _leaving_codes(self, n_rows: int) -> Array:
+        """Return the categories of the points that leave the window when the next rows arrive; NaN if none leaves."""
+        n_codes = self.counts.n_categorical
+        if n_codes == 0:
+            return no_rows(0)
+        numbers = np.arange(self.number, self.number + n_rows)
+        codes = self.ring[numbers % self.length, -n_codes:]
+        codes[numbers < self.length] = np.nan
+        return codes
+
+    def _rarities_of(self, rows: Array) -> Array:
+        """Return a view of the columns of coded rows that contain rarities."""
+        n_codes, n_coordinates = self.counts.n_categorical, rows.shape[1]
+        return rows[:, n_coordinates - 2 * n_codes : n_coordinates - n_codes]
 
     def _update_levels(self, trees: Trees, scale: Scale) -> None:
         """Set the levels to those of the current points, if they are maintained."""
@@ -331,8 +374,10 @@ class Window:
         """Return the numbers of the rows of X in the window; raise InvalidInputError if one is not there."""
         first = max(self.number - self.length, 0)
         numbers_by_row: dict[bytes, list[int]] = defaultdict(list)
+        ring = self.ring + 0.0
+        self._rarities_of(ring)[:] = 0.0  # as in X: rarities are those of the time when a point arrived
         for number in range(self.number - 1, first - 1, -1):  # the oldest last, so that pop() returns it first
-            numbers_by_row[(self.ring[number % self.length] + 0.0).tobytes()].append(number)
+            numbers_by_row[ring[number % self.length].tobytes()].append(number)
         numbers = []
         for row in X:
             if not numbers_by_row[row.tobytes()]:

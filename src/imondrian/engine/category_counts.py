@@ -1,0 +1,228 @@
+"""How often each category occurs among the points of a forest, and its rarity.
+
+For each categorical feature there is a hash table of codes and counts with linear probing. The hash has a secret key,
+so that nobody can choose categories that make it slow; results do not depend on the key.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.randomness import mix_bits
+
+N_POINTS, N_UPDATES, HAS_DROPPED = 0, 1, 2  # the entries of `totals`
+
+
+class CategoryTable(NamedTuple):
+    """The hash tables, one row per categorical feature; the number of columns is a power of two."""
+
+    codes: Array  # NaN in a free entry
+    counts: Array
+    n_used: Array  # number of entries in use, for each feature
+    totals: Array  # number of points counted, number of changes so far, whether categories have been dropped
+    key: Array  # the secret key, one element
+
+
+@kernel
+def write_rarities(table: CategoryTable, X: Array, sample_size: int) -> None:
+    """Write the rarities of the categories of each coded row."""
+    for i in range(X.shape[0]):
+        write_rarities_of_row(table, X[i], sample_size)
+
+
+@kernel
+def write_rarities_in_turn(table: CategoryTable, X: Array, leaving: Array, sample_size: int, max_entries: int) -> None:
+    """Write the rarities of each coded row and then count the row, as if the rows arrived one after the other.
+
+    The categories leaving[i] are no longer counted when row i has arrived; there are none if they are NaN or if
+    `leaving` has no rows.
+    """
+    for i in range(X.shape[0]):
+        write_rarities_of_row(table, X[i], sample_size)
+        count_row(table, X[i], leaving, i, max_entries)
+
+
+@kernel
+def count_rows(table: CategoryTable, X: Array, leaving: Array, max_entries: int) -> None:
+    """Count the rows as `write_rarities_in_turn` does."""
+    for i in range(X.shape[0]):
+        count_row(table, X[i], leaving, i, max_entries)
+    table.totals[N_UPDATES] += 1
+
+
+@kernel
+def uncount_rows(table: CategoryTable, X: Array, leaving: Array) -> None:
+    """Undo `write_rarities_in_turn`, provided that no category was dropped."""
+    first = X.shape[1] - table.codes.shape[0]
+    for i in range(X.shape[0] - 1, -1, -1):
+        is_leaving = i < leaving.shape[0] and not np.isnan(leaving[i, 0])
+        for k in range(table.codes.shape[0]):
+            remove(table, k, X[i, first + k])
+            if is_leaving:
+                add(table, k, leaving[i, k], 1)
+        table.totals[N_POINTS] -= 0 if is_leaving else 1
+
+
+@kernel
+def forget_rows(table: CategoryTable, X: Array) -> None:
+    """Stop counting these coded rows."""
+    first = X.shape[1] - table.codes.shape[0]
+    for i in range(X.shape[0]):
+        for k in range(table.codes.shape[0]):
+            remove(table, k, X[i, first + k])
+        table.totals[N_POINTS] = max(table.totals[N_POINTS] - 1, 0)
+    table.totals[N_UPDATES] += 1
+
+
+@kernel
+def add_entries(table: CategoryTable, k: int, codes: Array, counts: Array) -> None:
+    """Add counts to the categories of feature k."""
+    for i in range(codes.size):
+        add(table, k, codes[i], counts[i])
+
+
+@kernel
+def look_up_counts(table: CategoryTable, k: int, codes: Array, counts: Array) -> None:
+    """Write the counts of categories of feature k."""
+    for i in range(codes.size):
+        counts[i] = count_of(table, k, codes[i])
+
+
+@helper
+def write_rarities_of_row(table: CategoryTable, x: Array, sample_size: int) -> None:
+    """Write the rarities of the categories of a coded row."""
+    n_codes = table.codes.shape[0]
+    first = x.size - n_codes
+    for k in range(n_codes):
+        x[first - n_codes + k] = rarity(count_of(table, k, x[first + k]), table.totals[N_POINTS], sample_size)
+
+
+@helper
+def rarity(count: int, n_points: int, sample_size: int) -> float:
+    """Return 1 for a category that a tree's sample is not expected to hold, and less the more common it is.
+
+    For a category expected m times in the sample of a tree, m >= 1, it is 1 / m ** 2 with m rounded down to a power of
+    two. Rounding keeps the rarity of a category the same while its share hardly changes, so that copies stay copies.
+    """
+    if count == 0:
+        return 1.0
+    expected = min(sample_size, n_points) * (count / n_points)
+    if expected < 1.0:
+        return 1.0
+    return math.ldexp(1.0, -2 * (math.frexp(expected)[1] - 1))
+
+
+@helper
+def count_row(table: CategoryTable, x: Array, leaving: Array, i: int, max_entries: int) -> None:
+    """Count a coded row, and stop counting the categories that leave."""
+    first = x.size - table.codes.shape[0]
+    is_leaving = i < leaving.shape[0] and not np.isnan(leaving[i, 0])
+    for k in range(table.codes.shape[0]):
+        if is_leaving:
+            remove(table, k, leaving[i, k])
+        add(table, k, x[first + k], 1)
+        if table.n_used[k] > max_entries:
+            drop_rare(table, k, max_entries // 2)
+    table.totals[N_POINTS] += 0 if is_leaving else 1
+
+
+@helper
+def count_of(table: CategoryTable, k: int, code: float) -> Any:
+    """Return the count of a category."""
+    entry = find_entry(table, k, code)
+    return table.counts[k, entry]  # 0 in a free entry
+
+
+@helper
+def add(table: CategoryTable, k: int, code: float, count: int) -> None:
+    """Add to the count of a category; there must be a free entry."""
+    entry = find_entry(table, k, code)
+    if np.isnan(table.codes[k, entry]):
+        table.codes[k, entry] = code + 0.0
+        table.n_used[k] += 1
+    table.counts[k, entry] += count
+
+
+@helper
+def remove(table: CategoryTable, k: int, code: float) -> None:
+    """Subtract 1 from the count of a category, and free its entry if none is left; one not in the table is ignored."""
+    entry = find_entry(table, k, code)
+    if np.isnan(table.codes[k, entry]):
+        return
+    table.counts[k, entry] -= 1
+    if table.counts[k, entry] == 0:
+        free_entry(table, k, entry)
+
+
+@helper
+def find_entry(table: CategoryTable, k: int, code: float) -> Any:
+    """Return the entry of a category, or the free entry where it belongs."""
+    mask = np.int64(table.codes.shape[1] - 1)
+    entry = home_entry(table, code)
+    while not np.isnan(table.codes[k, entry]) and table.codes[k, entry] != code:
+        entry = (entry + 1) & mask
+    return entry
+
+
+@helper
+def home_entry(table: CategoryTable, code: float) -> Any:
+    """Return the entry at which the search for a category starts."""
+    bits = np.float64(code + 0.0).view(np.uint64)
+    return np.int64(mix_bits(bits ^ table.key[0]) & np.uint64(table.codes.shape[1] - 1))
+
+
+@helper
+def free_entry(table: CategoryTable, k: int, entry: Any) -> None:
+    """Free an entry, and move later entries back so that every search still finds its category."""
+    mask = np.int64(table.codes.shape[1] - 1)
+    table.n_used[k] -= 1
+    following = (entry + 1) & mask
+    while not np.isnan(table.codes[k, following]):
+        distance = (following - home_entry(table, table.codes[k, following])) & mask
+        if distance >= ((following - entry) & mask):
+            table.codes[k, entry] = table.codes[k, following]
+            table.counts[k, entry] = table.counts[k, following]
+            entry = following
+        following = (following + 1) & mask
+    table.codes[k, entry] = np.nan
+    table.counts[k, entry] = 0
+
+
+@helper
+def drop_rare(table: CategoryTable, k: int, n_kept: int) -> None:
+    """Drop the rarest categories of a feature until at most n_kept are left; equally rare ones are treated alike.
+
+    Only categories with a share of at least 1 / sample_size have a rarity below 1, so what is dropped matters little.
+    """
+    cutoff = smallest_cutoff(table, k, n_kept)
+    entry = np.int64(0)
+    while entry < table.codes.shape[1]:
+        if 0 < table.counts[k, entry] <= cutoff:
+            free_entry(table, k, entry)  # may move another category to this entry
+        else:
+            entry += 1
+    table.totals[HAS_DROPPED] = 1
+
+
+@helper
+def smallest_cutoff(table: CategoryTable, k: int, n_kept: int) -> Any:
+    """Return the smallest count such that at most n_kept categories have a larger one, by bisection."""
+    low, high = np.int64(0), np.int64(2**53)
+    while low < high:
+        middle = (low + high) // 2
+        if n_above(table, k, middle) <= n_kept:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@helper
+def n_above(table: CategoryTable, k: int, cutoff: Any) -> int:
+    """Return the number of categories of a feature with a count above the cutoff."""
+    n = 0
+    for entry in range(table.counts.shape[1]):
+        n += table.counts[k, entry] > cutoff
+    return n
