@@ -14,7 +14,7 @@ if hasattr(signal, "SIGHUP"):
 
 settings.register_profile(
     "imondrian",
-    deadline=None,  # machines are shared, so that run times vary
+    deadline=None,  # run times vary on shared machines
     derandomize=True,
     max_examples=30 if config.DISABLE_JIT else 100,
     suppress_health_check=[HealthCheck.too_slow],

@@ -1,5 +1,6 @@
 """The scikit-learn estimator, including scikit-learn's own checks."""
 
+import copy
 import pickle
 
 import joblib
@@ -166,7 +167,12 @@ def test_an_estimator_is_restored_from_a_model_file(data, tmp_path, contaminatio
     X, new = data
     table = pd.DataFrame(X, columns=list("abc")) if named else X
     model = IsolationMondrianForest(
-        n_estimators=6, kind="size", scale=[1.0, 2.0, 3.0], contamination=contamination, random_state=3
+        n_estimators=6,
+        kind="size",
+        scale=[1.0, 2.0, 3.0],
+        contamination=contamination,
+        categorical=[],
+        random_state=3,
     ).fit(table)
     imondrian.save(model, tmp_path / "model.imf")
     resumed = imondrian.load(tmp_path / "model.imf")
@@ -195,18 +201,18 @@ def test_the_preset_determines_settings_that_are_not_given(data):
     assert (default.fit_predict(X) == -1).sum() == 30
 
 
-def test_a_model_file_stores_the_values_of_the_preset(data, tmp_path):
+def test_a_model_file_stores_the_values_of_the_preset_and_the_categorical_columns(data, tmp_path):
     model = IsolationMondrianForest(n_estimators=3, random_state=0).fit(data[0])
     imondrian.save(model, tmp_path / "model.imf")
     resumed = imondrian.load(tmp_path / "model.imf")
-    of_preset = {"kind": "size", "scale": "std", "contamination": 0.05}
-    assert resumed.get_params() == model.get_params() | of_preset
+    stored = {"kind": "size", "scale": "std", "contamination": 0.05, "categorical": []}
+    assert resumed.get_params() == model.get_params() | stored
 
 
 @pytest.mark.parametrize("scale", [None, "std", [1.0, 2.0, 3.0]])
 def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
     X, new = data
-    given = {"kind": "expected", "scale": scale, "contamination": "kmeans"}
+    given = {"kind": "expected", "scale": scale, "contamination": "kmeans", "categorical": []}
     model = IsolationMondrianForest(n_estimators=3, random_state=0, **given).fit(X)
     notes = model.fitted_model().notes()
     del notes["parameters"]["preset"]
@@ -287,6 +293,53 @@ def test_the_offset_depends_on_the_parameters(data):
         _ = model.offset_ if is_cached else None
         assert (model.set_params(contamination=0.4).predict(X) == -1).sum() == 240
         assert (model.set_params(kind="size").predict(X) == -1).sum() == 240
+
+
+OTHER_PARAMETERS = [{"contamination": 0.4}, {"contamination": "kmeans"}, {"kind": "depth"}]
+
+
+@pytest.mark.parametrize("other", [*OTHER_PARAMETERS, {"preset": "paper"}])
+def test_reading_a_shallow_copy_does_not_change_the_fitted_offset(data, other):
+    """The forest holds a sample of the rows, from which another offset would be computed."""
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=64, random_state=0).fit(X)
+    fitted, labels = model.offset_, model.predict(X)
+    copied = copy.copy(model).set_params(**other)
+    of_copy = copied.offset_
+    assert of_copy != fitted
+    assert model.offset_ == fitted
+    assert (model.predict(X) == labels).all()
+    assert (copied.offset_, copied.set_params(**model.get_params()).offset_) == (of_copy, fitted)
+
+
+@pytest.mark.parametrize("other", OTHER_PARAMETERS)
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_parameter_that_is_set_back_restores_the_fitted_offset(data, tmp_path, other, is_loaded):
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=64, random_state=0).fit(X)
+    fitted = model.offset_
+    if is_loaded:
+        imondrian.save(model, tmp_path / "model.imf")
+        model = imondrian.load(tmp_path / "model.imf")
+    before = model.get_params()
+    for _ in range(2):
+        assert model.set_params(**other).offset_ != fitted
+        assert model.set_params(**before).offset_ == fitted
+    model.set_params(**other).predict(X)
+    model.set_params(**before)
+    assert pickle.loads(pickle.dumps(model)).offset_ == copy.deepcopy(model).offset_ == fitted  # noqa: S301
+    imondrian.save(model, tmp_path / "model.imf")
+    assert imondrian.load(tmp_path / "model.imf").offset_ == fitted
+
+
+def test_learning_replaces_the_fitted_offset(data):
+    X, new = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=64, random_state=0).fit(X)
+    fitted = model.offset_
+    learned = model.partial_fit(new).offset_
+    assert learned != fitted
+    model.set_params(contamination=0.4).predict(X)
+    assert model.set_params(contamination="preset").offset_ == learned
 
 
 def test_an_estimator_with_invalid_parameters_is_not_saved(data, tmp_path):

@@ -30,7 +30,7 @@ def test_a_model_is_restored_from_its_notes(model):
         ({"offset": 5}, "the offset must be between -1 and 0, but is 5"),
         ({"parameters": {}}, r"the parameters must be \['categorical', .*\], but are \['categorical', 'missing'\]"),
         ({"missing": "mean"}, "missing must be one of raise, median, indicator, but is 'mean'"),
-        ({"categorical": "all"}, "categorical must be 'auto' or a list of features, but is 'all'"),
+        ({"categorical": [0]}, r"categorical must be \[\], but is \[0\]"),
         ({"fill": [1.0, 2.0]}, "there must be 1 medians"),
         ({"fill": [float("nan")]}, "there must be 1 medians"),
         ({"indicators": [0]}, "an indicator must be between 0 and -1"),

@@ -58,13 +58,13 @@ def with_arrays(content, **arrays):
     return zipped({**members(content), **changed})
 
 
-def cost_of_rejecting(content):
+def cost_of_rejecting(content, read=from_bytes):
     """Check that a file is rejected within ten seconds; return the peak memory and the error message."""
     tracemalloc.start()
     began = time.process_time()
     try:
         with pytest.raises(DamagedFileError) as error:
-            from_bytes(content)
+            read(content)
         assert time.process_time() - began < 10.0
         return tracemalloc.get_traced_memory()[1], str(error.value)
     finally:
@@ -214,6 +214,34 @@ def test_a_file_with_two_end_records_is_rejected():
     assert "may have at most 64" in cost_of_rejecting(sealed(content[:end] + long_record + locator + content[end:]))[1]
     hidden = content[: end + 12] + b"PK\x05\x06" + content[end + 16 :]
     assert "does not end as a model file" in cost_of_rejecting(sealed(hidden))[1]
+
+
+def with_stated_length(content, name, n_bytes):
+    """Return a file whose directory states another length of a member, with a matching digest."""
+    changed, record = bytearray(content), content.index(name.encode(), content.index(b"PK\x01\x02")) - 46
+    assert changed[record : record + 4] == b"PK\x01\x02"
+    struct.pack_into("<2I", changed, record + 20, n_bytes, n_bytes)
+    return sealed(bytes(changed))
+
+
+def header_of(path):
+    with path.open("rb") as file:
+        return read_header(file, path)
+
+
+@pytest.mark.parametrize("n_bytes", [2**16, 2**24, 2**30, 2**32 - 2])
+@pytest.mark.parametrize("name", ["header.json", "cuts.split_time.npy", "points.npy", "moments.npy"])
+def test_a_stated_length_beyond_the_end_of_the_file_takes_no_memory(tmp_path, name, n_bytes):
+    """From a file on disk, Python would allocate the stated length before it reads."""
+    path, content = tmp_path / "model.imf", to_bytes(MondrianForest(1).build(X[:100]))
+    content = with_stated_length(content, name, n_bytes)
+    assert len(content) < 2**14
+    path.write_bytes(content)
+    for read in (load, header_of):
+        peak, message = cost_of_rejecting(path, read)
+        assert peak < 20 * len(content)
+        assert f"but the file has only {len(content)}" in message
+    assert f"but the file has only {len(content)}" in cost_of_rejecting(content)[1]
 
 
 @pytest.mark.parametrize("filling", [b"[],", b"{},", b"0.0,", b'"ab",', b"1,"])

@@ -19,8 +19,9 @@ from imondrian.engine.jit import Array
 from imondrian.fitted_model import FittedModel, fit, new_model, seed_from, threshold_of_held_points
 from imondrian.forest import MondrianForest
 from imondrian.locking import lock_of
-from imondrian.missing_values import MISSING, check_rows_have_values, without_indicators
+from imondrian.missing_values import check_rows_have_values, without_indicators
 from imondrian.option_types import (
+    MISSING,
     Categorical,
     Kind,
     KindOrPreset,
@@ -35,6 +36,7 @@ from imondrian.scores import SCORES
 from imondrian.thresholds import THRESHOLDS
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+_Key = tuple[Any, ...]
 
 
 def _validated(method: Method) -> Method:
@@ -65,7 +67,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     kind : {"preset", "depth", "expected", "size"}, default="preset"
         Which score to use. Each averages a quantity over the trees: "depth", the path length, as in the paper;
         "expected", the expected depth at which the point would be isolated if it were inserted; "size", the log size of
-        its cell, averaged over all scales of mass.
+        its cell, averaged along the path to its leaf; every halving of the number of points in the cell has equal
+        weight.
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
         Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature. The data
         are not transformed.
@@ -93,7 +96,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         Which columns are categories.
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
-        after `partial_fit` or `forget` from those of the points that the forest holds.
+        after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
+        holds.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -307,8 +311,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self._validate_params()
         model = shallow_copy(self)
-        offset, names = model._offset, getattr(model, "feature_names_in_", None)
-        threshold = offset.threshold if offset.key == model._offset_key(model.forest_) else None
+        names = getattr(model, "feature_names_in_", None)
+        threshold = model._thresholds.get(model._threshold_key(model.forest_))
         fitted = replace(model._model(), stored_threshold=threshold)
         return fitted if names is None else replace(fitted, feature_names=[str(name) for name in names])
 
@@ -329,16 +333,16 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Take the forest of a model, its threshold, and its rule for missing numbers."""
         self.forest_, self._indicators = fitted.forest, fitted.indicators
         self._medians = _Medians(fitted.stored_fill, fitted.forest.n_changes)
-        threshold = fitted.stored_threshold
-        self._offset = _Offset(threshold, () if threshold is None else self._offset_key(fitted.forest))
+        self._thresholds = _Thresholds(fitted.stored_threshold, self._threshold_key(fitted.forest))
 
     def _model(self) -> FittedModel:
         """Return the forest with its rule for missing numbers; its medians are known only for the current points."""
         fill = self._medians.values if self._medians.n_changes == self.forest_.n_changes else None
-        return FittedModel(self.forest_, with_preset(self.get_params()), None, None, fill, self._indicators)
+        model = FittedModel(self.forest_, with_preset(self.get_params()), None, None, fill, self._indicators)
+        return replace(model, parameters=model.parameters | {"categorical": list(model.categorical)})
 
-    def _offset_key(self, forest: MondrianForest) -> tuple[Any, ...]:
-        """Return what the offset depends on; if it changes (by `set_params` or learning), the offset is recomputed."""
+    def _threshold_key(self, forest: MondrianForest) -> _Key:
+        """Return what the threshold depends on; `set_params` and learning change it."""
         return self._kind(), resolved(self.contamination, "contamination", self.preset), forest.n_changes
 
     def _kind(self) -> Kind:
@@ -347,12 +351,13 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return kind
 
     def _find_offset(self) -> float:
-        """Return the offset for the current forest, and store it for the next call."""
-        threshold, key = self._offset.threshold, self._offset_key(self.forest_)
-        if threshold is None or self._offset.key != key:
+        """Return the offset for the current forest and parameters, and store it for the next call."""
+        key = self._threshold_key(self.forest_)
+        threshold = self._thresholds.get(key)
+        if threshold is None:
             threshold = threshold_of_held_points(self.forest_, self.get_params())
-            self._offset.__dict__.update(threshold=threshold, key=key)
-        return -threshold
+            self._thresholds.store(threshold, key)
+        return -float(threshold)
 
     def _checked(self, X: Any) -> tuple[Array, Self]:
         """Check rows; return them as points of the forest, and a copy of this estimator.
@@ -412,16 +417,28 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return seed_from(check_random_state(self.random_state))
 
 
-class _Offset:
-    """The cached threshold; a separate object, so that computing it does not change the estimator's attributes."""
+class _Thresholds:
+    """The threshold of `fit`, which is never replaced, and the one that was computed last.
 
-    def __init__(self, threshold: float | None = None, key: tuple[Any, ...] = ()) -> None:
-        self.threshold = threshold
-        self.key = key
+    This is a separate object so that computing a threshold does not change the estimator's attributes. Shallow copies
+    of an estimator share it, as they share the forest; the key shows for which parameters a threshold is valid.
+    """
+
+    def __init__(self, fitted: float | None = None, key: _Key = ()) -> None:
+        self._fitted = self._computed = (fitted, key)
+
+    def get(self, key: _Key) -> float | None:
+        """Return the threshold for a key, or None if it must be computed."""
+        stored = (self._fitted, self._computed)
+        return next((threshold for threshold, its_key in stored if its_key == key and threshold is not None), None)
+
+    def store(self, threshold: float, key: _Key) -> None:
+        """Store a computed threshold for the next call with the same key."""
+        self._computed = (threshold, key)
 
 
 class _Medians:
-    """The cached medians, which replace missing numbers; a separate object like `_Offset`."""
+    """The cached medians, which replace missing numbers; a separate object like `_Thresholds`."""
 
     def __init__(self, values: Array | None, n_changes: int) -> None:
         self.values = values

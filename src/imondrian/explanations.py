@@ -98,7 +98,7 @@ class UsualValues:
 
     def __init__(self, forest: MondrianForest) -> None:
         self._forest = forest
-        self._categorical = frozenset(getattr(forest, "categorical", ()))
+        self._categorical = frozenset(forest.categorical)
         self._held: tuple[Array, Array] | None = None  # points and their numbers of copies
         self._ranges: dict[int, tuple[float, float]] = {}
 

@@ -87,7 +87,7 @@ class FittedModel:
     @property
     def categorical(self) -> tuple[int, ...]:
         """Which features are categories, without the indicators."""
-        return tuple(j for j in getattr(self.forest, "categorical", ()) if j < self.n_features)
+        return tuple(j for j in self.forest.categorical if j < self.n_features)
 
     @property
     def missing(self) -> str:
@@ -157,7 +157,8 @@ class FittedModel:
         """Return what a model file stores in addition to the forest, as JSON values."""
         seed = self.parameters["random_state"]
         stored_seed = seed if isinstance(seed, (int, np.integer)) else None  # the forest stores its random streams
-        parameters = {**_PARAMETERS_OF_VERSION_1, **self.parameters, "random_state": stored_seed}
+        given = {**_PARAMETERS_OF_VERSION_1, **self.parameters}
+        parameters = given | {"categorical": list(self.categorical), "random_state": stored_seed}
         offset = None if self.stored_threshold is None else -self.stored_threshold
         return {
             "parameters": {name: _as_json_value(value) for name, value in sorted(parameters.items())},
@@ -180,7 +181,12 @@ class FittedModel:
             raise ValueError(f"the offset must be between -1 and 0, but is {offset!r}.")
         fill = notes.get("fill")
         fill = None if fill is None else checked_fill(fill, n_features)
-        return cls(forest, parameters, None if offset is None else -offset, names, fill, indicators)
+        model = cls(forest, parameters, None if offset is None else -offset, names, fill, indicators)
+        if parameters["categorical"] != list(model.categorical):
+            raise ValueError(
+                f"categorical must be {list(model.categorical)}, but is {parameters['categorical']!r:.200}."
+            )
+        return model
 
 
 # -- fitting ----------------------------------------------------------------------------------------------------------
@@ -272,7 +278,7 @@ def _new_forest(parameters: dict[str, Any], shape: tuple[int, int], indicators: 
         scale=scale,
         seed=seed,
         n_jobs=parameters["n_jobs"] or N_JOBS,
-        **({"categorical": categorical} if categorical else {}),
+        categorical=categorical,
     )
 
 
@@ -333,7 +339,6 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
         raise ValueError(f"the kind of the score must be one of {sorted(SCORES)}, but is {parameters['kind']!r}.")
     threshold_rule(parameters["contamination"])  # raises if it is invalid
     checked_missing(parameters["missing"])
-    _check_categorical(parameters["categorical"])
     if isinstance(parameters["scale"], list):
         as_weights(parameters["scale"], None)
     for name, value in parameters.items():
@@ -342,18 +347,11 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be finite, but is {value!r}.")
 
 
-def _check_categorical(categorical: Any) -> None:
-    """Raise a ValueError if the value in a file is not "auto" or a list of names or numbers."""
-    is_list = isinstance(categorical, list) and all(isinstance(item, (str, int)) for item in categorical)
-    if not is_list and categorical != "auto":
-        raise ValueError(f"categorical must be 'auto' or a list of features, but is {categorical!r:.200}.")
-
-
 def _checked_indicators(indicators: Any, forest: MondrianForest) -> tuple[int, ...]:
     """Check the columns with indicators in a file: numeric columns, whose indicators are the forest's last columns."""
     if not isinstance(indicators, list):
         raise ValueError(f"the indicators must be a list, but are {indicators!r:.200}.")  # noqa: TRY004
-    n_columns, categorical = forest.n_features or 0, set(getattr(forest, "categorical", ()))
+    n_columns, categorical = forest.n_features or 0, set(forest.categorical)
     n_features = n_columns - len(indicators)
     checked = tuple(as_count(j, "an indicator", 0, n_features - 1) for j in indicators)
     are_numeric = len(set(checked) - categorical) == len(checked)

@@ -58,7 +58,7 @@ class MondrianForest:
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
     waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
-    ones, up to some row. `n_points` tells how many.
+    ones, up to some row. `n_points` (with a window, `n_shown`) tells how many.
 
     Examples
     --------
@@ -150,9 +150,10 @@ class MondrianForest:
     @property
     @read_locked
     def n_points(self) -> int:
-        """Number of points shown and not forgotten, whether or not a tree holds them; with a window, of points in it.
+        """Number of points shown and not forgotten, whether or not a tree holds them.
 
-        If forests that were shown different points have been joined, the largest number of any tree.
+        With a window, the number of points in it. If forests that were shown different points have been joined, the
+        largest number of any tree.
         """
         return 0 if self._state is None else self._state.n_points
 
@@ -189,7 +190,7 @@ class MondrianForest:
     @property
     @read_locked
     def n_taken(self) -> tuple[int, int]:
-        """With a window: the number of insertions into all trees so far, and those of points outside the root box."""
+        """With a window: the number of points that all trees together inserted, and of those outside the root box."""
         heads = None if self._state is None else self._state.trees.heads
         if heads is None:
             return 0, 0
@@ -214,7 +215,7 @@ class MondrianForest:
 
     @write_locked
     def reserve(self, n_features: int) -> Self:
-        """Allocate memory before the first point: fixes the number of features and, with a window, of bytes.
+        """Allocate memory before the first point. This fixes the number of features and, with a window, the memory.
 
         If memory is already allocated, only check the number of features.
         """
@@ -249,7 +250,7 @@ class MondrianForest:
 
     @write_locked
     def extend(self, X: npt.ArrayLike) -> Self:
-        """Show the rows of X to every tree, one after the other (Algorithm 4).
+        """Show the rows of X, one after the other, to every tree (Algorithm 4).
 
         Parameters
         ----------
@@ -300,7 +301,7 @@ class MondrianForest:
         """Score each row, then show it to every tree, one row after the other; the first point gets the score 0.5.
 
         The scores are those of calling `score_one` and `extend_one` for each row. With a window, this is many times as
-        fast, and "size" is relative to the mean log size at the last step of the window.
+        fast, but "size" is relative to the mean log size at the last step of the window.
 
         Parameters
         ----------
@@ -437,7 +438,8 @@ class MondrianForest:
         X : array of shape (n_rows, n_features)
         kind : "depth", "expected" or "size"
             "depth": the path length (Eqs. 1-4). "expected": the expected depth at which the row would be isolated if it
-            were inserted now. "size": the size of the row's cell, averaged over all scales of mass.
+            were inserted now. "size": the log size of the row's cell, averaged along the path to its leaf; every
+            halving of the number of points in the cell has equal weight.
 
         Returns
         -------
@@ -474,7 +476,7 @@ class MondrianForest:
     def explain(self, X: npt.ArrayLike, kind: Kind = "depth") -> Array:
         """Divide the score of each row among its features.
 
-        Each cut on the path of a row is credited to its feature, the more points it separates from the row, the more
+        Each cut on the path of a row adds credit to its feature: the more points it separates from the row, the more
         credit. The sign is that of the side (high or low) with more credit. The shares of the features do not depend on
         `kind`, which selects the score that is divided.
 

@@ -51,6 +51,29 @@ def as_row(x: Any, n_features: int | None) -> Array:
     return point
 
 
+def as_points_with_gaps(X: Any, n_features: int | None) -> Array:
+    """Like `as_points`, but NaN is a missing value; a row must have at least one value."""
+    points = _as_numbers(X, "X")
+    if all_within_limit(points.ravel()) or points.ndim != 2:
+        return as_points(points, n_features)
+    as_points(_with_zeros(points), n_features)
+    is_empty = np.isnan(points).all(axis=1)
+    if is_empty.any():
+        raise InvalidInputError(f"Row {int(np.argmax(is_empty))} of X has no value: everything is missing.")
+    return points
+
+
+def as_row_with_gaps(x: Any, n_features: int | None) -> Array:
+    """Like `as_row`, but NaN is a missing value; there must be at least one value."""
+    row = _as_numbers(x, "x")
+    if call_without_dispatch(all_within_limit, row.ravel()):
+        return as_row(row, n_features)
+    as_row(_with_zeros(row), n_features)
+    if np.isnan(row).all():
+        raise InvalidInputError("x has no value: everything is missing.")
+    return row
+
+
 def as_number(value: Any, name: Any) -> float:
     """Check the value of one feature: a number, finite or not; text that looks like a number is rejected."""
     if type(value) is float:
@@ -109,6 +132,11 @@ def sample_size(max_samples: Any, n_rows: int) -> int | None:
     if isinstance(max_samples, (float, np.floating)) and 0.0 < max_samples <= 1.0:
         return max(1, int(max_samples * n_rows))
     return None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS)
+
+
+def _with_zeros(array: Array) -> Array:
+    """Return a copy with 0 instead of NaN."""
+    return np.where(np.isnan(array), 0.0, array)
 
 
 def _as_numbers(values: Any, name: str) -> Array:

@@ -1,6 +1,6 @@
 """Missing numbers in tables: replaced by the medians of their columns, or also marked by indicators."""
 
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -8,10 +8,9 @@ from imondrian.categories import MISSING_CODE
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
-from imondrian.option_types import Missing
+from imondrian.option_types import MISSING, Missing
 from imondrian.order_statistics import median_of_copies
 
-MISSING: tuple[Missing, ...] = get_args(Missing)
 UNKNOWN_MEDIAN = 0.0  # of a column without any number
 
 

@@ -1,6 +1,6 @@
 """Tables with numbers, text, booleans, categories and gaps become points: codes for categories, NaN for gaps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ def _column_index(item: Any, n_columns: int, names: Sequence[Any] | None) -> int
     return item
 
 
-def points_of_table(X: Any, categorical: Sequence[int], names: Sequence[Any] | None) -> Array:
+def points_of_table(X: Any, categorical: Collection[int], names: Sequence[Any] | None) -> Array:
     """Return a table as float64: codes in the categorical columns; elsewhere numbers, NaN where they are missing.
 
     Raises
@@ -110,11 +110,16 @@ def points_of_table(X: Any, categorical: Sequence[int], names: Sequence[Any] | N
     >>> points_of_table(np.array([["FR", 3.5], ["DE", None]], dtype=object), [0], None).tolist()
     [[6257867736028357.0, 3.5], [7642310878166729.0, nan]]
     """
-    columns, chosen = columns_of(X), set(categorical)
-    points = np.empty((len(X), len(columns)))
-    for j, column in enumerate(columns):
-        points[:, j] = codes_of(column) if j in chosen else numbers_of(column, j if names is None else names[j])
-    return points
+    return points_of_columns(columns_of(X), categorical, names)
+
+
+def points_of_columns(columns: Sequence[Any], categorical: Collection[int], names: Sequence[Any] | None) -> Array:
+    """Like `points_of_table` for a list of columns."""
+    labels = range(len(columns)) if names is None else names
+    pairs = enumerate(zip(columns, labels, strict=True))
+    return np.column_stack(
+        [codes_of(column) if j in categorical else numbers_of(column, name) for j, (column, name) in pairs]
+    )
 
 
 # -- one column -------------------------------------------------------------------------------------------------------

@@ -1,15 +1,21 @@
 """Conversion of rows (arrays, dictionaries or data frames) to points with the features in a fixed order."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
 
+from imondrian.categories import category_code, is_missing
+from imondrian.copying import shallow_copy
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_column, as_number, as_point, as_points
+from imondrian.inputs import as_number, as_points, as_points_with_gaps, as_row, as_row_with_gaps
+from imondrian.missing_values import check_rows_have_values
+from imondrian.mixed_tables import is_frame, number_or_nan, points_of_columns, points_of_table
 
+_CHECKS = as_row, as_points, as_number
+_CHECKS_WITH_GAPS = as_row_with_gaps, as_points_with_gaps, number_or_nan
 _MAX_BITS = 64  # of an integer that is the name of a feature
 _IN_MEMORY = (np.ndarray, list, tuple, str, bytes, Mapping)
 Self = TypeVar("Self")
@@ -28,16 +34,33 @@ def lists_rows(method: Callable[[Self, Any], ReturnType]) -> Callable[[Self, Any
 
 def rows_in_memory(X: Any) -> Any:
     """Return a list of the rows of an iterable; return tables, and what is not iterable, unchanged."""
-    if isinstance(X, _IN_MEMORY) or _is_frame(X) or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
+    if isinstance(X, _IN_MEMORY) or is_frame(X) or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
         return X
     return list(X)
 
 
+class CodedRows(np.ndarray[Any, np.dtype[np.float64]]):
+    """Rows in which categories are codes already (see `categories.category_code`): ``rows.view(CodedRows)``."""
+
+
 class RowConverter:
-    """Converts rows to points with a fixed number of features.
+    """Converts rows to points with a fixed number of features: codes for categories, NaN for missing numbers.
 
     The first dictionary or data frame determines the names of the features (text or numbers) and their order. Later
-    ones must have the same names, in any order. Rows without names are converted by position.
+    ones must have the same names, in any order. Rows without names are converted by position. A missing number is None,
+    NaN, NA or a key that is absent from a dictionary; unless gaps are allowed, it makes the row unusable. A row
+    without any value is always unusable.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features.
+    names : list, optional
+        The names of the features.
+    categorical : sequence of int or str, optional
+        The categorical features. If they are names, they come first in the order of the features.
+    allows_gaps : bool, default=False
+        Whether numbers may be missing.
 
     Attributes
     ----------
@@ -45,33 +68,49 @@ class RowConverter:
         The names of the features; None until a row has named them.
     """
 
-    def __init__(self, n_features: int, names: list[Any] | None = None) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        names: list[Any] | None = None,
+        categorical: Sequence[Any] = (),
+        *,
+        allows_gaps: bool = False,
+    ) -> None:
         self.n_features = n_features
         self.names = names
+        self._first_names = [name for name in categorical if isinstance(name, str)]
+        self._categorical = frozenset(range(len(categorical)) if self._first_names else categorical)
+        self._allows_gaps = allows_gaps
+        self._as_row, self._as_points, self._as_number = _CHECKS_WITH_GAPS if allows_gaps else _CHECKS
 
     def point(self, x: Any) -> Array:
         """Return one row as a table of one point; raise InvalidInputError if it cannot be used."""
-        if isinstance(x, np.ndarray):
-            return as_point(x.reshape(1) if x.ndim == 0 else x, self.n_features)
+        if isinstance(x, np.ndarray) and self._has_numbers_only(x):
+            self._check_names_are_known()
+            return self._as_row(x.reshape(1) if x.ndim == 0 else x, self.n_features)[None]
         if isinstance(x, Mapping) or _has_named_values(x):
             names = self._names_in_order(x.keys())
-            point = as_point(np.array([as_number(x[name], name) for name in names]), self.n_features)
+            point = self._point_of_values([x.get(name) for name in names], names)
             self.names = names
             return point
-        return as_point([x] if self.n_features == 1 and np.isscalar(x) else x, self.n_features)
+        self._check_names_are_known()
+        return self._point_of_sequence([x] if self.n_features == 1 and np.isscalar(x) else x)
 
     def points(self, X: Any) -> Array:
         """Return rows as a table of points; if any row cannot be used, raise InvalidInputError and learn no names."""
-        if _is_frame(X):
+        if is_frame(X):
             names = self._names_in_order(X.columns)
-            points = as_points(np.column_stack([as_column(X[name], name) for name in names]), self.n_features)
+            present = {name: X[name] for name in X.columns}
+            columns = [present[name] if name in present else np.full(len(X), None) for name in names]
+            points = self._checked_points(points_of_columns(columns, self._categorical, names))
             self.names = names
             return points
         if isinstance(X, np.ndarray):
-            return as_points(X[:, None] if X.ndim == 1 and self.n_features == 1 else X, self.n_features)
+            self._check_names_are_known()
+            return self._points_of_array(X[:, None] if X.ndim == 1 and self.n_features == 1 else X)
         if not isinstance(X, Iterable) or isinstance(X, (str, bytes, Mapping)):
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
-        attempt = RowConverter(self.n_features, self.names)
+        attempt = shallow_copy(self)
         rows = [_point_of_row(attempt, i, row) for i, row in enumerate(X)]
         self.names = attempt.names
         return np.vstack(rows) if rows else np.empty((0, self.n_features))
@@ -98,6 +137,48 @@ class RowConverter:
         except InvalidInputError:
             return None
 
+    def _has_numbers_only(self, array: Array) -> bool:
+        """Return True if no value of an array must be converted: numbers without categories, or coded ones."""
+        return isinstance(array, CodedRows) or (not self._categorical and array.dtype.kind in "biuf")
+
+    def _points_of_array(self, X: Array) -> Array:
+        if X.ndim != 2 or X.shape[1] != self.n_features or self._has_numbers_only(X):
+            return self._checked_points(np.asarray(X))
+        return self._checked_points(points_of_table(X, self._categorical, self.names))
+
+    def _checked_points(self, points: Array) -> Array:
+        points = self._as_points(points, self.n_features)
+        if self._categorical:
+            check_rows_have_values(points, tuple(self._categorical))
+        return points
+
+    def _point_of_sequence(self, x: Any) -> Array:
+        """Convert a row without names, by position."""
+        values = x.tolist() if hasattr(x, "tolist") else x
+        if not isinstance(values, (list, tuple)) or any(isinstance(value, (list, tuple)) for value in values):
+            return self._as_row(x, self.n_features)[None]  # raises
+        if len(values) != self.n_features:
+            raise InvalidInputError(f"x has {len(values)} features, but there should be {self.n_features}.")
+        return self._point_of_values(values, self.names or range(self.n_features))
+
+    def _point_of_values(self, values: Sequence[Any], names: Sequence[Any]) -> Array:
+        """Convert one value per feature."""
+        categorical, as_number = self._categorical, self._as_number
+        row = [
+            category_code(value) if j in categorical else as_number(value, name)
+            for j, (value, name) in enumerate(zip(values, names, strict=True))
+        ]
+        if categorical and all(map(is_missing, values)):
+            raise InvalidInputError("x has no value: everything is missing.")
+        return self._as_row(np.array(row), self.n_features)[None]
+
+    def _check_names_are_known(self) -> None:
+        """Raise if rows without names arrive before the names that `categorical` mentions have an order."""
+        if self._first_names and self.names is None:
+            raise InvalidInputError(
+                f"The first row must name its features, because categorical names {self._first_names[0]!r}."
+            )
+
     def _names_in_order(self, names: Iterable[Any]) -> list[Any]:
         """Return the names in the order of the features; raise if they do not match the names already known."""
         present = [name.item() if isinstance(name, np.generic) else name for name in names]
@@ -105,14 +186,20 @@ class RowConverter:
             _check_new_names(present)
             if len(present) != self.n_features:
                 raise InvalidInputError(f"x has {len(present)} features, but there should be {self.n_features}.")
-            return present
-        for name in self.names:
-            if name not in present:
-                raise InvalidInputError(f"x has no feature {name!r}.")
+            _check_all_present(self._first_names, present)
+            return [*self._first_names, *(name for name in present if name not in self._first_names)]
+        if not self._allows_gaps:
+            _check_all_present(self.names, present)
         for name in present:
             if name not in self.names:
                 raise InvalidInputError(f"x has a feature {name!r} that earlier rows do not have.")
         return self.names
+
+
+def _check_all_present(names: list[Any], present: list[Any]) -> None:
+    for name in names:
+        if name not in present:
+            raise InvalidInputError(f"x has no feature {name!r}.")
 
 
 def _check_new_names(names: list[Any]) -> None:
@@ -138,10 +225,6 @@ def _point_of_row(converter: RowConverter, i: int, row: Any) -> Array:
 def _has_named_values(x: Any) -> bool:
     """Return True for a pandas Series with feature names as its index (a row of a data frame), not positions."""
     return hasattr(x, "index") and hasattr(x, "to_dict") and list(x.index) != list(range(len(x)))
-
-
-def _is_frame(X: Any) -> bool:
-    return hasattr(X, "columns") and hasattr(X, "to_numpy")
 
 
 def _rows(X: Any) -> Iterable[Any]:

@@ -1,7 +1,8 @@
 """The container of a model file: a zip of uncompressed members that ends with a digest of everything before it.
 
 A damaged file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small multiple of the
-file's length: the directory of the zip is checked before `zipfile` reads it.
+file's length: the directory of the zip is checked before `zipfile` reads it, and the lengths of the members that it
+lists before they are read.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ def open_verified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     _check_directory(file)
     if file.read(_DIGEST_LENGTH + 1) != _digest(file):
         raise ValueError("the file is truncated or altered: its digest is wrong.")
-    with zipfile.ZipFile(file) as archive:
+    with _open(file) as archive:
         yield archive
 
 
@@ -53,15 +54,13 @@ def open_verified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
 def open_unverified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     """Open the archive for reading without checking the digest, which is slow for large files."""
     _check_directory(file)
-    with zipfile.ZipFile(file) as archive:
+    with _open(file) as archive:
         yield archive
 
 
 @contextmanager
 def open_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    """Open an uncompressed member for reading."""
-    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"the member {name} is compressed.")
+    """Open a member for reading."""
     with archive.open(name) as content:
         yield content
 
@@ -94,6 +93,28 @@ def _sizes_in_end64(file: IO[bytes], locator: int) -> Iterator[tuple[int, int]]:
     if record >= 0 and _read_at(file, locator, 4) == _LOCATOR64_MARK and _read_at(file, record, 4) == _END64_MARK:
         *_, n_members, n_bytes, _ = _END64.unpack(_read_at(file, record, _END64.size))
         yield n_members, n_bytes
+
+
+@contextmanager
+def _open(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
+    """Open an archive whose directory is checked, and check its members."""
+    with zipfile.ZipFile(file) as archive:
+        _check_members(archive.infolist(), file.seek(0, os.SEEK_END))
+        yield archive
+
+
+def _check_members(members: list[zipfile.ZipInfo], n_bytes_in_file: int) -> None:
+    """Raise ValueError if a member is compressed, or if the members are longer than the file.
+
+    To read a member from a file on disk, Python allocates the length that the directory states, even if the file is
+    shorter.
+    """
+    for member in members:
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"the member {member.filename} is compressed.")
+    n_bytes = sum(max(member.compress_size, member.file_size) for member in members)
+    if n_bytes > n_bytes_in_file:
+        raise ValueError(f"the members have {n_bytes} bytes, but the file has only {n_bytes_in_file}.")
 
 
 def _read_at(file: IO[bytes], position: int, n_bytes: int) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 from imondrian.defaults import (
     LEARN_ANOMALIES,
     MAX_SAMPLES,
+    MISSING_VALUES,
     N_JOBS,
     N_TREES,
     PRESET,
@@ -27,10 +28,21 @@ from imondrian.forest_state import Snapshot
 from imondrian.inputs import as_count
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
 from imondrian.named_rows import RowConverter, lists_rows
-from imondrian.option_types import Kind, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.option_types import (
+    Kind,
+    KindOrPreset,
+    OnError,
+    PresetName,
+    ScaleOrPreset,
+    StreamCategorical,
+    StreamMissing,
+    ThresholdOrPreset,
+)
+from imondrian.row_layout import RowLayout
 from imondrian.samplers import Step
 from imondrian.scores import UNKNOWN_SCORE
 from imondrian.shingles import Shingle
+from imondrian.stream_gaps import StreamGaps
 from imondrian.stream_parameters import check_forest, checked_parameters, renamed_parameters
 from imondrian.stream_state import BlockResults, StreamState
 from imondrian.thresholds import StreamingThreshold
@@ -100,6 +112,16 @@ class StreamDetector:
         InvalidInputError, or count it in `n_seen` and `n_skipped` and return the score NaN. Nothing else changes.
     n_jobs : int, default=1
         Number of threads for `process_many`; results do not depend on it.
+    categorical : sequence of int or str, or mask, default=()
+        Features that are categories: text, booleans, or numbers of which only equality counts. Names are allowed if the
+        first row is a dictionary or a data frame; then these features come first in `feature_names`, which is the
+        order of rows without names. A missing value is a category of its own.
+    missing : "median", "previous", "indicator" or "raise", default="median"
+        What to do with missing numbers: NaN, None, NA, or keys that are absent from a dictionary. "median": replace
+        them by the median of the feature in the window, which is updated at the first gap after each eighth of the
+        window; replaced values do not count, and before the first value of a feature it is 0. "previous": repeat the
+        last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
+        that says whether it is missing. "raise": the row cannot be used. A row without any value never can.
 
     Attributes
     ----------
@@ -107,6 +129,8 @@ class StreamDetector:
         Number of rows so far, including skipped ones.
     n_skipped : int
         Number of rows skipped.
+    n_missing : int
+        Number of missing numbers that were replaced.
     drifts : tuple of Drift
         The latest reports of lasting changes of the stream, at most 16.
     forest : MondrianForest
@@ -151,6 +175,8 @@ class StreamDetector:
         shingle: int = SHINGLE,
         on_error: OnError = "raise",
         n_jobs: int = N_JOBS,
+        categorical: StreamCategorical = (),
+        missing: StreamMissing = MISSING_VALUES,
     ) -> None:
         self._set_parameters(
             {
@@ -168,24 +194,30 @@ class StreamDetector:
                 "shingle": shingle,
                 "on_error": on_error,
                 "n_jobs": n_jobs,
+                "categorical": categorical,
+                "missing": missing,
             }
         )
-        names = ("n_trees", "max_samples", "window", "scale", "seed", "n_jobs")
-        self._set_forest(MondrianForest(**{name: self._parameters[name] for name in names}))
-        self.forest.reserve(n_features * shingle)
+        layout, names = self._layout, ("n_trees", "max_samples", "window", "seed", "n_jobs")
+        settings = {name: self._parameters[name] for name in names}
+        weights = layout.forest_scale(self._parameters["scale"])
+        self._set_forest(MondrianForest(**settings, scale=weights, categorical=layout.categorical_values))
+        self.forest.reserve(layout.n_values)
 
     def _set_parameters(self, parameters: dict[str, Any]) -> None:
         """Check and store the parameters."""
         self._parameters = checked_parameters(**with_preset(parameters))
         self.kind: Kind = self._parameters["kind"]
+        self._layout = RowLayout.of(self._parameters)
 
     def _set_forest(self, forest: MondrianForest) -> None:
         """Set the forest and start all counters at zero; the parameters must be set."""
-        window, n_features = self._parameters["window"], self._parameters["n_features"]
+        window, layout = self._parameters["window"], self._layout
         threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
-        shingle = Shingle(self._parameters["shingle"], n_features)
+        shingle = Shingle(layout.size, layout.width)
+        gaps = StreamGaps(layout, self._parameters["missing"], window)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
-        self._state = StreamState(shingle, threshold, window, self._parameters["warm_up"])
+        self._state = StreamState(shingle, gaps, threshold, window, self._parameters["warm_up"])
         self._next_state = self._state  # includes the rows being processed, which are not counted yet
         self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
 
@@ -206,6 +238,11 @@ class StreamDetector:
     def n_skipped(self) -> int:
         """Number of rows skipped."""
         return self._recorded_state().n_skipped
+
+    @property
+    def n_missing(self) -> int:
+        """Number of missing numbers that were replaced."""
+        return self._recorded_state().gaps.n_missing
 
     @property
     def n_scored(self) -> int:
@@ -267,7 +304,7 @@ class StreamDetector:
                 raise
             state.skip(1)
             return Result(float("nan"), False, state.threshold.threshold, index)
-        if state.shingle.size > 1 or converter.names is not state.names or self._labels_before_learning(state):
+        if self._needs_copy_of_state(row, converter.names):
             score, is_anomaly, threshold = (column[0].item() for column in self._process(row, converter.names))
             return Result(score, is_anomaly, threshold, index)
         return Result(*self._process_point(row[0]), index)
@@ -318,7 +355,7 @@ class StreamDetector:
         array of shape (n_rows,)
         """
         rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
-        points = [self._state.shingle.preview(row[None]) for row in rows]
+        points = [self._state.shingle.preview(self._filled_next(row[None])) for row in rows]
         if sum(map(len, points)) == 0:
             return np.full(len(rows), UNKNOWN_SCORE)
         return self.forest.score_next(np.vstack(points), self.kind)
@@ -334,18 +371,19 @@ class StreamDetector:
         Returns
         -------
         dict
-            The part of each feature: positive if its value is unusually high, negative if unusually low; the absolute
-            values sum to the score. The keys are the names of the features, or their numbers. With a shingle, a key is
-            a pair: ("x", 2) is the feature x two rows ago.
+            The part of each feature: positive if its value is unusually high, negative if unusually low; that of a
+            category is never negative. The absolute values sum to the score. The keys are the names of the features, or
+            their numbers. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago.
         """
         converter, shingle = self._row_converter(), self._state.shingle
-        point = shingle.preview(converter.point(x))
-        names = converter.names or range(shingle.n_features)
+        point = shingle.preview(self._filled_next(converter.point(x)))
+        names = converter.names or range(self._layout.n_features)
         size = shingle.size
         keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
         if len(point) == 0:
             return dict.fromkeys(keys, UNKNOWN_SCORE / len(keys))
-        return {key: float(value) for key, value in zip(keys, self.explain_point(point), strict=True)}
+        parts = self._layout.features_of_parts(self.explain_point(point))
+        return {key: float(part) for key, part in zip(keys, parts, strict=True)}
 
     @read_locked
     def explain_point(self, point: Array) -> Array:
@@ -362,7 +400,8 @@ class StreamDetector:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
 
         The threshold and the drift monitor still count their scores. With a shingle, a point consists of several rows,
-        so single rows cannot be forgotten.
+        so single rows cannot be forgotten. A row with missing numbers must be given as the window holds it, with the
+        numbers that replaced them; see `rescore`.
 
         Parameters
         ----------
@@ -381,7 +420,7 @@ class StreamDetector:
         size = self._state.shingle.size
         if size > 1:
             raise InvalidInputError(f"Single rows cannot be forgotten: a point consists of {size} rows.")
-        self.forest.forget(self._row_converter().points(X))
+        self.forest.forget(np.vstack([self._filled_next(row[None]) for row in self._row_converter().points(X)]))
         return self
 
     @read_locked
@@ -391,10 +430,11 @@ class StreamDetector:
         Returns
         -------
         points : array of shape (n_points, n_features)
-            Oldest first.
+            Oldest first. Categories are numbers (see `imondrian.categories`), and missing numbers are replaced.
         scores : array of shape (n_points,)
         """
-        return self.forest.rescore(self.kind)
+        points, scores = self.forest.rescore(self.kind)
+        return self._layout.features_of_points(points), scores
 
     # -- saving and copying -----------------------------------------------------------------------------------------
 
@@ -474,13 +514,14 @@ class StreamDetector:
 
     def _row_converter(self) -> RowConverter:
         """Return a converter; names that it learns are recorded when the first of its rows is processed."""
-        n_features, n_values = self._parameters["n_features"], self.forest.n_features
-        if n_features * self._state.shingle.size != n_values:
+        layout, n_values, parameters = self._layout, self.forest.n_features, self._parameters
+        if layout.n_values != n_values:
             raise InvalidInputError(
                 f"The forest of this detector was changed directly and has {n_values} features; the rows of the"
-                f" detector have {n_features}."
+                f" detector have {layout.n_features}."
             )
-        return RowConverter(n_features, self._state.names)
+        allows_gaps = parameters["missing"] != "raise"
+        return RowConverter(layout.n_features, self._state.names, parameters["categorical"], allows_gaps=allows_gaps)
 
     def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> BlockResults:
         """Process the usable rows and skip the others."""
@@ -504,11 +545,13 @@ class StreamDetector:
         results: list[BlockResults] = []
         first = 0
         while first < rows.shape[0]:
-            n_missing = self._state.shingle.n_missing
-            last = first + (n_missing or self._block_length(rows.shape[0] - first))
-            process = self._process_incomplete if n_missing else self._process_block
-            results.append(process(rows[first:last], names))
-            first = last
+            is_incomplete = self._state.shingle.n_missing > 0
+            length = 1 if is_incomplete else self._block_length(rows.shape[0] - first)
+            block = rows[first : first + length]
+            block = block[: self._state.gaps.n_rows_alike(block, self._state.n_shown)]
+            process = self._process_incomplete if is_incomplete else self._process_block
+            results.append(process(block, names))
+            first += len(block)
         return results[0] if len(results) == 1 else BlockResults(*map(np.concatenate, zip(*results, strict=True)))
 
     def _block_length(self, n_rows: int) -> int:
@@ -517,6 +560,25 @@ class StreamDetector:
         if state.is_warm and not self._parameters["learn_anomalies"]:
             return 1
         return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(n_rows, self.kind))
+
+    def _needs_copy_of_state(self, row: Array, names: list[Any] | None) -> bool:
+        """Return True if more must be recorded for the row than `StreamState.count_row` does."""
+        state = self._state
+        has_new_names = names is not state.names
+        return has_new_names or self._layout.n_values > row.size or self._labels_before_learning(state) or _has_gap(row)
+
+    def _filled_next(self, rows: Array) -> Array:
+        """Return rows without gaps, as if they came next."""
+        state = self._state
+        gaps = state.gaps.before(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
+        return gaps.filled(rows, self._last_row(rows))
+
+    def _last_row(self, rows: Array) -> Array | None:
+        """Return the row before the next ones, if it is needed to fill the first of them; None if there is none."""
+        if self._parameters["missing"] != "previous" or not _has_gap(rows[0]):
+            return None
+        last = self._state.shingle.last if self._layout.size > 1 else self.forest.points()
+        return last[-1, : self._layout.n_features] if len(last) else None
 
     def _labels_before_learning(self, state: StreamState) -> bool:
         """Return True if the next point must be labelled before it is learned; the first point is always learned."""
@@ -539,18 +601,28 @@ class StreamDetector:
 
     def _process_block(self, rows: Array, names: list[Any] | None) -> BlockResults:
         """Score, label and learn a block of rows, each of which completes a point."""
-        state, points = self._state.with_rows(rows, names)
+        state, points, marked = self._state_with(rows, names)
         self._next_state, self._first_unrecorded = state, state.n_shown
         if not self._labels_before_learning(state):
+            state.gaps = marked
             return self._record(*_score_and_extend_block(self.forest, points, self.kind))
         score = self.forest.score_next(points, self.kind)
         if not score[0] > state.threshold.threshold:
+            state.gaps = marked
             self.forest.extend_scored(points[0], float(score[0]))
         return self._record(score, [])
 
+    def _state_with(self, rows: Array, names: list[Any] | None) -> tuple[StreamState, Array, StreamGaps]:
+        """Return the state with some rows, which are not counted yet, the points, and the gaps if they are learned."""
+        state = self._state
+        ring: Array = self.forest.sampler.ring  # type: ignore[attr-defined]  # a detector always has a window
+        gaps = state.gaps.before(rows, ring, state.n_shown).counted(rows)
+        following, points = state.with_rows(gaps.filled(rows, self._last_row(rows)), gaps, names)
+        return following, points, gaps.marked(rows, state.n_shown)
+
     def _process_incomplete(self, rows: Array, names: list[Any] | None) -> BlockResults:
         """Store rows that do not complete a point yet."""
-        state = self._state.with_rows(rows, names)[0].copy()
+        state = self._state_with(rows, names)[0].copy()
         state.counts[N_SEEN] += len(rows)
         self._state = state
         threshold = np.full(len(rows), state.threshold.threshold)
@@ -570,3 +642,7 @@ class StreamDetector:
         """Return a step after each eighth of a window of scored points, since the window itself may not advance."""
         is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.n_taken)] if is_due else []
+
+
+def _has_gap(row: Array) -> bool:
+    return bool(np.isnan(row).any())

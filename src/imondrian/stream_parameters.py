@@ -1,5 +1,6 @@
 """The parameters of a stream detector: their validation, and their names in older model files."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.forest_parameters import MAX_SEED
 from imondrian.inputs import as_count, as_weights
-from imondrian.option_types import ON_ERROR
+from imondrian.mixed_tables import column_indices
+from imondrian.option_types import ON_ERROR, STREAM_MISSING
+from imondrian.row_layout import RowLayout
 from imondrian.scores import score_kind
 from imondrian.thresholds import THRESHOLDS
 
@@ -33,11 +36,13 @@ def checked_parameters(  # noqa: PLR0913
     shingle: Any,
     on_error: Any,
     n_jobs: Any,
+    categorical: Any,
+    missing: Any,
 ) -> dict[str, Any]:
     """Check the arguments of a detector; return them as plain Python types."""
-    window = as_count(window, "window", 1, MAX_POINTS)
+    window, n_features = as_count(window, "window", 1, MAX_POINTS), as_count(n_features, "n_features", 1, MAX_POINTS)
     return {
-        "n_features": as_count(n_features, "n_features", 1, MAX_POINTS),
+        "n_features": n_features,
         "window": window,
         "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
         "n_trees": as_count(n_trees, "n_trees", 1, MAX_POINTS),
@@ -51,24 +56,28 @@ def checked_parameters(  # noqa: PLR0913
         "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
         "on_error": _checked_choice(on_error, "on_error", ON_ERROR),
         "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
+        "categorical": _checked_categorical(categorical, n_features),
+        "missing": _checked_choice(missing, "missing", STREAM_MISSING),
     }
 
 
 def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a model file under their current names.
+    """Return the parameters of a model file under their current names, with those that older files do not have.
 
-    Version 0.1 called `n_trees` `n_estimators`, and `kind` `score`; its first files had neither score nor scale.
+    Version 0.1 called `n_trees` `n_estimators`, and `kind` `score`; its first files had neither score nor scale. Before
+    version 0.3, rows with missing numbers were refused, and there were no categories.
     """
     renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
-    return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed
+    return {"kind": FROM_PRESET, "scale": FROM_PRESET, "categorical": [], "missing": "raise"} | renamed
 
 
 def check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
     """Raise ValueError if a detector with these parameters cannot have this forest."""
-    n_features = parameters["n_features"] * parameters["shingle"]
-    expected = (parameters["window"], parameters["max_samples"], n_features)
+    layout = RowLayout.of(parameters)
+    expected = (parameters["window"], parameters["max_samples"], layout.n_values)
     is_expected = forest.window is not None and expected == (forest.window, forest.max_samples, forest.n_features)
-    if not is_expected or not np.array_equal(parameters["scale"], forest.scale):
+    has_scale = np.array_equal(layout.forest_scale(parameters["scale"]), forest.scale)
+    if not is_expected or not has_scale or layout.categorical_values != list(forest.categorical):
         raise ValueError("the forest does not match the parameters of the detector.")
     as_count(parameters["n_trees"], "n_trees", 1, forest.n_trees)
 
@@ -87,6 +96,16 @@ def _checked_threshold(threshold: Any) -> Any:
     raise InvalidInputError(
         f"threshold must be 'kmeans', 'auto' or 0.5 (scores above 0.5), or a share below 0.5, but is {threshold!r}."
     )
+
+
+def _checked_categorical(categorical: Any, n_features: int) -> list[Any]:
+    """Check the categorical features: indices or a mask, or names, which must be text."""
+    names = [] if isinstance(categorical, (str, bytes)) or not isinstance(categorical, Iterable) else list(categorical)
+    if not names or not all(isinstance(name, str) for name in names):
+        return list(column_indices(categorical, n_features, None))
+    if len(set(names)) != len(names) or len(names) > n_features:
+        raise InvalidInputError(f"categorical must be different names of {n_features} features, but is {names}.")
+    return [str(name) for name in names]
 
 
 def _checked_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:

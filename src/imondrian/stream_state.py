@@ -1,4 +1,4 @@
-"""The state of a stream detector besides its forest: counters, threshold, drift monitor, shingle and feature names."""
+"""The state of a stream detector besides its forest: counters, threshold, drift monitor, shingle, gaps, names."""
 
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from imondrian.inputs import as_count
 from imondrian.named_rows import RowConverter
 from imondrian.samplers import Step
 from imondrian.shingles import Shingle
+from imondrian.stream_gaps import StreamGaps
 from imondrian.thresholds import StreamingThreshold
 
 N_DRIFTS_STORED = 16
@@ -28,7 +29,7 @@ class BlockResults(NamedTuple):
 
 
 class StreamState:
-    """Counters, threshold, drift monitor, shingle and feature names of a detector.
+    """Counters, threshold, drift monitor, shingle, missing numbers and feature names of a detector.
 
     A detector changes a copy and then replaces the old state by it, so that an interruption leaves either the old or
     the new state. `count_row` makes all changes for one row in a single kernel call, which cannot be interrupted.
@@ -39,8 +40,10 @@ class StreamState:
         Numbers of rows seen, rows skipped, points scored, drifts reported, and points shown to the forest.
     """
 
-    def __init__(self, shingle: Shingle, threshold: StreamingThreshold, window: int, warm_up: int) -> None:
-        self.shingle, self.threshold, self.monitor = shingle, threshold, DriftMonitor()
+    def __init__(
+        self, shingle: Shingle, gaps: StreamGaps, threshold: StreamingThreshold, window: int, warm_up: int
+    ) -> None:
+        self.shingle, self.gaps, self.threshold, self.monitor = shingle, gaps, threshold, DriftMonitor()
         self.names: list[Any] | None = None
         self.drifts: tuple[Drift, ...] = ()
         self.counts = np.zeros(5, np.int64)
@@ -53,10 +56,13 @@ class StreamState:
         other.monitor, other.counts = self.monitor.copy(), self.counts.copy()
         return other
 
-    def with_rows(self, rows: Array, names: list[Any] | None) -> "tuple[StreamState, Array]":
-        """Return a state whose shingle includes the rows, which are not counted yet, and the points they complete."""
+    def with_rows(self, rows: Array, gaps: StreamGaps, names: list[Any] | None) -> "tuple[StreamState, Array]":
+        """Return a state whose shingle includes the rows, which are not counted yet, and the points they complete.
+
+        The rows are without gaps; `gaps` includes theirs.
+        """
         other = shallow_copy(self)
-        other.shingle, other.names = self.shingle.copy(), names
+        other.shingle, other.gaps, other.names = self.shingle.copy(), gaps, names
         return other, other.shingle.points(rows)
 
     @property
@@ -104,7 +110,8 @@ class StreamState:
     def n_bytes(self) -> int:
         """Memory used in bytes; the shingle is counted as full from the start."""
         arrays = (self.threshold.histogram, self.monitor.present, self.monitor.before, self.monitor.moments)
-        return sum(array.nbytes for array in arrays) + (self.shingle.size - 1) * self.shingle.n_features * 8
+        shingle_bytes = (self.shingle.size - 1) * self.shingle.n_features * 8
+        return sum(array.nbytes for array in arrays) + shingle_bytes + self.gaps.n_bytes
 
     def check_growth(self, n_rows: int) -> int:
         """Return the number of rows so far; raise InvalidInputError if n_rows more cannot be counted."""
@@ -143,6 +150,7 @@ class StreamState:
         return {
             "names": self.names,
             "shingle": self.shingle.last.ravel().tolist(),
+            "gaps": self.gaps.state(self.n_shown),
             "threshold": self.threshold.state(),
             "monitor": self.monitor.state(),
             "drifts": [list(drift) for drift in self.drifts],
@@ -160,8 +168,10 @@ class StreamState:
             If the notes are invalid or contradict each other.
         """
         if notes["names"] is not None:
-            self.names = RowConverter(self.shingle.n_features).checked_names(notes["names"])
+            self.names = RowConverter(self.gaps.n_features).checked_names(notes["names"])
         self.shingle.restore(notes["shingle"])
+        if "gaps" in notes:  # older files do not have them
+            self.gaps = self.gaps.restored(notes["gaps"], n_shown)
         self.threshold.restore(notes["threshold"])
         self.monitor.restore(notes["monitor"])
         if len(notes["drifts"]) > N_DRIFTS_STORED:

@@ -97,11 +97,11 @@ def test_every_row_is_kept_unchanged_or_counted_as_dropped(file):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "'Flow Duration', 'Total Fwd Packets', 'Total Backward Packets' and 75 more are missing"),
+        (b"", "missing: 'Flow Duration', 'Total Fwd Packets', 'Total Backward Packets' and 75 more"),
         (HEADER.encode(), "no complete row"),
-        (HEADER.replace("Idle Min", "Idle Least").encode(), "'Idle Min' is missing, and 'Idle Least' is unknown"),
-        (b"Flow ID," + HEADER.encode(), "none is missing, and 'Flow ID' is unknown"),
-        (HEADER.replace(" Label", "").encode(), "'Label' is missing"),
+        (HEADER.replace("Idle Min", "Idle Least").encode(), "missing: 'Idle Min'; unknown: 'Idle Least'"),
+        (b"Flow ID," + HEADER.encode(), "missing: none; unknown: 'Flow ID'"),
+        (HEADER.replace(" Label", "").encode(), "missing: 'Label'; unknown: "),
         (
             b"\n".join([HEADER.encode(), line(values(0)), line(values(0, bytes="x"))]),
             "line 3, column Flow Bytes/s: 'x'",

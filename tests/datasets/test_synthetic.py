@@ -37,7 +37,7 @@ def test_the_same_seed_gives_the_same_points_and_another_seed_other_points(name,
 def test_the_order_does_not_reveal_the_labels(name):
     positions = np.concatenate([np.flatnonzero(make_synthetic(name, seed).y) for seed in range(20)])
     n = make_synthetic(name).y.size
-    # the mean of 900 positions is off by 0.04 n with a probability below 1e-4
+    # the mean of 900 positions is off by 0.04 n or more with a probability below 1e-4
     assert abs(positions.mean() - (n - 1) / 2) < 0.04 * n
 
 
@@ -50,7 +50,8 @@ def test_moons_have_the_shape_of_those_of_scikit_learn():
     arcs = 4.0 * (make_moons(2000, noise=None)[0] - [0.5, 0.25])
     points = inliers("moons", 4)
     distances = np.sqrt(((points[:, None] - arcs[None]) ** 2).sum(axis=2)).min(axis=1)
-    # away from the arc, the noise is normal with a deviation of 4 * 0.05; 1020 points, mean square off by 25 %: 1e-7
+    # perpendicular to the arc, the noise is normal with a standard deviation of 4 * 0.05;
+    # the mean square of 1020 points is off by 25 % or more with a probability below 1e-7
     assert abs(np.mean(distances**2) - 0.2**2) < 0.25 * 0.2**2
     assert np.ptp(points[:, 0]) > 11.0
 
@@ -67,7 +68,8 @@ def test_blobs_have_the_right_centres_and_deviations(name, centres, deviations):
     nearest = ((points[:, None] - np.array(centres)[None]) ** 2).sum(axis=2).argmin(axis=1)
     for i, (centre, deviation) in enumerate(zip(centres, deviations, strict=True)):
         part = points[nearest == i]
-        assert len(part) == len(points) / len(centres)  # 0.5 * 8 / sqrt(2) apart: none is nearer to the other centre
+        # two centres are 8 / sqrt(2) apart, over 11 deviations: no point is nearer to the other centre
+        assert len(part) == len(points) / len(centres)
         # 5000 points at least: an error above 5 sd / sqrt(n) has a probability below 1e-6
         assert np.abs(part.mean(axis=0) - centre).max() < 5 * deviation / np.sqrt(len(part))
         assert np.abs(part.std(axis=0) - deviation).max() < 5 * deviation / np.sqrt(2 * len(part))
@@ -76,7 +78,7 @@ def test_blobs_have_the_right_centres_and_deviations(name, centres, deviations):
 def test_unequal_blobs_are_half_wide_and_half_narrow():
     points = inliers("unequal-blobs")
     n_near = (np.abs(points + 2.0) < 1.5).all(axis=1).sum()  # five deviations of the narrow one
-    # of the wide blob, centred 4 away, a share of 4.7 % squared is as near in both coordinates
+    # in each coordinate, 4.8 % of the wide blob, whose centre is 4 away, lie in this range: 0.048**2 of it in both
     assert 5000 <= n_near < 5000 + 40
     rest = points[np.abs(points + 2.0).max(axis=1) >= 1.5]
     assert np.abs(rest.mean(axis=0) - 2.0).max() < 0.15

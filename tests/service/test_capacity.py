@@ -12,7 +12,7 @@ from fastapi import Response
 
 from imondrian.service.asgi import create_app
 from imondrian.service.capacity import ConcurrencyLimit, MemoryBudget, RequestMemory
-from imondrian.service.errors import CapacityError
+from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.guard import Guard
 from imondrian.service.limits import MIB, Limits
 from imondrian.service.read_copy import ReadCopy
@@ -21,6 +21,8 @@ from imondrian.service.routes import lifecycle, points, status
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
+TOKEN = "a-token-of-more-than-sixteen"  # noqa: S105
+SMALL_BODY = Limits().unused_body_bytes  # larger bodies reserve memory
 MAX_WAIT = 6.0  # seconds, also on a busy machine; the requests below blocked the service for 8 to 18
 EMPTY_LISTS = b'{"points": [' + b"[]," * 11_000_000 + b"[]]}"
 
@@ -281,4 +283,80 @@ def test_clients_that_do_not_read_a_page_file_reserve_no_request_memory(tmp_path
             connection.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
         assert post_padded_body(server, 60_000)[0] == 200
+        wait_until(lambda: app._memory._n_reserved == 0)
+
+
+def status_of(memory, method, path, n_bytes, token=None, *, is_announced=True):
+    """Send a body to a service with a token, with or without a Content-Length; return the status of the response."""
+    sent = []
+
+    async def app(_scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request", "body": bytes(n_bytes), "more_body": False}
+
+    headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())]
+    headers += [(b"content-length", b"%d" % n_bytes)] if is_announced else [(b"transfer-encoding", b"chunked")]
+    scope = {"type": "http", "path": path, "headers": headers, "method": method}
+    asyncio.run(Guard(app, TOKEN, Limits(), memory)(scope, receive, send))
+    return sent[0]["status"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/health", "/static/plotly.min.js", "/static/points", "/static/model"])
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_bodies_of_requests_that_need_no_token_reserve_no_memory(method, path, token):
+    memory = MemoryBudget(0)  # every reservation fails
+    assert status_of(memory, method, path, SMALL_BODY, token) == 200
+    for n_bytes in (SMALL_BODY + 1, 100_000, MIB):
+        assert status_of(memory, method, path, n_bytes, token) == 413
+        with pytest.raises(BodyTooLongError):
+            status_of(memory, method, path, n_bytes, token, is_announced=False)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "needs_body"),
+    [
+        ("POST", "/detectors/a/points", True),
+        ("DELETE", "/detectors/a/points", True),
+        ("POST", "/detectors/a/scores", True),
+        ("POST", "/detectors/a/explanations", True),
+        ("PUT", "/detectors/a", True),
+        ("PUT", "/detectors/a/model", True),
+        ("GET", "/detectors/a/points", False),
+        ("GET", "/detectors/a/model", False),
+        ("HEAD", "/detectors/a/model", False),
+        ("GET", "/detectors/a/history", False),
+        ("DELETE", "/detectors/a", False),
+        ("GET", "/metrics", False),
+        ("POST", "/nowhere", False),
+    ],
+)
+def test_only_bodies_that_are_needed_reserve_memory(method, path, needs_body):
+    memory, expected = MemoryBudget(0), (200, 503) if needs_body else (413, 413)
+    assert status_of(MemoryBudget(MIB), method, path, SMALL_BODY + 1, TOKEN) == expected[0]
+    assert status_of(memory, method, path, SMALL_BODY + 1, TOKEN) == expected[1]
+    assert status_of(memory, method, path, SMALL_BODY + 1) == 401
+    assert status_of(memory, method, path, SMALL_BODY, TOKEN) == 200
+
+
+def test_bodies_announced_without_the_token_leave_the_request_memory_free(tmp_path):
+    """The clients do not read, so their responses take until a deadline."""
+    registry = Registry(tmp_path, Limits(memory_bytes=MIB))
+    registry.create("a", XY)
+    app = create_app(registry, TOKEN)
+    head = b"GET /static/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n"
+    with ThreadServer(app) as server, contextlib.ExitStack() as stack:
+        for _ in range(10):
+            connection = stack.enter_context(server.connect())
+            connection.sendall(head)
+            assert connection.recv(100).startswith(b"HTTP/1.1 ")
+        body = json.dumps({"points": [[1, 2]]}).encode().ljust(60_000)
+        assert server.request("POST", "/detectors/a/points", body, {"Authorization": f"Bearer {TOKEN}"})[0] == 200
         wait_until(lambda: app._memory._n_reserved == 0)

@@ -41,6 +41,7 @@ def test_documented_limits_match_the_code():
             f"| body | {limits.body_bytes // MIB} MiB; a model {limits.model_bytes // MIB} MiB; a configuration"
             f" {limits.configuration_bytes // MIB} MiB |"
         ),
+        f"or no token | {limits.unused_body_bytes // KIB} KiB |",
         (
             f"| points | {limits.points_per_request:,}; {limits.explained_points:,} to explain,"
             f" with {limits.explained_values:,} values |"

@@ -16,7 +16,7 @@ Progress = Callable[[float], None]  # called with the share of the work that is 
 
 
 class Console:
-    """Prints results and notes; results go to standard error if the output is standard output ("-")."""
+    """Prints results and notes; results go to standard error if the output file is "-" (standard output)."""
 
     def __init__(self, options: ConsoleOptions, output: str | None = None) -> None:
         self._options = options
@@ -32,7 +32,7 @@ class Console:
         print_to_stderr(f"imondrian: {text}")
 
     def print_result(self, as_json: dict[str, Any], print_on: Callable[[Any], None]) -> None:
-        """Print the result as JSON, or by a function that prints on a rich console."""
+        """Print the result as JSON, or with a function that prints on a rich console."""
         if self._options.as_json:
             self._results.write(json.dumps(as_json, allow_nan=False) + "\n")
         elif not self._options.quiet:

@@ -34,7 +34,7 @@ class Summary(NamedTuple):
     rule: str
     columns: ColumnFacts
     highest: list[ExplainedRow]  # the rows with the highest scores
-    written: dict[str, str]  # files written, by content
+    written: dict[str, str]  # paths of the files written, by what they contain
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as JSON values."""

@@ -60,14 +60,14 @@ def _names_in(header: bytes, where: str) -> list[str]:
     unknown = [name for name in names if name not in (*FEATURES, LABEL, PORT)]
     if missing or unknown:
         raise DamagedFileError(
-            f"{where} must have the columns of CICIDS 2017's MachineLearningCSV, but {_listed(missing)} missing, and "
-            f"{_listed(unknown)} unknown."
+            f"{where} must have the columns of CICIDS 2017's MachineLearningCSV; missing: {_listed(missing)}; "
+            f"unknown: {_listed(unknown)}."
         )
     return names
 
 
 def _blocks(file: IO[bytes], names: list[str], where: str) -> Iterator[Content]:
-    """Yield the rows of BLOCK_BYTES of lines at a time, to limit memory."""
+    """Yield the rows in blocks of complete lines, of about BLOCK_BYTES each, to limit memory."""
     line = 2
     while block := file.read(BLOCK_BYTES) + file.readline():
         frame = read_frame(block, where, names)
@@ -116,5 +116,5 @@ def _collect(blocks: Iterator[Content], n_lines: int, where: str) -> Content:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{shown} {'is' if len(names) == 1 else 'are'}" if names else "none is"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(map(repr, names[:3])) + more if names else "none"

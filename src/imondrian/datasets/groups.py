@@ -19,7 +19,7 @@ def names(group: str = "all") -> tuple[str, ...]:
         "all": every set of the catalogue, which has no synthetic sets.
         "paper": the nine of the paper's tables.
         "open": those with a checksum (all but `cicids`); sets published twice count once.
-        "streams": the streams.
+        "streams": seven public sets that are often used as streams.
         "adbench": those of ADBench.
         "synthetic": those that `make_synthetic` draws.
 

@@ -79,7 +79,7 @@ def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> floa
 
 @helper
 def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
-    """Return the log size of the cell of x, averaged over all scales of mass.
+    """Return the log size of the cell of x, averaged along the path to its leaf.
 
     The weight of a node is the decrease of survival * log(n + 1) at the node, where n is the number of points still
     around x. It decreases because x is isolated there or because other points are separated from x. Along the path it

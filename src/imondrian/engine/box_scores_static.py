@@ -1,4 +1,4 @@
-"""Box-aware scores in trees that do not change: like `box_scores_live`, but from the leaf upwards, with half the work.
+"""Box-aware scores in trees that do not change: like `box_scores_live`, but from the leaf upwards.
 
 Boxes are nested: if x lies outside a box, it lies outside all boxes below it. It therefore suffices to walk up from the
 leaf of x to the first box that contains x. From that node on, x cannot be isolated: the terms of these nodes do not

@@ -28,9 +28,9 @@ def n_folds_of(data: Dataset, n_folds: int) -> int:
 def published_folds(data: Dataset, n_folds: int) -> list[Split]:
     """Split a set into the folds behind Table II.
 
-    The paper does not say how they were drawn. With shuffled, unstratified folds and this seed, deterministic methods
-    have the paper's results, standard deviations included. If such a fold would have rows of one class only (none of
-    the paper's has), the folds are stratified.
+    The paper does not say how they were drawn. With shuffled, unstratified folds and the seed `_FOLDS_SEED`,
+    deterministic methods reproduce the paper's results, including the standard deviations. If the test rows of a fold
+    would all be of one class, the folds are stratified instead; this does not happen for the paper's sets.
     """
     folds = list(KFold(n_folds, shuffle=True, random_state=_FOLDS_SEED).split(data.X))
     if all(0 < data.y[test].sum() < len(test) for _, test in folds):

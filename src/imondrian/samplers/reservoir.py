@@ -115,7 +115,7 @@ class Reservoir:
         return SCORES[kind].score(cache, X)
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X. A row that is not in a tree's sample only changes its counters."""
+        """Forget the rows of X. A tree whose sample does not contain a row only changes its counters."""
         self._check_presence(trees, X)
         n_after, n_updates = trees.heads["n_points"] - X.shape[0], self.counts.n_updates
 
@@ -180,7 +180,7 @@ class Reservoir:
         held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
         write_copies_held(trees, rows, held)
         absent = np.maximum(counts - held, 0)
-        n_outside = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
-        if (absent.sum(axis=1) > n_outside).any():
-            t = int(np.flatnonzero(absent.sum(axis=1) > n_outside)[0])
+        n_not_held = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
+        if (absent.sum(axis=1) > n_not_held).any():
+            t = int(np.flatnonzero(absent.sum(axis=1) > n_not_held)[0])
             raise not_held_error(X, int(first_index[absent[t] > 0].min()))

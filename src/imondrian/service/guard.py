@@ -17,7 +17,7 @@ from imondrian.service.limits import KIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS
 
 _PUBLIC = ("/health", "/")
 _STATIC = "/static/"
-_WITH_POINTS = {"points", "scores", "explanations"}
+_WITH_POINTS = {"POST": {"points", "scores", "explanations"}, "DELETE": {"points"}}  # ends of paths
 _SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, 64 * KIB  # no memory is reserved up to these sizes
 _MAX_DIGITS = 18  # of a Content-Length
 _PIECE_BYTES = 2**16  # of a response, passed to the connection at once
@@ -54,7 +54,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        max_bytes, per_byte = self._body_limits(scope["path"])
+        max_bytes, per_byte = self._body_limits(scope["method"], scope["path"])
         refusal = self._refusal(scope, headers, max_bytes)
         if refusal is not None:
             await refusal(scope, receive, _ResponseSender(send, RequestMemory(self._memory)))
@@ -73,13 +73,21 @@ class Guard:
         finally:
             memory.close()
 
-    def _body_limits(self, path: str) -> tuple[int, int]:
-        """Return the maximum length of a body, and how much memory each of its bytes needs."""
-        last = path.rpartition("/")[2]
+    def _body_limits(self, method: str, path: str) -> tuple[int, int]:
+        """Return the maximum length of a body, and how much memory each of its bytes needs.
+
+        A request that needs no body or no token may only have a small body, for which no memory is reserved.
+        """
+        limits, last = self._limits, path.rpartition("/")[2]
+        if _is_public(path):
+            return limits.unused_body_bytes, 0
+        if last in _WITH_POINTS.get(method, ()):
+            return limits.body_bytes, PER_BYTE_OF_POINTS
+        if method != "PUT":
+            return limits.unused_body_bytes, 0
         if last == "model":
-            return self._limits.model_bytes, PER_BYTE_OF_MODELS
-        max_bytes = self._limits.body_bytes if last in _WITH_POINTS else self._limits.configuration_bytes
-        return max_bytes, PER_BYTE_OF_POINTS
+            return limits.model_bytes, PER_BYTE_OF_MODELS
+        return limits.configuration_bytes, PER_BYTE_OF_POINTS
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], max_bytes: int) -> JSONResponse | None:
         """Return the response to a request that is refused, or None."""
@@ -91,12 +99,17 @@ class Guard:
             return JSONResponse({"detail": "The request was sent by a page of another site."}, 403)
         is_trusted = self._token is None or hmac.compare_digest(headers.get(b"authorization", b""), self._token)
         scope["state"] = {**scope.get("state", {}), "is_trusted": is_trusted}
-        if not is_trusted and scope["path"] not in _PUBLIC and not scope["path"].startswith(_STATIC):
+        if not is_trusted and not _is_public(scope["path"]):
             return JSONResponse({"detail": "A token is required."}, 401, {"WWW-Authenticate": "Bearer"})
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > _MAX_DIGITS or int(length) > max_bytes:
             return JSONResponse({"detail": f"The body is longer than {max_bytes} bytes."}, 413)
         return None
+
+
+def _is_public(path: str) -> bool:
+    """Return True if a path needs no token."""
+    return path in _PUBLIC or path.startswith(_STATIC)
 
 
 @lru_cache(64)

@@ -12,6 +12,7 @@ class Limits(NamedTuple):
     body_bytes: int = 32 * MIB  # of a body with points
     model_bytes: int = 256 * MIB
     configuration_bytes: int = MIB
+    unused_body_bytes: int = 16 * KIB  # of a body that is not needed, for which no memory is reserved
     points_per_request: int = 100_000
     explained_points: int = 1_000  # per request
     explained_values: int = 100_000

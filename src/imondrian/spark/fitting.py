@@ -69,7 +69,7 @@ def fit(  # noqa: PLR0913
     n_trees : int, default=100
         Number of trees.
     max_samples : int, default=256
-        Number of rows in each tree.
+        Maximum number of rows in each tree.
     seed : int, default=0
         The same seed and the same rows give the same forest.
     preset : "practice" or "paper", default="practice"

@@ -40,7 +40,7 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
     """The parameters of both Estimator and Model."""
 
     nTrees = Param(Params._dummy(), "nTrees", "number of trees", TypeConverters.toInt)  # noqa: N815, SLF001
-    maxSamples = Param(Params._dummy(), "maxSamples", "number of rows in each tree", TypeConverters.toInt)  # noqa: N815, SLF001
+    maxSamples = Param(Params._dummy(), "maxSamples", "maximum number of rows in each tree", TypeConverters.toInt)  # noqa: N815, SLF001
     preset = Param(Params._dummy(), "preset", "practice or paper", TypeConverters.toString)  # noqa: SLF001
     kind = Param(Params._dummy(), "kind", "which score: preset, depth, expected or size", TypeConverters.toString)  # noqa: SLF001
     scale: Param[Any] = Param(Params._dummy(), "scale", "'preset', None, 'std' or one weight per feature", _saveable)  # noqa: SLF001
@@ -181,7 +181,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
         return float(self._fitted.threshold)
 
     def fitted_model(self) -> FittedModel:
-        """Return the content of a model file; `imondrian.save(model, path)` writes it as an ordinary estimator."""
+        """Return the fitted model; `imondrian.save(model, path)` writes it like that of the scikit-learn estimator."""
         return self._fitted
 
     def _transform(self, dataset: DataFrame) -> DataFrame:

@@ -119,7 +119,7 @@ class Lines:
             yield from self._unfinished_line(pending)
 
     def _next_block(self) -> bytes | Restart | OSError | None:
-        """Wait for a block, but run signal handlers meanwhile: a signal just before a wait does not interrupt it."""
+        """Wait for a block in short waits, because a signal that arrives just before a wait does not interrupt it."""
         while True:
             with suppress(Empty):
                 return self._blocks.get(timeout=_SIGNAL_SECONDS)

@@ -26,10 +26,10 @@ def differences_section(records: Mapping[str, Record]) -> str:
 
 _INTRODUCTION = f"""\
 A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
-(Table III has none). For each difference, possible causes are run as checks. A check explains a figure of the paper
-that is between its lowest and its highest result; if it has fewer than {_MIN_RESULTS} results, also a figure within
-{POINTS} points of them. Each method on each set has one explanation: the check that explains most figures; if two
-checks explain equally many, the one whose results are closer."""
+(Table III gives no standard deviations). For each difference, possible causes are run as checks. A check explains a
+figure of the paper that is between its lowest and its highest result; if it has fewer than {_MIN_RESULTS} results,
+also a figure within {POINTS} points of them. Each method on each set has one explanation: the check that explains most
+figures; if two checks explain equally many, the one whose results are closer."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:

@@ -42,8 +42,9 @@ def claims_section(record: Record) -> str:
     ]
     return f"""### The paper's statements about its figures, over {record.metadata["settings"]["seeds"]} seeds
 
-For each statement of the paper: the number of sets on which the first of the two results compared is clearly lower, or
-clearly higher, that is by more than two standard errors. Then the means on each set; online, over the five stages.
+The first table counts, for each statement of the paper, the sets on which the first of the two compared results is
+clearly lower or clearly higher than the second: by more than two standard errors. The second table has the means on
+each set (online, over the five stages) and the standard deviation of the difference.
 
 {_summary(record.rows)}
 

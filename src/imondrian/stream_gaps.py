@@ -1,0 +1,164 @@
+"""Missing numbers on streams: replaced by the medians of the window or by the previous value."""
+
+# ruff: noqa: SLF001 (methods set private attributes of copies)
+from typing import Any
+
+import numpy as np
+
+from imondrian.copying import shallow_copy
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.inputs import as_count
+from imondrian.missing_values import UNKNOWN_MEDIAN, checked_fill, without_gaps
+from imondrian.row_layout import RowLayout
+
+_STEPS_PER_WINDOW = 8
+_NONE = -1
+
+
+class StreamGaps:
+    """The missing numbers of a stream: what replaces them, and which values in the window are replacements.
+
+    The medians are computed from the window, without replaced values, at the first gap and then at the first gap after
+    each eighth of the window (of the points so far, until it is full). Before a feature has a value, its gaps are 0.
+    Objects are never changed, only replaced by others, so that an interruption leaves either the old or the new one.
+
+    Parameters
+    ----------
+    layout : RowLayout
+        The features of a row.
+    rule : "raise", "median", "previous" or "indicator"
+        What to do with missing numbers. "raise": they do not arrive here.
+    window : int
+        Number of points in the window.
+
+    Attributes
+    ----------
+    n_missing : int
+        Number of values replaced so far.
+    """
+
+    def __init__(self, layout: RowLayout, rule: str, window: int) -> None:
+        self.n_missing = 0
+        self._layout, self._window, self._repeats = layout, window, rule == "previous"
+        self._medians = np.full(layout.n_features, UNKNOWN_MEDIAN)
+        self._expires = 0  # number of points shown after which the medians are computed again
+        n_slots = window if rule in ("median", "indicator") else 0
+        # of points with gaps, at (number of the point) % window: the number, and which features were missing
+        self._numbers, self._masks = np.full(n_slots, _NONE), np.zeros((n_slots, layout.n_features), np.bool_)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row, without indicators."""
+        return self._layout.n_features
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory used in bytes."""
+        return self._medians.nbytes + self._numbers.nbytes + self._masks.nbytes
+
+    def n_rows_alike(self, rows: Array, n_shown: int) -> int:
+        """Return how many of the next rows are filled with the same medians; all, unless a later gap needs new ones."""
+        if not self._numbers.size:
+            return len(rows)
+        with_gaps = np.flatnonzero(np.isnan(rows).any(axis=1))
+        if not with_gaps.size:
+            return len(rows)
+        is_due = with_gaps[0] == 0 and self._expires <= n_shown  # the first row gets new medians
+        expires = n_shown + self._step(n_shown) if is_due else self._expires
+        late = with_gaps[with_gaps >= expires - n_shown]
+        return int(late[0]) if late.size else len(rows)
+
+    def before(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
+        """Return these gaps with the medians for the next rows, as many as `n_rows_alike` returns.
+
+        The columns of the ring, the points of the window, begin with the numbers of all rows of a point.
+        """
+        if not self._numbers.size or self._expires > n_shown or not np.isnan(rows[0]).any():
+            return self
+        other = shallow_copy(self)
+        other._medians, other._expires = self._medians_of(ring, n_shown), n_shown + self._step(n_shown)
+        return other
+
+    def filled(self, rows: Array, last: Array | None) -> Array:
+        """Return rows without gaps, and with indicators; `last` is the row before them, None if there is none."""
+        if self._repeats:
+            return _repeated(rows, self._medians if last is None else last)
+        return without_gaps(rows, self._medians, list(self._layout.indicators))
+
+    def counted(self, rows: Array) -> "StreamGaps":
+        """Return these gaps with those of the rows counted."""
+        is_gap = np.isnan(rows)
+        if not is_gap.any():
+            return self
+        other = shallow_copy(self)
+        other.n_missing = min(self.n_missing + int(is_gap.sum()), MAX_SHOWN)
+        return other
+
+    def marked(self, rows: Array, n_shown: int) -> "StreamGaps":
+        """Return these gaps with those of the rows marked as replaced in the points from n_shown on."""
+        is_gap = np.isnan(rows)
+        with_gaps = np.flatnonzero(is_gap.any(axis=1))[-self._window :]
+        if not self._numbers.size or not with_gaps.size:
+            return self
+        other, slots = shallow_copy(self), (n_shown + with_gaps) % self._window
+        other._numbers, other._masks = self._numbers.copy(), self._masks.copy()
+        other._numbers[slots], other._masks[slots] = n_shown + with_gaps, is_gap[with_gaps]
+        return other
+
+    # -- model files ------------------------------------------------------------------------------------------
+
+    def state(self, n_shown: int) -> dict[str, Any]:
+        """Return the state in types that JSON supports; gaps that have left the window are left out."""
+        slots = np.flatnonzero(self._numbers >= max(n_shown - self._window, 0))
+        slots = slots[np.argsort(self._numbers[slots])]
+        replaced = [[int(self._numbers[i]), np.flatnonzero(self._masks[i]).tolist()] for i in slots]
+        return {
+            "n_missing": self.n_missing,
+            "medians": self._medians.tolist(),
+            "expires": self._expires,
+            "replaced": replaced,
+        }
+
+    def restored(self, state: dict[str, Any], n_shown: int) -> "StreamGaps":
+        """Return the gaps with this state; raise ValueError if it is invalid."""
+        other = shallow_copy(self)
+        other.n_missing = as_count(state["n_missing"], "n_missing", 0, MAX_SHOWN)
+        other._medians = checked_fill(state["medians"], self._layout.n_features)
+        other._expires = as_count(state["expires"], "expires", 0, n_shown + self._window)
+        other._numbers, other._masks = self._numbers.copy(), self._masks.copy()
+        if len(state["replaced"]) > self._numbers.size:
+            raise ValueError(f"there are {len(state['replaced'])} points with gaps, but the window is shorter.")
+        for number, features in state["replaced"]:
+            slot = as_count(number, "a point with gaps", max(n_shown - self._window, 0), n_shown - 1) % self._window
+            other._numbers[slot] = number
+            other._masks[slot, [as_count(j, "a feature", 0, self._layout.n_features - 1) for j in features]] = True
+        return other
+
+    # -- internal ---------------------------------------------------------------------------------------------
+
+    def _step(self, n_shown: int) -> int:
+        return max(min(n_shown, self._window) // _STEPS_PER_WINDOW, 1)
+
+    def _medians_of(self, ring: Array, n_shown: int) -> Array:
+        """Return the medians of the values in the window that are not replacements; if there are none, the old one."""
+        medians, numeric = self._medians.copy(), self._layout.numeric
+        first = len(numeric) * (self._layout.size - 1)  # the last row of a point
+        newest = n_shown - 1
+        numbers_in_ring = newest - (newest - np.arange(self._window)) % self._window
+        is_marked = self._numbers == numbers_in_ring
+        for k, j in enumerate(numeric):
+            column = ring[:, first + k]
+            values = column[~(np.isnan(column) | (is_marked & self._masks[:, j]))]
+            if values.size:
+                medians[j] = np.median(values)
+        return medians
+
+
+def _repeated(rows: Array, last: Array) -> Array:
+    """Return rows in which each gap has the last value above it, or that of the row before."""
+    if not np.isnan(rows).any():
+        return rows
+    joined = np.vstack([last, rows])
+    positions = np.where(np.isnan(joined), 0, np.arange(len(joined))[:, None])
+    return np.take_along_axis(joined, np.maximum.accumulate(positions, axis=0), axis=0)[1:]
