@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 import imondrian
-from imondrian import InvalidInputError, MondrianForest
+from imondrian import DamagedFileError, InvalidInputError, MondrianForest, storage
 from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.nodes import FIELDS
+from imondrian.forest_state import Snapshot
 from imondrian.samplers.category_counts import MAX_CATEGORIES
 from imondrian.scales import PLACE_WEIGHT, RARITY_WEIGHT
 from imondrian.scores import SCORES
@@ -99,7 +101,7 @@ def assert_sound(forest):
     check = forest.sampler.tree_check()
     assert first_broken_tree(trees) == NONE
     for t in range(forest.n_trees):
-        assert broken_invariants(trees, t, lambda tree: iter(())) == []
+        assert broken_invariants(trees, t, lambda _tree: iter(())) == []
     assert not any(wrong.any() for _, wrong in check(trees))
 
 
@@ -188,7 +190,8 @@ def test_results_do_not_depend_on_blocks_threads_or_files(table, settings, kind,
     before = forests[2].score_and_extend(X[:middle], kind)
     path = tmp_path_factory.mktemp("file") / "forest.imf"
     imondrian.save(forests[2], path)
-    copies = [imondrian.load(path), pickle.loads(pickle.dumps(forests[2])), copy.deepcopy(forests[2])]
+    pickled = pickle.loads(pickle.dumps(forests[2]))  # noqa: S301
+    copies = [imondrian.load(path), pickled, copy.deepcopy(forests[2])]
     assert one_by_one.tobytes() == at_once.tobytes()
     for resumed in [forests[2], *copies]:
         after = resumed.score_and_extend(X[middle:], kind)
@@ -334,10 +337,6 @@ DAMAGES = {
 
 @pytest.mark.parametrize("problem", DAMAGES)
 def test_damaged_categories_are_rejected(tmp_path, problem):
-    from imondrian import storage
-    from imondrian.errors import DamagedFileError
-    from imondrian.forest_state import Snapshot
-
     X = np.column_stack([np.arange(12.0), np.arange(12.0) % 4])
     forest = MondrianForest(2, categorical=[1]).build(X)
     storage.save(Snapshot(*damaged_state(forest, *DAMAGES[problem])), tmp_path / "damaged.imf")
@@ -395,8 +394,6 @@ def test_the_arrays_of_trees_are_declared():
 @pytest.mark.law
 def test_places_are_uniform_and_independent_between_trees_features_and_categories():
     """Kolmogorov-Smirnov and correlation tests on 4,000 places each; each fails by chance once in 10,000 runs."""
-    from scipy import stats
-
     codes = np.arange(20.0)
     X = np.column_stack([codes, codes])
     trees, _ = MondrianForest(200, seed=11, categorical=[0, 1]).build(X).state()
