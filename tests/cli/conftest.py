@@ -13,12 +13,12 @@ COMMAND = [sys.executable, "-m", "imondrian"]
 
 @pytest.fixture(scope="session")
 def table_text():
-    """A table of 400 rows around zero with two outliers, rows 100 (in b) and 300 (in c), row numbers and text."""
+    """A table of 400 rows around zero with two outliers, rows 100 (in b) and 300 (in c), row numbers and ids."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(400, 3))
     points[99, 1] = 15.0
     points[299, 2] = -15.0
-    lines = [f"{i + 1},n{i % 7},{a:.6f},{b:.6f},{c:.6f}" for i, (a, b, c) in enumerate(points)]
+    lines = [f"{i + 1},n{i},{a:.6f},{b:.6f},{c:.6f}" for i, (a, b, c) in enumerate(points)]
     return "\n".join(["id,name,a,b,c", *lines]) + "\n"
 
 

@@ -17,6 +17,7 @@ import imondrian
 from tests.cli.conftest import COMMAND, TIMEOUT
 
 ROW_NUMBERS = "consecutive or evenly spaced integers, such as row numbers"
+IDS = "an id, such as 'n0': 400 different values in 400 rows"
 
 
 def rows_of(text):
@@ -26,17 +27,17 @@ def rows_of(text):
 def test_detect_finds_and_explains_the_anomalies(shell):
     done = shell.run("detect", "data.csv", "-o", "scored.csv", "--report", "report.html", "--save", "model.imf")
     assert f"id ({ROW_NUMBERS})" in done.stdout
-    assert "name (text, such as 'n0')" in done.stdout
+    assert f"name ({IDS})" in done.stdout
     lines = done.stdout.splitlines()
     first, second = (line.split() for line in lines[-10:-8])
     assert {first[0], second[0]} == {"100", "300"}
     assert first[2] == "yes"
-    assert "b = 15 (high," in done.stdout
-    assert "c = -15 (low," in done.stdout
+    assert "b = 15 (high; usual" in done.stdout
+    assert "c = -15 (low; usual" in done.stdout
     rows = rows_of(shell.text("scored.csv"))
     assert len(rows) == 400
     assert rows[99]["is_anomaly"] == "true"
-    assert rows[99]["explanation"].startswith("b high")
+    assert rows[99]["explanation"].startswith("b = 15 (high")
     assert sum(row["is_anomaly"] == "true" for row in rows) == 20  # 5 %
     assert [list(row.values())[:5] for row in rows] == [
         line.split(",") for line in shell.text("data.csv").splitlines()[1:]
@@ -54,7 +55,7 @@ def test_detect_finds_and_explains_the_anomalies(shell):
 def test_fit_writes_the_same_model_file_as_the_estimator(shell):
     shell.run("fit", "data.csv", "--features", "a,b,c", "--save", "ours.imf", "--jobs", "1", "-q")
     table = pl.read_csv(shell.folder / "data.csv")[["a", "b", "c"]]
-    parameters = {"kind": "size", "scale": "std", "contamination": 0.05, "max_samples": 256, "n_jobs": 1}
+    parameters = {"kind": "size", "scale": "std", "contamination": 0.05, "max_samples": 256, "n_jobs": 1, "categorical": []}
     model = imondrian.IsolationMondrianForest(random_state=0, **parameters).fit(table)
     imondrian.save(model, shell.folder / "theirs.imf")
     assert (shell.folder / "ours.imf").read_bytes() == (shell.folder / "theirs.imf").read_bytes()
@@ -159,7 +160,7 @@ def test_info_shows_an_estimator_that_has_forgotten_all_its_points(shell):
 
 def test_fail_on_anomaly_gives_exit_code_1_if_there_are_anomalies(shell):
     shell.run("detect", "data.csv", "--fail-on-anomaly", "-q", check=1)
-    shell.write("flat.csv", "a,b\n" + "1,2\n" * 20)
+    shell.write("flat.csv", "a,b\n" + "1,2\n2,1\n" * 10)
     shell.run("detect", "flat.csv", "--fail-on-anomaly", "-q", check=0)
 
 
@@ -169,7 +170,7 @@ def test_quiet_prints_nothing_and_json_prints_one_object(shell):
     done = shell.run("detect", "data.csv", "--json", "--preset", "paper")
     assert done.stderr == ""
     summary = json.loads(done.stdout)
-    assert summary["left_out"] == {"id": ROW_NUMBERS, "name": "text, such as 'n0'"}
+    assert summary["left_out"] == {"id": ROW_NUMBERS, "name": IDS}
     assert summary["rule"] == "midpoint of two clusters of scores"
 
 
@@ -189,13 +190,16 @@ def test_missing_values_fail_are_dropped_or_are_replaced_by_the_median(shell):
     fields = text[3].split(",")
     text[3] = ",".join([*fields[:2], "NA", *fields[3:]])
     shell.write("gaps.csv", "\n".join(text))
-    assert "gaps.csv: row 3, column 'a': the value is missing" in shell.fails("detect", "gaps.csv")
+    message = shell.fails("detect", "gaps.csv", "--missing", "fail")
+    assert "gaps.csv: row 3, column 'a': the value is missing" in message
     shell.run("detect", "gaps.csv", "--missing", "drop", "-o", "out.csv", "--save", "m.imf", "-q")
     rows = rows_of(shell.text("out.csv"))
     assert len(rows) == 400
     assert rows[2]["anomaly_score"] == rows[2]["explanation"] == ""
     assert rows[2]["is_anomaly"] == "false"
-    shell.run("detect", "gaps.csv", "--missing", "median", "-o", "out.csv", "-q")
+    summary = json.loads(shell.run("detect", "gaps.csv", "-o", "out.csv", "--save", "filled.imf", "--json").stdout)
+    assert summary["filled"] == {"a": 1}
+    assert shell.run("score", "filled.imf", "gaps.csv", "-q").stdout == shell.text("out.csv")
     assert 0.0 < float(rows_of(shell.text("out.csv"))[2]["anomaly_score"]) < 1.0
     assert "row 3, column 'a'" in shell.fails("score", "m.imf", "gaps.csv")
     scored = rows_of(shell.run("score", "m.imf", "gaps.csv", "--missing", "median", "-q").stdout)
@@ -214,7 +218,7 @@ def test_bad_input_gives_a_one_line_error_and_leaves_no_files(shell):
     assert "none.csv: file not found" in shell.fails("detect", "none.csv", *out)
     assert "empty.csv is empty" in shell.fails("detect", "empty.csv", *out)
     assert "header.csv has no rows" in shell.fails("detect", "header.csv", *out)
-    assert "text.csv: no column can be used as a feature (a: text" in shell.fails("detect", "text.csv", *out)
+    assert "text.csv: no column can be used as a feature (a: an id" in shell.fails("detect", "text.csv", *out)
     assert "cell.csv: row 100, column 'b': 'fifteen' is not a number" in shell.fails("detect", "cell.csv", *out)
     assert "cell.csv: row 100, column 'b': 'fifteen'" in shell.fails(
         "score", "model.imf", "cell.csv", "-o", "o.parquet"

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from imondrian import MondrianForest
 from imondrian.cli.app import app
-from imondrian.tables import feature_columns
+from imondrian.tables import cells, column_contents, feature_columns
 
 N_ROWS = 400
 
@@ -16,7 +16,7 @@ N_ROWS = 400
 def work(monkeypatch, tmp_path, table_text):
     """Count the cells parsed, by column, and the rows scored and explained, by content."""
     work = {"parsed": Counter(), "scored": Counter(), "explained": Counter()}
-    parse = feature_columns.parse_column
+    parse = cells.parse_column
 
     def counted_parse(column):
         work["parsed"][column.name] += column.len()
@@ -29,7 +29,8 @@ def work(monkeypatch, tmp_path, table_text):
 
         return call
 
-    monkeypatch.setattr(feature_columns, "parse_column", counted_parse)
+    for module in (column_contents, feature_columns):
+        monkeypatch.setattr(module, "parse_column", counted_parse)
     monkeypatch.setattr(MondrianForest, "score", counted("scored", MondrianForest.score))
     monkeypatch.setattr(MondrianForest, "explain", counted("explained", MondrianForest.explain))
     monkeypatch.chdir(tmp_path)

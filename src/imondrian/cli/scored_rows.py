@@ -192,7 +192,7 @@ def model_features(
         names = model.fitted.feature_names
         if names is None:
             choice = columns.choose(rules)
-            _check_number_of_features(model, [feature.name for feature in choice.columns])
+            choice = choice._replace(columns=_unnamed_features(model, choice.columns))
         else:
             sources = [model.columns[name].column if name in model.columns else name for name in names]
             _check_features_present(sources, frame.columns, model.path)
@@ -201,13 +201,27 @@ def model_features(
     return choice.columns
 
 
-def _check_number_of_features(model: TableModel, names: list[str]) -> None:
-    n_features = model.fitted.n_features
-    if len(names) != n_features:
+def _unnamed_features(model: TableModel, columns: list[FeatureColumn]) -> list[FeatureColumn]:
+    """Return the features of a model without names: the usable columns in order, or the numbers if it has only these.
+
+    Raises
+    ------
+    InvalidInputError
+        If their number or their kinds are not those of the model.
+    """
+    categorical, n_features = model.fitted.categorical, model.fitted.n_features
+    found = columns if categorical else [feature for feature in columns if not feature.is_category]
+    if len(found) != n_features:
+        names = ", ".join(feature.name for feature in found)
+        kinds = "columns of numbers and categories" if categorical else "numeric columns"
         raise InvalidInputError(
-            f"{model.path} has {n_features} unnamed features, but the table has {len(names)} columns of numbers and"
-            f" categories: {', '.join(names)}."
+            f"{model.path} has {n_features} unnamed features, but the table has {len(found)} {kinds}: {names}."
         )
+    for j, feature in enumerate(found):
+        if feature.is_category != (j in categorical):
+            kinds = ("numbers", "categories") if j in categorical else ("categories", "numbers")
+            raise InvalidInputError(f"The column {feature.name!r} has {kinds[0]}, but {model.path} expects {kinds[1]}.")
+    return found
 
 
 def _shown_names(options: FeatureOptions) -> list[str]:

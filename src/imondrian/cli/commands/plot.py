@@ -86,13 +86,24 @@ def _regions(rows: Rows, model: FittedModel, _options: PlotOptions) -> Figure:
 
 def _partition(rows: Rows, model: FittedModel, options: PlotOptions) -> Figure:
     _check_two_features(rows)
+    if model.indicators:
+        raise InvalidInputError("A partition has no features for missing values: choose --missing median.")
     tree = _tree(model, options.tree)
     points = tree.lower[tree.left < 0]  # the leaves: points that the tree holds
     return plot_partition(tree, points, rows.features, max_time=options.max_time)
 
 
 def _tree_figure(rows: Rows, model: FittedModel, options: PlotOptions) -> Figure:
-    return plot_tree(_tree(model, options.tree), rows.features, levels=options.levels)
+    return plot_tree(_tree(model, options.tree), _coordinate_names(rows, model), levels=options.levels)
+
+
+def _coordinate_names(rows: Rows, model: FittedModel) -> list[str]:
+    """Return a name for each coordinate that trees cut: a category has a rarity and a random place."""
+    names = [*rows.features, *(f"{rows.features[j]} missing" for j in model.indicators)]
+    features, categorical = model.forest.coordinate_features, model.forest.categorical
+    parts = [""] * (len(features) - 2 * len(categorical))
+    parts += [" (rarity)"] * len(categorical) + [" (place)"] * len(categorical)
+    return [f"{names[j]}{part}" for j, part in zip(features, parts, strict=True)]
 
 
 def _check_two_features(rows: Rows) -> None:
