@@ -55,7 +55,14 @@ def test_detect_finds_and_explains_the_anomalies(shell):
 def test_fit_writes_the_same_model_file_as_the_estimator(shell):
     shell.run("fit", "data.csv", "--features", "a,b,c", "--save", "ours.imf", "--jobs", "1", "-q")
     table = pl.read_csv(shell.folder / "data.csv")[["a", "b", "c"]]
-    parameters = {"kind": "size", "scale": "std", "contamination": 0.05, "max_samples": 256, "n_jobs": 1, "categorical": []}
+    parameters = {
+        "kind": "size",
+        "scale": "std",
+        "contamination": 0.05,
+        "max_samples": 256,
+        "n_jobs": 1,
+        "categorical": [],
+    }
     model = imondrian.IsolationMondrianForest(random_state=0, **parameters).fit(table)
     imondrian.save(model, shell.folder / "theirs.imf")
     assert (shell.folder / "ours.imf").read_bytes() == (shell.folder / "theirs.imf").read_bytes()

@@ -38,7 +38,7 @@ def test_every_input_line_gives_an_output_line(shell):
     assert rows[99]["is_anomaly"]
     assert rows[99]["anomaly_score"] > rows[99]["threshold"]
     assert not rows[0]["is_anomaly"]
-    assert "features: id, a, b, c; left out: name (not a number)" in done.stderr
+    assert "features: id, name (category), a, b, c\n" in done.stderr
     assert "400 rows" in done.stderr
 
 
@@ -553,15 +553,15 @@ def test_unusable_rows_before_the_first_usable_one_are_numbered(shell):
 def test_anomalies_are_explained_by_the_rows_before_them(shell):
     plain = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", "--explain", *SETTINGS).stdout)
-    assert rows[99]["explanation"].startswith("b high")
-    assert rows[299]["explanation"].startswith("c low")
+    assert rows[99]["explanation"].startswith("b = 15 (high; usual")
+    assert rows[299]["explanation"].startswith("c = -15 (low; usual")
     assert [row["is_anomaly"] for row in rows] == [row["explanation"] is not None for row in rows]
     assert [{k: v for k, v in row.items() if k != "explanation"} for row in rows] == plain
     shingled = lines_of(
         shell.run("watch", "data.csv", "--features", "b", "--explain", "--shingle", "3", *SETTINGS).stdout
     )
-    assert shingled[100]["explanation"].startswith("b 1 row ago high")
-    assert shingled[99]["explanation"].startswith("b high")
+    assert shingled[100]["explanation"].startswith("b 1 row ago (high), ")
+    assert shingled[99]["explanation"].startswith("b (high), ")
 
 
 def test_the_output_can_be_watched_again(shell):

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from imondrian.defaults import MAX_SAMPLES, N_JOBS, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
+from imondrian.defaults import MAX_SAMPLES, MISSING_VALUES, N_JOBS, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
 from imondrian.tables.formats import FORMATS, LINE_FORMATS
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 MISSING = ("median", "indicator", "drop", "fail")
 MODEL_MISSING = ("median", "drop", "fail")
+STREAM_MISSING = ("median", "previous", "indicator", "drop")
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
@@ -83,6 +84,7 @@ class DetectorOptions(NamedTuple):
     samples: int | None = None
     trees: int | None = None
     shingle: int | None = None
+    missing: str | None = None
     warm_up: int | None = None
     learn_anomalies: bool | None = None
     seed: int | None = None
@@ -230,15 +232,15 @@ THOUSANDS = click.option(
 )
 IGNORE = click.option("--ignore", multiple=True, metavar="A,B", help="Columns not to use; may be repeated.")
 TIME = click.option("--time", metavar="COLUMN", help="Timestamp column: displayed, not used as a feature.")
-MISSING_VALUES = click.option(
+MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(MISSING),
-    default="median",
+    default=MISSING_VALUES,
     show_default=True,
     help="Missing numbers: use the median of the column; also use their absence as a feature (indicator); drop the row"
     " (no score); or stop with an error. A missing category is a category of its own, except with drop and fail.",
 )
-MODEL_MISSING_VALUES = click.option(
+MODEL_MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(MODEL_MISSING),
     help="Missing numbers: use the median of the column, drop the row (no score), or stop with an error."
@@ -255,10 +257,10 @@ TABLE_FEATURES = grouped(
     ID,
     TIME,
     *NUMBERS,
-    MISSING_VALUES,
+    MISSING_OPTION,
 )
-MODEL_FEATURES = grouped("feature_options", FeatureOptions, ID, TIME, *NUMBERS, MODEL_MISSING_VALUES)
-STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, TIME)
+MODEL_FEATURES = grouped("feature_options", FeatureOptions, ID, TIME, *NUMBERS, MODEL_MISSING_OPTION)
+STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, CATEGORICAL, TIME)
 
 FOREST = grouped(
     "forest_options",
@@ -291,6 +293,13 @@ DETECTOR = grouped(
     ),
     integer_option("--trees", f"Number of trees.  [default: {N_TREES}]"),
     integer_option("--shingle", f"Number of consecutive rows in a point, for time series.  [default: {SHINGLE}]"),
+    click.option(
+        "--missing",
+        type=click.Choice(STREAM_MISSING),
+        help="Missing numbers: use the median of the window, or the previous value; also use their absence as a feature"
+        " (indicator); or drop the row: it cannot be used. A missing category is a category of its own, except with"
+        f" drop.  [default: {MISSING_VALUES}]",
+    ),
     integer_option(
         "--warm-up",
         "Number of initial rows that are never labelled anomalies.  [default: an eighth of the window]",

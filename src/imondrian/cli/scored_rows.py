@@ -219,8 +219,8 @@ def _unnamed_features(model: TableModel, columns: list[FeatureColumn]) -> list[F
         )
     for j, feature in enumerate(found):
         if feature.is_category != (j in categorical):
-            kinds = ("numbers", "categories") if j in categorical else ("categories", "numbers")
-            raise InvalidInputError(f"The column {feature.name!r} has {kinds[0]}, but {model.path} expects {kinds[1]}.")
+            has, expects = ("categories", "numbers") if feature.is_category else ("numbers", "categories")
+            raise InvalidInputError(f"The column {feature.name!r} has {has}, but {model.path} expects {expects}.")
     return found
 
 

@@ -8,12 +8,14 @@ from imondrian.cli.console import Console
 from imondrian.cli.option_checks import parse_threshold
 from imondrian.cli.options import DetectorOptions, WatchOptions
 from imondrian.cli.scored_rows import load_model_file
+from imondrian.cli.watch_features import StreamFeatures
 from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
 from imondrian.errors import InvalidInputError
 from imondrian.stream import StreamDetector
 
 _POSITION = "place"  # key of the position among the extra values of the model file
 _PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # options whose parameter has another name
+_DROP, _RAISE = "drop", "raise"  # the same rule for missing values: as an option, and as a parameter
 
 
 class WatchDetector:
@@ -44,10 +46,18 @@ class WatchDetector:
         """Number of rows so far, including those of earlier runs."""
         return self._n_skipped if self.detector is None else self.detector.n_seen
 
-    def create(self, n_features: int) -> StreamDetector:
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether rows may have missing values."""
+        if self.detector is not None:
+            return bool(self.detector.parameters["missing"] != "raise")
+        return self._explicit_options.get("missing") != "raise"
+
+    def create(self, features: StreamFeatures) -> StreamDetector:
         """Create the detector; rows that were skipped before are counted in it."""
         parameters = {_PARAMETERS.get(name, name): value for name, value in self._explicit_options.items()}
-        detector = StreamDetector(n_features, n_jobs=self._options.jobs, **parameters)
+        categorical = sorted(features.categorical)
+        detector = StreamDetector(len(features.names), n_jobs=self._options.jobs, categorical=categorical, **parameters)
         detector.skip(self._n_skipped)
         self.detector = detector
         return detector
@@ -114,6 +124,7 @@ class WatchDetector:
 def _as_option(name: str, value: Any) -> str:
     """Return an option as the user would write it."""
     option = name.replace("_", "-")
+    value = _DROP if name == "missing" and value == _RAISE else value
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"
     return f"--{option} {0 if value is None else value}"  # only --samples may be None: all rows
@@ -126,4 +137,6 @@ def _explicit_options(options: DetectorOptions) -> dict[str, Any]:
         given["threshold"] = parse_threshold(given["threshold"])
     if "samples" in given:
         given["samples"] = given["samples"] or None
+    if given.get("missing") == _DROP:
+        given["missing"] = _RAISE
     return given

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from imondrian.categories import category_text
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
@@ -96,6 +97,10 @@ def parser_for(
     return CsvParser(separator, names), has_header
 
 
+def _separator_of(line: bytes) -> str:
+    return guess_separator([line.decode(errors="replace")])
+
+
 def parse_json_line(line: bytes) -> Record:
     """Parse a line of NDJSON."""
     try:
@@ -122,13 +127,19 @@ def csv_fields(line: bytes, separator: str) -> list[str]:
 
 def numbers_in(values: Values, names: list[str]) -> list[float]:
     """Return the values of features as floats; raise an error that names the first unusable one."""
+    numbers = numbers_or_none(values, names)
+    return [number_in(values, name) for name in names] if numbers is None else numbers
+
+
+def numbers_or_none(values: Values, names: list[str]) -> list[float] | None:
+    """Return the values of features as floats; None if one is missing or not a finite number."""
     with suppress(KeyError, TypeError, ValueError, OverflowError):
         cells = [values[name] for name in names]
         numbers = [float(cell) for cell in cells]
         texts = "".join([cell for cell in cells if type(cell) is str])
         if _has_plain_characters(texts) and all(-MAX_SIZE <= number <= MAX_SIZE for number in numbers):
             return numbers
-    return [number_in(values, name) for name in names]  # slower: finds missing values, and raises the error
+    return None
 
 
 def number_in(values: Values, name: str) -> float:
@@ -146,9 +157,31 @@ def number_in(values: Values, name: str) -> float:
     return number
 
 
+def category_in(values: Values, name: str) -> str | None:
+    """Return the category of a feature as text, without surrounding blanks; None if it is missing.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value is not text, a Boolean or a finite number; the message names the feature.
+    """
+    value = values.get(name)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, str):
+        text = value.strip()
+        return text.lower() if text.lower() in BOOLEANS else text or None
+    try:
+        return category_text(value)
+    except InvalidInputError:
+        raise InvalidInputError(f"column {name!r}: {shown(value)} is neither text nor a number.") from None
+
+
 def is_missing(value: Any) -> bool:
     """Return True if a value of a record stands for a missing value."""
-    return value is None or (isinstance(value, str) and value.strip() in MISSING_TEXTS)
+    if isinstance(value, str):
+        return value in MISSING_TEXTS or value.strip() in MISSING_TEXTS
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def is_number(value: Any) -> bool:

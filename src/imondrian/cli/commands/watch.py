@@ -1,7 +1,6 @@
 """`imondrian watch`: score and learn a stream; every input line becomes an output line with its score."""
 
 import json
-import math
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,13 +15,14 @@ from imondrian.cli.options import ConsoleOptions, DetectorOptions, FeatureOption
 from imondrian.cli.signals import ending_signals
 from imondrian.cli.table_rows import split_names
 from imondrian.cli.watch_detector import WatchDetector
+from imondrian.cli.watch_features import StreamChoice, StreamFeatures, features_of_detector
 from imondrian.cli.watch_input import WatchInput
 from imondrian.column_names import ERROR, EXPLANATION, LABEL, RESULTS, ROW, SCORE, THRESHOLD
 from imondrian.errors import InvalidInputError
-from imondrian.explanations import reasons_of
+from imondrian.explanations import UsualValues, reasons_of
 from imondrian.stream import StreamDetector
 from imondrian.tables.feature_columns import check_names, result_names
-from imondrian.tables.line_records import Parser, Record, Values, is_missing, is_number, numbers_in
+from imondrian.tables.line_records import Parser, Record
 from imondrian.tables.verbatim_json import json_members
 
 _WRITE_TIMEOUT = 3  # seconds to wait after a signal until the output is read
@@ -97,7 +97,7 @@ class Row(NamedTuple):
     """A line of the stream: its record, and the values of the features or the error."""
 
     record: Record
-    values: list[float]
+    values: list[Any]  # empty if there is an error
     error: str | None
 
 
@@ -111,11 +111,12 @@ class Watcher:
         self._feature_options = feature_options
         self._options = options
         self._console = console
-        self._features = _feature_names(detector.detector)
+        self._features = None if detector.detector is None else features_of_detector(detector.detector)
         self._feature_set: frozenset[str] = frozenset()
         self._has_record = False  # True: the first record has been read
         self.is_writing = False  # True while output is being written, which may have to wait for its reader
         self._n_drifts = 0 if detector.detector is None else detector.detector.n_drifts
+        self._n_filled_before = 0 if detector.detector is None else detector.detector.n_missing
         self.n_rows = self.n_anomalies = self.n_errors = 0
 
     def process(self, lines: list[bytes], parser: Parser) -> None:
@@ -135,6 +136,9 @@ class Watcher:
     def print_summary(self) -> None:
         """Print how many rows there were."""
         errors = f", {self.n_errors:,} unusable rows" if self.n_errors else ""
+        detector = self._watch_detector.detector
+        n_filled = 0 if detector is None else detector.n_missing - self._n_filled_before
+        errors += f", {n_filled:,} missing numbers filled in" if n_filled else ""
         is_saved = self._options.model and self._watch_detector.detector
         saved = f"; saved to {self._options.model}" if is_saved else ""
         self._console.note(f"{self.n_rows:,} rows, {self.n_anomalies:,} anomalies{errors}{saved}")
@@ -151,26 +155,32 @@ class Watcher:
         try:
             record = parser(line)
         except InvalidInputError as error:
-            return Row(_EMPTY_RECORD, [math.nan] * len(self._features), str(error))
-        if not self._has_record:
-            self._start(record)
+            return Row(_EMPTY_RECORD, [], str(error))
+        features = self._known_features(record)
         try:
-            return Row(record, numbers_in(record.values, self._features), None)
+            return Row(record, features.values(record.values), None)
         except InvalidInputError as error:
-            return Row(record, [math.nan] * len(self._features), str(error))
+            return Row(record, [], str(error))
 
-    def _start(self, record: Record) -> None:
-        """Check the features of the first record against the detector, or choose them."""
+    def _known_features(self, record: Record) -> StreamFeatures:
+        """Return the features; the first record is checked against the detector, or determines them."""
+        if self._has_record and self._features is not None:
+            return self._features
         columns, options = list(record.values), self._feature_options
-        features, ignore = (split_names(names, columns) for names in (options.features, options.ignore))
-        check_names((*features, *ignore, *([] if options.time is None else [options.time])), columns)
+        features, ignore, categorical = (
+            split_names(names, columns) for names in (options.features, options.ignore, options.categorical)
+        )
+        time = [] if options.time is None else [options.time]
+        check_names((*features, *ignore, *categorical, *time), columns)
         self._check_result_names(columns)
-        if self._features:
-            self._check_features(features, record)
+        if self._features is not None:
+            self._check_features(self._features, features, categorical, record)
         else:
-            self._features = self._choose_features(record.values, features, ignore)
-        self._feature_set = frozenset(self._features)
+            self._features = self._choose_features(record, StreamChoice(features, ignore, categorical, options.time))
+        numbers = (name for j, name in enumerate(self._features.names) if j not in self._features.categorical)
+        self._feature_set = frozenset(numbers)
         self._has_record = True
+        return self._features
 
     def _check_result_names(self, columns: list[str]) -> None:
         taken = [name for name in RESULTS if name in columns]
@@ -179,43 +189,45 @@ class Watcher:
                 f"The stream has its own column {taken[0]!r}, which is the name of a result: rename it."
             )
 
-    def _check_features(self, features: list[str], record: Record) -> None:
+    def _check_features(
+        self, known: StreamFeatures, features: list[str], categorical: list[str], record: Record
+    ) -> None:
         """Raise an InvalidInputError if the stream has other features than the detector.
 
         A JSON record may lack some features, since the next record may have them.
         """
         model = self._options.model
-        lacking = [name for name in self._features if name not in record.values]
+        lacking = [name for name in known.names if name not in record.values]
         is_csv = record.text is None
-        if lacking and (is_csv or len(lacking) == len(self._features)):
+        if lacking and (is_csv or len(lacking) == len(known.names)):
             raise InvalidInputError(f"{model} was created with other features: there is no column {lacking[0]!r}.")
-        if features and features != self._features:
-            raise InvalidInputError(f"{model} was created with the features {', '.join(self._features)}.")
+        if features and features != known.names:
+            raise InvalidInputError(f"{model} was created with the features {', '.join(known.names)}.")
+        for name in categorical:
+            if name in known.names and known.names.index(name) not in known.categorical:
+                raise InvalidInputError(f"{model} was created with numbers in the column {name!r}.")
 
-    def _choose_features(self, record: Values, features: list[str], ignore: list[str]) -> list[str]:
-        """Choose the features: the given ones, or all numeric values of the first record."""
-        reasons = {name: _why_not_feature(record[name]) for name in record}
-        reasons |= dict.fromkeys(result_names(record), "result of an earlier run")
-        reasons |= dict.fromkeys(ignore, "ignored")
-        reasons |= {} if self._feature_options.time is None else {self._feature_options.time: "the time"}
-        chosen = features or [name for name in record if not reasons[name]]
-        if not chosen:
-            raise InvalidInputError(f"No column of the first row can be used as a feature: {json.dumps(record)[:200]}.")
+    def _choose_features(self, record: Record, choice: StreamChoice) -> StreamFeatures:
+        """Choose the features: the given ones, or all numbers and categories of the first record."""
         detector = self._watch_detector.detector
-        if detector is not None and detector.parameters["n_features"] != len(chosen):
-            expected = detector.parameters["n_features"]
+        chosen, left_out = choice.choose(record.values, allows_gaps=self._watch_detector.allows_gaps)
+        if detector is not None and detector.parameters["n_features"] != len(chosen.names):
+            expected, names = detector.parameters["n_features"], ", ".join(chosen.names)
             raise InvalidInputError(
-                f"The detector has {expected} unnamed features, but the stream has {len(chosen)}: {', '.join(chosen)}."
+                f"The detector has {expected} unnamed features, but the stream has {len(chosen.names)}: {names}."
             )
-        left_out = ", ".join(f"{name} ({reasons[name] or 'not chosen'})" for name in record if name not in chosen)
-        self._console.note(f"features: {', '.join(chosen)}" + (f"; left out: {left_out}" if left_out else ""))
+        shown = [f"{name} (category)" if j in chosen.categorical else name for j, name in enumerate(chosen.names)]
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        self._console.note(f"features: {', '.join(shown)}" + (f"; left out: {reasons}" if reasons else ""))
         return chosen
 
     def _runs(self, rows: list[Row]) -> Iterator[list[Row]]:
         """Split rows into runs that are processed together: consecutive usable rows, or consecutive unusable ones."""
         for is_usable, group in groupby(rows, lambda row: row.error is None):
             run = list(group)
-            if is_usable and (self._options.explain or not _feature_names(self._watch_detector.detector)):
+            detector = self._watch_detector.detector
+            has_names = detector is not None and detector.feature_names is not None
+            if is_usable and (self._options.explain or not has_names):
                 n_single = len(run) if self._options.explain else 1  # the first row names the features
                 yield from ([row] for row in run[:n_single])
                 run = run[n_single:]
@@ -239,32 +251,16 @@ class Watcher:
         return [self._line(row, {ROW: first + i + 1, **results, ERROR: row.error}) for i, row in enumerate(rows)]
 
     def _scored_lines(self, rows: list[Row]) -> list[str]:
-        detector = self._watch_detector.detector or self._watch_detector.create(len(self._features))
-        extra = {EXPLANATION: self._explanation(detector, rows[0])} if self._options.explain else {}
-        results = detector.process_many(self._points(detector, rows))
+        features = self._features or StreamFeatures([])
+        detector = self._watch_detector.detector or self._watch_detector.create(features)
+        extra = {EXPLANATION: _explanation(detector, features, rows[0])} if self._options.explain else {}
+        results = detector.process_many(_points(detector, features, rows))
         self.n_anomalies += int(results.is_anomaly.sum())
         columns = (column.tolist() for column in (results.index, results.score, results.is_anomaly, results.threshold))
         return [
             self._line(row, {ROW: i + 1, SCORE: score, LABEL: label, THRESHOLD: _threshold_or_none(threshold), **extra})
             for row, i, score, label, threshold in zip(rows, *columns, strict=True)
         ]
-
-    def _points(self, detector: StreamDetector, rows: list[Row]) -> Any:
-        """Return the values of rows, with feature names until the detector has stored them."""
-        if detector.feature_names is None:
-            return [dict(zip(self._features, row.values, strict=True)) for row in rows]
-        return np.array([row.values for row in rows])
-
-    def _explanation(self, detector: StreamDetector, row: Row) -> str | None:
-        """Return the explanation of a row that will be labelled an anomaly, from the state before it is learned."""
-        if not detector.is_warm:
-            return None
-        values = np.array(row.values)
-        if not detector.score(values[None])[0] > detector.threshold:
-            return None
-        parts = detector.explain(values)
-        names = [key if isinstance(key, str) else _name_in_shingle(*key) for key in parts]
-        return ", ".join(map(str, reasons_of(np.array(list(parts.values())), np.zeros(len(parts)), names)))
 
     def _line(self, row: Row, results: dict[str, Any]) -> str:
         """Return a record with its results as a line of JSON."""
@@ -281,21 +277,41 @@ class Watcher:
             self._n_drifts = detector.n_drifts
 
 
+def _points(detector: StreamDetector, features: StreamFeatures, rows: list[Row]) -> Any:
+    """Return the values of rows, with feature names until the detector has stored them."""
+    if detector.feature_names is None:
+        return [features.named(row.values) for row in rows]
+    return features.points([row.values for row in rows])
+
+
+def _explanation(detector: StreamDetector, features: StreamFeatures, row: Row) -> str | None:
+    """Return the explanation of a row that will be labelled an anomaly, from the state before it is learned."""
+    if not detector.is_warm:
+        return None
+    point = features.points([row.values])
+    if not detector.score(point)[0] > detector.threshold:
+        return None
+    parts = detector.explain(point[0])
+    sizes = np.array(list(parts.values()))
+    if detector.parameters["shingle"] == 1:
+        usual, texts = UsualValues(detector.forest), features.texts(row.values)
+        return "; ".join(map(str, reasons_of(sizes, point[0], features.names, usual=usual, texts=texts)))
+    names = [_name_in_shingle(*key) for key in parts]
+    texts = {i: "" for i in range(len(names)) if i % len(features.names) in features.categorical}
+    reasons = reasons_of(
+        sizes, np.zeros(len(names)), names, texts=texts
+    )  # the values of earlier rows are not kept here
+    return "; ".join(f"{reason.feature}{_in_parentheses(reason.side)}, {reason.share:.0%}" for reason in reasons)
+
+
+def _in_parentheses(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
 def _name_in_shingle(name: str, n_rows_ago: int) -> str:
     return name if n_rows_ago == 0 else f"{name} {n_rows_ago} row{'s' * (n_rows_ago > 1)} ago"
-
-
-def _why_not_feature(value: Any) -> str:
-    """Return why a column with this value in the first record is not a feature; an empty text if it is one."""
-    if is_missing(value):
-        return "missing in the first row; --features can name it"
-    return "" if is_number(value) else "not a number"
 
 
 def _threshold_or_none(threshold: float) -> float | None:
     """Return None while the detector has no threshold yet: it is 1 then, which no score exceeds."""
     return threshold if threshold < 1.0 else None
-
-
-def _feature_names(detector: StreamDetector | None) -> list[str]:
-    return [] if detector is None else [str(name) for name in detector.feature_names or ()]
