@@ -67,9 +67,10 @@ def test_records_are_written_back_unchanged(shell):
     assert isinstance(rows[0]["a"], int)
     assert rows[0]["threshold"] is None  # there is none yet
     done = shell.run("watch", *SETTINGS, stdin="a,b,on,t\n1,,TRUE,x\n1,2,false,y\nz,2,true,y\n")
-    assert "b (missing in the first row; --features can name it), t (not a number)" in done.stderr
+    assert "features: a, on (category), t (category); left out: b (missing in the first row" in done.stderr
     rows = lines_of(done.stdout)
-    assert [(row["a"], row["b"], row["on"]) for row in rows] == [(1, "", 1.0), (1, "2", 0.0), ("z", "2", 1.0)]
+    cells = [(row["a"], row["b"], row["on"]) for row in rows]
+    assert cells == [(1, "", "TRUE"), (1, "2", "false"), ("z", "2", "true")]
 
 
 def test_json_is_written_back_verbatim(shell):
@@ -159,7 +160,7 @@ def test_a_stopped_and_resumed_stream_gives_the_same_output_as_an_uninterrupted_
     )
     facts = json.loads(shell.run("info", "state.imf", "--json").stdout)
     assert facts["rows_seen"] == 400
-    assert facts["features"] == ["id", "a", "b", "c"]
+    assert facts["features"] == ["id", "name", "a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -463,8 +464,9 @@ def test_a_stream_with_other_features_is_refused(shell):
     assert "There is no column 't'" in shell.fails("watch", "--time", "t", "-q", stdin="a,b\n1,2\n")
     assert "has its own column 'row'" in shell.fails("watch", "-q", stdin="a,row\n1,2\n")
     rows = lines_of(shell.run("watch", "--model", "state.imf", "-q", stdin='{"a": 1}\n{"a": 1, "b": 2}\n').stdout)
-    assert ["error" in row for row in rows] == [True, False]
-    assert imondrian.load(shell.folder / "state.imf").n_seen == 3
+    assert ["error" in row for row in rows] == [False, False]
+    detector = imondrian.load(shell.folder / "state.imf")
+    assert (detector.n_seen, detector.n_missing) == (3, 1)
 
 
 def test_a_followed_json_file_is_resumed_where_it_was_left(shell):
@@ -480,7 +482,7 @@ def test_a_followed_json_file_is_resumed_where_it_was_left(shell):
 
 def test_an_unusable_row_has_its_error_in_its_line_or_ends_the_stream(shell):
     text = "a,b\n1,2\n1,x\n1\n,5\n3,4\n"
-    done = shell.run("watch", *SETTINGS, stdin=text)
+    done = shell.run("watch", "--missing", "drop", *SETTINGS, stdin=text)
     rows = lines_of(done.stdout)
     assert [row["row"] for row in rows] == [1, 2, 3, 4, 5]
     assert [row.get("error") for row in rows] == [
@@ -566,7 +568,7 @@ def test_anomalies_are_explained_by_the_rows_before_them(shell):
 
 def test_the_output_can_be_watched_again(shell):
     once = shell.run("watch", "data.csv", "-q", "--features", "a,b,c", "--explain", *SETTINGS).stdout
-    twice = shell.run("watch", "-q", "--ignore", "id", *SETTINGS, stdin=once).stdout
+    twice = shell.run("watch", "-q", "--ignore", "id,name", *SETTINGS, stdin=once).stdout
     assert [row["anomaly_score"] for row in lines_of(once)] == [row["anomaly_score"] for row in lines_of(twice)]
     assert all("explanation" not in row for row in lines_of(twice))
 
@@ -576,7 +578,7 @@ def test_wrong_streams_give_a_one_line_error(shell):
     assert "file not found" in shell.fails("watch", "--follow", "none.csv")
     assert "not both" in shell.fails("watch", "data.csv", "--follow", "data.csv")
     assert "no column 'z'" in shell.fails("watch", "data.csv", "-q", "--features", "z")
-    assert "can be used as a feature" in shell.fails("watch", "-q", stdin="a,b\nx,y\n")
+    assert "can be used as a feature" in shell.fails("watch", "-q", stdin="a,b\n2024-01-01,\n")
     shell.run("fit", "data.csv", "--save", "model.imf", "-q")
     assert "model.imf does not contain a stream detector" in shell.fails("watch", "data.csv", "--model", "model.imf")
     assert shell.run("watch", "-q", stdin="").stdout == ""
@@ -597,3 +599,37 @@ def test_closing_the_output_pipe_ends_the_stream_and_saves_the_detector(shell):
     assert done.stderr == b""
     assert imondrian.load(shell.folder / "state.imf").n_seen >= 1
     assert "state.imf" in os.listdir(shell.folder)  # noqa: PTH208
+
+
+def test_categories_and_gaps_are_learned_and_explained(shell):
+    rng = np.random.default_rng(0)
+    countries = rng.choice(["DE", "FR", "IT"], 400)
+    numbers = rng.normal(10.0, 1.0, 400).round(3).astype(str)
+    countries[350], numbers[200:210] = "KP", ""
+    lines = [
+        f"{code},{number},{i % 3},{i % 2 == 0}" for i, (code, number) in enumerate(zip(countries, numbers, strict=True))
+    ]
+    shell.write("orders.csv", "\n".join(["country,amount,desk,gift", *lines]))
+    options = ("--categorical", "desk", "--threshold", "0.02", "--window", "256", "--explain", "--model", "s.imf")
+    done = shell.run("watch", "orders.csv", *options)
+    assert "features: country (category), amount, desk (category), gift (category)" in done.stderr
+    assert "10 missing numbers filled in" in done.stderr
+    rows = lines_of(done.stdout)
+    assert rows[350]["is_anomaly"]
+    assert rows[350]["explanation"].startswith("country = KP (never seen), ")
+    assert not any("error" in row for row in rows)
+    detector = imondrian.load(shell.folder / "s.imf")
+    assert detector.feature_names == ["country", "amount", "desk", "gift"]
+    again = shell.run("watch", "--model", "s.imf", stdin='{"country": "KP", "gift": true, "desk": 2}\n{"amount": 1}\n')
+    assert [row["anomaly_score"] > 0.0 for row in lines_of(again.stdout)] == [True, True]
+    assert "1 missing numbers filled in" in again.stderr
+    assert "created with --missing median; --missing drop is not possible" in shell.fails(
+        "watch", "--model", "s.imf", "--missing", "drop", stdin="a\n1\n"
+    )
+
+
+def test_columns_that_a_stream_cannot_use_are_left_out(shell):
+    text = "at;price;note;a\n2024-01-01 10:00;1,5;the customer called again;1\n2024-01-01 10:01;2,5;x;2\n"
+    done = shell.run("watch", *SETTINGS, stdin=text)
+    assert "features: a; left out: at (a date or time), price (a number that is not written plainly" in done.stderr
+    assert "note (free text)" in done.stderr

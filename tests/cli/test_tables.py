@@ -1,0 +1,273 @@
+"""`imondrian detect` on the tables people have: exports, gaps, other encodings, and hostile ones."""
+
+import csv
+import gzip
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import imondrian
+from tests.cli.conftest import Shell
+from tests.tables.test_workbooks import workbook
+
+N_ROWS = 400
+ODD = 250  # the row with the odd value
+TABLES = [  # described in the README beside them
+    *("aid362", "apascal", "bank", "chess", "cmc", "credit-g"),
+    *("hepatitis", "nsl-probe", "nsl-r2l", "sick", "solar-flare"),
+]
+QUICK = ("--trees", "20")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return Shell(tmp_path_factory.mktemp("tables"))
+
+
+def orders(n_rows=N_ROWS):
+    """Return the columns of orders; one is from a country that no other order has."""
+    rng = np.random.default_rng(0)
+    countries = rng.choice(["Österreich", "Frankreich", "Spanien"], n_rows)
+    countries[ODD - 1] = "Nordkorea"
+    return {
+        "order": [f"ORD-{10_000 + i}" for i in range(n_rows)],
+        "day": [str(np.datetime64("2024-01-01") + i % 90) for i in range(n_rows)],
+        "country": countries.tolist(),
+        "gift": rng.choice(["TRUE", "FALSE"], n_rows).tolist(),
+        "amount": rng.uniform(900.0, 1_900.0, n_rows).round(2).tolist(),
+        "discount": rng.uniform(0.0, 20.0, n_rows).round(1).tolist(),
+    }
+
+
+def csv_text(columns, separator=","):
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=separator, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return file.getvalue()
+
+
+def german(number):
+    return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
+def detect(shell, name, *options):
+    return json.loads(shell.run("detect", name, "--json", *QUICK, *options).stdout)
+
+
+def check_odd_row(summary):
+    """The row from another country is the oddest, and explained by its country."""
+    first = summary["highest"][0]
+    assert first["row"] == ODD
+    assert first["id"] == f"ORD-{9_999 + ODD}"
+    assert first["explanation"][0]["value"] == "Nordkorea"
+    assert first["explanation"][0]["n_seen"] == 1
+
+
+# -- exports ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_ordinary_table_is_read_fitted_scored_and_explained(folder):
+    columns = orders()
+    for i in (3, 77):
+        columns["amount"][i] = ""
+    folder.write("orders.csv", csv_text(columns))
+    outputs = ("-o", "scored.csv", "--report", "report.html", "--save", "orders.imf", "--id", "order", "--calendar")
+    text = folder.run("detect", "orders.csv", *outputs, *QUICK).stdout
+    assert "numbers    2: amount, discount" in text
+    assert "categories 3: day (weekday), country, gift" in text
+    assert "filled     amount 2 (missing; the median is used)" in text
+    odd = next(line for line in text.splitlines() if "ORD-10249" in line)
+    assert "country = Nordkorea (1 in 400), " in odd
+    scored = folder.text("scored.csv")
+    assert scored.splitlines()[0] == f"{','.join(columns)},anomaly_score,is_anomaly,explanation"
+    page = folder.text("report.html")
+    assert "ORD-10249" in page
+    assert "Nordkorea" in page
+    assert "1 in 400" in page
+    assert folder.run("score", "orders.imf", "orders.csv", "-q").stdout == scored
+    explained = folder.run("explain", "orders.imf", "orders.csv", "--rows", ODD, "--id", "order").stdout
+    assert "ORD-10249" in explained
+    assert "country = Nordkorea" in explained
+    model = imondrian.load(folder.folder / "orders.imf")
+    assert list(model.feature_names_in_) == ["day (weekday)", "country", "gift", "amount", "discount"]
+    assert model.categorical_ == (0, 1, 2)
+
+
+def test_a_german_export_is_read(folder):
+    columns = orders()
+    columns["amount"] = [f"{german(value)} €" for value in columns["amount"]]
+    columns["discount"] = [f"{value:.1f}".replace(".", ",") for value in columns["discount"]]
+    columns["day"] = [f"{day[8:]}.{day[5:7]}.{day[:4]}" for day in columns["day"]]
+    content = f"Umsätze 2024;;;;;\r\n\r\n{csv_text(columns, ';')}".encode("cp1252")
+    (folder.folder / "german.csv").write_bytes(content)
+    summary = detect(folder, "german.csv", "--id", "order", "--save", "german.imf")
+    check_odd_row(summary)
+    assert summary["features"] == ["country", "gift", "amount", "discount"]
+    assert summary["left_out"]["day"].startswith("a date or time")
+    assert summary["notes"] == [
+        "1 title line before the header skipped",
+        "the text is not UTF-8 and was read as Windows-1252 (--encoding chooses another one)",
+        "amount: decimal comma, thousands point, € sign removed",
+        "discount: decimal comma",
+    ]
+    usual = next(reason for row in summary["highest"] for reason in row["explanation"] if reason["feature"] == "amount")
+    assert 900.0 <= usual["value"] <= 1_900.0
+    (folder.folder / "short.csv").write_bytes(content[:2000].rsplit(b"\r\n", 1)[0])
+    rows = list(csv.DictReader(io.StringIO(folder.run("score", "german.imf", "short.csv", "-q").stdout)))
+    assert rows[0]["country"] in ("Österreich", "Frankreich", "Spanien")
+
+
+def test_a_us_export_is_read(folder):
+    columns = orders()
+    columns["amount"] = [f"${value:,.2f}" if i % 9 else f"(${value:,.2f})" for i, value in enumerate(columns["amount"])]
+    columns["discount"] = [f"{value}%" for value in columns["discount"]]
+    columns["day"] = [f"{day[5:7]}/{day[8:]}/{day[:4]} 1:30 PM" for day in columns["day"]]
+    folder.write("us.csv", csv_text(columns))
+    summary = detect(folder, "us.csv", "--id", "order", "-o", "us.parquet")
+    check_odd_row(summary)
+    assert summary["notes"] == [
+        "amount: thousands comma, $ sign removed, numbers in parentheses are negative",
+        "discount: % sign removed",
+    ]
+    written = pl.read_parquet(folder.folder / "us.parquet")
+    assert written["discount"].to_list() == orders()["discount"]
+    assert written["amount"][0] < 0.0 < written["amount"][1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
+def test_other_encodings_are_read(folder, encoding):
+    (folder.folder / "encoded.csv").write_bytes(csv_text(orders()).encode(encoding))
+    check_odd_row(detect(folder, "encoded.csv", "--id", "order"))
+
+
+def test_a_workbook_is_read(folder):
+    pytest.importorskip("fastexcel")
+    columns = orders()
+    rows = [["Orders", *[None] * 5], list(columns), *map(list, zip(*columns.values(), strict=True))]
+    (folder.folder / "orders.xlsx").write_bytes(workbook({"Notes": [["nothing here"]], "Orders": rows}))
+    summary = detect(folder, "orders.xlsx", "--sheet", "Orders", "--id", "order")
+    check_odd_row(summary)
+    assert summary["notes"] == ["1 title line before the header skipped"]
+    assert "has no sheet 'x'; the sheets are 'Notes', 'Orders'" in folder.fails("detect", "orders.xlsx", "--sheet", "x")
+
+
+def test_a_table_with_many_gaps_is_filled(folder):
+    rng = np.random.default_rng(1)
+    columns = orders()
+    for name in ("country", "gift", "amount", "discount"):
+        for i in np.flatnonzero(rng.random(N_ROWS) < 0.4):
+            columns[name][i] = "" if i != ODD - 1 else columns[name][i]
+    (folder.folder / "gaps.csv.gz").write_bytes(gzip.compress(csv_text(columns).encode()))
+    summary = detect(folder, "gaps.csv.gz", "--id", "order", "-o", "gaps.csv")
+    assert ODD in [row["row"] for row in summary["highest"][:3]]
+    assert set(summary["filled"]) == {"amount", "discount"}
+    assert 140 < summary["filled"]["amount"] < 180
+    indicated = detect(folder, "gaps.csv.gz", "--missing", "indicator", "--ignore", "order,day", "--save", "i.imf")
+    assert indicated["n_scored"] > 350
+    rows = list(csv.DictReader(io.StringIO(folder.run("score", "i.imf", "gaps.csv.gz", "-q").stdout)))
+    assert len(rows) == N_ROWS
+    dropped = detect(folder, "gaps.csv.gz", "--missing", "drop")
+    assert 20 < dropped["n_scored"] < 100
+
+
+def test_separators_and_kinds_can_be_chosen(folder):
+    columns = {"code": ["17", "4", "17", "99"] * 25, "a": [f"{1 + i % 9},{100 + i}" for i in range(100)]}
+    folder.write("codes.csv", csv_text(columns, ";"))
+    summary = detect(folder, "codes.csv", "--categorical", "code", "--thousands", ",")
+    assert summary["categorical"] == ["code"]
+    assert summary["notes"] == ["a: thousands comma"]
+    assert detect(folder, "codes.csv")["notes"] == ["a: decimal comma"]
+    assert "--decimal must be '.' or ','" in folder.fails("detect", "codes.csv", "--decimal", "x")
+    assert "the encoding 'x' is unknown" in folder.fails("detect", "codes.csv", "--encoding", "x").lower()
+
+
+# -- published tables -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_published_tables_are_read_at_the_first_try(folder, name):
+    data = os.environ.get("IMONDRIAN_DATA")
+    path = Path(data or "", "tables", f"{name}.csv.gz")
+    if data is None or not path.exists():
+        pytest.skip("needs the tables in the folder IMONDRIAN_DATA")
+    summary = detect(folder, path, "--ignore", "label")
+    assert summary["n_scored"] == summary["n_rows"]
+    names = pl.read_csv(path, n_rows=0).columns
+    assert {*summary["features"], *summary["left_out"]} == set(names)
+    assert len(summary["features"]) > len(names) / 2
+    assert 0.0 < summary["n_anomalies"] / summary["n_rows"] < 0.1
+
+
+# -- hostile tables ---------------------------------------------------------------------------------------------------
+
+
+def test_names_come_back_as_they_were(folder):
+    rng = np.random.default_rng(0)
+    header = ["a", "a", 'say "x"', "", "", "line\nbreak", "b,c"]
+    rows = rng.normal(size=(30, 7)).round(4).tolist()
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerows([header, *rows])
+    folder.write("names.csv", file.getvalue())
+    summary = detect(folder, "names.csv", "-o", "names_out.csv", "--save", "names.imf")
+    assert summary["features"] == ["a", "a (2)", 'say "x"', "column_4", "column_5", "line\nbreak", "b,c"]
+    written = list(csv.reader(io.StringIO(folder.text("names_out.csv"))))
+    assert written[0] == [*header, "anomaly_score", "is_anomaly", "explanation"]
+    assert folder.run("score", "names.imf", "names.csv", "-q").stdout == folder.text("names_out.csv")
+    assert detect(folder, "names.csv", "--features", "a (2)")["features"] == ["a (2)"]
+
+
+def test_quoted_newlines_and_one_category_are_read(folder):
+    rows = [f'"first\nsecond {i}",same,{i * i % 97}' for i in range(60)]
+    folder.write("newlines.csv", "\n".join(["note,kind,a", *rows]))
+    summary = detect(folder, "newlines.csv")
+    assert summary["n_rows"] == 60
+    assert summary["features"] == ["a"]
+    assert summary["left_out"]["kind"] == "constant: 'same' in every row"
+    assert summary["left_out"]["note"].startswith("an id")
+
+
+def test_many_categories_and_many_columns_are_read(folder):
+    rng = np.random.default_rng(0)
+    users = [f"user{i % 50_000}" for i in range(60_000)]
+    pl.DataFrame({"user": users, "a": rng.normal(size=60_000).round(3)}).write_csv(folder.folder / "users.csv")
+    summary = detect(folder, "users.csv")
+    assert summary["categorical"] == ["user"]
+    values = rng.normal(size=(100, 500)).round(3).astype(str)
+    values[:, ::2] = rng.choice(["x", "y"], (100, 250))
+    values[49, 498] = "z"
+    pl.DataFrame(values, schema=[f"c{j}" for j in range(500)]).write_csv(folder.folder / "wide.csv")
+    summary = detect(folder, "wide.csv")
+    assert len(summary["features"]) == 500
+    assert len(summary["categorical"]) == 250
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("a,b\n", "has no rows"),
+        ("a,b\n1,2\n1,2,3\n4,5\n", "row 2 has 3 fields, but the header has 2"),
+        ("id,key\n" + "".join(f"{i},k{i}\n" for i in range(50)), "no column can be used as a feature (id: consecutive"),
+        ("a,b\n,\n,\n", "no column can be used as a feature (a: no values; b: no values)"),
+        (
+            "a,b\n" + "".join(f"{i * i},{i % 7}\n" for i in range(30)) + "soon,3\n",
+            "row 31, column 'a': 'soon' is not a number (--ignore a leaves the column out, --categorical a makes it",
+        ),
+    ],
+)
+def test_unusable_tables_give_one_line_that_says_what_and_where(folder, content, message):
+    folder.write("hostile.csv", content)
+    assert message in folder.fails("detect", "hostile.csv")
+
+
+def test_mixed_values_are_categories_if_they_are_few(folder):
+    grades = ["1", "2", "3", "absent", "2"] * 20
+    folder.write("grades.csv", csv_text({"grade": grades, "a": [i * i % 37 for i in range(100)]}))
+    assert detect(folder, "grades.csv")["categorical"] == ["grade"]
