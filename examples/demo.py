@@ -10,27 +10,29 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from sklearn.datasets import load_breast_cancer
 
 FOLDER = Path("demo")
+N_ORDERS = 5_000
 MINUTES = 3_000
+MISTAKES = {  # orders with a mistake, by their position
+    1_200: {"country": "XX"},
+    2_400: {"amount": 99_999.0},
+    3_600: {"channel": "test"},
+    4_800: {"quantity": 1_000},
+}
 
 
 def main() -> None:
     """Write the data, run the commands and print what was found."""
     FOLDER.mkdir(exist_ok=True)
-    write_tumours(FOLDER / "tumours.csv")
+    write_orders(FOLDER / "orders.csv")
     write_sensor(FOLDER / "sensor.csv")
-    tumours = [FOLDER / name for name in ("tumours.csv", "scored.csv", "report.html", "model.imf")]
-    run("detect", tumours[0], "-o", tumours[1], "--report", tumours[2], "--save", tumours[3])
-    scored = pl.read_csv(tumours[1])
-    anomalies = scored.filter(pl.col("is_anomaly"))
-    n_malignant = anomalies.filter(pl.col("diagnosis") == "malignant").height
-    share = (scored["diagnosis"] == "malignant").mean()
-    print(
-        f"\n{n_malignant} of the {anomalies.height} anomalies are malignant, compared with {share:.0%} of all tumours."
-    )
-    print("The diagnosis was not used.\n")
+    orders = [FOLDER / name for name in ("orders.csv", "scored.csv", "report.html", "model.imf")]
+    outputs = ("-o", orders[1], "--report", orders[2], "--save", orders[3])
+    run("detect", orders[0], "--id", "order", "--time", "created", *outputs)
+    scores = pl.read_csv(orders[1])["anomaly_score"].rank("ordinal", descending=True)
+    ranks = ", ".join(str(rank) for rank in sorted(scores[i] for i in MISTAKES))
+    print(f"\nThe {len(MISTAKES)} orders with a mistake have the ranks {ranks} among {N_ORDERS:,} orders.\n")
     run(
         "watch",
         FOLDER / "sensor.csv",
@@ -42,15 +44,31 @@ def main() -> None:
         show=print_anomalies,
     )
     print("\nThe sensor data have faults of four minutes at 2026-01-02T09:20 and 2026-01-02T19:20.")
-    print(f"\nOpen {tumours[2].resolve()}")
+    print(f"\nOpen {orders[2].resolve()}")
 
 
-def write_tumours(path: Path) -> None:
-    """Write the measurements of 569 tumours; the diagnosis is text, so it is not a feature."""
-    data = load_breast_cancer()
-    names = [str(name) for name in data.feature_names]
-    diagnosis = np.where(data.target == 0, "malignant", "benign")
-    pl.DataFrame(data.data, schema=names).insert_column(0, pl.Series("diagnosis", diagnosis)).write_csv(path)
+def write_orders(path: Path) -> None:
+    """Write orders with ids, dates, categories, amounts and gaps; four of them have a mistake."""
+    rng = np.random.default_rng(0)
+    created = np.datetime64("2026-01-01T00:00") + np.sort(rng.integers(0, 90 * 24 * 60, N_ORDERS))
+    columns = {
+        "order": [f"ORD-{10_000 + i}" for i in range(N_ORDERS)],
+        "created": created.astype(str).tolist(),
+        "country": rng.choice(["DE", "FR", "IT", "ES", "AT"], N_ORDERS, p=[0.4, 0.25, 0.2, 0.1, 0.05]).tolist(),
+        "channel": rng.choice(["web", "store", "phone"], N_ORDERS, p=[0.6, 0.3, 0.1]).tolist(),
+        "gift": rng.choice(["true", "false"], N_ORDERS, p=[0.1, 0.9]).tolist(),
+        "quantity": rng.poisson(2.0, N_ORDERS) + 1,
+        "amount": rng.lognormal(3.5, 0.7, N_ORDERS).round(2),
+        "discount": rng.uniform(0.0, 20.0, N_ORDERS).round(1),
+    }
+    for i, mistake in MISTAKES.items():
+        for name, value in mistake.items():
+            columns[name][i] = value
+    for name in ("amount", "discount"):
+        is_missing = rng.random(N_ORDERS) < 0.1
+        is_missing[list(MISTAKES)] = False
+        columns[name] = [None if gap else value for gap, value in zip(is_missing, columns[name], strict=True)]
+    pl.DataFrame(columns).write_csv(path)
 
 
 def write_sensor(path: Path) -> None:
