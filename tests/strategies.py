@@ -47,18 +47,33 @@ def point_sets(draw, min_rows=1, max_rows=24, max_features=3):
 
 
 POINT_SETS = point_sets()
+RARITIES = [1.0, 0.25, 2.0**-14]
+CODES = [0.0, 1.0, -3.5, 6257867736028357.0]
 
 
-def empty(n_trees, n_slots, n_features, seed=0):
-    trees = empty_trees(n_trees, n_slots, n_features)
+@st.composite
+def coded_sets(draw, min_rows=1, max_rows=24):
+    """Draw coded rows (numbers, rarities, codes), and the number of categorical features, at least 1."""
+    n_rows, n_numbers, n_categorical = (
+        draw(st.integers(min_rows, max_rows)),
+        draw(st.integers(0, 2)),
+        draw(st.integers(1, 2)),
+    )
+    pools = [[0.0, 1.0, 2.5]] * n_numbers + [RARITIES] * n_categorical + [CODES] * n_categorical
+    columns = [draw(st.lists(st.sampled_from(pool), min_size=n_rows, max_size=n_rows)) for pool in pools]
+    return np.array(columns).T.copy(), n_categorical
+
+
+def empty(n_trees, n_slots, n_coordinates, seed=0, n_categorical=0):
+    trees = empty_trees(n_trees, n_slots, n_coordinates, n_categorical)
     start_streams(trees.heads, np.uint64(seed))
     return trees
 
 
-def built(points, seed=0, n_trees=3, room=0, max_samples=NO_LIMIT):
-    """Return trees built on the points, with `room` more slots than needed."""
+def built(points, seed=0, n_trees=3, room=0, max_samples=NO_LIMIT, n_categorical=0):
+    """Return trees built on the points (coded rows), with `room` more slots than needed."""
     points = np.ascontiguousarray(points, dtype=float)
-    trees = empty(n_trees, min(len(points), max_samples) + room, points.shape[1], seed)
+    trees = empty(n_trees, min(len(points), max_samples) + room, points.shape[1], seed, n_categorical)
     build_trees(trees, points, np.ones(points.shape[1]), max_samples)
     return trees
 

@@ -351,7 +351,10 @@ def test_trees_can_be_inspected():
 def test_a_forest_has_a_pickle_and_a_repr():
     forest = MondrianForest(n_trees=3, max_samples=16).build(X)
     assert bits(pickle.loads(pickle.dumps(forest)).extend(NEW)) == bits(forest.extend(NEW))  # noqa: S301
-    assert repr(forest) == "MondrianForest(n_trees=3, max_samples=16, window=None, scale=None, seed=0, n_jobs=1)"
+    assert (
+        repr(forest)
+        == "MondrianForest(n_trees=3, max_samples=16, window=None, scale=None, seed=0, n_jobs=1, categorical=())"
+    )
 
 
 def test_a_tree_with_too_many_points_is_an_error(monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from imondrian.feature_layout import FeatureLayout
 from imondrian.scales import StandardScale, are_valid_moments, new_scale
 from tests.strategies import POINT_SETS
 
@@ -64,7 +65,7 @@ def test_the_smallest_spreads_give_finite_weights(spread):
 
 @pytest.mark.parametrize(("scale", "weights"), [(None, [1.0, 1.0]), ([3.0, 0.5], [3.0, 0.5])])
 def test_fixed_weights_do_not_change(scale, weights):
-    fixed = new_scale(scale, 2)
+    fixed = new_scale(scale, FeatureLayout(2, ()))
     fixed.restart(X, 200)
     assert fixed.update(X[:3]).tolist() == [weights] * 3
     fixed.join(np.ones((3, 2)))

@@ -61,7 +61,7 @@ def test_the_same_forest_gives_the_same_file(tmp_path):
 def test_a_file_is_a_zip_of_plain_arrays(tmp_path):
     with zipfile.ZipFile(saved(tmp_path, MondrianForest(n_trees=3).build(X))) as archive:
         header = json.loads(archive.read("header.json"))
-        assert (header["format"], header["version"]) == ("imondrian forest", 1)
+        assert (header["format"], header["version"]) == ("imondrian forest", 2)
         times = np.load(io.BytesIO(archive.read("cuts.split_time.npy")), allow_pickle=False)
         assert times.shape == (3, 120)
 
@@ -378,7 +378,7 @@ def with_header(parts, **changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"version": 2},
+        {"version": 3},
         {"version": "1"},
         {"format": "another"},
         {"n_features": 2},
@@ -457,7 +457,7 @@ def test_the_error_says_what_is_wrong(tmp_path, whole):
     with pytest.raises(DamagedFileError, match=r"model.imf: tree 1 is damaged: a child names another parent: slot 0"):
         imondrian.load(path)
     path.write_bytes(with_header(parts, version=7))
-    with pytest.raises(DamagedFileError, match=r"its version is 7; this library reads version 1"):
+    with pytest.raises(DamagedFileError, match=r"its version is 7; this library reads versions 1 and 2"):
         imondrian.load(path)
 
 

@@ -166,6 +166,25 @@ def test_an_empty_tree_is_sound_and_its_root_is_checked():
     assert broken_invariants(trees, 0) == ["an empty tree has a root: the tree as a whole"]
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        (1, 0.0, "a rarity is not in (0, 1]: slot 2"),
+        (1, 1.5, "a rarity is not in (0, 1]: slot 2"),
+        (2, 0.5, "a category is not at its place: slot 2"),
+        (3, 9.0, "a category is not at its place: slot 2"),
+    ],
+)
+def test_damaged_categories_are_reported(column, value, problem):
+    rows = np.column_stack([np.arange(4.0), np.ones(4), [5.0, 6.0, 5.0, 7.0]])
+    trees = built(rows, n_trees=1, n_categorical=1)
+    assert first_broken_tree(trees) == NONE
+    assert broken_invariants(trees, 0) == []
+    trees.points[0, 2, column] = value
+    assert broken_invariants(trees, 0)[0] == problem
+    assert first_broken_tree(trees) == 0
+
+
 def test_the_damaged_slots_are_reported():
     trees = sound_tree()
     trees.copies[0, [3, 5]] = 0
@@ -174,7 +193,8 @@ def test_the_damaged_slots_are_reported():
 
 def test_every_problem_of_every_check_is_tested():
     """Every problem that a check can report is caused by one of the tests above."""
-    tested = " ".join([*DAMAGES, "an empty tree has a root"])  # the last one has its own test
+    others = ["an empty tree has a root", "a rarity is not in (0, 1]", "a category is not at its place"]  # tested alone
+    tested = " ".join([*DAMAGES, *others])
     for check in (check for group in INVARIANTS for check in group):
         problems = re.findall(r'yield \(?\s*f?"([^"]+)"', inspect.getsource(check))
         assert problems

@@ -48,7 +48,7 @@ def _with_values(array: Array, sizes: list[int], added: Array, new_sizes: list[i
     shape = array.shape[:-1]
     parts, end, new_end = [], 0, 0
     for size, new_size in zip(sizes, new_sizes, strict=True):
-        new = added[:, new_end : new_end + new_size].reshape(-1, *[1] * (len(shape) - 1), new_size)
+        new = added[:, new_end : new_end + new_size].reshape(shape[0], *[1] * (len(shape) - 1), new_size)
         parts += [array[..., end : end + size], np.broadcast_to(new, (*shape, new_size))]
         end, new_end = end + size, new_end + new_size
     return np.concatenate(parts, axis=-1)

@@ -19,7 +19,7 @@ from imondrian.engine.category_counts import (
     write_rarities,
     write_rarities_in_turn,
 )
-from imondrian.engine.jit import Array
+from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, NO_LIMIT
 
 MAX_CATEGORIES = 2**16  # of one feature, in a forest of bounded memory
@@ -80,7 +80,7 @@ class CategoryCounts:
     def write_rarities(self, X: Array) -> None:
         """Write the rarities of the categories of each coded row."""
         if self.n_categorical:
-            write_rarities(self._table, X, self._sample_size)
+            call_without_dispatch(write_rarities, self._table, X, self._sample_size)
 
     def write_rarities_in_turn(self, X: Array, leaving: Array) -> None:
         """Write the rarities of coded rows as if the rows arrived one after the other; `count` then counts them.
@@ -92,15 +92,15 @@ class CategoryCounts:
         self.reserve(X.shape[0])
         may_drop = leaving.shape[0] == 0 and int(self._table.n_used.max()) + X.shape[0] > self._max_entries
         table = CategoryTable(*(array.copy() for array in self._table)) if may_drop else self._table
-        write_rarities_in_turn(table, X, leaving, self._sample_size, self._max_entries)
+        call_without_dispatch(write_rarities_in_turn, table, X, leaving, self._sample_size, self._max_entries)
         if not may_drop:
-            uncount_rows(table, X, leaving)
+            call_without_dispatch(uncount_rows, table, X, leaving)
 
     def count(self, X: Array, leaving: Array, n_updates: int) -> None:
         """Count coded rows, unless there have been more than n_updates changes: then they are already counted."""
         if self.n_categorical and self.n_updates == n_updates:
             self.reserve(X.shape[0])
-            count_rows(self._table, X, leaving, self._max_entries)
+            call_without_dispatch(count_rows, self._table, X, leaving, self._max_entries)
 
     def forget(self, X: Array, n_updates: int) -> None:
         """Stop counting coded rows, unless there have been more than n_updates changes."""
@@ -111,7 +111,7 @@ class CategoryCounts:
         """Count these coded rows only, and write their rarities."""
         if not self.n_categorical:
             return
-        table, self._table = self._table, _empty_table(self.n_categorical, _SMALLEST_TABLE)
+        table, self._table = self._table, _empty_table(self.n_categorical, self._table.codes.shape[1])
         for first in range(0, X.shape[0], MAX_CATEGORIES):
             rows = X[first : first + MAX_CATEGORIES]
             self.count(rows, no_rows(self.n_categorical), self.n_updates)
@@ -135,9 +135,11 @@ class CategoryCounts:
     def widened(self, codes: list[float], n_points: int) -> Self:
         """Return counts with more categorical features, in which all n_points points have the given codes."""
         wider = type(self)(self.n_categorical + len(codes), self._sample_size, self._max_entries)
-        entries = [*(self.entries(k) for k in range(self.n_categorical))]
-        entries += [(np.array([code]), np.array([n_points])) for code in codes if n_points]
-        wider.restore(_as_arrays(n_points, self.has_dropped, entries))
+        entries = [self.entries(k) for k in range(self.n_categorical)]
+        n_each = min(n_points, 1)  # no category has a count of 0
+        entries += [(np.full(n_each, code), np.full(n_each, n_points)) for code in codes]
+        if entries:
+            wider.restore(_as_arrays(n_points, self.has_dropped, entries))
         return wider
 
     def entries(self, k: int) -> tuple[Array, Array]:
@@ -204,8 +206,8 @@ class CategoryCounts:
         add_entries(self._table, k, np.ascontiguousarray(codes), np.ascontiguousarray(counts))
 
     def _make_room(self, n_entries: int) -> None:
-        """Give every table room for n_entries categories, so that it is at most half full."""
-        if self.n_categorical and 2 * n_entries > self._table.codes.shape[1]:
+        """Give every table room for n_entries categories, so that it is at most two thirds full."""
+        if self.n_categorical and 3 * n_entries > 2 * self._table.codes.shape[1]:
             self._table = _grown(self._table, n_entries)
 
 
@@ -232,9 +234,9 @@ def _empty_table(n_categorical: int, n_entries: int) -> CategoryTable:
 
 
 def _grown(table: CategoryTable, n_entries: int) -> CategoryTable:
-    """Return a copy of the tables with room for n_entries categories, at most half full."""
+    """Return a copy of the tables with room for n_entries categories, at most two thirds full."""
     n_columns = table.codes.shape[1]
-    while n_columns < 2 * n_entries:
+    while 2 * n_columns < 3 * n_entries:
         n_columns *= 2
     larger = _empty_table(table.codes.shape[0], n_columns)
     for k in range(table.codes.shape[0]):

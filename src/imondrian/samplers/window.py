@@ -57,14 +57,14 @@ class Window:
         Number of points in the window.
     share : float
         Probability that a tree holds a given point of the window.
-    counts : CategoryCounts
-        The counts of categories of the points in the window, none so far.
+    counts : CategoryCounts, optional
+        The counts of categories of the points in the window, none so far. Default: there are no categorical features.
     """
 
-    def __init__(self, length: int, share: float, counts: CategoryCounts) -> None:
+    def __init__(self, length: int, share: float, counts: CategoryCounts | None = None) -> None:
         self.length = length
         self.share = share
-        self.counts = counts  # of the points in the ring
+        self.counts = counts or CategoryCounts(0, 1)  # of the points in the ring
         self.limit = self.fixed_slots = _capacity(length, share)
         self.ring = np.empty((0, 0))
         self.number = 0  # number of the next point
@@ -89,7 +89,7 @@ class Window:
     def reserve(self, n_coordinates: int) -> int:
         """Allocate the ring and the counts of categories; return the fixed number of slots per tree."""
         self.ring = np.full((self.length, n_coordinates), np.nan)
-        self.counts.reserve(self.length)
+        self.counts.reserve(self.length + 1)
         return self.limit
 
     def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
@@ -247,7 +247,7 @@ class Window:
     def restore(self, arrays: dict[str, Array]) -> None:
         """Restore the ring and the clock, and count the categories in the ring."""
         self.ring = arrays["ring"]
-        self.counts.reserve(self.length)
+        self.counts.reserve(self.length + 1)
         self.counts.restart(_without_gaps(self.ring))  # a copy: the rarities of earlier points do not change
         self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
         self.maintains_levels = bool(arrays["clock"][2])
