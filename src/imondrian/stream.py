@@ -230,6 +230,11 @@ class StreamDetector:
         return dict(self._parameters)
 
     @property
+    def indicators(self) -> tuple[int, ...]:
+        """The features with an indicator of missing values, which are further columns of each row in the forest."""
+        return self._layout.indicators
+
+    @property
     def n_seen(self) -> int:
         """Number of rows so far, including skipped ones."""
         return self._recorded_state().n_seen
