@@ -1,6 +1,7 @@
 """Categories and missing numbers on streams: results do not depend on calls, files or threads."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import InvalidInputError, StreamDetector, storage
-from imondrian.categories import MISSING_CODE, category_code
+from imondrian.categories import MISSING_CODE, category_code, is_missing
 from imondrian.named_rows import CodedRows
 from imondrian.row_layout import RowLayout
 from imondrian.stream_gaps import StreamGaps
@@ -49,7 +50,7 @@ def rows_of(n=300, seed=0, share=0.3):
             float("nan") if rng.random() < rarely else rng.normal() + (i > n // 2) * 3.0,
             None if rng.random() < share else rng.normal(),
         ]
-        if all(value is None or value != value for value in values):
+        if all(map(is_missing, values)):
             values[2] = 1.0
         rows.append(dict(zip(NAMES, values, strict=True)))
     return rows
@@ -79,7 +80,7 @@ def test_process_many_equals_process_bit_for_bit(variant):
     results = many.process_many(ROWS)
     assert_same(results, [np.array(column) for column in zip(*map(one.process, ROWS), strict=True)])
     assert state_of(many) == state_of(one)
-    assert many.n_missing == sum(row[name] is None or row[name] != row[name] for row in ROWS for name in NAMES[1:])
+    assert many.n_missing == sum(is_missing(row[name]) for row in ROWS for name in NAMES[1:])
 
 
 @given(
@@ -89,7 +90,7 @@ def test_results_do_not_depend_on_the_division_into_calls(ends, n_jobs, variant)
     whole, pieces = detector_of(**variant), detector_of(**variant, n_jobs=n_jobs)
     expected = whole.process_many(ROWS[:200])
     bounds = [0, *sorted(ends), 200]
-    parts = [pieces.process_many(ROWS[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    parts = [pieces.process_many(ROWS[a:b]) for a, b in pairwise(bounds)]
     assert_same([np.concatenate(columns) for columns in zip(*parts, strict=True)], expected)
     assert state_of(whole)[0] == state_of(pieces)[0]
 
