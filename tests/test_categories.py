@@ -1,17 +1,30 @@
 """Categories become numbers that mean the same on every machine and in every version."""
 
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from imondrian.categories import MISSING_CODE, category_code, category_codes, category_text, is_missing
 from imondrian.errors import InvalidInputError
 
-MISSING = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), Decimal("NaN"), pd.NA, pd.NaT]
+MISSING = [
+    None,
+    float("nan"),
+    np.float64("nan"),
+    np.datetime64("NaT"),
+    np.timedelta64("NaT"),
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    np.ma.masked,
+    pd.NA,
+    pd.NaT,
+]
 
 
 def test_codes_never_change():
@@ -31,7 +44,13 @@ def test_codes_never_change():
 
 
 @pytest.mark.parametrize(
-    "same", [(3, 3.0, "3", np.int8(3), np.float32(3), Decimal(3)), (True, np.True_, "true"), (0, -0.0)]
+    "same",
+    [
+        (3, 3.0, "3", np.int8(3), np.float32(3), Decimal(3)),
+        (True, np.True_, "true"),
+        (0, -0.0),
+        (0.1, np.float32(0.1), "0.1"),
+    ],
 )
 def test_equal_values_are_the_same_category(same):
     assert len({category_code(value) for value in same}) == 1
@@ -70,5 +89,26 @@ def test_other_values_are_refused_by_name(value):
         category_codes(["a", value])
 
 
-def test_a_long_number_is_one_line():
-    assert category_text(10**30) == "1" + "0" * 30
+@pytest.mark.parametrize("exponent", [30, 400, 4000])
+def test_a_long_number_has_all_its_digits(exponent):
+    text = "1" + "0" * exponent
+    assert category_text(10**exponent) == category_text(Decimal(text)) == text
+
+
+TOO_LONG = [10**5000, Decimal("1e5000"), Decimal("1e999999999"), Decimal("inf"), Fraction(10**5000)]
+
+
+@pytest.mark.parametrize("number", TOO_LONG, ids=map(str, range(5)))
+def test_a_number_with_too_many_digits_is_refused(number):
+    with pytest.raises(InvalidInputError, match="A category must be text, a boolean or a finite number, but one is"):
+        category_text(number)
+
+
+def test_numbers_of_other_types_have_a_text():
+    assert category_text(Fraction(1, 2)) == category_text(Decimal("0.5")) == "0.5"
+
+
+@given(values=arrays(np.float64, st.integers(0, 20), elements=st.floats(allow_infinity=False)))
+def test_an_array_has_the_codes_of_its_values(values):
+    assert category_codes(values).tolist() == [category_code(value) for value in values]
+    assert category_codes(values > 0.0).tolist() == [category_code(value) for value in values > 0.0]

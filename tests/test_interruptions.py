@@ -23,8 +23,11 @@ from imondrian.river import IsolationMondrianForest as RiverForest
 from imondrian.samplers.sampler import Updates
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
+GAPS = np.where(np.random.default_rng(4).random(X.shape) < 0.3, np.nan, X)
+GAPS[:, 2] = np.round(X[:, 2])
 FILES = (
     "stream.py",
+    "stream_gaps.py",
     "stream_state.py",
     "stream_parameters.py",
     "forest.py",
@@ -88,6 +91,10 @@ SETTINGS = [
     {"shingle": 3},
     {"n_jobs": 2},
     {"window": 5, "max_samples": 2},
+    {"categorical": [2], "missing": "median"},
+    {"categorical": [2], "missing": "indicator", "shingle": 2},
+    {"missing": "previous"},
+    {"missing": "median", "learn_anomalies": False, "threshold": 0.1, "warm_up": 4},
 ]
 
 
@@ -95,6 +102,7 @@ class Stream:
     """Detectors that have seen the first rows, and the results of a detector that is never interrupted."""
 
     def __init__(self, settings):
+        self.rows = GAPS if "missing" in settings else X
         self._first = StreamDetector(
             3, **{"n_trees": 5, "window": 64, "max_samples": 16, "threshold": "kmeans", **settings}
         )
@@ -103,7 +111,7 @@ class Stream:
     def detector(self, n_seen):
         if n_seen not in self._after:
             self._after[n_seen] = copy.deepcopy(self._first)
-            self._after[n_seen].process_many(X[:n_seen])
+            self._after[n_seen].process_many(self.rows[:n_seen])
         return copy.deepcopy(self._after[n_seen])
 
     def assert_uninterrupted(self, detector):
@@ -111,9 +119,9 @@ class Stream:
         n_seen = detector.n_seen
         if n_seen not in self._expected:
             reference = self.detector(n_seen)
-            self._expected[n_seen] = reference.process_many(X[n_seen : n_seen + 30]), to_bytes(reference)
+            self._expected[n_seen] = reference.process_many(self.rows[n_seen : n_seen + 30]), to_bytes(reference)
         results, content = self._expected[n_seen]
-        for ours, theirs in zip(detector.process_many(X[n_seen : n_seen + 30]), results, strict=True):
+        for ours, theirs in zip(detector.process_many(self.rows[n_seen : n_seen + 30]), results, strict=True):
             np.testing.assert_array_equal(ours, theirs)
         assert to_bytes(detector) == content
 
@@ -122,7 +130,7 @@ class Stream:
 def test_an_interrupted_detector_knows_how_many_rows_it_has_processed(settings):
     stream, reached = Stream(settings), []
     for detector in interrupted(
-        lambda: stream.detector(100), lambda detector: detector.process_many(X[100:140].tolist())
+        lambda: stream.detector(100), lambda detector: detector.process_many(stream.rows[100:140].tolist())
     ):
         reached.append(detector.n_seen)
         stream.assert_uninterrupted(detector)
@@ -135,7 +143,9 @@ def test_an_interrupted_detector_knows_how_many_rows_it_has_processed(settings):
 @pytest.mark.parametrize("n_before", [100, 103, 128, 1])  # a step of the window ends after 104 and after 128 rows
 def test_an_interrupted_single_row_is_processed_or_not_at_all(settings, n_before):
     stream = Stream(settings)
-    for detector in interrupted(lambda: stream.detector(n_before), lambda detector: detector.process(X[n_before])):
+    for detector in interrupted(
+        lambda: stream.detector(n_before), lambda detector: detector.process(stream.rows[n_before])
+    ):
         assert detector.n_seen in (n_before, n_before + 1)
         stream.assert_uninterrupted(detector)
 
@@ -506,19 +516,21 @@ def test_an_interrupted_fit_does_not_change_a_pyod_detector(monkeypatch):
     np.testing.assert_array_equal(detector.predict(X[:300]), expected)
 
 
-def test_feature_names_of_a_row_that_a_river_model_did_not_learn_are_dropped():
+def test_a_river_model_knows_the_feature_names_of_an_interrupted_call_if_the_forest_has_got_them():
     def new():
         model = RiverForest(n_trees=4, seed=0)
         model.learn_one({"b": 1.0})
         return model
 
-    n_not_learned = 0
-    for model in interrupted(new, lambda model: model.learn_one({"b": 0.5, "zzz": 3.0})):
-        was_learned = model._forest.n_points == 2
-        model.learn_one({"b": 0.0, "c": 1.0})
-        assert list(model.explain_one({"b": 0.0, "c": 1.0})) == (["b", "zzz", "c"] if was_learned else ["b", "c"])
-        n_not_learned += not was_learned
-    assert n_not_learned > 0
+    n_known = []
+    for text in (3.0, "text"):
+        for model in interrupted(new, lambda model, value=text: model.learn_one({"b": 0.5, "zzz": value})):
+            is_known = model._forest.n_features == 2
+            model.learn_one({"b": 0.0, "c": 1.0})
+            assert list(model.explain_one({"b": 0.0, "c": 1.0})) == (["b", "zzz", "c"] if is_known else ["b", "c"])
+            assert model._forest.categorical == ((1,) if is_known and text == "text" else ())
+            n_known.append(is_known)
+    assert 0 < sum(n_known) < len(n_known)
 
 
 # -- threads --------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def named():
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
 @pytest.mark.parametrize("shingle", [1, 3])
 def test_a_bad_row_raises_an_error_and_does_not_change_the_state(bad, shingle):
-    detector = detector_of(shingle=shingle)
+    detector = detector_of(shingle=shingle, missing="raise")
     detector.process_many(named())
     before = state_of(detector)
     with pytest.raises(InvalidInputError):
@@ -216,7 +216,7 @@ def test_a_bad_row_raises_an_error_and_does_not_change_the_state(bad, shingle):
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
 @pytest.mark.parametrize("shingle", [1, 3])
 def test_a_bad_row_can_be_skipped(bad, shingle):
-    reference, one, many = (detector_of(shingle=shingle, on_error="skip") for _ in range(3))
+    reference, one, many = (detector_of(shingle=shingle, on_error="skip", missing="raise") for _ in range(3))
     good, rest = named(), X[80:120]
     expected = np.concatenate([reference.process_many(good).score, reference.process_many(rest).score])
     for x in [*good, bad, *rest]:
@@ -236,7 +236,7 @@ def test_bad_rows_of_frames_and_arrays_can_be_skipped():
     rows[7, 1] = np.nan
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     for table in (rows, frame, pl.DataFrame(frame)):
-        results = detector_of(on_error="skip").process_many(table)
+        results = detector_of(on_error="skip", missing="raise").process_many(table)
         assert np.flatnonzero(np.isnan(results.score)).tolist() == [7]
     wrong = detector_of(on_error="skip")
     assert np.isnan(wrong.process_many(X[:5, :2]).score).all()
@@ -540,7 +540,7 @@ def test_text_is_not_accepted_as_a_number(text):
 
 
 def test_masked_values_are_rejected():
-    detector = StreamDetector(2, n_trees=3)
+    detector = StreamDetector(2, n_trees=3, missing="raise")
     with pytest.raises(InvalidInputError, match=r"x\[1\] is nan"):
         detector.process(np.ma.masked_array([1.0, 999.0], mask=[False, True]))
 

@@ -371,7 +371,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def _first_points(self, X: Any) -> tuple[Array, list[int]]:
         """Check the first rows; return them as float64, with gaps, and which columns are categories."""
         X = mixed_tables.as_table(X)
-        if mixed_tables.is_numeric(X) and _is_auto_or_empty(self.categorical):
+        if mixed_tables.is_numeric(X) and mixed_tables.is_auto_or_empty(self.categorical):
             points, categorical = self._checked_numbers(X, reset=True), []
         else:
             names = self._checked_table(X, reset=True)
@@ -443,10 +443,6 @@ class _Medians:
     def __init__(self, values: Array | None, n_changes: int) -> None:
         self.values = values
         self.n_changes = n_changes  # of the forest when they were computed
-
-
-def _is_auto_or_empty(categorical: Any) -> bool:
-    return isinstance(categorical, str) or len(categorical) == 0
 
 
 def _frame_like(frame: Any, values: Array, names: list[str]) -> Any:

@@ -29,7 +29,9 @@ class FeatureLayout:
     def __init__(self, n_features: int, categorical: tuple[int, ...]) -> None:
         self.n_features = n_features
         self.categorical = categorical
-        self._numbers = [j for j in range(n_features) if j not in set(categorical)]
+        categories = set(categorical)
+        self._numbers = [j for j in range(n_features) if j not in categories]
+        self._coordinates = np.array(self.coordinate_features(), np.intp)
 
     @classmethod
     def checked(cls, n_features: int, categorical: Categorical) -> Self:
@@ -65,12 +67,13 @@ class FeatureLayout:
         return [*self._numbers, *self.categorical, *self.categorical]
 
     def coded(self, X: Array) -> Array:
-        """Return rows in the order of the forest, with rarities of 0; X itself without categorical features."""
-        if not self.categorical:
-            return X
-        rows = np.zeros((*X.shape[:-1], self.n_coordinates))
-        rows[..., : self.n_numbers] = X[..., self._numbers]
-        rows[..., self.n_features :] = X[..., self.categorical] + 0.0  # -0.0 and 0.0 are the same category
+        """Return rows in the order of the forest, without their rarities; X itself without categorical features."""
+        return X.take(self._coordinates, axis=-1) if self.categorical else X
+
+    def coded_without_rarities(self, X: Array) -> Array:
+        """Return rows in the order of the forest, as a copy, with rarities of 0."""
+        rows = self.coded(X) + 0.0  # -0.0 becomes 0.0
+        rows[..., self.n_numbers : self.n_features] = 0.0
         return rows
 
     def uncoded(self, rows: Array) -> Array:
@@ -107,7 +110,7 @@ class FeatureLayout:
 
     def weights(self, features: Array) -> Array:
         """Return the weight of each coordinate, given that of each feature."""
-        return np.ascontiguousarray(features[self.coordinate_features()])
+        return features.take(self._coordinates)
 
 
 def checked_categorical(categorical: Any) -> Categorical:

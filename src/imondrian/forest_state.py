@@ -110,6 +110,8 @@ class ForestState:
 
     def coded(self, points: Array) -> Array:
         """Return points, or one point, as coded rows to be scored; the points themselves without categories."""
+        if not self.layout.categorical:
+            return points
         rows = self.layout.coded(points)
         self.sampler.counts.write_rarities(rows if rows.ndim == 2 else rows[None])
         return rows
@@ -142,8 +144,7 @@ class ForestState:
 
     def forget(self, points: Array, on_trees: OnTrees) -> None:
         """Forget points; raise InvalidInputError if one cannot have been shown."""
-        rows = self.layout.coded(points) + 0.0  # a copy, in which -0.0 becomes 0.0
-        self.sampler.forget(self.trees, rows, self.scale, on_trees)
+        self.sampler.forget(self.trees, self.layout.coded_without_rarities(points), self.scale, on_trees)
 
     def joined_with(self, other: Snapshot) -> Self:
         """Return the state with the trees of another forest added; this state does not change."""

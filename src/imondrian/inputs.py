@@ -66,12 +66,17 @@ def as_points_with_gaps(X: Any, n_features: int | None) -> Array:
 def as_row_with_gaps(x: Any, n_features: int | None) -> Array:
     """Like `as_row`, but NaN is a missing value; there must be at least one value."""
     row = _as_numbers(x, "x")
-    if call_without_dispatch(all_within_limit, row.ravel()):
-        return as_row(row, n_features)
+    if row.shape == (n_features,) and call_without_dispatch(all_within_limit, row):
+        return row
     as_row(_with_zeros(row), n_features)
     if np.isnan(row).all():
         raise InvalidInputError("x has no value: everything is missing.")
     return row
+
+
+def has_gaps(row: Array) -> bool:
+    """Return True if a checked row has a missing value."""
+    return not call_without_dispatch(all_within_limit, row)
 
 
 def as_number(value: Any, name: Any) -> float:

@@ -1,6 +1,7 @@
 """Tables with numbers, text, booleans, categories and gaps become points: codes for categories, NaN for gaps."""
 
 from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ _MAX_SHOWN = 60  # characters of a value in an error message
 
 def columns_of(X: Any) -> list[Any]:
     """Return the columns of a data frame (pandas, polars) or of an array with two dimensions."""
+    if getattr(X, "ndim", 2) != 2:
+        raise InvalidInputError(f"X must be a table of rows and features, but has {X.ndim} dimension(s).")
     if hasattr(X, "iloc"):
         return [X.iloc[:, j] for j in range(X.shape[1])]
     if hasattr(X, "get_columns"):
@@ -71,6 +74,11 @@ def categorical_columns(X: Any, categorical: Any, names: Sequence[Any] | None) -
     if isinstance(categorical, str) and categorical == AUTO:
         return [j for j, column in enumerate(columns_of(X)) if is_categorical(column)]
     return column_indices(categorical, X.shape[1], names)
+
+
+def is_auto_or_empty(categorical: Any) -> bool:
+    """Return True if no column of a table of numbers is a category."""
+    return isinstance(categorical, str) or len(categorical) == 0
 
 
 def column_indices(categorical: Any, n_columns: int, names: Sequence[Any] | None) -> list[int]:
@@ -131,8 +139,21 @@ def is_categorical(column: Any) -> bool:
         return True
     array = _as_array(column)
     if array.dtype.kind == "O":
-        return any(isinstance(value, (str, bool, np.bool_)) for value in array)
+        return any(map(is_category, array))
     return array.dtype.kind in "bUST"
+
+
+def is_category(value: Any) -> bool:
+    """Return True if a value that is not missing is a category, not a number: text, a boolean or an enumeration."""
+    return isinstance(value, (str, bool, np.bool_, Enum))
+
+
+def has_values(column: Any) -> bool:
+    """Return True if any value of a column is not missing."""
+    array = _as_array(column)
+    if array.dtype.kind in "biuf":
+        return not bool(np.isnan(array).all()) if array.size else False
+    return any(not is_missing(value) for value in array.tolist())
 
 
 def codes_of(column: Any) -> Array:

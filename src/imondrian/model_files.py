@@ -101,7 +101,8 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     Parameters
     ----------
     model : MondrianForest, StreamDetector or FittedModel
-        The model. For a forest, the kind is "depth" and the threshold is 0.5.
+        The model. For a forest, the kind is "depth" and the threshold is 0.5. For a detector that repeats the previous
+        value, missing numbers are replaced by the medians of its window, since single rows have no order.
     name : str
         Name of the model in error messages.
 
@@ -118,7 +119,9 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     if shingle > 1:
         raise InvalidInputError(f"{name}: a point of this detector is {shingle} rows; a single row has no score.")
     names = None if model.feature_names is None else list(map(str, model.feature_names))
-    return FittedModel(model.forest, {"kind": model.kind, "contamination": rule}, model.threshold, names)
+    missing, indicators = model.parameters["missing"], model.indicators
+    parameters = {"kind": model.kind, "contamination": rule, "missing": "median" if missing == "previous" else missing}
+    return FittedModel(model.forest, parameters, model.threshold, names, indicators=indicators)
 
 
 def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:

@@ -155,6 +155,8 @@ class RowConverter:
     def _point_of_sequence(self, x: Any) -> Array:
         """Convert a row without names, by position."""
         values = x.tolist() if hasattr(x, "tolist") else x
+        if not self._categorical and isinstance(values, (list, tuple)) and all(map(_is_float, values)):
+            return self._as_row(np.array(values), self.n_features)[None]
         if not isinstance(values, (list, tuple)) or any(isinstance(value, (list, tuple)) for value in values):
             return self._as_row(x, self.n_features)[None]  # raises
         if len(values) != self.n_features:
@@ -164,11 +166,14 @@ class RowConverter:
     def _point_of_values(self, values: Sequence[Any], names: Sequence[Any]) -> Array:
         """Convert one value per feature."""
         categorical, as_number = self._categorical, self._as_number
+        pairs = zip(values, names, strict=True)
+        if not categorical:
+            return self._as_row(np.array([as_number(value, name) for value, name in pairs]), self.n_features)[None]
         row = [
             category_code(value) if j in categorical else as_number(value, name)
-            for j, (value, name) in enumerate(zip(values, names, strict=True))
+            for j, (value, name) in enumerate(pairs)
         ]
-        if categorical and all(map(is_missing, values)):
+        if all(map(is_missing, values)):
             raise InvalidInputError("x has no value: everything is missing.")
         return self._as_row(np.array(row), self.n_features)[None]
 
@@ -194,6 +199,10 @@ class RowConverter:
             if name not in self.names:
                 raise InvalidInputError(f"x has a feature {name!r} that earlier rows do not have.")
         return self.names
+
+
+def _is_float(value: Any) -> bool:
+    return type(value) is float
 
 
 def _check_all_present(names: list[Any], present: list[Any]) -> None:

@@ -6,13 +6,14 @@ from pyod.models.base import BaseDetector
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from imondrian import mixed_tables
 from imondrian.copying import shallow_copy, take_changes
-from imondrian.defaults import N_JOBS, N_TREES, PRESET, resolved
+from imondrian.defaults import MISSING_VALUES, N_JOBS, N_TREES, PRESET, resolved
 from imondrian.engine.jit import Array
-from imondrian.forest import MondrianForest
-from imondrian.inputs import sample_size
+from imondrian.fitted_model import FittedModel, new_model, seed_from
 from imondrian.locking import lock_of
-from imondrian.option_types import Kind, KindOrPreset, MaxSamples, PresetName, ScaleOrPreset
+from imondrian.missing_values import check_rows_have_values, without_indicators
+from imondrian.option_types import Categorical, Kind, KindOrPreset, MaxSamples, Missing, PresetName, ScaleOrPreset
 from imondrian.scores import score_kind
 
 
@@ -33,6 +34,10 @@ class IMForest(BaseDetector):
         Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature.
     contamination : float, default=0.1
         Share of anomalies in the data, which determines the threshold.
+    categorical : "auto", or names, indices or a mask of columns, default="auto"
+        Which columns are categories; see `imondrian.IsolationMondrianForest`.
+    missing : {"median", "indicator", "raise"}, default="median"
+        What to do with missing numbers; see `imondrian.IsolationMondrianForest`.
     n_jobs : int or None, default=1
         Number of threads; None means 1, and -1 means one per processor. Results do not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -57,7 +62,7 @@ class IMForest(BaseDetector):
     [0, 0, 0, 1]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (PyOD's detectors accept parameters by position)
         self,
         n_estimators: int = N_TREES,
         max_samples: MaxSamples = "auto",
@@ -67,6 +72,8 @@ class IMForest(BaseDetector):
         contamination: float = 0.1,
         n_jobs: int | None = N_JOBS,
         random_state: Any = None,
+        categorical: Categorical = "auto",
+        missing: Missing = MISSING_VALUES,
     ) -> None:
         super().__init__(contamination=contamination)
         self.n_estimators = n_estimators
@@ -76,6 +83,8 @@ class IMForest(BaseDetector):
         self.scale = scale
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.categorical = categorical
+        self.missing = missing
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X; y is ignored."""
@@ -87,22 +96,19 @@ class IMForest(BaseDetector):
         return self
 
     def _fit(self, X: Any, y: Any) -> None:
-        kind = self._kind()
-        score_kind(kind)  # raises if it is unknown, before any work
-        points = check_array(X, dtype=float)
+        score_kind(self._kind())  # raises if it is unknown, before any work
+        table = mixed_tables.as_table(X)
+        if mixed_tables.is_numeric(table) and mixed_tables.is_auto_or_empty(self.categorical):
+            points, categorical = self._checked(table), []
+        else:
+            categorical = mixed_tables.categorical_columns(table, self.categorical, _names_of(table))
+            points = self._checked(mixed_tables.points_of_table(table, categorical, _names_of(table)))
+        check_rows_have_values(points, tuple(categorical))
         self._set_n_classes(y)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        max_samples = sample_size(self.max_samples, points.shape[0])
-        scale = resolved(self.scale, "scale", self.preset)
-        forest = MondrianForest(
-            self.n_estimators,
-            max_samples=max_samples,
-            scale=scale,
-            seed=seed,
-            n_jobs=N_JOBS if self.n_jobs is None else self.n_jobs,
-        )
-        self.forest_ = forest.build(points)
-        self.decision_scores_ = self.forest_.score(points, kind)
+        parameters = {**self.get_params(), "window": None, "categorical": categorical}
+        self._model = new_model(points, parameters, seed_from(check_random_state(self.random_state)))
+        self.forest_ = self._model.forest.build(self._model.points_of_forest(points))
+        self.decision_scores_ = self.forest_.score(self._model.points_of_forest(points), self._kind())
         self._process_decision_scores()
 
     def predict(self, X: Any, return_confidence: Any = False) -> Any:  # noqa: FBT002 (signature of PyOD)
@@ -119,15 +125,36 @@ class IMForest(BaseDetector):
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of the rows of X in (0, 1); high is anomalous."""
-        check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        return self.forest_.score(check_array(X, dtype=float), self._kind())
+        points, model = self._next_points(X)
+        return model.forest.score(points, self._kind())
 
     def explain(self, X: Any) -> Array:
-        """Divide the score of each row among its features: positive if the value is unusually high, negative if low."""
+        """Divide the score of each row among its features: positive if the value is unusually high, negative if low.
+
+        The part of a category is never negative.
+        """
+        points, model = self._next_points(X)
+        return without_indicators(model.forest.explain(points, self._kind()), list(model.indicators))
+
+    def _next_points(self, X: Any) -> tuple[Array, FittedModel]:
+        """Check rows; return them as points of the forest, and the fitted model."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        return self.forest_.explain(check_array(X, dtype=float), self._kind())
+        table, model = mixed_tables.as_table(X), self._model
+        if not mixed_tables.is_numeric(table) or model.categorical:
+            table = mixed_tables.points_of_table(table, model.categorical, _names_of(table))
+        points = self._checked(table)
+        check_rows_have_values(points, model.categorical)
+        return model.points_of_forest(points), model
+
+    def _checked(self, X: Any) -> Array:
+        points: Array = check_array(X, dtype=float, ensure_all_finite=self.missing == "raise" or "allow-nan")
+        return points
 
     def _kind(self) -> Kind:
         """Return which score is used."""
         kind: Kind = resolved(self.kind, "kind", self.preset)
         return kind
+
+
+def _names_of(X: Any) -> list[Any] | None:
+    return list(X.columns) if mixed_tables.is_frame(X) else None

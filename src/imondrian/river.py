@@ -1,23 +1,28 @@
 """The River detector: accepts dictionaries or data frames; features may appear and disappear."""
 
 import copy
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from river.base import AnomalyDetector
 from river.utils.dataframe import into_frame, to_native_series
 
+from imondrian.categories import MISSING_CODE, category_code, is_missing
 from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, resolved
 from imondrian.engine.jit import Array
+from imondrian.fitted_model import medians_of_held_points
 from imondrian.forest import MondrianForest
-from imondrian.inputs import as_column, as_number, as_point, as_points
+from imondrian.inputs import as_number, as_points_with_gaps
 from imondrian.locking import Locks, read_locked, write_locked
+from imondrian.missing_values import have_values
+from imondrian.mixed_tables import codes_of, has_values, is_categorical, is_category, numbers_of
 from imondrian.option_types import Kind, KindOrPreset, PresetName, ScaleOrPreset
 from imondrian.scores import score_kind
 
 # as in other River detectors; `QuantileFilter` would otherwise learn a high quantile from the first points
 _SCORE_BEFORE_LEARNING = 0.0
+_UPDATES_PER_WINDOW = 8
 
 
 class IsolationMondrianForest(AnomalyDetector):
@@ -25,8 +30,13 @@ class IsolationMondrianForest(AnomalyDetector):
 
     Each tree holds a uniform sample, of bounded size, of all points learned; it always has the distribution of a tree
     built on that sample at once. Scores lie in (0, 1) and are high for anomalies; the score is 0 until two different
-    points have been learned. A feature that is missing from a point counts as 0; so does a new feature in the points
-    learned before it appeared. A model may be used from several threads.
+    points have been learned. A model may be used from several threads.
+
+    A feature is a category if its first value is text or a boolean, otherwise a number. None, NaN and absent keys are
+    missing values. A missing category is a category of its own. A missing number is replaced by the median of the
+    values that the forest holds, which is updated after each eighth of the points so far (of the window). In the
+    points learned before a feature appeared, a number counts as 0 and a category as missing. A point without any
+    value is not learned, and its score is 0.
 
     Parameters
     ----------
@@ -79,7 +89,8 @@ class IsolationMondrianForest(AnomalyDetector):
         self.scale = scale
         self.seed = seed
         self._columns: dict[Hashable, int] = {}
-        self._learning: _Learning | None = None  # the call that is learning, if it has not finished
+        self._medians = _Medians(np.empty(0), 0)
+        self._learning: dict[Hashable, int] | None = None  # the columns of the call that is learning
         if seed is None:
             seed = int(np.random.default_rng().integers(2**63))
         self._kind: Kind = resolved(kind, "kind", preset)
@@ -95,39 +106,41 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._learning is None and self._forest._is_settled()  # noqa: SLF001
 
     def _settle(self) -> None:
-        """Complete an interrupted call: store its columns if the forest has learned one of its points."""
+        """Complete an interrupted call: store its columns if the forest has got them."""
         self._forest._settle()  # noqa: SLF001
         learning = self._learning
         if learning is not None:
-            is_learned = self._forest.n_shown > learning.n_before
-            self._columns, self._learning = learning.columns if is_learned else self._columns, None
+            has_columns = self._forest.n_features == len(learning)
+            self._columns, self._learning = learning if has_columns else self._columns, None
 
     @read_locked
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_forest": copy.deepcopy(self._forest)}  # the lock keeps columns and forest consistent
 
     @write_locked
-    def learn_one(self, x: Mapping[Hashable, float]) -> None:
-        """Learn one point."""
-        columns = self._columns_with(x)
-        self._learn(as_point(_row(x, columns, self._width(columns)), None), columns)
+    def learn_one(self, x: Mapping[Hashable, Any]) -> None:
+        """Learn one point; features that are missing, and have never had a value, are ignored."""
+        kinds = {name: is_category(value) for name, value in x.items() if not is_missing(value)}
+        self._learn(kinds, lambda columns, categorical: _row(x, columns, categorical)[None])
 
     @write_locked
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...); like calling `learn_one` for each."""
-        frame = into_frame(X)
-        columns = self._columns_with(frame.columns)
-        self._learn(as_points(_matrix(frame, columns, self._width(columns)), None), columns)
+        frame = _columns_of(X)
+        kinds = {name: is_categorical(column) for name, column in frame.items() if has_values(column)}
+        n_rows = len(X)
+        self._learn(kinds, lambda columns, categorical: _matrix(frame, n_rows, columns, categorical))
 
     @read_locked
-    def score_one(self, x: Mapping[Hashable, float]) -> float:
+    def score_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return the score of a point in (0, 1), high for anomalies; 0 until two different points have been learned.
 
         Features that have not been learned are ignored.
         """
         if not self._forest.can_score:
             return _SCORE_BEFORE_LEARNING
-        return self._forest.score_one(_row(x, self._columns, self._width(self._columns)), self._kind)
+        row = _row(x, self._columns, self._categorical)[None]
+        return float(self._scores(row)[0])
 
     @read_locked
     def score_many(self, X: Any) -> Any:
@@ -136,20 +149,61 @@ class IsolationMondrianForest(AnomalyDetector):
         if not self._forest.can_score or len(frame) == 0:
             scores = np.full(len(frame), _SCORE_BEFORE_LEARNING)
         else:
-            scores = self._forest.score(_matrix(frame, self._columns, self._width(self._columns)), self._kind)
+            scores = self._scores(_matrix(_columns_of(X), len(frame), self._columns, self._categorical))
         return to_native_series(scores, name="score", like=frame)
 
     @read_locked
-    def explain_one(self, x: Mapping[Hashable, float]) -> dict[Hashable, float]:
+    def explain_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Divide the score of a point among the learned features.
 
-        A part is positive if the value is unusually high, negative if unusually low; absolute values sum to the score.
-        Until two different points have been learned, every feature of x has the part 0.
+        A part is positive if the value is unusually high, negative if unusually low; that of a category is never
+        negative. The absolute values sum to the score. Until two different points have been learned, every feature of x
+        has the part 0.
         """
         if not self._forest.can_score:
             return dict.fromkeys(x, _SCORE_BEFORE_LEARNING)
-        parts = self._forest.explain(_row(x, self._columns, self._width(self._columns))[None], self._kind)[0]
+        row = _row(x, self._columns, self._categorical)[None]
+        if not have_values(row, self._categorical)[0]:
+            return dict.fromkeys(self._columns, _SCORE_BEFORE_LEARNING)
+        parts = self._forest.explain(self._medians.filled(row), self._kind)[0]
         return {name: float(parts[j]) for name, j in self._columns.items()}
+
+    # -- internal ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _categorical(self) -> tuple[int, ...]:
+        """The columns of the categorical features."""
+        return self._forest.categorical
+
+    def _scores(self, rows: Array) -> Array:
+        """Return the scores of rows with gaps; 0 for rows without any value."""
+        scores, has_value = np.full(len(rows), _SCORE_BEFORE_LEARNING), have_values(rows, self._categorical)
+        if len(rows) == 1 and has_value[0]:
+            scores[0] = self._forest.score_one(self._medians.filled(rows)[0], self._kind)
+        elif has_value.any():
+            scores[has_value] = self._forest.score(self._medians.filled(rows[has_value]), self._kind)
+        return scores
+
+    def _learn(
+        self, kinds: dict[Hashable, bool], rows_of: Callable[[dict[Hashable, int], tuple[int, ...]], Array]
+    ) -> None:
+        """Learn rows; `kinds` tells which features have a value and are categories, `rows_of` converts to points."""
+        columns = self._columns_with(kinds)
+        new = [columns[name] for name, is_category in kinds.items() if is_category and name not in self._columns]
+        categorical = (*self._categorical, *sorted(new))
+        rows = rows_of(columns, categorical)
+        rows = rows[have_values(rows, categorical)]
+        if not len(rows):
+            return
+        rows = as_points_with_gaps(rows, len(columns)) if len(categorical) < len(columns) else rows
+        self._learning = columns
+        self._widen(len(columns), categorical)
+        while len(rows):
+            self._update_medians()
+            n_rows = self._medians.expires - self._forest.n_shown
+            self._forest.extend(self._medians.filled(rows[:n_rows]))
+            rows = rows[n_rows:]
+        self._columns, self._learning = columns, None
 
     def _columns_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
         """Return the column of each feature; new ones come last, sorted: the order of `others` has no effect."""
@@ -158,39 +212,72 @@ class IsolationMondrianForest(AnomalyDetector):
         )
         return self._columns | {name: len(self._columns) + i for i, name in enumerate(new)}
 
-    def _learn(self, points: Array, columns: dict[Hashable, int]) -> None:
-        """Learn points, then store their columns; `_settle` stores them if this call is interrupted."""
-        self._learning = _Learning(columns, self._forest.n_shown)
-        if self._forest.n_features is not None:
-            self._forest.widen(points.shape[1])
-        self._forest.extend(points)
-        self._columns, self._learning = columns, None
+    def _widen(self, n_columns: int, categorical: tuple[int, ...]) -> None:
+        """Give the forest new columns; before the first point, a new forest."""
+        n_known = self._forest.n_features
+        if n_known is not None:
+            self._forest.widen(n_columns, {j: MISSING_CODE for j in categorical if j >= n_known})
+        elif categorical != self._categorical:
+            forest = MondrianForest(**self._forest.parameters() | {"categorical": categorical})
+            forest._locks = self._locks  # noqa: SLF001 (this call holds them)
+            self._forest = forest
 
-    def _width(self, columns: Mapping[Hashable, int]) -> int:
-        """Return the number of values in a row; an interruption may leave unnamed features, whose values are all 0."""
-        return max(len(columns), self._forest.n_features or 0)
+    def _update_medians(self) -> None:
+        """Compute the medians of the points that the forest holds, if it is time."""
+        n_shown = self._forest.n_shown
+        if n_shown >= self._medians.expires:
+            values = medians_of_held_points(self._forest) if n_shown else np.empty(0)
+            values[[*self._categorical][: values.size]] = 0.0
+            step = min(n_shown, self._forest.window or n_shown) // _UPDATES_PER_WINDOW
+            self._medians = _Medians(values, n_shown + max(step, 1))
 
 
-class _Learning(NamedTuple):
-    """A call that is learning points."""
+class _Medians(NamedTuple):
+    """What replaces missing numbers."""
 
-    columns: dict[Hashable, int]  # column of each feature, including those of the call
-    n_before: int  # number of points that the forest was shown before the call
+    values: Array  # one per column; new columns are not included yet
+    expires: int  # number of points after which they are computed again
+
+    def filled(self, rows: Array) -> Array:
+        """Return rows without gaps; columns that are new are 0."""
+        is_gap = np.isnan(rows)
+        if not is_gap.any():
+            return rows
+        medians = np.zeros(rows.shape[1])
+        medians[: self.values.size] = self.values
+        return np.where(is_gap, medians, rows)
 
 
-def _row(x: Mapping[Hashable, float], columns: Mapping[Hashable, int], width: int) -> Array:
-    """Return the values in the order of the features; 0 for missing features."""
-    row = np.zeros(width)
+def _columns_of(X: Any) -> dict[Hashable, Any]:
+    """Return the columns of a data frame by name."""
+    frame = into_frame(X)
+    return {name: column.to_native() for name, column in zip(frame.columns, frame.iter_columns(), strict=True)}
+
+
+def _row(x: Mapping[Hashable, Any], columns: Mapping[Hashable, int], categorical: tuple[int, ...]) -> Array:
+    """Return the values in the order of the features: codes of categories, NaN for missing numbers."""
+    row = _missing_values(len(columns), categorical)
     for name, value in x.items():
-        if name in columns:
-            row[columns[name]] = as_number(value, name)
+        j = columns.get(name)
+        if j is not None and not is_missing(value):
+            row[j] = category_code(value) if j in categorical else as_number(value, name)
     return row
 
 
-def _matrix(frame: Any, columns: Mapping[Hashable, int], width: int) -> Array:
-    """Return the columns in the order of the features; 0 for missing features."""
-    matrix = np.zeros((len(frame), width))
-    for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
-        if name in columns:
-            matrix[:, columns[name]] = as_column(column.to_numpy(), name)
+def _matrix(
+    frame: Mapping[Hashable, Any], n_rows: int, columns: Mapping[Hashable, int], categorical: tuple[int, ...]
+) -> Array:
+    """Return the columns in the order of the features: codes of categories, NaN for missing numbers."""
+    matrix = np.tile(_missing_values(len(columns), categorical), (n_rows, 1))
+    for name, column in frame.items():
+        j = columns.get(name)
+        if j is not None:
+            matrix[:, j] = codes_of(column) if j in categorical else numbers_of(column, name)
     return matrix
+
+
+def _missing_values(n_columns: int, categorical: tuple[int, ...]) -> Array:
+    """Return a row in which everything is missing."""
+    row = np.full(n_columns, np.nan)
+    row[list(categorical)] = MISSING_CODE
+    return row

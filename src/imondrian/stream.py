@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from imondrian.copying import shallow_copy
 from imondrian.defaults import (
     LEARN_ANOMALIES,
     MAX_SAMPLES,
@@ -25,7 +26,7 @@ from imondrian.engine.stream_counts import N_SEEN, N_SHOWN
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
-from imondrian.inputs import as_count
+from imondrian.inputs import as_count, has_gaps
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
 from imondrian.named_rows import RowConverter, lists_rows
 from imondrian.option_types import (
@@ -208,7 +209,12 @@ class StreamDetector:
         """Check and store the parameters."""
         self._parameters = checked_parameters(**with_preset(parameters))
         self.kind: Kind = self._parameters["kind"]
-        self._layout = RowLayout.of(self._parameters)
+        self._layout = layout = RowLayout.of(self._parameters)
+        allows_gaps = self._parameters["missing"] != "raise"
+        self._converter = RowConverter(
+            layout.n_features, None, self._parameters["categorical"], allows_gaps=allows_gaps
+        )  # copied for each call
+        self._n_values = layout.n_values
 
     def _set_forest(self, forest: MondrianForest) -> None:
         """Set the forest and start all counters at zero; the parameters must be set."""
@@ -228,6 +234,11 @@ class StreamDetector:
     def parameters(self) -> dict[str, Any]:
         """The constructor arguments of this detector, with "preset" replaced by the values of the preset."""
         return dict(self._parameters)
+
+    @property
+    def indicators(self) -> tuple[int, ...]:
+        """The features with an indicator of missing values, which are further columns of each row in the forest."""
+        return self._layout.indicators
 
     @property
     def n_seen(self) -> int:
@@ -514,14 +525,15 @@ class StreamDetector:
 
     def _row_converter(self) -> RowConverter:
         """Return a converter; names that it learns are recorded when the first of its rows is processed."""
-        layout, n_values, parameters = self._layout, self.forest.n_features, self._parameters
-        if layout.n_values != n_values:
+        n_values = self.forest.n_features
+        if n_values != self._n_values:
             raise InvalidInputError(
                 f"The forest of this detector was changed directly and has {n_values} features; the rows of the"
-                f" detector have {layout.n_features}."
+                f" detector have {self._layout.n_features}."
             )
-        allows_gaps = parameters["missing"] != "raise"
-        return RowConverter(layout.n_features, self._state.names, parameters["categorical"], allows_gaps=allows_gaps)
+        converter = shallow_copy(self._converter)
+        converter.names = self._state.names
+        return converter
 
     def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> BlockResults:
         """Process the usable rows and skip the others."""
@@ -564,8 +576,8 @@ class StreamDetector:
     def _needs_copy_of_state(self, row: Array, names: list[Any] | None) -> bool:
         """Return True if more must be recorded for the row than `StreamState.count_row` does."""
         state = self._state
-        has_new_names = names is not state.names
-        return has_new_names or self._layout.n_values > row.size or self._labels_before_learning(state) or _has_gap(row)
+        is_point = self._n_values == row.size  # without a shingle or indicators
+        return not is_point or names is not state.names or self._labels_before_learning(state) or has_gaps(row[0])
 
     def _filled_next(self, rows: Array) -> Array:
         """Return rows without gaps, as if they came next."""
@@ -575,7 +587,7 @@ class StreamDetector:
 
     def _last_row(self, rows: Array) -> Array | None:
         """Return the row before the next ones, if it is needed to fill the first of them; None if there is none."""
-        if self._parameters["missing"] != "previous" or not _has_gap(rows[0]):
+        if self._parameters["missing"] != "previous" or not has_gaps(rows[0]):
             return None
         last = self._state.shingle.last if self._layout.size > 1 else self.forest.points()
         return last[-1, : self._layout.n_features] if len(last) else None
@@ -642,7 +654,3 @@ class StreamDetector:
         """Return a step after each eighth of a window of scored points, since the window itself may not advance."""
         is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.n_taken)] if is_due else []
-
-
-def _has_gap(row: Array) -> bool:
-    return bool(np.isnan(row).any())

@@ -8,28 +8,31 @@ Measured on 2,000 rows in 100 trees of 256 points with 2 to 30 features: without
 take 2.1 to 2.8 times as long, one row at a time 4.8 to 6.8 times.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from imondrian.engine.average_path_length import average_path_length, relative_depth
-from imondrian.engine.box_scores_static import Path, excess_from_leaf, expected_depth_from_leaf, new_path
+from imondrian.engine.box_scores_static import excess_from_leaf, expected_depth_from_leaf, new_path
 from imondrian.engine.jit import Array, allocating_helper, helper, kernel
 from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, slot_of, tree_population
-from imondrian.engine.places import new_placed_row, place, place_key, placed_row
+from imondrian.engine.places import code_word, place_key
+from imondrian.engine.randomness import integer_from_bits, mix_bits, uniform_from_integer
 from imondrian.engine.score_formula import score_of_depth
 
 LANES = 8  # simultaneous walks
 _NUMBERS_PER_BLOCK = 8192  # floats of a block of rows, which stays in the cache for all trees
 _STRIDE = 4  # steps between two checks whether all walks have reached a leaf
 _ONE = np.uint64(1)
+_PLACES = 2.0**53  # number of possible places
 _NEGATIVE, _HIGHEST = np.int64(-(2**63)), np.uint64(2**64 - 1)
 
 
 class FrozenTrees(NamedTuple):
     """The compact trees, one after the other. Siblings are adjacent, the left one first; a leaf is its own child."""
 
-    keys: Array  # the ordered key of the split value
+    keys: Array  # the ordered key of the split value; for a place, the smallest 53-bit integer that goes right
     features: Array  # the split feature times LANES
     rights: Array  # the right child; the left one is just before it
     depths: Array  # in a leaf: the path length relative to c(n), for a tree of n points
@@ -42,7 +45,9 @@ class FrozenTrees(NamedTuple):
 class Block(NamedTuple):
     """Rows that stay in the cache while all trees are walked."""
 
-    keys: Array  # ordered keys of their values, in groups of LANES rows, feature by feature
+    keys: Array  # ordered keys of their coordinates (of a place, its 53 bits), in groups of LANES rows
+    words: Array  # of each row and categorical feature, the part of the hash that is the same in all trees
+    rows: Array  # the placed rows; none without categories
     leaves: Array  # the frozen leaf of each row in the current tree
     depths: Array  # sums over the trees
 
@@ -69,8 +74,9 @@ def freeze(trees: Trees) -> FrozenTrees:
 @kernel
 def copy_trees(trees: Trees, frozen: FrozenTrees, queue: Array) -> None:
     """Copy every tree, breadth first. A tree without points becomes a single leaf of average depth."""
+    n_codes, n_coordinates = frozen.place_keys.shape[1], trees.boxes.shape[3]
     for t in range(frozen.roots.size):
-        for k in range(frozen.place_keys.shape[1]):
+        for k in range(n_codes):
             frozen.place_keys[t, k] = place_key(trees.heads, t, k)
         root = frozen.roots[t]
         queue[0] = trees.heads[t]["root"]
@@ -89,7 +95,9 @@ def copy_trees(trees: Trees, frozen: FrozenTrees, queue: Array) -> None:
                 frozen.depths[position] = relative_depth(depth + below, average)
             else:
                 cut = trees.cuts[t, slot_of(node)]
-                frozen.keys[position] = ordered_key(cut["split_value"])
+                is_place = cut["split_feature"] >= n_coordinates - n_codes
+                value = cut["split_value"]
+                frozen.keys[position] = np.uint64(math.ceil(value * _PLACES)) if is_place else ordered_key(value)
                 frozen.features[position] = LANES * cut["split_feature"]
                 frozen.rights[position] = root + np.uint64(end + 1)
                 queue[end], queue[end + 1] = cut["left"], cut["right"]
@@ -107,12 +115,13 @@ def ordered_key(value: float) -> Any:
 @kernel
 def add_frozen_depths(frozen: FrozenTrees, X: Array, sums: Array) -> None:
     """Add to each row's sum its path length in every tree, relative to c(n) for a tree of n points."""
-    block = new_block(X)
+    n_codes = frozen.place_keys.shape[1]
+    block = new_block(X, n_codes, 0)
     for first in range(0, X.shape[0], block.leaves.size):
-        n_rows = write_keys(X, first, block)
+        n_rows = write_keys(X, first, block, n_codes)
         block.depths[:n_rows] = 0.0
         for t in range(frozen.roots.size):
-            write_keys_of_places(frozen, t, X, first, n_rows, block)
+            write_keys_of_places(frozen, t, n_rows, X.shape[1], block)
             add_depths_of_rows(frozen, t, block, X.shape[1], n_rows)
         for i in range(n_rows):
             sums[first + i] += block.depths[i]
@@ -141,28 +150,21 @@ def add_depths_of_rows(frozen: FrozenTrees, t: int, block: Block, n_features: in
 @kernel
 def add_frozen_expected_depths(trees: Trees, frozen: FrozenTrees, X: Array, weights: Array, sums: Array) -> None:
     """Add to each row's sum its expected depth in every tree, relative to c(n) for a tree of n points."""
-    block, path, row = new_block(X), new_path(trees.cuts.shape[1]), new_placed_row(trees)
+    n_codes = frozen.place_keys.shape[1]
+    block, path = new_block(X, n_codes, trees.points.shape[2]), new_path(trees.cuts.shape[1])
     for first in range(0, X.shape[0], block.leaves.size):
-        n_rows = write_keys(X, first, block)
+        n_rows = write_keys(X, first, block, n_codes)
         for t in range(frozen.roots.size):
             n = tree_population(trees, t)
             average = average_path_length(n)
-            write_keys_of_places(frozen, t, X, first, n_rows, block)
+            write_keys_of_places(frozen, t, n_rows, X.shape[1], block)
+            write_places_of_rows(block, n_rows, X.shape[1], n_codes)
             find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
+            rows, offset = (block.rows, 0) if n_codes > 0 else (X, first)
             for i in range(n_rows):
-                length = 0.0
-                if n > 1:
-                    length = expected_depth_at(trees, t, frozen, block.leaves[i], X[first + i], weights, path, row)
+                leaf, depth, x = frozen.nodes[block.leaves[i]], int(frozen.levels[block.leaves[i]]), rows[offset + i]
+                length = expected_depth_from_leaf(trees, t, leaf, depth, x, weights, path) if n > 1 else 0.0
                 sums[first + i] += relative_depth(length, average)
-
-
-@helper
-def expected_depth_at(
-    trees: Trees, t: int, frozen: FrozenTrees, leaf: Any, x: Array, weights: Array, path: Path, row: Array
-) -> float:
-    """Return the expected depth of a coded row, given its frozen leaf; `path` and `row` are scratch space."""
-    placed = placed_row(trees, t, x, row)
-    return expected_depth_from_leaf(trees, t, frozen.nodes[leaf], int(frozen.levels[leaf]), placed, weights, path)
 
 
 @kernel
@@ -170,54 +172,84 @@ def add_frozen_log_sizes(
     trees: Trees, frozen: FrozenTrees, X: Array, weights: Array, sums_above: Array, means: Array, sums: Array
 ) -> None:
     """Add to each row's sum the excess of its log size over the tree's mean, for every tree."""
-    block, path, row = new_block(X), new_path(trees.cuts.shape[1]), new_placed_row(trees)
+    n_codes = frozen.place_keys.shape[1]
+    block, path = new_block(X, n_codes, trees.points.shape[2]), new_path(trees.cuts.shape[1])
     for first in range(0, X.shape[0], block.leaves.size):
-        n_rows = write_keys(X, first, block)
+        n_rows = write_keys(X, first, block, n_codes)
         for t in range(frozen.roots.size):
             if tree_population(trees, t) > 1:
-                write_keys_of_places(frozen, t, X, first, n_rows, block)
+                write_keys_of_places(frozen, t, n_rows, X.shape[1], block)
+                write_places_of_rows(block, n_rows, X.shape[1], n_codes)
                 find_leaves_of_rows(frozen, t, block, X.shape[1], n_rows)
+                rows, offset = (block.rows, 0) if n_codes > 0 else (X, first)
                 for i in range(n_rows):
-                    leaf, x = frozen.nodes[block.leaves[i]], X[first + i]
-                    sums[first + i] += excess_at(trees, t, leaf, x, weights, path, sums_above, means[t], row)
-
-
-@helper
-def excess_at(  # noqa: PLR0913, PLR0917
-    trees: Trees, t: int, leaf: Any, x: Array, weights: Array, path: Path, sums_above: Array, mean: float, row: Array
-) -> float:
-    """Return the excess of the log size of a coded row, given its leaf; `path` and `row` are scratch space."""
-    return excess_from_leaf(trees, t, leaf, placed_row(trees, t, x, row), weights, path, sums_above, mean)
+                    leaf, x = frozen.nodes[block.leaves[i]], rows[offset + i]
+                    sums[first + i] += excess_from_leaf(trees, t, leaf, x, weights, path, sums_above, means[t])
 
 
 @allocating_helper
-def new_block(X: Array) -> Block:
-    """Allocate a block of as many rows as stay in the cache."""
+def new_block(X: Array, n_codes: int, n_values: int) -> Block:
+    """Allocate a block of as many rows as stay in the cache; a placed row has n_values values."""
     length = LANES * max(_NUMBERS_PER_BLOCK // (LANES * X.shape[1]), 4)
-    return Block(np.empty(length * X.shape[1], np.uint64), np.empty(length, np.uint64), np.empty(length))
+    return Block(
+        np.empty(length * X.shape[1], np.uint64),
+        np.empty(length * n_codes, np.uint64),
+        np.empty((length if n_codes > 0 else 0, n_values)),
+        np.empty(length, np.uint64),
+        np.empty(length),
+    )
 
 
 @helper
-def write_keys(X: Array, first: int, block: Block) -> int:
-    """Write the keys of a block of rows starting at `first`; return their number. Unused lanes always go left."""
-    n_rows = min(block.leaves.size, X.shape[0] - first)
+def write_keys(X: Array, first: int, block: Block, n_codes: int) -> int:
+    """Write what all trees have in common for a block of coded rows starting at `first`; return their number.
+
+    Unused lanes have keys of 0, so that they go left.
+    """
+    n_rows, n_columns = min(block.leaves.size, X.shape[0] - first), X.shape[1]
     for i in range(-(-n_rows // LANES) * LANES):
         group, lane = i // LANES, i % LANES
-        for j in range(X.shape[1]):
+        for j in range(n_columns - n_codes):
             key = ordered_key(X[first + i, j]) if i < n_rows else np.uint64(0)
-            block.keys[(group * X.shape[1] + j) * LANES + lane] = key
+            block.keys[(group * n_columns + j) * LANES + lane] = key
+        for k in range(n_codes):
+            code = X[first + i, n_columns - n_codes + k] if i < n_rows else 0.0
+            block.words[(group * n_codes + k) * LANES + lane] = code_word(code)
+    if block.rows.shape[1] > 0 and n_codes > 0:
+        write_rows_without_places(X, first, n_rows, block, n_codes)
     return n_rows
 
 
 @helper
-def write_keys_of_places(frozen: FrozenTrees, t: int, X: Array, first: int, n_rows: int, block: Block) -> None:
-    """Overwrite the keys of the codes, which differ between trees, with those of their places in tree t."""
-    n_codes, n_columns = frozen.place_keys.shape[1], X.shape[1]
-    for k in range(n_codes):
-        key, j = frozen.place_keys[t, k], n_columns - n_codes + k
-        for i in range(n_rows):
-            group, lane = i // LANES, i % LANES
-            block.keys[(group * n_columns + j) * LANES + lane] = ordered_key(place(key, X[first + i, j]))
+def write_rows_without_places(X: Array, first: int, n_rows: int, block: Block, n_codes: int) -> None:
+    """Write the values of placed rows that are the same in all trees."""
+    n_columns = X.shape[1]
+    for i in range(n_rows):
+        for j in range(n_columns - n_codes):
+            block.rows[i, j] = X[first + i, j]
+        for k in range(n_codes):
+            block.rows[i, n_columns + k] = X[first + i, n_columns - n_codes + k]
+
+
+@helper
+def write_keys_of_places(frozen: FrozenTrees, t: int, n_rows: int, n_columns: int, block: Block) -> None:
+    """Write the keys of the places in tree t."""
+    n_codes = frozen.place_keys.shape[1]
+    for group in range(-(-n_rows // LANES)):
+        for k in range(n_codes):
+            key, i = frozen.place_keys[t, k], (group * n_codes + k) * LANES
+            first = (group * n_columns + n_columns - n_codes + k) * LANES
+            for lane in range(LANES):
+                block.keys[first + lane] = integer_from_bits(mix_bits(key + block.words[i + lane]))
+
+
+@helper
+def write_places_of_rows(block: Block, n_rows: int, n_columns: int, n_codes: int) -> None:
+    """Write the places in the current tree, whose keys have been written, to the placed rows."""
+    for i in range(n_rows if n_codes > 0 else 0):
+        group, lane = i // LANES, i % LANES
+        for j in range(n_columns - n_codes, n_columns):
+            block.rows[i, j] = uniform_from_integer(block.keys[(group * n_columns + j) * LANES + lane])
 
 
 @helper
@@ -254,7 +286,7 @@ def frozen_score_of_row(frozen: FrozenTrees, x: Array) -> float:
         for j in range(x.size - n_codes, x.size):
             for lane in range(LANES):
                 key = frozen.place_keys[min(t + lane, last), j - (x.size - n_codes)]
-                keys[j * LANES + lane] = ordered_key(place(key, x[j]))
+                keys[j * LANES + lane] = integer_from_bits(mix_bits(key + code_word(x[j])))
         leaves = find_eight_leaves(
             frozen,
             keys,

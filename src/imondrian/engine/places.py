@@ -19,7 +19,13 @@ FEATURE_STEP = np.uint64(0xD1342543DE82EF95)
 @helper
 def place(key: Any, code: float) -> float:
     """Hash (key, code) to a reproducible place, uniform in [0, 1); 0.0 and -0.0 are the same category."""
-    return uniform_from_bits(mix_bits(key + np.float64(code + 0.0).view(np.uint64) * STEP))
+    return uniform_from_bits(mix_bits(key + code_word(code)))
+
+
+@helper
+def code_word(code: float) -> Any:
+    """Return the part of the hash that is the same in all trees."""
+    return np.float64(code + 0.0).view(np.uint64) * STEP
 
 
 @helper

@@ -50,7 +50,19 @@ def uniform(heads: Array, t: int) -> float:
 @helper
 def uniform_from_bits(word: Any) -> float:
     """Convert 64 random bits to a uniform number in [0, 1)."""
-    return float(word >> _11) * _UNIT
+    return uniform_from_integer(integer_from_bits(word))
+
+
+@helper
+def integer_from_bits(word: Any) -> Any:
+    """Return the 53 random bits from which `uniform_from_bits` makes a uniform number."""
+    return word >> _11
+
+
+@helper
+def uniform_from_integer(integer: Any) -> float:
+    """Convert an integer below 2**53 to a number in [0, 1); the order is the same."""
+    return float(integer) * _UNIT
 
 
 @helper

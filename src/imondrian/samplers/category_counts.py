@@ -19,7 +19,7 @@ from imondrian.engine.category_counts import (
     write_rarities,
     write_rarities_in_turn,
 )
-from imondrian.engine.jit import Array
+from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, NO_LIMIT
 
 MAX_CATEGORIES = 2**16  # of one feature, in a forest of bounded memory
@@ -80,7 +80,7 @@ class CategoryCounts:
     def write_rarities(self, X: Array) -> None:
         """Write the rarities of the categories of each coded row."""
         if self.n_categorical:
-            write_rarities(self._table, X, self._sample_size)
+            call_without_dispatch(write_rarities, self._table, X, self._sample_size)
 
     def write_rarities_in_turn(self, X: Array, leaving: Array) -> None:
         """Write the rarities of coded rows as if the rows arrived one after the other; `count` then counts them.
@@ -92,15 +92,15 @@ class CategoryCounts:
         self.reserve(X.shape[0])
         may_drop = leaving.shape[0] == 0 and int(self._table.n_used.max()) + X.shape[0] > self._max_entries
         table = CategoryTable(*(array.copy() for array in self._table)) if may_drop else self._table
-        write_rarities_in_turn(table, X, leaving, self._sample_size, self._max_entries)
+        call_without_dispatch(write_rarities_in_turn, table, X, leaving, self._sample_size, self._max_entries)
         if not may_drop:
-            uncount_rows(table, X, leaving)
+            call_without_dispatch(uncount_rows, table, X, leaving)
 
     def count(self, X: Array, leaving: Array, n_updates: int) -> None:
         """Count coded rows, unless there have been more than n_updates changes: then they are already counted."""
         if self.n_categorical and self.n_updates == n_updates:
             self.reserve(X.shape[0])
-            count_rows(self._table, X, leaving, self._max_entries)
+            call_without_dispatch(count_rows, self._table, X, leaving, self._max_entries)
 
     def forget(self, X: Array, n_updates: int) -> None:
         """Stop counting coded rows, unless there have been more than n_updates changes."""

@@ -1,0 +1,264 @@
+"""Tables with text, booleans, categories and gaps, in the scikit-learn and PyOD estimators."""
+
+import pickle
+from enum import Enum, StrEnum
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+import imondrian
+from imondrian import InvalidInputError, IsolationMondrianForest
+from imondrian.categories import MISSING_CODE, category_code, category_codes
+from imondrian.mixed_tables import categorical_columns, is_categorical, numbers_of, points_of_table
+from imondrian.pyod import IMForest
+
+RNG = np.random.default_rng(0)
+N = 120
+SMALL = {"n_estimators": 5, "random_state": 0}
+
+
+def mixed_frame(n=N, seed=0):
+    """A pandas frame with columns of all supported types, with gaps."""
+    rng = np.random.default_rng(seed)
+
+    def with_gaps(values):
+        return [None if rng.random() < 0.2 else value for value in values]
+
+    return pd.DataFrame(
+        {
+            "country": with_gaps(rng.choice(["FR", "DE", "IT"], n).tolist()),
+            "channel": pd.Series(with_gaps(rng.choice(["web", "shop"], n).tolist()), dtype="category"),
+            "name": pd.array(with_gaps(rng.choice(["a", "b"], n).tolist()), dtype="string"),
+            "is_new": rng.random(n) < 0.5,
+            "is_paid": pd.array(with_gaps((rng.random(n) < 0.5).tolist()), dtype="boolean"),
+            "amount": rng.normal(size=n),
+            "weight": [np.nan if rng.random() < 0.2 else value for value in rng.normal(size=n)],
+            "count": pd.array(with_gaps(rng.integers(0, 9, n).tolist()), dtype="Int64"),
+            "price": pd.array(with_gaps(rng.normal(size=n).tolist()), dtype="Float64"),
+            "objects": pd.Series(with_gaps(rng.normal(size=n).tolist()), dtype=object),
+        }
+    )
+
+
+FRAME = mixed_frame()
+CATEGORICAL = [0, 1, 2, 3, 4]
+
+
+def coded(frame):
+    """Return the obvious conversion of a mixed frame, value by value."""
+    return np.array(
+        [
+            [
+                category_code(value) if j in CATEGORICAL else np.nan if pd.isna(value) else float(value)
+                for j, value in enumerate(row)
+            ]
+            for row in frame.astype(object).to_numpy().tolist()
+        ]
+    )
+
+
+def test_columns_are_converted_by_their_types():
+    polars = pl.from_pandas(FRAME)
+    for table in (FRAME, polars, FRAME.astype(object).to_numpy()):
+        assert categorical_columns(table, "auto", None) == CATEGORICAL
+        np.testing.assert_array_equal(points_of_table(table, CATEGORICAL, None), coded(FRAME))
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator"])
+@pytest.mark.parametrize("make", [IsolationMondrianForest, IMForest])
+def test_every_kind_of_table_gives_the_same_scores(make, missing):
+    new = mixed_frame(40, 1)
+    tables = {
+        "pandas": lambda frame: frame,
+        "polars": pl.from_pandas,
+        "objects": lambda frame: frame.astype(object).to_numpy(),
+        "lists": lambda frame: frame.astype(object).to_numpy().tolist(),
+    }
+    results = [
+        make(missing=missing, **SMALL).fit(convert(FRAME)).decision_function(convert(new)).tolist()
+        for convert in tables.values()
+    ]
+    assert all(scores == results[0] for scores in results)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, object])
+@pytest.mark.parametrize("shape", ["array", "frame", "list"])
+def test_numbers_are_treated_as_before_bit_for_bit(dtype, shape):
+    """Without text, the parameters of categories and gaps have no effect."""
+    numbers = (RNG.normal(size=(100, 3)) * 100).astype(dtype)
+    X = {"array": numbers, "frame": pd.DataFrame(numbers, columns=list("abc")), "list": numbers.tolist()}[shape]
+    new, former = (
+        IsolationMondrianForest(categorical=categorical, missing=missing, **SMALL).fit(X)
+        for categorical, missing in [("auto", "median"), ([], "raise")]
+    )
+    assert new.categorical_ == ()
+    assert (new.score_samples(X) == former.score_samples(X)).all()
+    forest = imondrian.MondrianForest(5, max_samples=256, scale="std", seed=new.forest_.seed)
+    assert (forest.build(numbers.astype(float)).score(numbers.astype(float), "size") == -new.score_samples(X)).all()
+    assert new.offset_ == former.offset_
+
+
+def test_categories_by_name_index_and_mask():
+    frame = pd.DataFrame({"zip": RNG.integers(0, 5, N), "amount": RNG.normal(size=N)})
+    scores = [
+        IsolationMondrianForest(categorical=categorical, **SMALL).fit(table).score_samples(table)
+        for categorical, table in [
+            (["zip"], frame),
+            ([0], frame),
+            ([True, False], frame),
+            (np.array([0]), frame.to_numpy()),
+            ("auto", frame.astype({"zip": str})),
+            ("auto", frame.astype({"zip": "category"})),
+        ]
+    ]
+    assert all((each == scores[0]).all() for each in scores)
+    for wrong, message in [
+        (["street"], "categorical names the feature 'street', but there is none"),
+        ([2], "categorical contains 2, but features are numbered from 0 to 1"),
+        ([True], "categorical is a mask of 1 features, but there are 2"),
+        ([0.5], "but contains 0.5"),
+    ]:
+        with pytest.raises(InvalidInputError, match=message):
+            IsolationMondrianForest(categorical=wrong, **SMALL).fit(frame)
+
+
+@pytest.mark.parametrize("make", [IsolationMondrianForest, IMForest])
+def test_text_in_a_numeric_column_is_named_with_column_row_and_value(make):
+    frame = pd.DataFrame({"country": ["FR", "DE"] * 20, "amount": RNG.normal(size=40)})
+    model = make(**SMALL).fit(frame)
+    wrong = frame.astype({"amount": object})
+    wrong.loc[7, "amount"] = "12,5"
+    with pytest.raises(
+        InvalidInputError, match="Row 7 of the feature 'amount' must be a number or missing, but is '12,5'"
+    ):
+        model.decision_function(wrong)
+    dates = pd.DataFrame({"country": ["FR"] * 2, "amount": pd.to_datetime(["2020-01-01", "2020-01-02"])})
+    for method in (model.decision_function, make(**SMALL).fit):
+        with pytest.raises(InvalidInputError, match="The feature 'amount' must be numbers, but its type is datetime64"):
+            method(dates)
+
+
+@pytest.mark.parametrize("make", [IsolationMondrianForest, IMForest])
+def test_a_row_without_any_value_is_named(make):
+    frame = pd.DataFrame({"country": ["FR", None, "DE"], "amount": [1.0, np.nan, 2.0]})
+    for table in (frame, frame[["amount"]], frame[["country"]]):
+        with pytest.raises(InvalidInputError, match=r"Row 1 of X has no value: everything is missing"):
+            make(**SMALL).fit(table)
+        with pytest.raises(InvalidInputError, match=r"Row 1 of X has no value: everything is missing"):
+            make(**SMALL).fit(table.iloc[[0, 2]]).decision_function(table)
+
+
+def test_names_are_checked_as_scikit_learn_does():
+    model = IsolationMondrianForest(**SMALL).fit(FRAME)
+    assert model.feature_names_in_.tolist() == list(FRAME.columns)
+    with pytest.raises(ValueError, match="The feature names should match"):
+        model.predict(FRAME[list(reversed(FRAME.columns))])
+    with pytest.raises(ValueError, match="The feature names should match"):
+        model.predict(FRAME.drop(columns="count"))
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        model.predict(FRAME.astype(object).to_numpy())
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator"])
+def test_an_estimator_is_restored_with_names_categories_and_medians(tmp_path, missing):
+    new = mixed_frame(60, 2)
+    model = IsolationMondrianForest(missing=missing, **SMALL).fit(FRAME)
+    imondrian.save(model, tmp_path / "model.imf")
+    resumed = imondrian.load(tmp_path / "model.imf")
+    assert resumed.categorical_ == model.categorical_ == tuple(CATEGORICAL)
+    assert (resumed.n_features_in_, resumed.missing) == (10, missing)
+    assert resumed.feature_names_in_.tolist() == list(FRAME.columns)
+    pickled = pickle.loads(pickle.dumps(model))  # noqa: S301
+    for other in (resumed, pickled):
+        assert (other.score_samples(new) == model.score_samples(new)).all()
+        assert other.offset_ == model.offset_
+        pd.testing.assert_frame_equal(other.explain(new), model.explain(new))
+    model.partial_fit(new)
+    assert (resumed.partial_fit(new).score_samples(FRAME) == model.score_samples(FRAME)).all()
+    imondrian.save(resumed, tmp_path / "model.imf")
+    assert (imondrian.load(tmp_path / "model.imf").score_samples(FRAME) == model.score_samples(FRAME)).all()
+    assert (clone(model).fit(FRAME).score_samples(new) == pickled.score_samples(new)).all()
+
+
+def test_explanations_have_one_part_per_column():
+    for missing in ("median", "indicator"):
+        model = IsolationMondrianForest(missing=missing, **SMALL).fit(FRAME)
+        parts = model.explain(FRAME)
+        np.testing.assert_allclose(np.abs(parts).sum(axis=1), -model.score_samples(FRAME))
+        assert (parts.iloc[:, CATEGORICAL] >= 0.0).all(axis=None)
+        assert model.rescore()[0].shape[1] == 10
+
+
+def test_partial_fit_and_forget_accept_mixed_tables():
+    model = IsolationMondrianForest(max_samples=None, **SMALL).partial_fit(FRAME.iloc[:60])
+    model.partial_fit(FRAME.iloc[60:])
+    assert model.forest_.n_points == N
+    complete = FRAME.dropna()
+    assert model.forget(complete).forest_.n_points == N - len(complete)
+
+
+def test_missing_numbers_are_refused_on_request():
+    model = IsolationMondrianForest(missing="raise", **SMALL)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(FRAME)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit([[1.0], [np.nan]])
+    tags = get_tags(model).input_tags
+    assert (tags.allow_nan, tags.categorical, tags.string) == (False, True, True)
+    assert get_tags(IsolationMondrianForest()).input_tags.allow_nan
+
+
+def test_an_indicator_finds_a_missing_value():
+    points = RNG.normal(size=(500, 4))
+    points[0, 2] = np.nan
+    for make in (IsolationMondrianForest, IMForest):
+        ranks = {}
+        for missing in ("median", "indicator"):
+            model = make(missing=missing, random_state=0).fit(points)
+            scores = model.decision_function(points) * (-1 if make is IsolationMondrianForest else 1)
+            ranks[missing] = int((scores > scores[0]).sum())
+        assert ranks["indicator"] < 10 < ranks["median"]
+        assert np.argmax(np.abs(model.explain(points[:1])[0])) == 2
+
+
+# -- single columns ---------------------------------------------------------------------------------------------------
+
+VALUES = st.one_of(st.text(max_size=2), st.booleans(), st.integers(-3, 3), st.floats(-3, 3), st.none())
+
+
+@given(values=st.lists(VALUES, min_size=1))
+def test_a_column_of_objects_is_categorical_if_it_has_text_or_booleans(values):
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    assert is_categorical(column) == any(isinstance(value, (str, bool)) for value in values)
+    if is_categorical(column):
+        np.testing.assert_array_equal(points_of_table(column[:, None], [0], None)[:, 0], category_codes(values))
+    else:
+        expected = [np.nan if value is None else float(value) for value in values]
+        np.testing.assert_array_equal(numbers_of(column, "x"), expected)
+
+
+class Color(Enum):
+    RED = "red"
+
+
+class Size(StrEnum):
+    BIG = "big"
+
+
+@pytest.mark.parametrize(("member", "text"), [(Color.RED, "red"), (Size.BIG, "big"), (np.str_("red"), "red")])
+def test_members_of_enumerations_are_their_values(member, text):
+    assert category_code(member) == category_code(text)
+    assert is_categorical(np.array([member, None], dtype=object))
+
+
+def test_masked_values_are_missing():
+    masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    np.testing.assert_array_equal(numbers_of(masked, "x"), [1.0, np.nan])
+    assert category_code(np.ma.masked) == MISSING_CODE
