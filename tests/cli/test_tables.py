@@ -94,6 +94,10 @@ def test_an_ordinary_table_is_read_fitted_scored_and_explained(folder):
     explained = folder.run("explain", "orders.imf", "orders.csv", "--rows", ODD, "--id", "order").stdout
     assert "ORD-10249" in explained
     assert "country = Nordkorea" in explained
+    folder.run("plot", "tree", "orders.csv", "--model", "orders.imf", "-o", "tree.svg", "-q")
+    assert "(rarity)" in folder.text("tree.svg") or "(place)" in folder.text("tree.svg")
+    two = ("--features", "country,amount")
+    assert "needs two numbers, but 'country' is a category" in folder.fails("plot", "regions", "orders.csv", *two)
     model = imondrian.load(folder.folder / "orders.imf")
     assert list(model.feature_names_in_) == ["day (weekday)", "country", "gift", "amount", "discount"]
     assert model.categorical_ == (0, 1, 2)

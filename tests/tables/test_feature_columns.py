@@ -51,6 +51,11 @@ def test_numbers_written_as_text_are_read_back_exactly(values):
     assert np.array_equal(TableColumns(numbers).points([number("a")])[:, 0], expected, equal_nan=True)
 
 
+def test_a_column_of_the_text_nan_has_no_values():
+    frame = pl.DataFrame({"a": ["NaN", "nan"], "b": [1.0, 2.0]})
+    assert chosen(frame).left_out == {"a": "no values"}
+
+
 @pytest.mark.parametrize("missing", MISSING_TEXTS)
 def test_texts_that_stand_for_missing_values_become_nan(missing):
     assert np.isnan(TableColumns(pl.DataFrame({"a": [missing, "1"]})).points([number("a")])[0, 0])

@@ -149,7 +149,7 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
         ("t.ndjson", b'{"a":1}\n{"a": NaN, "a": 2}\n', "line 2: the key 'a' appears more than once"),
         ("t.parquet", b"PAR1 and nothing else", "cannot be read as Parquet"),
         ("t.dat", b'[{"a": 1}]', "must be NDJSON"),
-        ("t.csv", b"PK\x03\x04 and more", "cannot be read as an Excel file"),
+        ("t.csv", b"PK\x03\x04 and more", "cannot be read as an Excel file|Excel files need fastexcel"),
         ("t.xls", b"\xd0\xcf\x11\xe0 and more", "is an old or protected Excel file: save it as .xlsx or as CSV"),
     ],
 )

@@ -26,6 +26,7 @@ def read(folder, content, **layout):
         ("a,b\n1,2\n", ["a", "b"], 0),
         ("a,,c\n1,2,3\n4,5,6\n", ["a", "", "c"], 0),
         ("1,2\n3,4\n5,6\n", ["1", "2"], 0),
+        ("title\na,a,,b\n1,2,3,4\n5,6,7,8\n", ["a", "a (2)", "", "b"], 1),
         ("title\n1,2\n3,4\n5,6\n", None, 0),  # no header: in doubt
     ],
 )

@@ -106,7 +106,7 @@ def app() -> None:
 def detect(*, fail_on_anomaly: bool, **values: Any) -> None:
     """Find the anomalies in a table and explain them.
 
-    DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
+    DATA is a CSV, TSV, NDJSON, Parquet or Excel file, optionally gzipped; - is standard input.
     """
     from imondrian.cli.commands.detect import detect as run
 
@@ -122,7 +122,7 @@ def detect(*, fail_on_anomaly: bool, **values: Any) -> None:
 def fit(**values: Any) -> None:
     """Fit a forest on a table and save it to a model file.
 
-    DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
+    DATA is a CSV, TSV, NDJSON, Parquet or Excel file, optionally gzipped; - is standard input.
     """
     from imondrian.cli.commands.detect import fit as run
 
@@ -147,7 +147,8 @@ def fit(**values: Any) -> None:
 def score(*, fail_on_anomaly: bool, **values: Any) -> None:
     """Score a table of any length with a model file, in constant memory.
 
-    MODEL is a model file (.imf); DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
+    MODEL is a model file (.imf); DATA is a CSV, TSV, NDJSON, Parquet or Excel file, optionally gzipped; - is standard
+    input.
     """
     from imondrian.cli.commands.score import score as run
 
@@ -173,7 +174,8 @@ def score(*, fail_on_anomaly: bool, **values: Any) -> None:
 def explain(*, rows: str | None, **values: Any) -> None:
     """Explain the scores of rows with a model file.
 
-    MODEL is a model file (.imf); DATA is a CSV, TSV, NDJSON or Parquet file, optionally gzipped; - is standard input.
+    MODEL is a model file (.imf); DATA is a CSV, TSV, NDJSON, Parquet or Excel file, optionally gzipped; - is standard
+    input.
     """
     from imondrian.cli.commands.score import explain as run
 

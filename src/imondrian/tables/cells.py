@@ -29,7 +29,7 @@ class ParsedColumn(NamedTuple):
 def parse_column(column: pl.Series) -> ParsedColumn:
     """Parse the cells of a column as plain numbers; texts that stand for missing values become null."""
     numbers = _as_numbers(column)
-    if numbers.null_count() == column.null_count() and not column.dtype.is_float():
+    if numbers.null_count() == column.null_count() and not numbers.is_nan().any():
         return ParsedColumn(column, numbers)  # only numbers: no need to look for missing texts
     cells = without_missing_texts(column)
     return ParsedColumn(cells, _as_numbers(cells))

@@ -1,5 +1,6 @@
 """Feature columns of a table: which columns are features, and their values as points; errors name row and column."""
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -108,7 +109,7 @@ class TableColumns:
             if reason:
                 left_out[name] = reason
         if not columns:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+            reasons = "; ".join(f"{name or '(no name)'}: {reason}" for name, reason in left_out.items())
             raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
         columns = _with_unique_names(columns, self._frame.columns)
         in_order = {name: left_out[name] for name in self._frame.columns if name in left_out}
@@ -132,7 +133,7 @@ class TableColumns:
         """
         numbers = [name for name in names if name not in categorical and (name not in known or any(rules.formats))]
         contents = self._contents([name for name in numbers if name in self._frame.columns], rules)
-        formats = {name: content.number_format for name, content in contents.items() if content.kind == "number"}
+        formats = {name: content.number_format for name, content in contents.items()}
         columns = [
             known[name]
             if name in known and name not in formats
@@ -304,7 +305,8 @@ def _checked_numbers(parsed: ParsedColumn, feature: FeatureColumn, first: int) -
 def _cell_error(cell: object, value: float, feature: FeatureColumn) -> str:
     if np.isnan(value):
         is_comma = feature.number_format is not None and feature.number_format.decimal == ","
-        options = f"--ignore {feature.name} leaves the column out, --categorical {feature.name} makes it a category"
+        name = shlex.quote(feature.name)
+        options = f"--ignore {name} leaves the column out, --categorical {name} makes it a category"
         return f"{shown(cell)} is not a number{' with a decimal comma' * is_comma} ({options})"
     return f"{value} exceeds {MAX_SIZE:g} in absolute value" if np.isfinite(value) else f"{cell!s:.60} is not finite"
 

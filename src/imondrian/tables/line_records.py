@@ -13,7 +13,7 @@ from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
 from imondrian.tables.checked_json import decode_json
-from imondrian.tables.formats import check_separator, format_by_content, without_byte_order_mark
+from imondrian.tables.formats import LINE_FORMATS, check_separator, format_by_content, without_byte_order_mark
 from imondrian.tables.table_start import guess_separator
 
 Values = dict[str, Any]
@@ -80,8 +80,8 @@ def parser_for(
     file_format = file_format or format_by_content(first, "The stream")
     if file_format == "ndjson":
         return parse_json_line, False
-    if file_format == "parquet":
-        raise InvalidInputError("A stream must be CSV, TSV or NDJSON; Parquet cannot be read line by line.")
+    if file_format not in LINE_FORMATS:
+        raise InvalidInputError(f"A stream must be CSV, TSV or NDJSON; {file_format} cannot be read line by line.")
     is_tsv = file_format == "tsv"
     separator = (
         check_separator(separator)

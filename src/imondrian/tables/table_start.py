@@ -54,8 +54,8 @@ def guess_separator(records: list[str]) -> str:
 def count_titles(rows: list[list[str]]) -> int:
     """Return the number of title lines before the header; 0 unless there is no doubt.
 
-    Title lines have values in at most half of the columns. The header comes next: it names every column but at most
-    one, differently, and no name is a number.
+    Title lines have values in at most half of the columns. The header comes next: it has a field for every column, and
+    no name begins with a digit. If the title lines are as wide as the table, all columns but one have different names.
 
     Examples
     --------
@@ -65,8 +65,11 @@ def count_titles(rows: list[list[str]]) -> int:
     widths = Counter(len(row) for row in rows)
     width = max(widths, key=lambda width: (widths[width], width))
     n_titles = next((i for i, row in enumerate(rows) if 2 * _n_filled(row) > width), 0)
-    is_clear = width > 1 and len(rows) - n_titles > _MIN_ROWS and _is_header(rows[n_titles], width)
-    return n_titles if is_clear else 0
+    has_rows = width > 1 and len(rows) - n_titles > _MIN_ROWS
+    names = [cell.strip() for cell in rows[n_titles] if cell.strip()]
+    can_be_names = len(rows[n_titles]) == width and not any(name[0].isdigit() or is_number(name) for name in names)
+    is_sure = len(rows[0]) < width or len(set(names)) == len(names) >= width - 1
+    return n_titles if has_rows and can_be_names and is_sure else 0
 
 
 def fields_of(record: str, separator: str) -> list[str]:
@@ -85,12 +88,6 @@ def fields_of(record: str, separator: str) -> list[str]:
 
 def _n_filled(row: list[str]) -> int:
     return sum(1 for cell in row if cell.strip())
-
-
-def _is_header(row: list[str], width: int) -> bool:
-    names = [cell.strip() for cell in row if cell.strip()]
-    is_complete = len(row) == width and len(names) >= width - 1
-    return is_complete and len(set(names)) == len(names) and not any(map(is_number, names))
 
 
 def is_number(text: str) -> bool:

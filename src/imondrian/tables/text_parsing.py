@@ -151,7 +151,8 @@ def _parse_by_record(text: TextSource, columns: _Columns, block: bytes, n_rows: 
     rows: list[list[Any]] = list(_records(text, columns.separator, lines, n_rows))
     for i, row in enumerate(rows, start=n_rows + 1):
         if any(row[width:]):  # empty fields at the end of a line are harmless
-            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the header has {width}.")
+            hint = " (--skip-lines N skips lines before the header)" if i == 1 else ""
+            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the header has {width}{hint}.")
     full = [row[:width] + [None] * (width - len(row)) for row in rows]
     return pl.DataFrame(full, schema=dict.fromkeys(columns.names, pl.String), orient="row")
 
