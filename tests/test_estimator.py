@@ -29,7 +29,8 @@ from imondrian.thresholds import two_means
         IsolationMondrianForest(n_estimators=10, kind="size", scale="std", contamination=0.2),
         IsolationMondrianForest(n_estimators=10, window=50, max_samples=20, contamination=0.1),
         IsolationMondrianForest(n_estimators=10, missing="indicator"),
-        IsolationMondrianForest(n_estimators=10, categorical=[0], missing="raise"),
+        IsolationMondrianForest(n_estimators=10, categorical=[0]),
+        IsolationMondrianForest(n_estimators=10, categorical=[], missing="raise"),
     ]
 )
 def test_checks_of_scikit_learn_pass(estimator, check):

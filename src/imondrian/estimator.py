@@ -164,8 +164,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        has_categories = not mixed_tables.is_auto_or_empty(self.categorical)  # in which NaN is a category
-        tags.input_tags.allow_nan = self.missing != "raise" or has_categories
+        tags.input_tags.allow_nan = self.missing != "raise"  # in numeric columns; a missing category is allowed
         tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
