@@ -1,7 +1,7 @@
 """How well anomalies rank in tables with categories and gaps, compared with other libraries: `make quality`.
 
-Three parts, each with one setting for all tables: the public tables with labels; numbers deleted at random from the open
-numeric sets; and a category never seen before, planted in a table of orders. The data are in the folder named by
+Three parts, each with one setting for all tables: the public tables with labels; numbers deleted at random from the
+open numeric sets; and a category never seen before, planted in a table of orders. The data are in the folder named by
 IMONDRIAN_DATA.
 """
 
@@ -199,14 +199,13 @@ def auc_with_deleted(name: str, share: float) -> float:
     return float(np.mean(aucs))
 
 
-# -- a category never seen ----------------------------------------------------------------------------------------------
+# -- a category never seen ---------------------------------------------------------------------------------------------
 
 
 def plant_categories() -> None:
     """Print how often a row whose only oddity is a new category is in the top 1 % and is explained by it."""
-    print(
-        f"| ordinary features | in the top {TOP} of {N_ORDERS} | and explained by the category | median rank |\n|---|---|---|---|"
-    )
+    print(f"| ordinary features | in the top {TOP} of {N_ORDERS} | and explained by the category | median rank |")
+    print("|---|---|---|---|")
     for n_features in (1, 2, 3, 5, 7, 10):
         ranks, is_explained = zip(*(planted(n_features, seed) for seed in range(N_PLANTINGS)), strict=True)
         in_top = np.array(ranks) <= TOP
