@@ -227,6 +227,11 @@ class MondrianForest:
         return self
 
     @write_locked
+    def check_growth(self, n_rows: int) -> None:
+        """Raise InvalidInputError if the trees cannot hold, or cannot count, n_rows more points; after `reserve`."""
+        self._known_state().check_growth(n_rows)
+
+    @write_locked
     def build(self, X: npt.ArrayLike) -> Self:
         """Discard all points and build every tree on the rows of X, or on its own sample of them (Algorithm 1).
 

@@ -50,6 +50,7 @@ from imondrian.thresholds import StreamingThreshold
 
 _score_and_extend_block = unlocked(MondrianForest.score_and_extend_block)  # a detector holds the lock of its forest
 _score_and_extend_point = unlocked(MondrianForest.score_and_extend_point)
+_check_growth = unlocked(MondrianForest.check_growth)
 _n_shown = unlocked(MondrianForest.n_shown.fget)  # type: ignore[attr-defined]
 _NONE = -1
 
@@ -340,6 +341,7 @@ class StreamDetector:
         index = np.arange(first, first + len(X))
         if len(X) == 0:
             return Results(np.empty(0), np.empty(0, np.bool_), np.empty(0), index)
+        _check_growth(self.forest, len(X))
         if self._parameters["on_error"] == "raise":
             return Results(*self._process(converter.points(X), converter.names), index)
         rows, is_usable = converter.usable_points(X)
