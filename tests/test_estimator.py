@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import imondrian
-from imondrian import IsolationMondrianForest, MondrianForest, storage
+from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, storage
 from imondrian.fitted_model import threshold_of_held_points
 from imondrian.scores import SCORES
 from imondrian.thresholds import two_means
@@ -364,6 +364,16 @@ def test_a_window_holds_the_latest_rows():
     np.testing.assert_array_equal(fitted.rescore()[0], rows[-100:])
     fitted.partial_fit(rows[:30])
     np.testing.assert_array_equal(fitted.rescore()[0], np.vstack([rows[230:], rows[:30]]))
+
+
+@pytest.mark.parametrize("window", [None, 100])
+def test_refusing_to_forget_does_not_change_the_offset(data, window):
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=10, window=window, max_samples=64, random_state=0).fit(X)
+    offset = model.offset_
+    with pytest.raises(InvalidInputError, match="is not in the forest"):
+        model.forget(np.full((700, 3), 99.0))
+    assert model.offset_ == offset
 
 
 def copied_beside(monkeypatch, model, learn, duplicate):

@@ -297,8 +297,9 @@ class MondrianForest:
         """
         state = self._known_state()
         points = as_points(X, state.n_features)
+        forget = state.prepared_forget(points)
         self._mark_changed()
-        state.forget(points, self._on_trees)
+        forget(self._on_trees)
         return self
 
     @write_locked

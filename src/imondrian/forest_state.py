@@ -1,5 +1,6 @@
 """The state of a forest: its trees, its scale and its sampler, and how they grow, are joined, copied and restored."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -142,9 +143,9 @@ class ForestState:
         self._make_room(1, 1)
         self.sampler.extend_scored(self.trees, self._owned(point), score, self.scale, on_trees)
 
-    def forget(self, points: Array, on_trees: OnTrees) -> None:
-        """Forget points; raise InvalidInputError if one cannot have been shown."""
-        self.sampler.forget(self.trees, self.layout.coded_without_rarities(points), self.scale, on_trees)
+    def prepared_forget(self, points: Array) -> Callable[[OnTrees], None]:
+        """Return a function that forgets points; raise InvalidInputError if one cannot have been shown."""
+        return self.sampler.prepared_forget(self.trees, self.layout.coded_without_rarities(points), self.scale)
 
     def joined_with(self, other: Snapshot) -> Self:
         """Return the state with the trees of another forest added; this state does not change."""

@@ -1,6 +1,6 @@
 """The sampler without a window: each tree holds all points or its own uniform sample of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Self
 
@@ -114,8 +114,8 @@ class Reservoir:
         """Return the scores of the rows of X."""
         return SCORES[kind].score(cache, X)
 
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X. A tree whose sample does not contain a row only changes its counters."""
+    def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
+        """Return a function that forgets the rows of X; a tree that does not hold a row only changes its counters."""
         self._check_presence(trees, X)
         n_after, n_updates = trees.heads["n_points"] - X.shape[0], self.counts.n_updates
 
@@ -129,7 +129,7 @@ class Reservoir:
             is_applied=lambda: trees.heads["n_points"] == n_after,
             finish=finish,
         )
-        self.updates.apply(update, on_trees)
+        return partial(self.updates.apply, update)
 
     def points(self, trees: Trees) -> Array:
         """Return the points in all trees, or in one tree if all trees hold the same points."""

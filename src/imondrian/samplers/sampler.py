@@ -145,8 +145,11 @@ class Sampler(Protocol):
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
         """Return the score that `score_and_extend` would give each row of X if it came next."""
 
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X and update the scale; raise InvalidInputError if a row cannot have been shown."""
+    def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
+        """Return a function that forgets the rows of X and updates the scale.
+
+        Raise InvalidInputError if a row cannot have been shown; nothing has changed then.
+        """
 
     def points(self, trees: Trees) -> Array:
         """Return the points held, including copies."""

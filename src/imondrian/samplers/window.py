@@ -201,8 +201,11 @@ class Window:
         steps, blocks = self._plan_without_steps(cache.trees, cache.weights), even_slices(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X (of copies, the oldest), which leaves gaps in the window; update weights and levels."""
+    def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
+        """Return a function that forgets the rows of X (of copies, the oldest) and updates weights and levels.
+
+        The window keeps gaps in their places.
+        """
         numbers = self._numbers_of(X)
         rows = numbers % self.length
 
@@ -217,7 +220,7 @@ class Window:
             is_applied=lambda: np.isnan(self.ring[rows[:1], 0]),
             finish=finish,
         )
-        self.updates.apply(update, _on_all)
+        return lambda _on_trees: self.updates.apply(update, _on_all)
 
     def points(self, trees: Trees) -> Array:
         """Return the points in the window, oldest first."""
