@@ -227,6 +227,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             new = shallow_copy(before)
             if not hasattr(new, "forest_"):
                 points, categorical = new._first_points(X)
+                points = points.copy()  # another thread may change X
                 model = new_model(points, {**new.get_params(), "categorical": categorical}, new._seed())
                 model.forest.extend(model.points_of_forest(points))
                 new._take(model)

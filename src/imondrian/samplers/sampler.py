@@ -97,6 +97,7 @@ class Sampler(Protocol):
     """
 
     limit: int  # largest number of leaves of a tree
+    n_latest: int  # `build` needs at most this many rows, the last ones
     counts: CategoryCounts
     fixed_slots: int  # constant number of slots per tree, or 0 if tables grow
     updates: Updates
@@ -117,8 +118,11 @@ class Sampler(Protocol):
     def reserve(self, n_coordinates: int) -> int:
         """Prepare for points of n_coordinates coordinates; return the number of slots per tree to allocate first."""
 
-    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Build empty trees on the rows of X."""
+    def copies_rows(self, n_rows: int) -> bool:
+        """Return True if `build` copies a sample of n_rows rows for each tree, so that others may change the rows."""
+
+    def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
+        """Build empty trees on n_rows rows, of which X contains the latest; all of them, if there is no window."""
 
     def block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows `extend` accepts in one call."""
