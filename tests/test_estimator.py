@@ -17,7 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import imondrian
-from imondrian import IsolationMondrianForest, storage
+from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, storage
+from imondrian.fitted_model import threshold_of_held_points
 from imondrian.scores import SCORES
 from imondrian.thresholds import two_means
 
@@ -366,3 +367,55 @@ def test_a_window_holds_the_latest_rows():
     np.testing.assert_array_equal(fitted.rescore()[0], rows[-100:])
     fitted.partial_fit(rows[:30])
     np.testing.assert_array_equal(fitted.rescore()[0], np.vstack([rows[230:], rows[:30]]))
+
+
+@pytest.mark.parametrize("window", [None, 100])
+def test_refusing_to_forget_does_not_change_the_offset(data, window):
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=10, window=window, max_samples=64, random_state=0).fit(X)
+    offset = model.offset_
+    with pytest.raises(InvalidInputError, match="is not in the forest"):
+        model.forget(np.full((700, 3), 99.0))
+    assert model.offset_ == offset
+
+
+def copied_beside(monkeypatch, model, learn, duplicate):
+    """Return a copy of a model; `learn`, as if in another thread, runs when the forest has just been copied."""
+
+    def and_learn(copy_forest):
+        def copy_and_learn(forest, *arguments):
+            copied = copy_forest(forest, *arguments)
+            learn()
+            return copied
+
+        return copy_and_learn
+
+    for name in ("__getstate__", "__deepcopy__"):
+        monkeypatch.setattr(MondrianForest, name, and_learn(getattr(MondrianForest, name)))
+    copied = duplicate(model)
+    monkeypatch.undo()
+    return copied
+
+
+DUPLICATES = [lambda model: pickle.loads(pickle.dumps(model)), copy.deepcopy]  # noqa: S301
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES)
+def test_a_copy_never_has_the_threshold_of_a_later_forest(monkeypatch, data, duplicate):
+    X, new = data
+    model = IsolationMondrianForest(n_estimators=10, random_state=0).partial_fit(X)
+    other = copied_beside(monkeypatch, model, lambda: model.partial_fit(new).offset_, duplicate)
+    other.partial_fit(np.full((50, 3), 50.0))  # has as many changes as the later forest
+    assert other.forest_.n_changes == model.forest_.n_changes
+    assert -other.offset_ == threshold_of_held_points(other.forest_, other.get_params())
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES)
+def test_a_copy_never_has_the_medians_of_a_later_forest(monkeypatch, data, duplicate):
+    X, new = data
+    gap = [[np.nan, 0.0, 0.0]]
+    model = IsolationMondrianForest(n_estimators=10, max_samples=None, random_state=0).partial_fit(X)
+    other = copied_beside(monkeypatch, model, lambda: model.partial_fit(new + 9.0).score_samples(gap), duplicate)
+    other.partial_fit(np.full((900, 3), 50.0))
+    assert other.forest_.n_changes == model.forest_.n_changes
+    assert other.score_samples(gap) == other.score_samples([[50.0, 0.0, 0.0]])

@@ -502,3 +502,13 @@ def test_invalid_weights_are_named(wrong):
 def test_a_kind_that_is_not_a_string_is_named():
     with pytest.raises(InvalidInputError, match=r"kind must be one of .* but is \['depth'\]"):
         MondrianForest().build(X).score(X, kind=["depth"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_refusing_to_forget_is_not_a_change(mode):
+    forest = MondrianForest(n_trees=3, **mode).build(X[:30])
+    n_changes = forest.n_changes
+    with pytest.raises(InvalidInputError, match="is not in the forest"):
+        forest.forget(np.vstack([X[:30], X[:1]]))
+    assert forest.n_changes == n_changes
+    assert forest.forget(X[:1]).n_changes == n_changes + 1

@@ -463,3 +463,19 @@ def test_a_detector_that_cannot_count_more_rows_raises_an_error_and_stays_readab
     assert from_bytes(to_bytes(detector)).n_seen == MAX_SHOWN
     with pytest.raises(InvalidInputError, match="can count"):
         detector.process(X[2])
+
+
+def test_a_detector_checks_that_its_forest_can_count_all_rows_of_a_call():
+    detector = detector_of(window=8, max_samples=None)
+    n_shown = MAX_SHOWN - 12  # 8 * k + 4, like 100: points keep their positions
+    clock, next_number = np.array([n_shown, n_shown + 1, 0]), np.full(3, n_shown)
+    content = with_arrays(to_bytes(detector), clock=clock, heads__next_number=next_number)
+    restored = from_bytes(content)
+    with pytest.raises(InvalidInputError, match="can count"):
+        restored.process_many(X[:13])
+    assert restored.n_seen == 100
+    assert to_bytes(restored) == to_bytes(from_bytes(content))
+    restored.process_many(X[:12])
+    with pytest.raises(InvalidInputError, match="can count"):
+        restored.process(X[0])
+    assert from_bytes(to_bytes(restored)).n_seen == 112

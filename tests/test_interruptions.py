@@ -259,7 +259,7 @@ def test_the_array_of_an_interrupted_call_may_be_reused(call, settings):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
 @pytest.mark.parametrize("settings", [{}, {"max_samples": 20}, {"window": 256, "max_samples": 64}])
-def test_tasks_that_outlive_an_interrupted_call_do_not_read_its_array(settings):
+def test_tasks_that_outlive_an_interrupted_call_are_not_disturbed_by_changes_of_its_array(settings):
     """Several signals in a row end even the wait for the tasks; then the array is filled with other rows."""
 
     is_inside = False

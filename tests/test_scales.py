@@ -111,3 +111,11 @@ def test_impossible_moments_are_detected(row, value):
     assert are_valid_moments(scale.moments, 200)
     scale.moments[row, 1] = value
     assert not are_valid_moments(scale.moments, 200)
+
+
+def test_weights_are_positive_and_finite_even_if_the_points_were_not():
+    """Another thread may write to the points while they are added."""
+    for value in (np.nan, np.inf, -np.inf, 1e300):
+        scale = StandardScale(2)
+        scale.restart(np.array([[1.0, 2.0], [value, 3.0], [value, 4.0]]), 3)
+        assert ((scale.weights() > 0.0) & np.isfinite(scale.weights())).all()

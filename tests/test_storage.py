@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import imondrian
-from imondrian import DamagedFileError, EmptyForestError, MondrianForest
+from imondrian import DamagedFileError, EmptyForestError, MondrianForest, StreamDetector, storage
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.scores import SCORES
 from tests.strategies import POINT_SETS, SEEDS
 
@@ -466,3 +467,55 @@ def test_an_estimator_with_a_random_state_of_numpy_can_be_saved(tmp_path):
         model = imondrian.IsolationMondrianForest(n_estimators=3, random_state=seed)
         imondrian.save(model.fit(X), tmp_path / "model.imf")
         np.testing.assert_array_equal(imondrian.load(tmp_path / "model.imf").predict(X), model.predict(X))
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.integers() | st.text('[]{}:"\\\\/nu \u00e9\u2230', max_size=8),
+    lambda values: st.lists(values, max_size=4) | st.dictionaries(st.text('[{:"\\\\', max_size=4), values, max_size=4),
+)
+
+
+def counts_in(value):
+    """Return the numbers of lists and objects, and of keys, in a JSON value."""
+    if not isinstance(value, (list, dict)):
+        return np.zeros(2, int)
+    parts = value if isinstance(value, list) else value.values()
+    return np.array([1, 0 if isinstance(value, list) else len(value)]) + sum(map(counts_in, parts), np.zeros(2, int))
+
+
+@given(value=JSON_VALUES, separator=st.sampled_from([":", " :", " \n: "]), is_ascii=st.booleans())
+def test_lists_objects_and_keys_are_counted_outside_strings_only(value, separator, is_ascii):
+    text = json.dumps(value, ensure_ascii=is_ascii, separators=(",", separator)).encode()
+    syntax = storage._outside_strings(text)
+    assert [syntax.count(b"[") + syntax.count(b"{"), syntax.count(b":")] == counts_in(value).tolist()
+
+
+def test_names_of_features_may_contain_many_brackets():
+    detector = StreamDetector(600, n_trees=1, window=2, max_samples=2)
+    detector.process({f"{i} " + '[{":' * 200: float(i) for i in range(600)})
+    assert from_bytes(to_bytes(detector)).feature_names == detector.feature_names
+
+
+LISTS = [("[", "[],", "0]"), ("[", "{},", "0]")]
+
+
+@pytest.mark.parametrize("start", ['{"x": "\\\\", "a": ', '{"x": "\\"[{:", "a": ', '{"x": "[\\\\\\"", "a": '])
+@pytest.mark.parametrize(
+    ("opening", "filling", "end"), [*LISTS, ("{", '"a" :0,', '"b" :0}'), ("{", '"a"\t:0,', '"b":0}')]
+)
+def test_too_many_lists_objects_or_keys_are_rejected(tmp_path, whole, start, opening, filling, end):
+    parts = members(whole)
+    notes = f'"notes": {start}{opening}{filling * 2**17}{end}}}'.encode()
+    header = parts["header.json"].replace(b'"notes": {}', notes)
+    assert header != parts["header.json"]
+    path = tmp_path / "wrong.imf"
+    path.write_bytes(zipped({**parts, "header.json": header}))
+    with pytest.raises(DamagedFileError, match="lists, objects or keys"):
+        imondrian.load(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+def test_a_header_in_another_encoding_is_rejected(tmp_path, whole, encoding):
+    parts = members(whole)
+    header = parts["header.json"].decode().encode(encoding)
+    assert is_rejected(tmp_path / "wrong.imf", zipped({**parts, "header.json": header}))

@@ -168,6 +168,16 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickles and deep copies.
+
+        The thresholds and medians are copied now, and the forest later. If another thread learns in between, they
+        belong to an earlier forest and are computed again; those of a later forest would be used by mistake.
+        """
+        state: dict[str, Any] = dict(super().__getstate__())
+        caches = {name: shallow_copy(state[name]) for name in ("_thresholds", "_medians") if name in state}
+        return state | caches
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "forest_")
 
@@ -217,6 +227,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
             new = shallow_copy(before)
             if not hasattr(new, "forest_"):
                 points, categorical = new._first_points(X)
+                points = points.copy()  # another thread may change X
                 model = new_model(points, {**new.get_params(), "categorical": categorical}, new._seed())
                 model.forest.extend(model.points_of_forest(points))
                 new._take(model)

@@ -234,12 +234,16 @@ def fit(
     parameters = _with_defaults(parameters)
     if parameters["missing"] == "raise":
         as_points(points, None)  # raises if a number is missing
-    usable = points[have_values(points, tuple(parameters["categorical"]))]
+    has_value = have_values(points, tuple(parameters["categorical"]))
+    usable = points[has_value]  # a copy, which no other thread can change
     if len(usable) == 0 < len(points):
         raise InvalidInputError("No row has a value: everything is missing.")
     empty = new_model(usable, parameters, seed, feature_names)
     model = replace(empty, forest=empty.forest.build(empty.points_of_forest(usable)))
-    scores = None if model.contamination == "auto" else model.score(points, progress)
+    scores = None
+    if model.contamination != "auto":
+        scores = np.full(len(points), np.nan)
+        scores[has_value] = model.score(usable, progress)
     return FitResult(replace(model, stored_threshold=_threshold_of(scores, model.contamination)), scores)
 
 

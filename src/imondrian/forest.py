@@ -58,7 +58,8 @@ class MondrianForest:
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
     waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
-    ones, up to some row. `n_points` (with a window, `n_shown`) tells how many.
+    ones, up to some row. `n_points` (with a window, `n_shown`) tells how many. The same applies if another thread
+    writes to X while it is being learned and an InvalidInputError is raised.
 
     Examples
     --------
@@ -227,6 +228,11 @@ class MondrianForest:
         return self
 
     @write_locked
+    def check_growth(self, n_rows: int) -> None:
+        """Raise InvalidInputError if the trees cannot hold, or cannot count, n_rows more points; after `reserve`."""
+        self._known_state().check_growth(n_rows)
+
+    @write_locked
     def build(self, X: npt.ArrayLike) -> Self:
         """Discard all points and build every tree on the rows of X, or on its own sample of them (Algorithm 1).
 
@@ -240,8 +246,6 @@ class MondrianForest:
             This forest.
         """
         points = as_points(X, None)
-        if self._threads.n_threads > 1:
-            points = points.copy()  # tasks that outlive an interrupted call must not read the caller's array
         state = ForestState.empty(self._parameters, points.shape[1], points.shape[0])
         state.build(points, self._on_trees)
         self._mark_changed()
@@ -292,8 +296,9 @@ class MondrianForest:
         """
         state = self._known_state()
         points = as_points(X, state.n_features)
+        forget = state.prepared_forget(points)
         self._mark_changed()
-        state.forget(points, self._on_trees)
+        forget(self._on_trees)
         return self
 
     @write_locked
@@ -328,24 +333,27 @@ class MondrianForest:
         """
         state = self._known_state()
         state.check_growth(points.shape[0])
+        rows = state.owned(points)
         self._mark_changed()
-        return state.score_and_extend(points, kind, self._on_trees)
+        return state.score_and_extend(rows, kind, self._on_trees)
 
     @write_locked
     def score_and_extend_point(self, point: Array, kind: Kind) -> tuple[float, list[Step]]:
         """Like `score_and_extend_block` for one point."""
         state = self._known_state()
         state.check_growth(1)
+        row = state.owned(point)
         self._mark_changed()
-        return state.score_and_extend_one(point, kind, self._on_trees)
+        return state.score_and_extend_one(row, kind, self._on_trees)
 
     @write_locked
     def extend_scored(self, point: Array, score: float) -> None:
         """Show one checked point that `score_next` has already scored, after `reserve`."""
         state = self._known_state()
         state.check_growth(1)
+        row = state.owned(point)
         self._mark_changed()
-        state.extend_scored(point, score, self._on_trees)
+        state.extend_scored(row, score, self._on_trees)
 
     def join(self, other: "MondrianForest") -> Self:
         """Add copies of the trees of another forest over the same features; the other forest does not change.
@@ -573,7 +581,7 @@ class MondrianForest:
     def holds(self, X: npt.ArrayLike) -> Array:
         """Return, for each row of X, the number of trees that hold it."""
         state = self._known_state()
-        rows = state.layout.coded_without_rarities(as_points(X, state.n_features))
+        rows = state.sought(as_points(X, state.n_features))
         held = np.empty((self.n_trees, rows.shape[0]), np.int64)
         write_copies_held(state.trees, rows, held)
         return np.count_nonzero(held, axis=0)
@@ -657,9 +665,10 @@ class MondrianForest:
             self.reserve(points.shape[1])
         state, n_rows = self._known_state(), points.shape[0]
         state.check_growth(n_rows)
-        for rows in _blocks(n_rows, state.sampler.block_length):
+        for block in _blocks(n_rows, state.sampler.block_length):
+            rows = state.owned(points[block])
             self._mark_changed()
-            state.extend(points[rows], n_rows - rows.start, self._on_trees)
+            state.extend(rows, n_rows - block.start, self._on_trees)
         return self
 
     def _on_trees(self, function: Callable[[slice], None]) -> None:

@@ -1,5 +1,6 @@
 """The state of a forest: its trees, its scale and its sampler, and how they grow, are joined, copied and restored."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -21,9 +22,9 @@ from imondrian.engine.widen import widened
 from imondrian.errors import InvalidInputError
 from imondrian.feature_layout import FeatureLayout, indices_of
 from imondrian.forest_parameters import ForestParameters
-from imondrian.inputs import as_owned_array
+from imondrian.inputs import as_owned_array, unchanged
 from imondrian.samplers import NewFeatures, OnTrees, Sampler, Step, new_sampler
-from imondrian.scales import Scale, new_scale
+from imondrian.scales import Scale, are_valid_moments, new_scale
 
 
 class Snapshot(NamedTuple):
@@ -47,8 +48,8 @@ class Snapshot(NamedTuple):
 class ForestState:
     """Trees, scale and sampler of a forest, in one object so that all of them are replaced by one assignment.
 
-    The sampler gets copies of the rows: an interrupted update is finished by the next call, and by then the caller may
-    have changed its array.
+    The sampler gets copies of the rows (see `owned`): another thread may change the caller's array at any time, and an
+    interrupted update is finished by the next call. Only trees that draw samples are built from the array itself.
     """
 
     def __init__(self, trees: Trees, scale: Scale, sampler: Sampler, layout: FeatureLayout) -> None:
@@ -120,31 +121,47 @@ class ForestState:
         """Build the empty trees on these points."""
         if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
             raise _too_many_points(points.shape[0])
-        self.sampler.build(self.trees, self.layout.coded(points), self.scale, on_trees)
+        latest = points[-self.sampler.n_latest :]
+        is_copied = self.sampler.copies_rows(points.shape[0]) and not self.layout.categorical
+        rows = latest if is_copied else self.owned(latest)
+        self.sampler.build(self.trees, rows, points.shape[0], self.scale, on_trees)
+        if not are_valid_moments(self.scale.moments, 0):
+            raise InvalidInputError("X was changed while it was being read.")
 
-    def extend(self, points: Array, n_coming: int, on_trees: OnTrees) -> None:
-        """Show one block of points to the trees; n_coming points, including this block, are still to come."""
-        self._make_room(points.shape[0], n_coming)
-        self.sampler.extend(self.trees, self._owned(points), self.scale, on_trees)
+    def owned(self, points: Array) -> Array:
+        """Return checked points, or one point, as coded rows that nobody else can change.
 
-    def score_and_extend(self, points: Array, kind: str, on_trees: OnTrees) -> tuple[Array, list[Step]]:
-        """Score each point of a block, then show it to the trees."""
-        self._make_room(points.shape[0], points.shape[0])
-        return self.sampler.score_and_extend(self.trees, self._owned(points), kind, self.scale, on_trees)
+        Raise InvalidInputError if another thread has changed the points since they were checked.
+        """
+        return unchanged(self.layout.coded(points) if self.layout.categorical else points.copy())
 
-    def score_and_extend_one(self, point: Array, kind: str, on_trees: OnTrees) -> tuple[float, list[Step]]:
-        """Score one point, then show it to the trees."""
+    def extend(self, rows: Array, n_coming: int, on_trees: OnTrees) -> None:
+        """Show one block of owned rows to the trees; n_coming rows, including this block, are still to come."""
+        self._make_room(rows.shape[0], n_coming)
+        self.sampler.extend(self.trees, rows, self.scale, on_trees)
+
+    def score_and_extend(self, rows: Array, kind: str, on_trees: OnTrees) -> tuple[Array, list[Step]]:
+        """Score each row of a block of owned rows, then show it to the trees."""
+        self._make_room(rows.shape[0], rows.shape[0])
+        return self.sampler.score_and_extend(self.trees, rows, kind, self.scale, on_trees)
+
+    def score_and_extend_one(self, row: Array, kind: str, on_trees: OnTrees) -> tuple[float, list[Step]]:
+        """Score one owned row, then show it to the trees."""
         self._make_room(1, 1)
-        return self.sampler.score_and_extend_one(self.trees, self._owned(point), kind, self.scale, on_trees)
+        return self.sampler.score_and_extend_one(self.trees, row, kind, self.scale, on_trees)
 
-    def extend_scored(self, point: Array, score: float, on_trees: OnTrees) -> None:
-        """Show one point that has already been scored to the trees."""
+    def extend_scored(self, row: Array, score: float, on_trees: OnTrees) -> None:
+        """Show one owned row that has already been scored to the trees."""
         self._make_room(1, 1)
-        self.sampler.extend_scored(self.trees, self._owned(point), score, self.scale, on_trees)
+        self.sampler.extend_scored(self.trees, row, score, self.scale, on_trees)
 
-    def forget(self, points: Array, on_trees: OnTrees) -> None:
-        """Forget points; raise InvalidInputError if one cannot have been shown."""
-        self.sampler.forget(self.trees, self.layout.coded_without_rarities(points), self.scale, on_trees)
+    def sought(self, points: Array) -> Array:
+        """Return checked points as rows to be looked up in the trees, which nobody else can change; see `owned`."""
+        return unchanged(self.layout.coded_without_rarities(points))
+
+    def prepared_forget(self, points: Array) -> Callable[[OnTrees], None]:
+        """Return a function that forgets points; raise InvalidInputError if one cannot have been shown."""
+        return self.sampler.prepared_forget(self.trees, self.sought(points), self.scale)
 
     def joined_with(self, other: Snapshot) -> Self:
         """Return the state with the trees of another forest added; this state does not change."""
@@ -185,10 +202,6 @@ class ForestState:
         n_countable = MAX_SHOWN - n_shown
         has_limit = self.sampler.limit != NO_LIMIT
         self._n_spare = (n_countable if has_limit else min(n_countable, MAX_POINTS - n_points)) - n_rows
-
-    def _owned(self, points: Array) -> Array:
-        """Return points as coded rows that nobody else can change."""
-        return self.layout.coded(points) if self.layout.n_categorical else points.copy()
 
     def _make_room(self, n_rows: int, n_coming: int) -> None:
         """Make sure that every tree has slots for n_rows more points; n_coming points will arrive in total.

@@ -103,6 +103,7 @@ class IMForest(BaseDetector):
         else:
             categorical = mixed_tables.categorical_columns(table, self.categorical, _names_of(table))
             points = self._checked(mixed_tables.points_of_table(table, categorical, _names_of(table)))
+        points = points.copy()  # another thread may change X
         check_rows_have_values(points, tuple(categorical))
         self._set_n_classes(y)
         parameters = {**self.get_params(), "window": None, "categorical": categorical}

@@ -170,7 +170,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     with sealed_zip.open_member(archive, _HEADER) as member:
         text = member.read(_MAX_HEADER_BYTES + 1)
     _check_header_length(text)
-    header = json.loads(text)
+    header = json.loads(text.decode())  # of bytes, json would also accept UTF-16 and UTF-32
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
     if header.get("version") not in READABLE:
@@ -189,10 +189,22 @@ def _check_header_length(text: bytes) -> None:
         raise InvalidInputError(
             f"The header of a model file can have at most {_MAX_HEADER_BYTES} bytes, but would have {len(text)}."
         )
-    if text.count(b"[") + text.count(b"{") > _MAX_CONTAINERS or text.count(b'":') > _MAX_CONTAINERS:
+    syntax = _outside_strings(text)
+    if syntax.count(b"[") + syntax.count(b"{") > _MAX_CONTAINERS or syntax.count(b":") > _MAX_CONTAINERS:
         raise InvalidInputError(
             f"The header of a model file can have at most {_MAX_CONTAINERS} lists, objects or keys."
         )
+
+
+def _outside_strings(text: bytes) -> bytes:
+    """Return the part of a JSON text in UTF-8 that is outside strings, in linear time and memory.
+
+    After an error in the syntax the result may be too short, but no text is parsed beyond its first error.
+    """
+    without_escapes = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    characters = np.frombuffer(without_escapes, np.uint8)
+    is_inside = np.logical_xor.accumulate(characters == ord('"'))
+    return characters[~is_inside].tobytes()
 
 
 def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:

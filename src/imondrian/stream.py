@@ -26,7 +26,7 @@ from imondrian.engine.stream_counts import N_SEEN, N_SHOWN
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
-from imondrian.inputs import as_count, has_gaps
+from imondrian.inputs import as_count, has_gaps, unchanged
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
 from imondrian.named_rows import RowConverter, lists_rows
 from imondrian.option_types import (
@@ -50,6 +50,7 @@ from imondrian.thresholds import StreamingThreshold
 
 _score_and_extend_block = unlocked(MondrianForest.score_and_extend_block)  # a detector holds the lock of its forest
 _score_and_extend_point = unlocked(MondrianForest.score_and_extend_point)
+_check_growth = unlocked(MondrianForest.check_growth)
 _n_shown = unlocked(MondrianForest.n_shown.fget)  # type: ignore[attr-defined]
 _NONE = -1
 
@@ -340,6 +341,7 @@ class StreamDetector:
         index = np.arange(first, first + len(X))
         if len(X) == 0:
             return Results(np.empty(0), np.empty(0, np.bool_), np.empty(0), index)
+        _check_growth(self.forest, len(X))
         if self._parameters["on_error"] == "raise":
             return Results(*self._process(converter.points(X), converter.names), index)
         rows, is_usable = converter.usable_points(X)
@@ -559,12 +561,17 @@ class StreamDetector:
         while first < rows.shape[0]:
             is_incomplete = self._state.shingle.n_missing > 0
             length = 1 if is_incomplete else self._block_length(rows.shape[0] - first)
-            block = rows[first : first + length]
+            block = self._owned(rows[first : first + length])
             block = block[: self._state.gaps.n_rows_alike(block, self._state.n_shown)]
             process = self._process_incomplete if is_incomplete else self._process_block
             results.append(process(block, names))
             first += len(block)
         return results[0] if len(results) == 1 else BlockResults(*map(np.concatenate, zip(*results, strict=True)))
+
+    def _owned(self, rows: Array) -> Array:
+        """Return checked rows that nobody else can change; raise InvalidInputError if they have changed."""
+        own = rows.copy()
+        return unchanged(own) if self._parameters["missing"] == "raise" else own
 
     def _block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows form one block, to which the same rules apply."""
@@ -629,7 +636,8 @@ class StreamDetector:
         state = self._state
         ring: Array = self.forest.sampler.ring  # type: ignore[attr-defined]  # a detector always has a window
         gaps = state.gaps.before(rows, ring, state.n_shown).counted(rows)
-        following, points = state.with_rows(gaps.filled(rows, self._last_row(rows)), gaps, names)
+        filled = unchanged(gaps.filled(rows, self._last_row(rows)))
+        following, points = state.with_rows(filled, gaps, names)
         return following, points, gaps.marked(rows, state.n_shown)
 
     def _process_incomplete(self, rows: Array, names: list[Any] | None) -> BlockResults:

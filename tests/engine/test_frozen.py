@@ -48,3 +48,14 @@ def test_a_new_frozen_copy_reflects_forgotten_points():
     trees = built(points)
     forget_points(trees, points[:10])
     assert_same_depths(trees, points)
+
+
+def test_walks_of_any_bits_end_at_a_leaf_of_the_same_tree():
+    """Another thread may write anything to the rows; the largest NaN would be equal to the key of a leaf."""
+    trees = built(np.random.default_rng(2).normal(size=(64, 2)), n_trees=3)
+    rows = np.full((9, 2), np.uint64(2**63 - 1).view(np.float64))
+    depths, expected = np.zeros(9), np.zeros(9)
+    add_frozen_depths(freeze(trees), rows, depths)
+    add_frozen_depths(freeze(trees), np.full((9, 2), np.inf), expected)
+    assert (depths == expected).all()
+    assert frozen_score_of_row(freeze(trees), rows[0]) == frozen_score_of_row(freeze(trees), np.full(2, np.inf))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -472,6 +473,27 @@ def test_a_lingering_connection_does_not_prevent_shutdown(early):
         server._server.should_exit = True
         server._thread.join(TIMEOUT)
         assert not server._thread.is_alive()
+
+
+def test_a_client_that_closes_before_the_end_of_the_response_causes_no_error(early, monkeypatch):
+    """The rest is done all the same: input is discarded, and the connection is closed after the deadline."""
+
+    def write_eof(_transport):
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    async def respond(scope, receive, send):
+        try:
+            await early(scope, receive, send)
+        except OSError as error:
+            errors.append(error)
+            raise
+
+    errors = []
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", write_eof)
+    with ThreadServer(respond, ConnectionLimits(linger_seconds=0.5)) as server, server.connect() as connection:
+        connection.sendall(post(10**9))
+        assert received(connection).endswith(b"none")  # until the service closes
+    assert errors == []
 
 
 # -- upgrades and trailers ------------------------------------------------------------------------------------------

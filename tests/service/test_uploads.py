@@ -25,6 +25,7 @@ from imondrian.service.uploads import check_model, configuration_in
 from imondrian.storage import read_header
 from tests.service.serving import SMALL, ThreadServer, wait_until
 from tests.service.test_worker import expected, learn, n_rows
+from tests.test_hostile_files import with_arrays
 
 XY = {"features": ["x", "y"], **SMALL}
 WIDE = {**DEFAULTS, "features": ["x"], "window": 20_000, "max_samples": None, "n_trees": 2}
@@ -321,3 +322,15 @@ def test_the_largest_model_can_be_read_while_no_other_memory_is_reserved():
     memory.reserve(3 * limits.model_bytes)
     with uploads._reserved(memory, limits.detector_bytes, limits.model_bytes, limits):
         assert memory._n_reserved == limits.memory_bytes
+
+
+@pytest.mark.parametrize("n_shown", [2**52 + 8, 2**53 - 8])
+def test_a_forest_that_cannot_count_many_more_points_is_refused(server, n_shown):
+    """Accepted, the detector would fail at a later request."""
+    detector = StreamDetector(2, window=8, max_samples=None, n_trees=3)
+    detector.process_many(np.zeros((16, 2)))
+    clock, next_number = np.array([n_shown, n_shown + 1, 0]), np.full(3, n_shown)
+    content = with_arrays(to_bytes(detector), clock=clock, heads__next_number=next_number)
+    status, response = put(server, "a", content)
+    assert status == 422
+    assert f"must have seen at most {2**52} rows, but has seen {n_shown}" in response["detail"]

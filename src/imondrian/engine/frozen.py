@@ -112,6 +112,12 @@ def ordered_key(value: float) -> Any:
     return np.int64(bits ^ ((bits >> 63) | _NEGATIVE)).view(np.uint64)
 
 
+@helper
+def row_key(value: float) -> Any:
+    """Like `ordered_key`, and below the key of a leaf even for NaN, which another thread may write to the rows."""
+    return min(ordered_key(value), _HIGHEST - _ONE)
+
+
 @kernel
 def add_frozen_depths(frozen: FrozenTrees, X: Array, sums: Array) -> None:
     """Add to each row's sum its path length in every tree, relative to c(n) for a tree of n points."""
@@ -210,7 +216,7 @@ def write_keys(X: Array, first: int, block: Block, n_codes: int) -> int:
     for i in range(-(-n_rows // LANES) * LANES):
         group, lane = i // LANES, i % LANES
         for j in range(n_columns - n_codes):
-            key = ordered_key(X[first + i, j]) if i < n_rows else np.uint64(0)
+            key = row_key(X[first + i, j]) if i < n_rows else np.uint64(0)
             block.keys[(group * n_columns + j) * LANES + lane] = key
         for k in range(n_codes):
             code = X[first + i, n_columns - n_codes + k] if i < n_rows else 0.0
@@ -280,7 +286,7 @@ def frozen_score_of_row(frozen: FrozenTrees, x: Array) -> float:
     """
     keys, roots = np.empty(x.size * LANES, np.uint64), frozen.roots
     for j in range(x.size):
-        keys[j * LANES : (j + 1) * LANES] = ordered_key(x[j])
+        keys[j * LANES : (j + 1) * LANES] = row_key(x[j])
     total, last, n_codes = 0.0, roots.size - 1, frozen.place_keys.shape[1]
     for t in range(0, roots.size, LANES):
         for j in range(x.size - n_codes, x.size):

@@ -44,8 +44,11 @@ def add_point(moments: Array, x: Array) -> None:
 
 @helper
 def weight(count: float, mean: float, squares: float) -> float:
-    """Return 1 / standard deviation, or 1 if the deviations are no larger than the rounding error of the mean."""
+    """Return 1 / standard deviation, or 1 if the deviations are no larger than the rounding error of the mean.
+
+    It is also 1 if the moments are NaN, because another thread changed the points while they were added.
+    """
     rounding = mean * 2.2e-16
-    if squares <= count * rounding * rounding:
+    if not squares > count * rounding * rounding:
         return 1.0
     return math.sqrt(count) / math.sqrt(squares)

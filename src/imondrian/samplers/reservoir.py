@@ -1,6 +1,6 @@
 """The sampler without a window: each tree holds all points or its own uniform sample of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Self
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import Trees, slice_trees
+from imondrian.engine.nodes import NO_LIMIT, Trees, slice_trees
 from imondrian.engine.rescore import points_and_copies, trees_with_all_points
 from imondrian.engine.reservoir import build_trees, extend_trees, forget_points, write_copies_held
 from imondrian.engine.threads import Threads
@@ -32,6 +32,7 @@ class Reservoir:
     """Every tree holds its own uniform sample of all points, of bounded size, or all points."""
 
     fixed_slots = 0
+    n_latest = NO_LIMIT
 
     def __init__(self, limit: int, counts: CategoryCounts) -> None:
         self.limit = limit
@@ -56,10 +57,14 @@ class Reservoir:
         """Return 1: tables start small and grow."""
         return 1
 
-    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+    def copies_rows(self, n_rows: int) -> bool:
+        """Return True if the trees cannot hold all rows."""
+        return n_rows >= self.limit
+
+    def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
         """Build every tree on its own sample of the rows of X."""
         self.counts.restart(X)
-        scale.restart(X, X.shape[0])
+        scale.restart(X, n_rows)
         weights = scale.weights()
         on_trees(lambda part: build_trees(slice_trees(trees, part), X, weights, self.limit))
 
@@ -114,8 +119,8 @@ class Reservoir:
         """Return the scores of the rows of X."""
         return SCORES[kind].score(cache, X)
 
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X. A tree whose sample does not contain a row only changes its counters."""
+    def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
+        """Return a function that forgets the rows of X; a tree that does not hold a row only changes its counters."""
         self._check_presence(trees, X)
         n_after, n_updates = trees.heads["n_points"] - X.shape[0], self.counts.n_updates
 
@@ -129,7 +134,7 @@ class Reservoir:
             is_applied=lambda: trees.heads["n_points"] == n_after,
             finish=finish,
         )
-        self.updates.apply(update, on_trees)
+        return partial(self.updates.apply, update)
 
     def points(self, trees: Trees) -> Array:
         """Return the points in all trees, or in one tree if all trees hold the same points."""

@@ -97,6 +97,7 @@ class Sampler(Protocol):
     """
 
     limit: int  # largest number of leaves of a tree
+    n_latest: int  # `build` needs at most this many rows, the last ones
     counts: CategoryCounts
     fixed_slots: int  # constant number of slots per tree, or 0 if tables grow
     updates: Updates
@@ -117,8 +118,11 @@ class Sampler(Protocol):
     def reserve(self, n_coordinates: int) -> int:
         """Prepare for points of n_coordinates coordinates; return the number of slots per tree to allocate first."""
 
-    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Build empty trees on the rows of X."""
+    def copies_rows(self, n_rows: int) -> bool:
+        """Return True if `build` copies a sample of n_rows rows for each tree, so that others may change the rows."""
+
+    def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
+        """Build empty trees on n_rows rows, of which X contains the latest; all of them, if there is no window."""
 
     def block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows `extend` accepts in one call."""
@@ -145,8 +149,11 @@ class Sampler(Protocol):
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
         """Return the score that `score_and_extend` would give each row of X if it came next."""
 
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X and update the scale; raise InvalidInputError if a row cannot have been shown."""
+    def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
+        """Return a function that forgets the rows of X and updates the scale.
+
+        Raise InvalidInputError if a row cannot have been shown; nothing has changed then.
+        """
 
     def points(self, trees: Trees) -> Array:
         """Return the points held, including copies."""

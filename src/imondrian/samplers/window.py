@@ -62,7 +62,7 @@ class Window:
     """
 
     def __init__(self, length: int, share: float, counts: CategoryCounts | None = None) -> None:
-        self.length = length
+        self.length = self.n_latest = length
         self.share = share
         self.counts = counts or CategoryCounts(0, 1)  # of the points in the ring
         self.limit = self.fixed_slots = _capacity(length, share)
@@ -92,11 +92,14 @@ class Window:
         self.counts.reserve(self.length + 1)
         return self.limit
 
-    def build(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Build every tree on its share of the last rows of X, as if all rows had been shown."""
-        latest = X[-self.length :]
-        self.counts.restart(latest)
-        self._write_to_ring(latest, X.shape[0] - min(X.shape[0], self.length))
+    def copies_rows(self, n_rows: int) -> bool:
+        """Return False: the weights and the trees are computed from all rows of the window."""
+        return False
+
+    def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
+        """Build every tree on its share of the rows of X, the latest of n_rows rows, as if all had been shown."""
+        self.counts.restart(X)
+        self._write_to_ring(X, n_rows - X.shape[0])
         self._take_step(trees, scale)
         weights = scale.weights()
         on_trees(lambda part: build_on_window(slice_trees(trees, part), self.ring, self.number, weights, self.share))
@@ -201,8 +204,11 @@ class Window:
         steps, blocks = self._plan_without_steps(cache.trees, cache.weights), even_slices(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
-    def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X (of copies, the oldest), which leaves gaps in the window; update weights and levels."""
+    def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
+        """Return a function that forgets the rows of X (of copies, the oldest) and updates weights and levels.
+
+        The window keeps gaps in their places.
+        """
         numbers = self._numbers_of(X)
         rows = numbers % self.length
 
@@ -217,7 +223,7 @@ class Window:
             is_applied=lambda: np.isnan(self.ring[rows[:1], 0]),
             finish=finish,
         )
-        self.updates.apply(update, _on_all)
+        return lambda _on_trees: self.updates.apply(update, _on_all)
 
     def points(self, trees: Trees) -> Array:
         """Return the points in the window, oldest first."""

@@ -5,6 +5,7 @@ import json
 import select
 from collections import deque
 from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -290,7 +291,8 @@ class Connection(RequestParser):
         self._lingers_until = self.loop.time() + self._limits.linger_seconds
         self._is_input_ignored, self._unparsed, self._n_body = True, b"", 0
         self._connections.set_idle(self)
-        self.transport.write_eof()
+        with suppress(OSError):  # the client may already have closed the connection
+            self.transport.write_eof()
         self.flow.resume_reading()
         self.flow.resume_for_parser()
 

@@ -25,7 +25,7 @@ from imondrian.stream_parameters import renamed_parameters
 
 _MODEL_TYPE = "StreamDetector"
 _MAX_HEADER_BYTES = 2**22  # the longest names of the largest number of features need 3 MB
-_MAX_SEEN = 2**52  # rows, so that the counter of the detector cannot overflow later
+_MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detector can overflow later
 
 
 def check_model(
@@ -113,9 +113,10 @@ def _read(content: bytes) -> StreamDetector:
 def _check_matches(detector: StreamDetector, configuration: dict[str, Any]) -> None:
     """Raise InvalidInputError if a detector does not match a configuration."""
     features = configuration["features"]
-    if detector.n_seen > _MAX_SEEN:
+    n_rows = max(detector.n_seen, detector.forest.n_shown)  # its forest may have been shown points directly
+    if n_rows > _MAX_COUNT:
         raise InvalidInputError(
-            f"The detector in the model file must have seen at most {_MAX_SEEN} rows, but has seen {detector.n_seen}."
+            f"The detector in the model file must have seen at most {_MAX_COUNT} rows, but has seen {n_rows}."
         )
     settings = {**detector.parameters, "features": _feature_names(detector) or features}
     _check_equal(settings, {**parameters_of(configuration), "features": features})
