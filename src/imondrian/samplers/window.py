@@ -202,7 +202,7 @@ class Window:
         return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
     def forget(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
-        """Forget the rows of X (of copies, the oldest), which leaves gaps in the window; update weights and levels."""
+        """Forget the rows of X (of copies, the oldest), which empties rows of the ring; update weights and levels."""
         numbers = self._numbers_of(X)
         rows = numbers % self.length
 
@@ -221,7 +221,7 @@ class Window:
 
     def points(self, trees: Trees) -> Array:
         """Return the points in the window, oldest first."""
-        return _without_gaps(self._oldest_first())
+        return _without_empty_rows(self._oldest_first())
 
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
         """Return the points in the window, oldest first, each of them once per copy."""
@@ -248,7 +248,7 @@ class Window:
         """Restore the ring and the clock, and count the categories in the ring."""
         self.ring = arrays["ring"]
         self.counts.reserve(self.length + 1)
-        self.counts.restart(_without_gaps(self.ring))  # a copy: the rarities of earlier points do not change
+        self.counts.restart(_without_empty_rows(self.ring))  # a copy: the rarities of earlier points do not change
         self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
         self.maintains_levels = bool(arrays["clock"][2])
 
@@ -334,7 +334,7 @@ class Window:
         while next_step <= self.number + X.shape[0]:
             positions.append(next_step - self.number)
             if scale.is_adaptive:
-                points = _without_gaps(rows[positions[-1] : positions[-1] + self.length])
+                points = _without_empty_rows(rows[positions[-1] : positions[-1] + self.length])
                 ahead.restart(points, points.shape[0])
             weights.append(ahead.weights())
             next_step += _step_length(next_step, self.length)
@@ -406,7 +406,7 @@ def _on_all(function: Callable[[slice], None]) -> None:
     function(_ALL)
 
 
-def _without_gaps(rows: Array) -> Array:
+def _without_empty_rows(rows: Array) -> Array:
     """Return the rows of a ring that hold a point."""
     return rows[~np.isnan(rows[:, 0])]
 
