@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def orders(seed: int, n_features: int | None, n_before: int) -> tuple[pd.DataFrame, int, str]:
-    """Return n_before ordinary rows and 2,000 more, one of which has a new category; its index, and the feature.
+    """Return n_before ordinary rows and 2,000 more, one with a new category; the index of that row; and the feature.
 
     About half of the features are numbers (normal, log-normal or uniform), the others text with 2 to 20 categories, the
     rarest of which has 2 % of the rows or more. There are 1 to 10 features unless their number is given.

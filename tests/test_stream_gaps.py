@@ -293,8 +293,8 @@ def test_text_in_a_numeric_feature_is_named():
         ({"categorical": "country"}, "categorical must be a list of features, but is 'country'"),
         ({"categorical": None}, "categorical must be a list of features, but is None"),
         ({"categorical": [True]}, "categorical is a mask of 1 features, but there are 3"),
-        ({"categorical": ["a", "a"]}, "categorical must be different names of 3 features"),
-        ({"categorical": ["a", 1]}, "categorical names the feature 'a', but there is none of this name"),
+        ({"categorical": ["a", "a"]}, "categorical must be different names, at most 3"),
+        ({"categorical": ["a", 1]}, "categorical names the feature 'a', but there is no feature of this name"),
         ({"missing": "mean"}, "missing must be one of .*, but is 'mean'"),
     ],
 )

@@ -76,7 +76,7 @@ def chosen_of(forest, t, numbers):
 
 
 @given(points=POINT_SETS, seed=SEEDS, max_samples=st.sampled_from([None, 3]), data=st.data())
-def test_forgetting_leaves_gaps_and_sound_trees(points, seed, max_samples, data):
+def test_forgetting_leaves_sound_trees(points, seed, max_samples, data):
     forest = MondrianForest(n_trees=3, max_samples=max_samples, window=8, scale="std", seed=seed).extend(points)
     rest = sampler_of(forest).points(forest.state()[0])
     for i in data.draw(st.permutations(range(len(rest))))[: len(rest) - 1]:

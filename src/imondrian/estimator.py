@@ -76,13 +76,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         Which rows are anomalies. "auto": those with an anomaly score above 0.5. "kmeans": those above the midpoint of
         the means of two clusters of the scores. A float: that share of the rows, those with the highest scores.
     categorical : "auto", or names, indices or a mask of columns, default="auto"
-        Which columns are categories: only whether two values are equal counts, and how common each is. "auto": the
-        columns of text, booleans or a categorical type, in data frames (pandas, polars) and arrays of objects. Equal
-        numbers and texts are the same category (3, 3.0 and "3"). A missing value is a category of its own.
+        Which columns are categories, for which only two things count: whether two values are equal, and how common each
+        is. "auto": the columns of text, booleans or a categorical type, in data frames (pandas, polars) and arrays of
+        objects. Equal numbers and texts are the same category (3, 3.0 and "3"). A missing value is a category of its
+        own.
     missing : {"median", "indicator", "raise"}, default="median"
-        What to do with missing numbers (NaN, None, NA). "median": replace them by the median of the column.
-        "indicator": also add a yes/no feature for each column with gaps in the first rows. "raise": raise a ValueError.
-        A row without any value always is an error.
+        What to do with missing numbers (NaN, None, NA). "median": replace them with the median of the column.
+        "indicator": also add a yes/no feature for each column with gaps in the first call. "raise": raise a ValueError.
+        A row without any value is always an error.
     n_jobs : int or None, default=None
         Number of threads; None means 1, and -1 means one per processor. Results do not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -259,18 +260,51 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return self
 
     def score_samples(self, X: Any) -> Array:
-        """Return the negative anomaly score of each row, in (-1, 0): the lower, the more anomalous."""
+        """Return the negative anomaly score of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Scores in (-1, 0): the lower, the more anomalous.
+        """
         points, model = self._checked(X)
         return -model.forest_.score(points, model._kind())
 
     def decision_function(self, X: Any) -> Array:
-        """Return `score_samples` minus the offset: negative for anomalies."""
+        """Return `score_samples` minus the offset.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Negative for anomalies.
+        """
         points, model = self._checked(X)
         forest = model.forest_
         return forest.while_unchanged(lambda: -forest.score(points, model._kind()) - model.offset_)
 
     def predict(self, X: Any) -> Array:
-        """Return -1 for each row that is an anomaly, 1 for the others."""
+        """Label each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            -1 for anomalies, 1 for the other rows.
+        """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def explain(self, X: Any) -> Any:
@@ -296,7 +330,12 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def rescore(self) -> tuple[Array, Array]:
         """Return the points that the forest holds and their `score_samples`, in one pass over the trees.
 
-        Categories are numbers, and missing numbers are replaced; see `imondrian.categories.category_code`.
+        Returns
+        -------
+        points : ndarray of shape (n_points, n_features)
+            Categories are numbers (see `imondrian.categories.category_code`), and missing numbers are replaced.
+        scores : ndarray of shape (n_points,)
+            Scores in (-1, 0), as in `score_samples`.
         """
         check_is_fitted(self)
         points, scores = self.forest_.rescore(self._kind())
@@ -347,7 +386,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         self._thresholds = _Thresholds(fitted.stored_threshold, self._threshold_key(fitted.forest))
 
     def _model(self) -> FittedModel:
-        """Return the forest with its rule for missing numbers; its medians are known only for the current points."""
+        """Return the forest with its rule for missing numbers, and its medians if they are up to date."""
         fill = self._medians.values if self._medians.n_changes == self.forest_.n_changes else None
         model = FittedModel(self.forest_, with_preset(self.get_params()), None, None, fill, self._indicators)
         return replace(model, parameters=model.parameters | {"categorical": list(model.categorical)})

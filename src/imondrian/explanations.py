@@ -145,9 +145,9 @@ def reasons_of(
     n : int, default=3
         Maximum number of features.
     usual : UsualValues, optional
-        What is usual in the forest; without it, reasons do not say it.
+        What is usual in the forest; if omitted, the reasons do not say what is usual.
     texts : mapping of int to str, optional
-        The categories of the row by feature; a categorical feature without a text is shown as its code.
+        The categories of the row, by the index of the feature; a category that is not listed is shown as its code.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """The order of features inside a forest: numbers, then rarities and codes of the categorical features.
 
 Users give rows in their own order. A forest needs two columns for a categorical feature: the rarity of the category,
-and its code, which each tree replaces by a place (see `engine/places.py`). Without categorical features, nothing
+and its code, which each tree replaces with a place (see `engine/places.py`). Without categorical features, nothing
 changes and nothing is copied.
 """
 
@@ -67,7 +67,10 @@ class FeatureLayout:
         return [*self._numbers, *self.categorical, *self.categorical]
 
     def coded(self, X: Array) -> Array:
-        """Return rows in the order of the forest, without their rarities; X itself without categorical features."""
+        """Return rows in the order of the forest; X itself if no feature is categorical.
+
+        The rarities are not computed: until they are written, their columns have the codes.
+        """
         return X.take(self._coordinates, axis=-1) if self.categorical else X
 
     def coded_without_rarities(self, X: Array) -> Array:
@@ -96,7 +99,7 @@ class FeatureLayout:
         Returns
         -------
         array of shape (n_rows, n_features)
-            Positive if the value is high, negative if it is low. The share of a category is positive.
+            Positive if the value is high, negative if it is low. The share of a category is never negative.
         """
         totals = shares.sum(axis=1)
         signed = np.where(shares[:, 0] >= shares[:, 1], totals, -totals)

@@ -58,7 +58,7 @@ class MondrianForest:
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
     waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
-    ones, up to some row. `n_points` (with a window, `n_shown`) tells how many. The same applies if another thread
+    ones, up to some row. `n_points` (with a window, `n_shown`) is their number. The same applies if another thread
     writes to X while it is being learned and an InvalidInputError is raised.
 
     Examples
@@ -497,7 +497,7 @@ class MondrianForest:
         -------
         array of shape (n_rows, n_features)
             Positive if the value is unusually high, negative if unusually low; the absolute values of a row sum to its
-            score. The part of a category is positive.
+            score. The part of a category is never negative.
         """
         scoring, cache, state = score_kind(kind), self._scoring_cache(), self._known_state()
         rows = state.coded(as_points(X, state.n_features))
@@ -521,19 +521,20 @@ class MondrianForest:
 
     @read_locked
     def category_counts(self, feature: int, codes: npt.ArrayLike) -> tuple[Array, int]:
-        """Return how many of the points shown, and not forgotten, are in each category.
+        """Return how many of the points shown and not forgotten have each category.
 
         Parameters
         ----------
         feature : int
             Index of a categorical feature.
         codes : array of shape (n_codes,)
-            Categories.
+            The numbers that stand for the categories.
 
         Returns
         -------
         counts : array of shape (n_codes,)
-            With more than 65,536 categories and bounded memory, rare ones may have been dropped; their count is 0.
+            The counts. With more than 65,536 categories and a sample size, rare ones may have been dropped: they have
+            the count 0.
         n_points : int
             The number of points counted; with a window, of those in it.
         """

@@ -40,7 +40,7 @@ def column_medians(points: Array) -> Array:
 
 
 def medians_of_copies(points: Array, copies: Array) -> Array:
-    """Return the medians of the columns of points with numbers of copies."""
+    """Return the median of each column, with each point counted as often as it has copies."""
     return np.array([median_of_copies(column, copies) for column in points.T])
 
 
@@ -51,7 +51,7 @@ def columns_with_gaps(points: Array) -> list[int]:
 
 
 def without_gaps(points: Array, fill: Array, indicators: list[int]) -> Array:
-    """Replace the gaps of each column by its value in `fill`, and append an indicator of gaps for some columns.
+    """Replace the gaps of each column with its value in `fill`, and append an indicator of gaps for some columns.
 
     An indicator is a categorical column: 1 if the value is missing, otherwise 0.
 

@@ -97,7 +97,7 @@ def column_indices(categorical: Any, n_columns: int, names: Sequence[Any] | None
 def _column_index(item: Any, n_columns: int, names: Sequence[Any] | None) -> int:
     if isinstance(item, str):
         if names is None or item not in list(names):
-            raise InvalidInputError(f"categorical names the feature {item!r}, but there is none of this name.")
+            raise InvalidInputError(f"categorical names the feature {item!r}, but there is no feature of this name.")
         return list(names).index(item)
     if isinstance(item, bool) or not isinstance(item, int):
         raise InvalidInputError(f"categorical must contain names or indices of features, but contains {item!r}.")

@@ -106,6 +106,11 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     name : str
         Name of the model in error messages.
 
+    Returns
+    -------
+    FittedModel
+        The model; it shares the forest of the given one.
+
     Raises
     ------
     InvalidInputError

@@ -138,7 +138,7 @@ class RowConverter:
             return None
 
     def _has_numbers_only(self, array: Array) -> bool:
-        """Return True if no value of an array must be converted: numbers without categories, or coded ones."""
+        """Return True if no value of an array needs to be converted: only numbers, or codes instead of categories."""
         return isinstance(array, CodedRows) or (not self._categorical and array.dtype.kind in "biuf")
 
     def _points_of_array(self, X: Array) -> Array:

@@ -87,7 +87,20 @@ class IMForest(BaseDetector):
         self.missing = missing
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Build the forest on X; y is ignored."""
+        """Build the forest on X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+        y : ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        IMForest
+            This detector.
+        """
         with lock_of(self):
             before = shallow_copy(self)
             new = shallow_copy(before)
@@ -113,26 +126,85 @@ class IMForest(BaseDetector):
         self._process_decision_scores()
 
     def predict(self, X: Any, return_confidence: Any = False) -> Any:  # noqa: FBT002 (signature of PyOD)
-        """Return 1 for each row of X that is an anomaly, 0 for the others."""
+        """Label each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+        return_confidence : bool, default=False
+            Whether to return the confidence as well; see `predict_confidence`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            1 for anomalies, 0 for the other rows. With `return_confidence`, a pair of labels and confidence.
+        """
         return super(IMForest, shallow_copy(self)).predict(X, return_confidence)
 
     def predict_proba(self, X: Any, method: str = "linear", return_confidence: Any = False) -> Any:  # noqa: FBT002
-        """Return the probabilities that each row of X is normal and that it is an anomaly."""
+        """Return the probabilities that each row is normal and that it is an anomaly.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+        method : {"linear", "unify"}, default="linear"
+            How PyOD converts scores to probabilities.
+        return_confidence : bool, default=False
+            Whether to return the confidence as well; see `predict_confidence`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2)
+            The probabilities. With `return_confidence`, a pair of probabilities and confidence.
+        """
         return super(IMForest, shallow_copy(self)).predict_proba(X, method, return_confidence)
 
     def predict_confidence(self, X: Any) -> Any:
-        """Return the confidence that each row of X would get the same label from a slightly different training set."""
+        """Return how likely each row would get the same label if the training set were slightly different.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Confidence in [0, 1].
+        """
         return super(IMForest, shallow_copy(self)).predict_confidence(X)
 
     def decision_function(self, X: Any) -> Array:
-        """Return the scores of the rows of X in (0, 1); high is anomalous."""
+        """Return the anomaly score of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Scores in (0, 1); high is anomalous.
+        """
         points, model = self._next_points(X)
         return model.forest.score(points, self._kind())
 
     def explain(self, X: Any) -> Array:
-        """Divide the score of each row among its features: positive if the value is unusually high, negative if low.
+        """Divide the score of each row among its features.
 
-        The part of a category is never negative.
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+            The part of each feature: positive if its value is unusually high, negative if unusually low; the part of
+            a category is never negative. The absolute values of a row sum to its score.
         """
         points, model = self._next_points(X)
         return without_indicators(model.forest.explain(points, self._kind()), list(model.indicators))

@@ -34,9 +34,9 @@ class IsolationMondrianForest(AnomalyDetector):
 
     A feature is a category if its first value is text or a boolean, otherwise a number. None, NaN and absent keys are
     missing values. A missing category is a category of its own. A missing number is replaced by the median of the
-    values that the forest holds, which is updated after each eighth of the points so far (of the window). In the
-    points learned before a feature appeared, a number counts as 0 and a category as missing. A point without any
-    value is not learned, and its score is 0.
+    values that the forest holds, which is updated when the number of points learned has grown by an eighth (with a full
+    window: after every eighth of the window). In the points learned before a feature appeared, a number counts as 0 and
+    a category as missing. A point without any value is not learned, and its score is 0.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class IsolationMondrianForest(AnomalyDetector):
     def _learn(
         self, kinds: dict[Hashable, bool], rows_of: Callable[[dict[Hashable, int], tuple[int, ...]], Array]
     ) -> None:
-        """Learn rows; `kinds` tells which features have a value and are categories, `rows_of` converts to points."""
+        """Learn rows; `kinds` has the features with values, True for categories; `rows_of` returns the points."""
         columns = self._columns_with(kinds)
         new = [columns[name] for name, is_category in kinds.items() if is_category and name not in self._columns]
         categorical = (*self._categorical, *sorted(new))
@@ -223,7 +223,7 @@ class IsolationMondrianForest(AnomalyDetector):
             self._forest = forest
 
     def _update_medians(self) -> None:
-        """Compute the medians of the points that the forest holds, if it is time."""
+        """Compute the medians of the points that the forest holds, if the current ones have expired."""
         n_shown = self._forest.n_shown
         if n_shown >= self._medians.expires:
             values = medians_of_held_points(self._forest) if n_shown else np.empty(0)

@@ -1,4 +1,4 @@
-"""The place of the features of a stream in the points of its forest, with shingles and indicators of missing values."""
+"""Where the features of a stream are in the points of its forest, with shingles and indicators of missing values."""
 
 from typing import Any, NamedTuple, Self
 

@@ -19,7 +19,7 @@ from imondrian.engine.randomness import LARGEST
 from imondrian.feature_layout import FeatureLayout
 from imondrian.inputs import as_weights
 
-RARITY_WEIGHT, PLACE_WEIGHT = 4.0, 2.0  # with "std"; the standard deviation of a fair coin, 0 or 1, is a half
+RARITY_WEIGHT, PLACE_WEIGHT = 4.0, 2.0  # with "std"; 2 is also the weight of a fair coin (0 or 1)
 
 
 class Scale(Protocol):

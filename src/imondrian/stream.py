@@ -115,15 +115,15 @@ class StreamDetector:
     n_jobs : int, default=1
         Number of threads for `process_many`; results do not depend on it.
     categorical : sequence of int or str, or mask, default=()
-        Features that are categories: text, booleans, or numbers of which only equality counts. Names are allowed if the
-        first row is a dictionary or a data frame; then these features come first in `feature_names`, which is the
+        Features that are categories: text, booleans, or numbers for which only equality counts. Names are allowed if
+        the first row is a dictionary or a data frame; then these features come first in `feature_names`, which is the
         order of rows without names. A missing value is a category of its own.
     missing : "median", "previous", "indicator" or "raise", default="median"
         What to do with missing numbers: NaN, None, NA, or keys that are absent from a dictionary. "median": replace
-        them by the median of the feature in the window, which is updated at the first gap after each eighth of the
+        them with the median of the feature in the window, which is updated at the first gap after each eighth of the
         window; replaced values do not count, and before the first value of a feature it is 0. "previous": repeat the
         last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
-        that says whether it is missing. "raise": the row cannot be used. A row without any value never can.
+        that says whether it is missing. "raise": the row cannot be used. A row without any value can never be used.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class StreamDetector:
     -----
     A detector may be used from several threads: a call that changes it runs alone, calls that only read run at the same
     time. If a call is interrupted (Ctrl+C), the detector has processed the first rows, up to some row, as if no others
-    had arrived; `n_seen` tells how many.
+    had arrived; `n_seen` counts them.
 
     Examples
     --------
@@ -562,7 +562,7 @@ class StreamDetector:
             is_incomplete = self._state.shingle.n_missing > 0
             length = 1 if is_incomplete else self._block_length(rows.shape[0] - first)
             block = self._owned(rows[first : first + length])
-            block = block[: self._state.gaps.n_rows_alike(block, self._state.n_shown)]
+            block = block[: self._state.gaps.n_rows_with_same_medians(block, self._state.n_shown)]
             process = self._process_incomplete if is_incomplete else self._process_block
             results.append(process(block, names))
             first += len(block)
@@ -589,7 +589,7 @@ class StreamDetector:
     def _filled_next(self, rows: Array) -> Array:
         """Return rows without gaps, as if they came next."""
         state = self._state
-        gaps = state.gaps.before(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
+        gaps = state.gaps.with_medians_for(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
         return gaps.filled(rows, self._last_row(rows))
 
     def _last_row(self, rows: Array) -> Array | None:
@@ -632,10 +632,10 @@ class StreamDetector:
         return self._record(score, [])
 
     def _state_with(self, rows: Array, names: list[Any] | None) -> tuple[StreamState, Array, StreamGaps]:
-        """Return the state with some rows, which are not counted yet, the points, and the gaps if they are learned."""
+        """Return the state with the rows, not counted yet; the points; and the gaps to store if these are learned."""
         state = self._state
         ring: Array = self.forest.sampler.ring  # type: ignore[attr-defined]  # a detector always has a window
-        gaps = state.gaps.before(rows, ring, state.n_shown).counted(rows)
+        gaps = state.gaps.with_medians_for(rows, ring, state.n_shown).counted(rows)
         filled = unchanged(gaps.filled(rows, self._last_row(rows)))
         following, points = state.with_rows(filled, gaps, names)
         return following, points, gaps.marked(rows, state.n_shown)

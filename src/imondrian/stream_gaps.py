@@ -57,7 +57,7 @@ class StreamGaps:
         """Memory used in bytes."""
         return self._medians.nbytes + self._numbers.nbytes + self._masks.nbytes
 
-    def n_rows_alike(self, rows: Array, n_shown: int) -> int:
+    def n_rows_with_same_medians(self, rows: Array, n_shown: int) -> int:
         """Return how many of the next rows are filled with the same medians; all, unless a later gap needs new ones."""
         if not self._numbers.size:
             return len(rows)
@@ -69,10 +69,10 @@ class StreamGaps:
         late = with_gaps[with_gaps >= expires - n_shown]
         return int(late[0]) if late.size else len(rows)
 
-    def before(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
-        """Return these gaps with the medians for the next rows, as many as `n_rows_alike` returns.
+    def with_medians_for(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
+        """Return these gaps with the medians for the next rows, at most `n_rows_with_same_medians` of them.
 
-        The columns of the ring, the points of the window, begin with the numbers of all rows of a point.
+        A row of the ring is a point of the window; it begins with the numbers of all rows of the point.
         """
         if not self._numbers.size or self._expires > n_shown or not np.isnan(rows[0]).any():
             return self
@@ -87,7 +87,7 @@ class StreamGaps:
         return without_gaps(rows, self._medians, list(self._layout.indicators))
 
     def counted(self, rows: Array) -> "StreamGaps":
-        """Return these gaps with those of the rows counted."""
+        """Return these gaps after counting those of the rows."""
         is_gap = np.isnan(rows)
         if not is_gap.any():
             return self
@@ -96,7 +96,7 @@ class StreamGaps:
         return other
 
     def marked(self, rows: Array, n_shown: int) -> "StreamGaps":
-        """Return these gaps with those of the rows marked as replaced in the points from n_shown on."""
+        """Return these gaps after marking those of the rows, which become the points from number n_shown on."""
         is_gap = np.isnan(rows)
         with_gaps = np.flatnonzero(is_gap.any(axis=1))[-self._window :]
         if not self._numbers.size or not with_gaps.size:

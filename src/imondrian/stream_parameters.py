@@ -111,7 +111,7 @@ def _checked_categorical(categorical: Any, n_features: int) -> list[Any]:
     if not names or not all(isinstance(name, str) for name in names):
         return list(column_indices(categorical, n_features, None))
     if len(set(names)) != len(names) or len(names) > n_features:
-        raise InvalidInputError(f"categorical must be different names of {n_features} features, but is {names}.")
+        raise InvalidInputError(f"categorical must be different names, at most {n_features}, but is {names}.")
     return [str(name) for name in names]
 
 

@@ -294,7 +294,7 @@ def test_a_date_cannot_be_a_feature_without_the_calendar():
 
 def test_the_order_of_day_and_month_is_noted_if_in_doubt():
     frame = pl.DataFrame({"day": ["01/02/2024", "03/04/2024"]})
-    assert chosen(frame, calendar=True).notes == ["day: the month is taken to come before the day"]
+    assert chosen(frame, calendar=True).notes == ["day: dates are read with the month before the day"]
     assert chosen(frame.with_columns(day=pl.Series(["01/02/2024", "31/01/2024"])), calendar=True).notes == []
 
 

@@ -28,7 +28,7 @@ class ColumnFacts(NamedTuple):
         }
 
     def in_words(self) -> dict[str, str]:
-        """Return the facts as text, by name; a text may be empty."""
+        """Return the facts as text, by name; some may be empty."""
         numbers = [feature.name for feature in self.features if not feature.is_category]
         categories = [feature.name for feature in self.features if feature.is_category]
         left_out = [f"{name or NO_NAME} ({reason})" for name, reason in self.left_out.items()]

@@ -42,7 +42,7 @@ def write_html_report(
         pictures.append(_two_features(scored, parts))
     report = Report(
         title=f"Anomalies in {summary.source}",
-        subtitle="Found by an isolation Mondrian forest: the fewer random splits isolate a row, the higher its score.",
+        subtitle="Found by an isolation Mondrian forest: rows that few random cuts isolate have high scores.",
         key_figures=_key_figures(summary),
         highest=summary.highest,
         pictures=pictures,

@@ -297,8 +297,8 @@ DETECTOR = grouped(
         "--missing",
         type=click.Choice(STREAM_MISSING),
         help="Missing numbers: use the median of the window, or the previous value; also use their absence as a feature"
-        " (indicator); or drop the row: it cannot be used. A missing category is a category of its own, except with"
-        f" drop.  [default: {MISSING_VALUES}]",
+        " (indicator); or drop the row (no score). A missing category is a category of its own, except with drop."
+        f"  [default: {MISSING_VALUES}]",
     ),
     integer_option(
         "--warm-up",

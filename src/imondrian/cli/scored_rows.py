@@ -42,7 +42,7 @@ class ScoredRows:
     model : FittedModel
         The model that scored them.
     scores : array of shape (n_rows,)
-        Their scores, NaN for rows with a missing value.
+        Their scores, NaN for rows that cannot be used.
     """
 
     def __init__(self, rows: Rows, model: FittedModel, scores: Array) -> None:

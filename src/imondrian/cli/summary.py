@@ -195,7 +195,7 @@ def escaped(text: str) -> str:
 
 
 def print_facts(facts: dict[str, str], console: Any) -> None:
-    """Print each name with its text; names with an empty text are left out."""
+    """Print each name with its text; names without a text are left out."""
     for name, text in facts.items():
         if text:
             console.print(f"  {name:<10} {escaped(text)}")

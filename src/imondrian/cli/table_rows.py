@@ -86,7 +86,7 @@ def check_usable(table: Table, rows: Rows) -> int:
     """Return the number of usable rows; raise an InvalidInputError if there are none."""
     n_usable = int(rows.usable.sum())
     if n_usable == 0:
-        raise InvalidInputError(f"{table.name}: every row has a missing value.")
+        raise InvalidInputError(f"{table.name}: no row can be used, because of missing values.")
     return n_usable
 
 

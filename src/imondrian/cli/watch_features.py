@@ -1,4 +1,4 @@
-"""The features of a stream: chosen by its first record, and their values in every record."""
+"""The features of a stream, chosen by its first record, and their values in every record."""
 
 import json
 import math
@@ -92,14 +92,14 @@ class StreamChoice(NamedTuple):
         reasons = {name: _why_not_feature(value) for name, value in record.items() if name not in self.categorical}
         reasons |= dict.fromkeys(result_names(record), "result of an earlier run")
         reasons |= dict.fromkeys(self.ignore, "ignored")
-        reasons |= {} if self.time is None else {self.time: "the time"}
+        reasons |= {} if self.time is None else {self.time: "the timestamp column"}
         names = list(self.features) or [name for name in record if not reasons.get(name)]
         if not names:
             raise InvalidInputError(f"No column of the first row can be used as a feature: {json.dumps(record)[:200]}.")
         categorical = frozenset(
             j for j, name in enumerate(names) if name in self.categorical or _is_category(record[name])
         )
-        left_out = {name: reasons.get(name) or "not chosen" for name in record if name not in names}
+        left_out = {name: reasons.get(name) or "not among the chosen features" for name in record if name not in names}
         return StreamFeatures(names, categorical, allows_gaps), left_out
 
 
@@ -115,13 +115,13 @@ def features_of_detector(detector: StreamDetector) -> StreamFeatures | None:
 
 
 def _is_category(value: Any) -> bool:
-    """Return True if a value of the first record is a category: text that is not a number, or a Boolean."""
+    """Return True if a value of the first record is a category: text that is not a number, or a boolean."""
     is_boolean = isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ("true", "false"))
     return is_boolean or (isinstance(value, str) and not is_missing(value) and not is_number(value))
 
 
 def _why_not_feature(value: Any) -> str:
-    """Return why a column with this value in the first record is not a feature; an empty text if it is one."""
+    """Return why a column with this value in the first record is not a feature; an empty string if it is one."""
     if is_missing(value):
         return "missing in the first row; --features can name it"
     if not isinstance(value, (str, int, float)):
@@ -132,5 +132,5 @@ def _why_not_feature(value: Any) -> str:
     if recognise_dates(cell) is not None:
         return "a date or time"
     if recognise_format(cell) is not None:
-        return "a number that is not written plainly, such as 1234.5"
+        return "a number that is not written plainly (as in 1234.5)"
     return "free text" if len(value.split()) >= _WORDS_OF_FREE_TEXT else ""

@@ -101,7 +101,7 @@ def write_rarities_of_row(table: CategoryTable, x: Array, sample_size: int) -> N
 
 @helper
 def rarity(count: int, n_points: int, sample_size: int) -> float:
-    """Return 1 for a category that a tree's sample is not expected to hold, and less the more common it is.
+    """Return the rarity: 1 for a category that a tree's sample is not expected to hold, smaller for common ones.
 
     For a category expected m times in the sample of a tree, m >= 1, it is 1 / m ** 2 with m rounded down to a power of
     two. Rounding keeps the rarity of a category the same while its share hardly changes, so that copies stay copies.

@@ -247,13 +247,13 @@ def find_held_leaf(trees: Trees, t: int, x: Array, n_stacked: int, stack: Array)
                 stack[n_stacked] = cut["right"]
                 n_stacked += 1
             node = below
-        if is_point_but_for(trees, t, node, x, first, end):
+        if equals_point_except(trees, t, node, x, first, end):
             return node, n_stacked
     return NO_NODE, 0
 
 
 @helper
-def is_point_but_for(trees: Trees, t: int, leaf: int, x: Array, first: int, end: int) -> bool:
+def equals_point_except(trees: Trees, t: int, leaf: int, x: Array, first: int, end: int) -> bool:
     """Return True if x equals the leaf's point in all coordinates except those from `first` to `end` - 1."""
     slot = slot_of(leaf)
     for j in range(trees.boxes.shape[3]):

@@ -1,7 +1,7 @@
 """Sliding window: a tree holds those points of the window that a hash of its key and the point's number selects.
 
 Points are numbered as they arrive. Whether tree t *selects* point i depends only on the tree's hash key, i and `share`:
-the same test tells whether to insert a point and whether to forget it when it leaves the window, so membership is not
+the same test decides whether to insert a point and whether to forget it when it leaves the window, so membership is not
 stored. The points of the window are stored in a ring buffer shared by all trees, point i in row i modulo its length; a
 row without a point is NaN.
 """

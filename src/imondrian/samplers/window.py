@@ -207,7 +207,7 @@ class Window:
     def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
         """Return a function that forgets the rows of X (of copies, the oldest) and updates weights and levels.
 
-        The window keeps gaps in their places.
+        The rows of the ring become empty.
         """
         numbers = self._numbers_of(X)
         rows = numbers % self.length
@@ -227,7 +227,7 @@ class Window:
 
     def points(self, trees: Trees) -> Array:
         """Return the points in the window, oldest first."""
-        return _without_gaps(self._oldest_first())
+        return _without_empty_rows(self._oldest_first())
 
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
         """Return the points in the window, oldest first, each of them once per copy."""
@@ -254,7 +254,7 @@ class Window:
         """Restore the ring and the clock, and count the categories in the ring."""
         self.ring = arrays["ring"]
         self.counts.reserve(self.length + 1)
-        self.counts.restart(_without_gaps(self.ring))  # a copy: the rarities of earlier points do not change
+        self.counts.restart(_without_empty_rows(self.ring))  # a copy: the rarities of earlier points do not change
         self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
         self.maintains_levels = bool(arrays["clock"][2])
 
@@ -340,7 +340,7 @@ class Window:
         while next_step <= self.number + X.shape[0]:
             positions.append(next_step - self.number)
             if scale.is_adaptive:
-                points = _without_gaps(rows[positions[-1] : positions[-1] + self.length])
+                points = _without_empty_rows(rows[positions[-1] : positions[-1] + self.length])
                 ahead.restart(points, points.shape[0])
             weights.append(ahead.weights())
             next_step += _step_length(next_step, self.length)
@@ -412,7 +412,7 @@ def _on_all(function: Callable[[slice], None]) -> None:
     function(_ALL)
 
 
-def _without_gaps(rows: Array) -> Array:
+def _without_empty_rows(rows: Array) -> Array:
     """Return the rows of a ring that hold a point."""
     return rows[~np.isnan(rows[:, 0])]
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-BOOLEANS = {"true": 1.0, "false": 0.0}  # in lower or upper case
+BOOLEANS = {"true": 1.0, "false": 0.0}  # in any mixture of lower and upper case
 MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")
 _MAX_SHOWN = 60  # characters of a value in an error message
 
@@ -57,7 +57,7 @@ def category_cells(column: pl.Series) -> pl.Series:
 
 
 def are_booleans(cells: pl.Series) -> bool:
-    """Return True if all cells are Booleans, or text that is true or false, in lower or upper case."""
+    """Return True if all cells are booleans, or the text true or false in any case."""
     is_text = cells.dtype == pl.String and bool(cells.str.to_lowercase().is_in(list(BOOLEANS)).all())
     return is_text or cells.dtype == pl.Boolean
 

@@ -1,4 +1,4 @@
-"""What a column contains: numbers, categories or dates; and what speaks against using it as a feature."""
+"""What a column contains: numbers, categories or dates; and why it should not be used as a feature, if so."""
 
 from typing import Literal, NamedTuple
 
@@ -21,10 +21,11 @@ from imondrian.tables.number_formats import (
 Kind = Literal["number", "category", "date", "other"]
 ROW_NUMBERS = "consecutive or evenly spaced integers, such as row numbers"
 _MIN_NUMBERED_ROWS = 8  # with fewer rows, numbers may be consecutive by chance
-_ID_SHARE = 0.9  # of the values that differ in a column of ids
+_ID_SHARE = 0.9  # text is an id if at least this share of its values is distinct
 _WORDS_OF_FREE_TEXT = 4  # on average
+# numbers mixed with text are categories if there are at most this many distinct values, with this many rows for each
 _FEW_CATEGORIES = 50
-_ROWS_PER_CATEGORY = 10  # at least, for numbers mixed with text to be few categories
+_ROWS_PER_CATEGORY = 10
 
 
 class ColumnContent(NamedTuple):
@@ -59,7 +60,7 @@ def content_of(column: pl.Series, rules: FormatRules) -> ColumnContent:
 
 
 def with_common_decimal(contents: dict[str, ColumnContent], hint: str | None) -> dict[str, ColumnContent]:
-    """Read columns such as 1,234 that could be read in two ways like the other columns of the table.
+    """Read columns that could be read in two ways, such as 1,234, in the same way as the other columns of the table.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Text in any encoding as UTF-8: the encoding is recognised by the byte order mark, else by the first special bytes."""
+"""Text in any encoding as UTF-8: recognised by the byte order mark, else by the first bytes beyond ASCII."""
 
 import codecs
 from collections.abc import Callable

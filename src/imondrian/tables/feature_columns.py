@@ -169,7 +169,7 @@ class TableColumns:
             parsed = parse_column(self._frame[feature.column])
             if feature.number_format is not None and parsed.cells.dtype == pl.String:
                 parsed = parsed._replace(numbers=parse_formatted(parsed.cells, feature.number_format))
-        if parsed.n_texts > 0 and are_booleans(parsed.cells):  # older models have Booleans as numbers
+        if parsed.n_texts > 0 and are_booleans(parsed.cells):  # older models have booleans as numbers
             parsed = parsed._replace(numbers=booleans_as_numbers(parsed.cells))
         return _checked_numbers(parsed, feature, self._first)
 
@@ -242,7 +242,7 @@ def time_values(frame: pl.DataFrame, name: str | None) -> Array | None:
 
 
 def _features_of(name: str, content: ColumnContent, rules: ColumnRules) -> tuple[list[FeatureColumn], str]:
-    """Return the features that a column gives, and if there are none, the reason."""
+    """Return the features made from a column, or the reason why there are none."""
     if content.kind == "date":
         if rules.calendar:
             return _calendar_features(name, content.date_format), ""
@@ -281,7 +281,7 @@ def _notes(columns: list[FeatureColumn], contents: Mapping[str, ColumnContent]) 
         found = None if content is None else content.found
         text = "" if found is None else found.describe()
         if feature.kind == "weekday" and feature.date_format is not None and feature.date_format.is_doubtful:
-            text = "the month is taken to come before the day"
+            text = "dates are read with the month before the day"
         if text:
             texts.setdefault(text, []).append(feature.column)
     return [f"{_listed(names, str)}: {text}" for text, names in texts.items()]

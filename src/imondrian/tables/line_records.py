@@ -163,7 +163,7 @@ def category_in(values: Values, name: str) -> str | None:
     Raises
     ------
     InvalidInputError
-        If the value is not text, a Boolean or a finite number; the message names the feature.
+        If the value is not text, a boolean or a finite number; the message names the feature.
     """
     value = values.get(name)
     if value is None or (isinstance(value, float) and math.isnan(value)):

@@ -21,7 +21,7 @@ _PARTS = (  # of a cell
     f"{_SPACES}*(?P<after>%|{_CURRENCIES})?{_SPACES}*(?P<close>\\))?$"
 )
 _NAMES = {",": "comma", ".": "point", " ": "space", "'": "apostrophe"}
-_MIN_SHARE = 0.9  # of the cells that must be numbers if they are not plain ones
+_MIN_SHARE = 0.9  # of the cells must be numbers, if not all are plain numbers
 
 
 class NumberFormat(NamedTuple):
@@ -83,7 +83,7 @@ class FoundFormat(NamedTuple):
     marks: tuple[str, ...] = ()  # currency and percent signs
     has_parentheses: bool = False
     example: str | None = None  # a cell that could also be read in another way
-    other: NumberFormat | None = None  # the format in which it would
+    other: NumberFormat | None = None  # the format of that other reading
 
     def describe(self) -> str:
         """Return in words what was decided; empty if the numbers are plain."""

@@ -52,7 +52,7 @@ class TextLayout(NamedTuple):
     sheet: str | None = None  # of a workbook; None: the first one
 
 
-FOUND_LAYOUT = TextLayout()
+DEFAULT_LAYOUT = TextLayout()
 
 
 class Table:
@@ -71,7 +71,7 @@ class Table:
     Attributes
     ----------
     facts : ReadingFacts
-        Notes on how the table was read, and the column names as they were; complete when all rows have been read.
+        Notes on how the table was read, and the original column names; complete when all rows have been read.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class Table:
     [('1', '2'), ('3', '4')]
     """
 
-    def __init__(self, path: str, *, file_format: str | None = None, layout: TextLayout = FOUND_LAYOUT) -> None:
+    def __init__(self, path: str, *, file_format: str | None = None, layout: TextLayout = DEFAULT_LAYOUT) -> None:
         self.name = "standard input" if path == STANDARD_INPUT else path
         self._raw = _open(path)
         is_file = path != STANDARD_INPUT and Path(path).is_file()

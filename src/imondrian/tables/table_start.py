@@ -41,7 +41,7 @@ def find_start(records: list[str], separator: str | None, *, find_titles: bool =
 def guess_separator(records: list[str]) -> str:
     """Return the separator that divides most of the records into the same number of fields, at least two.
 
-    If several do, the most frequent in the first record is returned, in the order `,`, `;`, tab, `|`.
+    If several do, the one that is most frequent in the first record is returned, else the first of `,`, `;`, tab, `|`.
     """
 
     def score(separator: str) -> tuple[int, int]:
@@ -52,10 +52,11 @@ def guess_separator(records: list[str]) -> str:
 
 
 def count_titles(rows: list[list[str]]) -> int:
-    """Return the number of title lines before the header; 0 unless there is no doubt.
+    """Return the number of title lines before the header; 0 if in doubt.
 
     Title lines have values in at most half of the columns. The header comes next: it has a field for every column, and
-    no name begins with a digit. If the title lines are as wide as the table, all columns but one have different names.
+    no name begins with a digit. If the first line has as many fields as the table, the names in the header must also
+    be distinct, and at most one may be empty.
 
     Examples
     --------

@@ -28,7 +28,7 @@ class ReadingFacts:
     """What was found while a table was read."""
 
     notes: list[str] = field(default_factory=list)  # decisions that the user should know
-    labels: dict[str, str] = field(default_factory=dict)  # column names as they were, where ours differ
+    labels: dict[str, str] = field(default_factory=dict)  # original column names, by ours, where they differ
     separator: str | None = None  # of CSV fields
 
 
@@ -67,7 +67,7 @@ def read_csv(text: TextSource) -> Iterator[pl.DataFrame]:
 
 
 def note_start(facts: ReadingFacts, start: TableStart, *, has_header: bool) -> list[str]:
-    """Store where a table starts in the facts; return a unique name for each of its columns."""
+    """Add where a table starts to the facts; return a unique name for each of its columns."""
     labels = start.labels if has_header else [f"column_{j + 1}" for j in range(len(start.labels))]
     names = unique_names(labels)
     facts.labels.update(labels_that_differ(names, labels))
@@ -204,7 +204,7 @@ def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame
 
 
 def _as_column(name: str, values: list[Any]) -> pl.Series:
-    """Return a column of Booleans, integers or floats if all values are, otherwise a column of text."""
+    """Return a column of booleans, integers or floats if all values are, otherwise a column of text."""
     types = {type(value) for value in values if value is not None}
     if types in ({bool}, {int}):
         with suppress(OverflowError):  # integers beyond 64 bits

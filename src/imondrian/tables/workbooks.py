@@ -21,7 +21,7 @@ class WorkbookSource(NamedTuple):
 
 
 def read_sheet(source: WorkbookSource) -> pl.DataFrame:
-    """Return the rows of a sheet, with cells as text: dates in ISO 8601, Booleans as true and false.
+    """Return the rows of a sheet, with cells as text: dates in ISO 8601, booleans as true and false.
 
     Raises
     ------

@@ -87,7 +87,7 @@ def _regions(rows: Rows, model: FittedModel, _options: PlotOptions) -> Figure:
 def _partition(rows: Rows, model: FittedModel, options: PlotOptions) -> Figure:
     _check_two_features(rows)
     if model.indicators:
-        raise InvalidInputError("A partition has no features for missing values: choose --missing median.")
+        raise InvalidInputError("A partition cannot show which values are missing: choose --missing median.")
     tree = _tree(model, options.tree)
     points = tree.lower[tree.left < 0]  # the leaves: points that the tree holds
     return plot_partition(tree, points, rows.features, max_time=options.max_time)
