@@ -1,6 +1,7 @@
-"""Names of the result columns, in tables, on streams and on Spark."""
+"""Names of the result columns, in tables, on streams and on Spark, and how a column without a name is shown."""
 
 ROW, SCORE, LABEL, EXPLANATION = "row", "anomaly_score", "is_anomaly", "explanation"
 THRESHOLD, ERROR = "threshold", "error"
 TABLE_RESULTS = (SCORE, LABEL, EXPLANATION)  # columns added to tables
 RESULTS = (ROW, SCORE, LABEL, EXPLANATION, THRESHOLD, ERROR)  # columns added to tables or streams
+NO_NAME = "(no name)"  # shown in place of an empty name

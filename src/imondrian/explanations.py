@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from imondrian.categories import MISSING_CODE
+from imondrian.column_names import NO_NAME
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.order_statistics import quantile_of_copies
 
-NO_NAME = "(no name)"
 MISSING_TEXT = "missing"
 _MIN_SHARE = 0.05  # features with a smaller share are not named, except the first
 _EXACT = 2.0**53  # floats below this represent integers exactly

@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-_NO_NAME = "(no name)"
+from imondrian.column_names import NO_NAME
+
 _ELLIPSIS = "…"
 _MAX_CHARACTERS = 200  # longer names are cut before they are measured
 _MARGIN = 1.03  # on a screen, glyphs are rounded to whole pixels, so text is slightly wider
@@ -51,7 +52,7 @@ def ignore_missing_glyphs() -> Iterator[None]:
 def _one_line(name: Any) -> str:
     """Join the words of a name with single spaces, without unprintable characters."""
     words = " ".join(str(name).split())
-    return "".join(character for character in words if character.isprintable()) or _NO_NAME
+    return "".join(character for character in words if character.isprintable()) or NO_NAME
 
 
 def _cut(text: str, width: float, size: float) -> str:

@@ -10,7 +10,8 @@ from typing import IO, NamedTuple
 
 from matplotlib.figure import Figure
 
-from imondrian.explanations import NO_NAME, ExplainedRow, Reason
+from imondrian.column_names import NO_NAME
+from imondrian.explanations import ExplainedRow, Reason
 from imondrian.plots import write_figure
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from imondrian.categories import MISSING_CODE, category_codes
-from imondrian.column_names import RESULTS, SCORE
+from imondrian.column_names import NO_NAME, RESULTS, SCORE
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
@@ -109,7 +109,7 @@ class TableColumns:
             if reason:
                 left_out[name] = reason
         if not columns:
-            reasons = "; ".join(f"{name or '(no name)'}: {reason}" for name, reason in left_out.items())
+            reasons = "; ".join(f"{name or NO_NAME}: {reason}" for name, reason in left_out.items())
             raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
         columns = _with_unique_names(columns, self._frame.columns)
         in_order = {name: left_out[name] for name in self._frame.columns if name in left_out}

@@ -97,10 +97,6 @@ def parser_for(
     return CsvParser(separator, names), has_header
 
 
-def _separator_of(line: bytes) -> str:
-    return guess_separator([line.decode(errors="replace")])
-
-
 def parse_json_line(line: bytes) -> Record:
     """Parse a line of NDJSON."""
     try:
