@@ -198,8 +198,8 @@ def test_unusable_rows_follow_on_error(spark, points, tmp_path):
         rows[place] = (*rows[place][:4], value, 0.0)
     add_file(tmp_path / "in", rows, streams.SCHEMA, 0)
     with pytest.raises(Exception, match=r"Invalid input: the feature 'b' of a row is"):
-        run(spark, tmp_path, time="time")
-    result, _ = run(spark, tmp_path, time="time", on_error="skip")  # continues from the checkpoint
+        run(spark, tmp_path, time="time", missing="raise")
+    result, _ = run(spark, tmp_path, time="time", missing="raise", on_error="skip")  # continues from the checkpoint
     missing = result.where("anomaly_score IS NULL").orderBy("id").collect()
     assert [(row.id, row.is_anomaly) for row in missing] == [(10, None), (20, None), (30, None)]
     assert all(row.threshold is not None for row in missing)
@@ -255,7 +255,7 @@ def test_values_of_all_types_are_unchanged(spark, tmp_path):
     ("arguments", "message"),
     [
         ({"key": "nowhere"}, "no column 'nowhere'"),
-        ({"features": ["a", "time"]}, "'time' must be a column of numbers, but its type is timestamp"),
+        ({"features": ["a", "time"]}, "'time' must be a column of numbers, text or booleans, but its type is timestamp"),
         ({"time": "a"}, "'a' must hold timestamps, but its type is double"),
         ({"lateness": "1 hour"}, "lateness requires time"),
         ({"idle": 5}, "idle must be a timedelta above 0, but is 5"),
