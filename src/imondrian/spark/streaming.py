@@ -256,7 +256,7 @@ def _processor(features: Features, parameters: dict[str, Any], on_error: str, se
             return
         rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
         detector = _cache.pop(bytes(state.get[0])) if state.exists else StreamDetector(**parameters)
-        _check_categories(detector, features)
+        check_categories(detector, features)
         points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), features._replace(categorical=()))
         is_usable = usable_rows(points, features.categorical, detector.parameters["missing"])
         check_usable(points, is_usable, features, on_error)
@@ -269,7 +269,7 @@ def _processor(features: Features, parameters: dict[str, Any], on_error: str, se
     return process
 
 
-def _check_categories(detector: StreamDetector, features: Features) -> None:
+def check_categories(detector: StreamDetector, features: Features) -> None:
     """Raise InvalidInputError if the detector of a key was created by a query with other categories."""
     created, current = detector.parameters["categorical"], list(features.categorical)
     if created != current:
