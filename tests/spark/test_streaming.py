@@ -158,7 +158,8 @@ def kill(process, folder, n_commits, seconds):
 def test_text_booleans_and_gaps_give_the_same_scores_after_a_restart(spark, points, tmp_path, missing):
     rows = mixed_rows_of(points, range(120))
     add_file(tmp_path / "in", rows[:60], streams.MIXED_SCHEMA, 0)
-    options = {"schema": streams.MIXED_SCHEMA, "features": streams.MIXED_FEATURES, "time": "time", "missing": missing}
+    options = {"schema": streams.MIXED_SCHEMA, "features": streams.MIXED_FEATURES, "missing": missing}
+    options |= {"time": "time", "lateness": "10 minutes"}
     run(spark, tmp_path, **options)
     add_file(tmp_path / "in", rows[60:], streams.MIXED_SCHEMA, 1)
     result, _ = run(spark, tmp_path, **options)
