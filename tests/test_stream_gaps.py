@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import imondrian
 from imondrian import InvalidInputError, StreamDetector, storage
 from imondrian.categories import MISSING_CODE, category_code, is_missing
+from imondrian.model_files import as_fitted_model
 from imondrian.named_rows import CodedRows
 from imondrian.row_layout import RowLayout
 from imondrian.stream_gaps import StreamGaps
@@ -373,3 +374,16 @@ def test_gaps_that_have_left_the_window_are_not_stored():
     gaps = StreamGaps(layout, "median", 4).marked(np.array([[np.nan, 1.0], [1.0, 1.0], [1.0, np.nan]]), 0)
     assert gaps.state(3)["replaced"] == [[0, [0]], [2, [1]]]
     assert gaps.state(5)["replaced"] == [[2, [1]]]
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator", "previous", "raise"])
+def test_a_detector_as_a_fitted_model_scores_rows_with_gaps(missing):
+    detector = detector_of(missing=missing, on_error="skip", max_samples=None, preset="paper")
+    detector.process_many(ROWS)
+    model = as_fitted_model(detector, "detector")
+    assert (model.n_features, model.categorical, model.feature_names) == (3, (0,), NAMES)
+    points = np.array([[category_code("FR"), 1.0, 2.0], [MISSING_CODE, np.nan, 2.0], [MISSING_CODE, np.nan, np.nan]])
+    scores, parts = model.score(points), model.explain(points)
+    assert np.isnan(scores).tolist() == [False, missing == "raise", True]
+    np.testing.assert_allclose(np.abs(parts).sum(axis=1), scores)
+    assert scores[0] == pytest.approx(detector.score([{"country": "FR", "amount": 1.0, "weight": 2.0}])[0])

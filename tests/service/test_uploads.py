@@ -72,7 +72,7 @@ def peak_of(call):
     ],
 )
 def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):
-    detector = StreamDetector(n_features, **settings)
+    detector = StreamDetector(n_features, **settings, missing="raise")
     sizes = DetectorSize(*(detector.parameters[name] for name in DetectorSize._fields))
     assert memory_bytes_of(sizes) == detector.n_bytes
 

@@ -135,14 +135,14 @@ def memory_bytes_of(size: DetectorSize) -> int:
 @cache
 def _fixed_bytes() -> int:
     """Return the bytes of the threshold and the drift monitor, which are the same for all detectors."""
-    smallest = StreamDetector(1, window=1, n_trees=1)
+    smallest = StreamDetector(1, window=1, n_trees=1, missing="raise")
     return smallest.n_bytes - smallest.forest.n_bytes
 
 
 def new_detector(configuration: dict[str, Any]) -> StreamDetector:
     """Return a new detector with a configuration."""
     settings = {name: configuration[name] for name in DEFAULTS}
-    return StreamDetector(len(configuration["features"]), **settings)
+    return StreamDetector(len(configuration["features"]), **settings, missing="raise")
 
 
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
