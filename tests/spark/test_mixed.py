@@ -9,7 +9,7 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.sql import functions as F
 
 import imondrian
-from imondrian import InvalidInputError
+from imondrian import InvalidInputError, MondrianForest
 from imondrian import IsolationMondrianForest as LocalForest
 from imondrian.categories import MISSING_CODE, category_codes
 from imondrian.distributed import Samples, distinct_rows, new_sampled_forest
@@ -17,7 +17,7 @@ from imondrian.explanations import UsualValues, reasons_of
 from imondrian.mixed_tables import points_of_table
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.spark import IsolationMondrianForest, fit, fit_by_key, score, score_by_key
-from imondrian.spark.arrow_points import points_of, problem_with, usable_rows
+from imondrian.spark.arrow_points import coded_column, points_of, problem_with, usable_rows
 from imondrian.spark.point_columns import Features
 from imondrian.spark.sampled_model import model_on_samples
 from tests.spark.conftest import scores_of
@@ -136,6 +136,16 @@ def test_arrays_may_contain_categories(mixed, points):
     np.testing.assert_array_equal(
         scores_of(score(arrays, ours, "values")).astype(float), ours.forest_.score(points[:, [2, 5]], "size")
     )
+    coded = arrays.select("id", coded_column(F.col("values"), Features(None, 2, (0,))).alias("point"))
+    np.testing.assert_array_equal(np.vstack(scores_of(coded, "point")).astype(float), points[:, [2, 5]])
+
+
+def test_booleans_are_numbers_in_a_model_of_numbers(mixed):
+    forest = MondrianForest(5, seed=1).build([[0.0, 0.5], [1.0, 0.25], [1.0, 0.75]])
+    known = mixed.where("paid IS NOT NULL")
+    points = np.array([[float(row.paid), row.ratio] for row in known.orderBy("id").collect()])
+    scored = score(known, forest, ["paid", "ratio"])
+    np.testing.assert_array_equal(scores_of(scored).astype(float), forest.score(points))
 
 
 def test_rows_without_a_value_and_infinite_codes_are_unusable(spark):
