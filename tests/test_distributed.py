@@ -5,8 +5,16 @@ import pytest
 from scipy import stats
 
 from imondrian import InvalidInputError, MondrianForest
-from imondrian.distributed import Samples, forest_on_samples, new_sampled_forest, smallest
+from imondrian.distributed import (
+    Samples,
+    distinct_rows,
+    forest_on_samples,
+    new_sampled_forest,
+    smallest,
+    summed_categories,
+)
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.samplers.category_counts import MAX_CATEGORIES
 
 
 @pytest.fixture
@@ -17,13 +25,14 @@ def data():
 
 def fitted(forest, X, n_parts=1):
     """Fit a forest to X as if its distinct rows were in several partitions."""
-    rows, counts = np.unique(X + 0.0, axis=0, return_counts=True)  # -0.0 becomes 0.0
+    rows, counts = distinct_rows(X)
     parts = [Samples(forest, X.shape[1]) for _ in range(n_parts)]
     for i, part in enumerate(parts):
         if len(rows[i::n_parts]):
             part.offer(rows[i::n_parts], counts[i::n_parts])
     samples = np.stack([merged([part.of(t) for part in parts], forest.max_samples) for t in range(forest.n_trees)])
-    return forest_on_samples(forest, sum(part.n_points for part in parts), samples)
+    categories = [summed_categories(each) for each in zip(*(part.categories() for part in parts), strict=True)]
+    return forest_on_samples(forest, sum(part.n_points for part in parts), samples, categories)
 
 
 def merged(parts, size):
@@ -37,6 +46,63 @@ def test_the_forest_does_not_depend_on_the_partitions(data, n_parts, scale):
     forest = new_sampled_forest(10, 32, scale, seed=4)
     whole, spread = fitted(forest, data), fitted(forest, data, n_parts)
     assert to_bytes(spread) == to_bytes(whole)
+
+
+@pytest.fixture
+def coded(data):
+    """Points in which two features are categories: few, and many."""
+    rng = np.random.default_rng(4)
+    return np.column_stack([data[:, 0], rng.integers(3, size=len(data)) * 7.0, rng.geometric(0.02, size=len(data))])
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 7])
+def test_categories_are_counted_exactly(coded, n_parts):
+    forest = fitted(new_sampled_forest(10, 32, "std", seed=4, categorical=[1, 2]), coded, n_parts)
+    assert to_bytes(forest) == to_bytes(fitted(new_sampled_forest(10, 32, "std", 4, [1, 2]), coded))
+    local = MondrianForest(2, max_samples=32, categorical=[1, 2]).build(coded)
+    for k in range(2):
+        for ours, theirs in zip(forest.sampler.counts.entries(k), local.sampler.counts.entries(k), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    again = from_bytes(to_bytes(forest))
+    np.testing.assert_array_equal(again.extend(coded).score(coded), forest.extend(coded).score(coded))
+
+
+def test_of_too_many_categories_the_most_frequent_are_kept():
+    n = MAX_CATEGORIES + 10
+    codes = np.arange(n, dtype=np.float64)[:, None]
+    samples = Samples(new_sampled_forest(1, 4, categorical=[0]), 1)
+    counts = np.full(n, 2)
+    counts[5:15] = 1
+    samples.offer(codes, counts)
+    drawn = samples.drawn()
+    plan = new_sampled_forest(1, 4, categorical=[0])
+    forest = forest_on_samples(plan, drawn.n_points, drawn.points, drawn.categories)
+    assert forest.has_dropped_categories
+    np.testing.assert_array_equal(forest.category_counts(0, codes[:, 0])[0], np.where(counts == 2, 2, 0))
+
+
+def test_many_categories_are_added_up(coded):
+    """More distinct categories than are collected at once."""
+    plan = new_sampled_forest(1, 4, categorical=[0])
+    samples = Samples(plan, 1)
+    for first in range(0, 200_000, 50_000):
+        samples.offer(np.arange(first, first + 50_000, dtype=np.float64)[:, None], np.full(50_000, 3))
+    ((codes, counts),) = samples.categories()
+    np.testing.assert_array_equal(codes, np.arange(200_000))
+    assert set(counts.tolist()) == {3}
+
+
+def test_rows_with_gaps_are_sampled_and_counted(data):
+    data[::7, 1] = np.nan
+    samples = Samples(new_sampled_forest(3, 32), 3)
+    samples.offer(*distinct_rows(data))
+    assert samples.n_gaps.tolist() == [0, int(np.isnan(data[:, 1]).sum()), 0]
+    assert np.isnan(samples.drawn().points[:, :, 1]).any()
+
+
+def test_counts_are_needed_for_every_categorical_feature(coded):
+    with pytest.raises(InvalidInputError, match="There must be counts for 1 categorical features, but there are 0"):
+        forest_on_samples(new_sampled_forest(1, 4, categorical=[0]), 4, coded[None, :4])
 
 
 def test_the_result_is_an_ordinary_forest(data):

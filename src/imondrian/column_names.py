@@ -2,6 +2,7 @@
 
 ROW, SCORE, LABEL, EXPLANATION = "row", "anomaly_score", "is_anomaly", "explanation"
 THRESHOLD, ERROR = "threshold", "error"
+EXPLANATION_TEXT = "explanation_text"  # on Spark, where "explanation" is a map
 TABLE_RESULTS = (SCORE, LABEL, EXPLANATION)  # columns added to tables
 RESULTS = (ROW, SCORE, LABEL, EXPLANATION, THRESHOLD, ERROR)  # columns added to tables or streams
 NO_NAME = "(no name)"  # shown in place of an empty name

@@ -248,16 +248,23 @@ def fit(
 
 
 def new_model(
-    points: Array, parameters: dict[str, Any], seed: int, feature_names: list[str] | None = None
+    points: Array,
+    parameters: dict[str, Any],
+    seed: int,
+    feature_names: list[str] | None = None,
+    *,
+    with_gaps: list[int] | None = None,
 ) -> FittedModel:
     """Return a model whose forest is empty, with the medians and the indicators of these rows.
 
     The rows are those of the first call to build or extend; `max_samples="auto"` or a share is computed from their
-    number. With "indicator", every column with a missing number among them gets an indicator.
+    number. With "indicator", every column with a missing number among them gets an indicator. If the rows are only a
+    sample of those to learn, `with_gaps` says which columns have a missing number.
     """
     parameters = _with_defaults(parameters)
     missing = checked_missing(parameters["missing"])
-    indicators = columns_with_gaps(points) if missing == "indicator" else []
+    with_gaps = columns_with_gaps(points) if with_gaps is None else with_gaps
+    indicators = with_gaps if missing == "indicator" else []
     forest = _new_forest(parameters, points.shape, indicators, seed)
     fill = None if missing == "raise" else column_medians(points)
     return FittedModel(forest, parameters, None, feature_names, fill, tuple(indicators))

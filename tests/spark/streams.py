@@ -11,13 +11,15 @@ from imondrian.spark import watch
 from tests.spark.conftest import FEATURES, new_session
 
 SCHEMA = "id long, key int, time timestamp, a double, b double, c double"
+MIXED_SCHEMA = f"{SCHEMA}, country string, paid boolean"
+MIXED_FEATURES = [*FEATURES, "country", "paid"]
 OPTIONS = {"window": 64, "max_samples": 16, "n_trees": 8, "warm_up": 10, "threshold": "kmeans", "time": "time"}
 
 
 def started(spark, folder):
     """Start the query, which scores the files of a folder one by one into another folder."""
-    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in/*.parquet")
-    writer = watch(stream, "key", FEATURES, **OPTIONS).writeStream.format("parquet").outputMode("append")
+    stream = spark.readStream.schema(MIXED_SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in/*.parquet")
+    writer = watch(stream, "key", MIXED_FEATURES, **OPTIONS).writeStream.format("parquet").outputMode("append")
     writer = writer.option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/checkpoint")
     return writer.start()
 

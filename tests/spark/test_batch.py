@@ -18,7 +18,8 @@ from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianFore
 from imondrian.distributed import new_sampled_forest
 from imondrian.model_files import to_bytes
 from imondrian.spark import fit, score
-from imondrian.spark.point_columns import Features, problem_with
+from imondrian.spark.arrow_points import problem_with
+from imondrian.spark.point_columns import Features
 from imondrian.thresholds import threshold_rule
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_distributed import fitted
@@ -122,12 +123,12 @@ def bad_frame(request, spark, frame):
 
 def test_unusable_rows_are_reported(bad_frame):
     with pytest.raises(InvalidInputError, match=r"2 of 3002 rows cannot be used: the feature 'b' of a row is"):
-        fit(bad_frame, FEATURES, 5, 16)
+        fit(bad_frame, FEATURES, 5, 16, missing="raise")
 
 
 def test_unusable_rows_are_skipped_on_request(bad_frame, points):
     with pytest.warns(UserWarning, match=r"2 of 3002 rows cannot be used.*They are skipped"):
-        forest = fit(bad_frame, FEATURES, 5, 16, scale=None, on_error="skip").forest_
+        forest = fit(bad_frame, FEATURES, 5, 16, scale=None, missing="raise", on_error="skip").forest_
     assert to_bytes(forest) == to_bytes(fitted(new_sampled_forest(5, 16), points))
 
 
@@ -142,7 +143,9 @@ def test_arrays_of_another_length_are_unusable_rows(spark):
     [
         ({"features": ["a", "x"]}, r"no column 'x': its columns are \['id'"),
         ({"features": ["a", "a"]}, "'a' is listed twice"),
-        ({"features": ["a", "name"]}, "'name' must be a column of numbers, but its type is string"),
+        ({"features": ["a", "day"]}, "'day' must be a column of numbers, text or booleans, but its type is date"),
+        ({"categorical": ["x"]}, "categorical names the feature 'x', but there is none of this name"),
+        ({"missing": "previous"}, "missing must be one of raise, median, indicator, but is 'previous'"),
         ({"features": []}, "At least one column"),
         ({"max_samples": None}, "max_samples must be an integer, but is None"),
         ({"max_samples": 0}, "max_samples must be between 1"),
@@ -160,8 +163,9 @@ def test_arrays_of_another_length_are_unusable_rows(spark):
     ],
 )
 def test_invalid_arguments_are_named(frame, arguments, message):
+    dated = frame.withColumn("day", F.current_date())
     with pytest.raises(InvalidInputError, match=message):
-        fit(frame, **{"features": FEATURES, **arguments})
+        fit(dated, **{"features": FEATURES, **arguments})
 
 
 def test_an_empty_frame_is_an_error(frame):
@@ -174,9 +178,9 @@ def test_an_empty_frame_is_an_error(frame):
 def test_a_frame_without_usable_rows_is_an_error(frame):
     bad = frame.withColumn("b", F.lit(float("nan")))
     with pytest.raises(InvalidInputError, match="3000 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
-        fit(bad, FEATURES)
+        fit(bad, FEATURES, missing="raise")
     with pytest.warns(UserWarning, match="3000 of 3000"), pytest.raises(InvalidInputError, match="no usable rows"):
-        fit(bad, FEATURES, on_error="skip")
+        fit(bad, FEATURES, missing="raise", on_error="skip")
 
 
 def test_the_number_of_features_is_the_most_frequent_array_length(spark):

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.spark
 EXAMPLES = re.findall(r"```py\n(.*?)```", Path(__file__).parents[2].joinpath("docs", "spark.md").read_text(), re.DOTALL)
 
 
-FILES = ("measurements", "model.imf", "anomalies", "models", "pipeline-model")
+FILES = ("measurements", "model.imf", "anomalies", "orders", "models", "pipeline-model")
 
 
 @pytest.fixture
@@ -20,6 +20,9 @@ def rows(spark, tmp_path):
     spark.range(600).select("id", (F.col("id") % 3).cast("string").alias("machine"), *columns).write.parquet(
         f"{tmp_path}/measurements"
     )
+    amount = F.when(F.col("id") % 9 > 0, F.exp(F.randn(7))).alias("amount")
+    categories = ("id % 7 = 0 AS paid", "int(id % 4) AS branch", "CASE WHEN id = 5 THEN 'KP' ELSE 'FR' END AS country")
+    spark.range(600).select(*map(F.expr, categories), amount).write.parquet(f"{tmp_path}/orders")
     return spark.read.parquet(f"{tmp_path}/measurements")
 
 
@@ -53,7 +56,7 @@ def run_example(code, names, folder):
 
 
 def test_the_batch_key_and_pipeline_examples_run(spark, rows, tmp_path):
-    batch, by_key, _, pipeline = EXAMPLES
+    batch, mixed, by_key, _, pipeline = EXAMPLES
     names = run_example(batch, {}, tmp_path)
     assert names["model"].forest_.n_points == 600
     assert spark.read.parquet(f"{tmp_path}/anomalies").columns == [
@@ -62,6 +65,8 @@ def test_the_batch_key_and_pipeline_examples_run(spark, rows, tmp_path):
         "is_anomaly",
         "explanation",
     ]
+    run_example(mixed, names, tmp_path)
+    assert names["odd"].where("explanation_text LIKE '%country = KP (1 in 600)%'").count() == 1
     run_example(by_key, names, tmp_path)
     assert names["scored"].where("anomaly_score IS NULL").count() == 0
     run_example(pipeline, names, tmp_path)
@@ -73,7 +78,7 @@ def test_the_stream_example_runs(spark, rows, tmp_path):
         F.col("id").cast("string"), "machine", F.timestamp_seconds(F.col("id") + 1_700_000_000).alias("time"), "x", "y"
     )
     messages.select(F.to_json(F.struct("*")).alias("value")).write.text(f"{tmp_path}/messages")
-    code = EXAMPLES[2].split("query = (")[0]
+    code = EXAMPLES[3].split("query = (")[0]
     watched = run_example(code, {"spark": WithoutKafka(spark, f"{tmp_path}/messages")}, tmp_path)["watched"]
     sink = watched.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("text").outputMode("append")
     sink = sink.option("path", f"{tmp_path}/out").option("checkpointLocation", f"{tmp_path}/checkpoint")

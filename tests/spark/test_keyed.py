@@ -126,8 +126,8 @@ def test_a_thousand_keys_can_be_fitted_and_scored(spark):
 def test_unusable_rows_follow_on_error(frame):
     bad = frame.withColumn("b", F.when((F.col("key") != 0) & (F.col("id") != 1), F.col("b")))
     with pytest.raises(PythonException, match="InvalidInputError: Invalid input: the feature 'b' of a row is nan"):
-        fit_by_key(bad, "key", FEATURES).collect()
-    models = fit_by_key(bad, "key", FEATURES, 5, 16, on_error="skip").cache()
+        fit_by_key(bad, "key", FEATURES, missing="raise").collect()
+    models = fit_by_key(bad, "key", FEATURES, 5, 16, missing="raise", on_error="skip").cache()
     counts = {row.key: (row.n_points, row.model is None) for row in models.collect()}
     assert counts[0] == (0, True)
     assert counts[1] == (428, False)

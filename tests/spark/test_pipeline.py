@@ -114,9 +114,9 @@ def test_a_copy_may_have_other_parameters(estimator, frame):
 def test_unusable_rows_follow_on_error(frame):
     bad = frame.withColumn("b", F.when(F.col("id") != 77, F.col("b")))
     with pytest.raises(InvalidInputError, match="1 of 3000 rows cannot be used: the feature 'b' of a row is nan"):
-        IsolationMondrianForest(inputCols=FEATURES).fit(bad)
+        IsolationMondrianForest(inputCols=FEATURES, missing="raise").fit(bad)
     with pytest.warns(UserWarning, match="1 of 3000 rows"):
-        model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, onError="skip").fit(bad)
+        model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, missing="raise", onError="skip").fit(bad)
     nulls = model.transform(bad).where("anomaly_score IS NULL").collect()
     assert [(row.id, row.prediction) for row in nulls] == [(77, None)]
 

@@ -20,6 +20,8 @@ from imondrian.errors import DamagedFileError
 from imondrian.model_files import to_bytes
 from imondrian.spark import watch
 from imondrian.spark.detector_cache import DetectorCache
+from imondrian.spark.point_columns import Features
+from imondrian.spark.streaming import check_categories
 from tests.spark import streams
 from tests.spark.conftest import FEATURES
 
@@ -38,7 +40,14 @@ def rows_of(points, ids):
 def add_file(folder, rows, schema, number):
     """Write rows to a file that appears atomically."""
     names = [part.split()[0] for part in schema.split(", ")]
-    kinds = {"long": pa.int64(), "int": pa.int32(), "timestamp": pa.timestamp("us", "UTC"), "double": pa.float64()}
+    kinds = {
+        "long": pa.int64(),
+        "int": pa.int32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+    }
     columns = [
         pa.array(column, kinds[part.split()[1]])
         for part, column in zip(schema.split(", "), zip(*rows, strict=True), strict=True)
@@ -70,9 +79,31 @@ def expected(points):
     return table
 
 
-def table_of(result):
+def mixed_rows_of(points, ids):
+    """Rows with gaps, text and booleans."""
+    rows = []
+    for i, key, when, a, b, c in rows_of(points, ids):
+        country = "KP" if i == 550 else ["FR", "DE", "FR", None, "FR"][i % 5]
+        rows.append(
+            (i, key, when, a, None if i % 7 == 0 else b, float("nan") if i % 11 == 0 else c, country, i % 2 > 0)
+        )
+    return rows
+
+
+def expected_of_mixed(rows, **options):
+    """Scores, thresholds and labels of detectors on one machine, for rows as dictionaries, key by key."""
+    table = np.empty((len(rows), 3))
+    for key in range(N_KEYS):
+        detector = StreamDetector(5, categorical=["country", "paid"], **{**SMALL, **options})
+        mine = [dict(zip(streams.MIXED_FEATURES, row[3:], strict=True)) for row in rows[key::N_KEYS]]
+        results = detector.process_many(mine)
+        table[key::N_KEYS] = np.column_stack([results.score, results.threshold, results.is_anomaly])
+    return table
+
+
+def table_of(result, n_rows=600):
     rows = result.orderBy("id").collect()
-    assert [row.id for row in rows] == list(range(600))
+    assert [row.id for row in rows] == list(range(n_rows))
     return np.array([[row.anomaly_score, row.threshold, row.is_anomaly] for row in rows])
 
 
@@ -123,16 +154,35 @@ def kill(process, folder, n_commits, seconds):
     assert n_commits <= commits(folder) < N_BATCHES
 
 
-def test_a_killed_query_continues_from_its_checkpoint(spark, points, expected, tmp_path):
-    """Killed twice: while idle between two batches, and within a batch."""
+@pytest.mark.parametrize("missing", ["median", "previous"])
+def test_text_booleans_and_gaps_give_the_same_scores_after_a_restart(spark, points, tmp_path, missing):
+    rows = mixed_rows_of(points, range(120))
+    add_file(tmp_path / "in", rows[:60], streams.MIXED_SCHEMA, 0)
+    options = {"schema": streams.MIXED_SCHEMA, "features": streams.MIXED_FEATURES, "missing": missing}
+    options |= {"time": "time", "lateness": "10 minutes"}
+    run(spark, tmp_path, **options)
+    add_file(tmp_path / "in", rows[60:], streams.MIXED_SCHEMA, 1)
+    result, _ = run(spark, tmp_path, **options)
+    np.testing.assert_array_equal(table_of(result, 120), expected_of_mixed(rows, missing=missing))
+
+
+def test_a_query_with_other_categories_than_its_checkpoint_is_refused():
+    detector = StreamDetector(2, categorical=[0], **SMALL)
+    with pytest.raises(InvalidInputError, match=r"have the categorical features \[0\], but this query has \[0, 1\]"):
+        check_categories(detector, Features(["a", "b"], 2, (0, 1)))
+
+
+def test_a_killed_query_continues_from_its_checkpoint(spark, points, tmp_path):
+    """Killed twice: while idle between two batches, and within a batch. Rows have text, booleans and gaps."""
     batches = np.split(np.arange(600), N_BATCHES)
     for number in range(2):
-        add_file(tmp_path / "in", rows_of(points, batches[number]), streams.SCHEMA, number)
+        add_file(tmp_path / "in", mixed_rows_of(points, batches[number]), streams.MIXED_SCHEMA, number)
     kill(start_stream(tmp_path, N_BATCHES + 1), tmp_path, n_commits=2, seconds=1.0)
     for number in range(2, N_BATCHES):
-        add_file(tmp_path / "in", rows_of(points, batches[number]), streams.SCHEMA, number)
+        add_file(tmp_path / "in", mixed_rows_of(points, batches[number]), streams.MIXED_SCHEMA, number)
     kill(start_stream(tmp_path, N_BATCHES + 1), tmp_path, n_commits=3, seconds=0.3)
     assert start_stream(tmp_path, N_BATCHES).wait(400) == 0
+    expected = expected_of_mixed(mixed_rows_of(points, range(600)))
     np.testing.assert_array_equal(table_of(spark.read.parquet(f"{tmp_path}/out")), expected)
 
 
@@ -198,8 +248,8 @@ def test_unusable_rows_follow_on_error(spark, points, tmp_path):
         rows[place] = (*rows[place][:4], value, 0.0)
     add_file(tmp_path / "in", rows, streams.SCHEMA, 0)
     with pytest.raises(Exception, match=r"Invalid input: the feature 'b' of a row is"):
-        run(spark, tmp_path, time="time")
-    result, _ = run(spark, tmp_path, time="time", on_error="skip")  # continues from the checkpoint
+        run(spark, tmp_path, time="time", missing="raise")
+    result, _ = run(spark, tmp_path, time="time", missing="raise", on_error="skip")  # continues from the checkpoint
     missing = result.where("anomaly_score IS NULL").orderBy("id").collect()
     assert [(row.id, row.is_anomaly) for row in missing] == [(10, None), (20, None), (30, None)]
     assert all(row.threshold is not None for row in missing)
@@ -255,7 +305,10 @@ def test_values_of_all_types_are_unchanged(spark, tmp_path):
     ("arguments", "message"),
     [
         ({"key": "nowhere"}, "no column 'nowhere'"),
-        ({"features": ["a", "time"]}, "'time' must be a column of numbers, but its type is timestamp"),
+        (
+            {"features": ["a", "time"]},
+            "'time' must be a column of numbers, text or booleans, but its type is timestamp",
+        ),
         ({"time": "a"}, "'a' must hold timestamps, but its type is double"),
         ({"lateness": "1 hour"}, "lateness requires time"),
         ({"idle": 5}, "idle must be a timedelta above 0, but is 5"),

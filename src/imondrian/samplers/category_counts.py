@@ -1,7 +1,7 @@
 """How often each category occurs among the points of a forest: the counts that rarities are computed from."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -118,6 +118,16 @@ class CategoryCounts:
         self._table.totals[N_UPDATES] = table.totals[N_UPDATES] + 1
         self.write_rarities(X)
 
+    def restart_with(self, entries: Sequence[tuple[Array, Array]], n_points: int) -> None:
+        """Count n_points points that are elsewhere: `entries` has the categories of each feature and their counts.
+
+        If a feature has too many categories, the most frequent are kept.
+        """
+        if self.n_categorical:
+            kept = [most_frequent(codes, counts, self._max_entries) for codes, counts in entries]
+            has_dropped = any(codes.size > self._max_entries for codes, _ in entries)
+            self.restore(_as_arrays(n_points, has_dropped, kept))
+
     def rarity_of_all(self, n_points: int) -> float:
         """Return the rarity of a category that all of n_points points have."""
         counts, row = type(self)(1, self._sample_size), np.zeros((1, 2))
@@ -209,6 +219,14 @@ class CategoryCounts:
         """Give every table room for n_entries categories, so that it is at most two thirds full."""
         if self.n_categorical and 3 * n_entries > 2 * self._table.codes.shape[1]:
             self._table = _grown(self._table, n_entries)
+
+
+def most_frequent(codes: Array, counts: Array, n: int) -> tuple[Array, Array]:
+    """Return the n categories with the largest counts, and their counts; of equal counts, the smaller codes first."""
+    if codes.size <= n:
+        return codes, counts
+    order = np.lexsort((codes, -counts))[:n]
+    return codes[order], counts[order]
 
 
 def _as_arrays(n_points: int, has_dropped: bool, entries: list[tuple[Array, Array]]) -> dict[str, Array]:  # noqa: FBT001

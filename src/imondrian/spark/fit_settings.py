@@ -4,6 +4,7 @@ from typing import Any, NamedTuple, Self
 
 from imondrian.defaults import preset_of, resolved
 from imondrian.forest import MondrianForest
+from imondrian.missing_values import checked_missing
 from imondrian.scores import score_kind
 from imondrian.thresholds import threshold_rule
 
@@ -11,18 +12,19 @@ _MAX_RANDOM_STATE = 2**32 - 1  # the largest that scikit-learn accepts
 
 
 class FitSettings(NamedTuple):
-    """Preset, kind, scale and threshold of a forest."""
+    """Preset, kind, scale and threshold of a forest, and its rule for missing numbers."""
 
     preset: Any
     kind: Any
     scale: Any
     threshold: Any  # the cut-off: "auto", "kmeans" or a share
+    missing: Any
 
     @classmethod
-    def checked(cls, preset: Any, kind: Any, scale: Any, threshold: Any) -> Self:
+    def checked(cls, preset: Any, kind: Any, scale: Any, threshold: Any, missing: Any) -> Self:
         """Return the settings with every "preset" replaced by the value of the preset.
 
-        Preset, kind and threshold are checked; the scale is checked by the forest.
+        All are checked, except for the scale, which the forest checks.
         """
         preset_of(preset)
         settings = cls(
@@ -30,6 +32,7 @@ class FitSettings(NamedTuple):
             resolved(kind, "kind", preset),
             resolved(scale, "scale", preset),
             resolved(threshold, "contamination", preset),
+            checked_missing(missing),
         )
         score_kind(settings.kind)
         threshold_rule(settings.threshold, "threshold")
@@ -45,6 +48,8 @@ class FitSettings(NamedTuple):
             "kind": self.kind,
             "scale": forest.scale,
             "contamination": self.threshold,
+            "categorical": list(forest.categorical),
+            "missing": self.missing,
             "n_jobs": None,
             "random_state": forest.seed if forest.seed <= _MAX_RANDOM_STATE else None,
         }

@@ -1,16 +1,16 @@
 """One model per key: a separate forest for each group of rows."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from imondrian.column_names import SCORE
-from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, SEED
-from imondrian.distributed import Samples, forest_on_samples, new_sampled_forest
+from imondrian.defaults import MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED
+from imondrian.distributed import Samples, distinct_rows, new_sampled_forest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.fitted_model import FittedModel, threshold_of_rows
@@ -20,12 +20,15 @@ from imondrian.option_types import (
     ON_ERROR,
     Kind,
     KindOrPreset,
+    Missing,
     OnError,
     PresetName,
     ScaleOrPreset,
+    StreamCategorical,
     ThresholdOrPreset,
 )
 from imondrian.scores import score_kind
+from imondrian.spark.arrow_points import check_usable, points_of, usable_rows
 from imondrian.spark.column_transfer import arrow_columns, arrow_fields, from_arrow, in_utc, transfer_name
 from imondrian.spark.fit_settings import FitSettings
 from imondrian.spark.model_broadcast import read_model
@@ -35,15 +38,14 @@ from imondrian.spark.point_columns import (
     check_choice,
     check_feature_count,
     check_new_names,
-    check_usable,
     checked_names,
     column_named,
-    features_of,
-    points_of,
-    usable_rows,
+    features_of_models,
+    features_to_learn,
     with_feature_count,
 )
-from imondrian.spark.result_columns import ResultColumns, new_result_columns, null_columns, scored_columns
+from imondrian.spark.result_columns import ResultColumns, RowScorer, new_result_columns, null_columns
+from imondrian.spark.sampled_model import model_on_samples
 
 _MODEL, _N_POINTS = "model", "n_points"
 _RESULT = "imondrian_result_{}"
@@ -62,6 +64,8 @@ def fit_by_key(  # noqa: PLR0913
     kind: KindOrPreset = "preset",
     scale: ScaleOrPreset = "preset",
     threshold: ThresholdOrPreset = "preset",
+    categorical: StreamCategorical = (),
+    missing: Missing = MISSING_VALUES,
     on_error: OnError = "raise",
 ) -> DataFrame:
     """Fit a forest to the rows of each key; the returned frame is lazy.
@@ -74,10 +78,10 @@ def fit_by_key(  # noqa: PLR0913
     df : DataFrame
     key : str or list of str
         One or more columns; rows with equal values in them form a group.
-    features, n_trees, max_samples, seed, preset, kind, scale, threshold
-        As in `fit`; the threshold is computed from all rows of the key.
+    features, n_trees, max_samples, seed, preset, kind, scale, threshold, categorical, missing
+        As in `fit`; threshold and medians are computed from all rows of the key.
     on_error : "raise" or "skip", default="raise"
-        How to handle a row with a missing or non-finite value: fail, or skip the row.
+        How to handle a row that cannot be used: fail, or skip the row.
 
     Returns
     -------
@@ -86,12 +90,12 @@ def fit_by_key(  # noqa: PLR0913
         estimator, which `imondrian.model_files.from_bytes` returns as a FittedModel; null if no row was usable).
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    settings = FitSettings.checked(preset, kind, scale, threshold)
-    forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed)
+    settings = FitSettings.checked(preset, kind, scale, threshold, missing)
     keys = checked_names(df, key)
     check_new_names(df.select(*map(column_named, keys)), [_N_POINTS, _MODEL])
-    column, feature_info = features_of(df, features)
-    feature_info = with_feature_count(df, column, feature_info)
+    column, feature_info = features_to_learn(df, features, categorical)
+    feature_info = with_feature_count(df, column, feature_info, categorical)
+    forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed, feature_info.categorical)
     key_schema = StructType([df.schema[name] for name in keys])
     schema = StructType([*arrow_fields(key_schema), *_RESULTS])
     rows = df.select(*arrow_columns(key_schema), column.alias(POINT))
@@ -110,6 +114,7 @@ def score_by_key(  # noqa: PLR0913
     *,
     label: str | None = None,
     kind: Kind | None = None,
+    explain_text: bool | str = False,
     on_error: OnError = "raise",
 ) -> DataFrame:
     """Score each row with the model of its key, and add the scores to the frame; the returned frame is lazy.
@@ -124,15 +129,15 @@ def score_by_key(  # noqa: PLR0913
         The result of `fit_by_key`, or a frame with the same columns.
     key, features
         As in `fit_by_key`.
-    output, explain, label, kind, on_error
+    output, explain, label, kind, explain_text, on_error
         As in `score`.
     """
     if kind is not None:
         score_kind(kind)  # checks it
     keys = checked_names(df, key)
     _check_models(df, models, keys)
-    column, feature_info = features_of(df, features)
-    outputs = new_result_columns(df, output, label, explain, on_error)
+    column, feature_info = features_of_models(df, features)
+    outputs = new_result_columns(df, output, label, explain, explain_text, on_error)
     results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(outputs.schema().fields)]
     schema = StructType([*arrow_fields(df.schema), *results])
     key_names = [transfer_name(df.schema, name) for name in keys]
@@ -163,8 +168,8 @@ def _fitter(
     """Return the function that fits a forest to the rows of one key."""
 
     def fit_one(key: tuple[Any, ...], table: Any) -> Any:
-        points = points_of(table.column(POINT), features.n_features or 0)
-        is_usable = usable_rows(points)
+        points = points_of(table.column(POINT), features)
+        is_usable = usable_rows(points, features.categorical, settings.missing)
         check_usable(points, is_usable, features, on_error)
         n_points = int(is_usable.sum())
         content = to_bytes(_fitted_model(points[is_usable], forest, settings, features.names)) if n_points else None
@@ -176,18 +181,13 @@ def _fitter(
 
 
 def _fitted_model(points: Array, forest: MondrianForest, settings: FitSettings, names: list[str] | None) -> FittedModel:
-    """Fit a forest to points and compute its threshold."""
-    fitted = _fitted_forest(points, forest)
-    parameters = settings.parameters(fitted)
-    return FittedModel(fitted, parameters, threshold_of_rows(fitted, points, parameters), names)
-
-
-def _fitted_forest(points: Array, forest: MondrianForest) -> MondrianForest:
-    """Fit a forest to points; their order does not matter."""
+    """Fit a forest to points, whose order does not matter, and compute its threshold."""
     samples = Samples(forest, points.shape[1])
-    samples.offer(*np.unique(points + 0.0, axis=0, return_counts=True))
-    drawn = np.stack([samples.of(t)[1] for t in range(forest.n_trees)])
-    return forest_on_samples(forest, samples.n_points, drawn)
+    samples.offer(*distinct_rows(points))
+    parameters = settings.parameters(forest)
+    model = model_on_samples(samples.drawn(), points, parameters, forest.seed, names)
+    threshold = threshold_of_rows(model.forest, model.points_of_forest(points), parameters)
+    return replace(model, stored_threshold=threshold)
 
 
 def _row_scorer(features: Features, outputs: ResultColumns, kind: Kind | None) -> Callable[[Any, Any], Any]:
@@ -203,8 +203,8 @@ def _row_scorer(features: Features, outputs: ResultColumns, kind: Kind | None) -
             columns = null_columns(table.num_rows, outputs)
         else:
             model = read_model(contents[0], "The model of a key").with_kind(kind)
-            check_feature_count(features, model.forest.n_features)
-            columns = scored_columns(table.column(POINT), model, features, outputs)
+            check_feature_count(features, model.n_features)
+            columns = RowScorer(model, features, outputs).columns(table.column(POINT))
         for i, column in enumerate(columns):
             result = result.append_column(_RESULT.format(i), column)
         return in_utc(result)

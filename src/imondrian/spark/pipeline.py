@@ -18,11 +18,11 @@ from pyspark.ml.util import (
 from pyspark.sql import DataFrame
 
 from imondrian.column_names import SCORE
-from imondrian.defaults import FROM_PRESET, MAX_SAMPLES, N_TREES, PRESET, SEED, resolved
+from imondrian.defaults import FROM_PRESET, MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED, resolved
 from imondrian.errors import DamagedFileError
 from imondrian.fitted_model import FittedModel
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.option_types import KindOrPreset, Missing, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.spark.fitting import fit
 from imondrian.spark.point_columns import column_named
 from imondrian.spark.scoring import score
@@ -49,12 +49,25 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
         "contamination",
         "'preset', 'auto', 'kmeans' or a share up to 0.5",
     )
+    categoricalCols: Param[list[Any]] = Param(  # noqa: N815
+        Params._dummy(),  # noqa: SLF001
+        "categoricalCols",
+        "columns of numbers that are categories, or their indices in featuresCol",
+        TypeConverters.toList,
+    )
+    missing = Param(Params._dummy(), "missing", "missing numbers: median, indicator or raise", TypeConverters.toString)  # noqa: SLF001
     onError = Param(Params._dummy(), "onError", "unusable rows: raise or skip", TypeConverters.toString)  # noqa: N815, SLF001
     scoreCol = Param(Params._dummy(), "scoreCol", "column of scores", TypeConverters.toString)  # noqa: N815, SLF001
     explanationCol = Param(  # noqa: N815
         Params._dummy(),  # noqa: SLF001
         "explanationCol",
         "column of explanations; empty for none",
+        TypeConverters.toString,
+    )
+    explanationTextCol = Param(  # noqa: N815
+        Params._dummy(),  # noqa: SLF001
+        "explanationTextCol",
+        "column of explanations of anomalies in words; empty for none",
         TypeConverters.toString,
     )
 
@@ -70,9 +83,12 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
             kind=FROM_PRESET,
             scale=FROM_PRESET,
             contamination=FROM_PRESET,
+            categoricalCols=[],
+            missing=MISSING_VALUES,
             onError="raise",
             scoreCol=SCORE,
             explanationCol="",
+            explanationTextCol="",
         )
 
     def setParams(self, **values: Any) -> Self:  # noqa: N802
@@ -96,17 +112,21 @@ class IsolationMondrianForest(
     featuresCol : str, default="features"
         A column of vectors or arrays.
     inputCols : list of str, optional
-        Columns of numbers to use as the features instead.
+        Columns of numbers, text and booleans to use as the features instead. Text and booleans are categories.
     scoreCol, predictionCol : str, default="anomaly_score" and "prediction"
         Columns that the model adds: the score, in (0, 1), higher is more anomalous; and 1.0 for an anomaly, else 0.0.
     explanationCol : str, default=""
         If not empty, the name of another column that the model adds: a map from each feature to its part of the score.
-    nTrees, maxSamples, seed, preset, kind, scale
+    explanationTextCol : str, default=""
+        If not empty, the name of another column that the model adds: the explanations of anomalies in words.
+    nTrees, maxSamples, seed, preset, kind, scale, missing
         As in `imondrian.spark.fit`.
+    categoricalCols : list of str or int, optional
+        Columns of numbers in inputCols that are categories, or their indices in the vectors of featuresCol.
     contamination : "preset", "auto", "kmeans" or float, default="preset"
         The threshold of `imondrian.spark.fit`, under the name that estimators use.
     onError : "raise" or "skip", default="raise"
-        How to handle a row with a missing or non-finite value: fail, or skip it and set its score to null.
+        How to handle a row that cannot be used: fail, or skip it and set its score to null.
     """
 
     @keyword_only
@@ -118,12 +138,15 @@ class IsolationMondrianForest(
         scoreCol: str = SCORE,
         predictionCol: str = "prediction",
         explanationCol: str = "",
+        explanationTextCol: str = "",
         nTrees: int = N_TREES,
         maxSamples: int = MAX_SAMPLES,
         preset: PresetName = PRESET,
         kind: KindOrPreset = "preset",
         scale: ScaleOrPreset = "preset",
         contamination: ThresholdOrPreset = "preset",
+        categoricalCols: list[Any] | None = None,
+        missing: Missing = MISSING_VALUES,
         onError: OnError = "raise",
         seed: int = SEED,
     ) -> None:
@@ -149,6 +172,8 @@ class IsolationMondrianForest(
             kind=self._value("kind"),
             scale=self._value("scale"),
             threshold=contamination,
+            categorical=self._value("categoricalCols"),
+            missing=self._value("missing"),
             on_error=self._value("onError"),
         )
         model = IsolationMondrianForestModel(estimator.fitted_model())
@@ -194,6 +219,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
             self._value("explanationCol") or False,
             label=prediction,
             kind=resolved(self._value("kind"), "kind", self._value("preset")),
+            explain_text=self._value("explanationTextCol") or False,
             on_error=self._value("onError"),
         )
         return scored.withColumn(prediction, column_named(prediction).cast("double"))

@@ -1,53 +1,86 @@
-"""Points from the columns of a Spark frame: select and check the features, send them to Python, and read them."""
+"""Columns of a Spark frame that hold the features: select and check them, and send them to Python.
 
-from collections.abc import Iterable, Sequence
+Numbers are sent as one array column. If a feature is a category, all features are sent as one struct, in which
+categories keep their type, so that `arrow_points` can compute their codes.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import pyarrow as pa
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, FloatType, NumericType, StringType
 
-from imondrian.engine.finite import all_within_limit
-from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
+from imondrian.mixed_tables import column_indices
 
-POINT = "imondrian_point"  # name of the array column that is sent to Python
+POINT = "imondrian_point"  # name of the column that is sent to Python
+_FIELD = "feature_{}"  # names in the struct
+_NAN = float("nan")
 
 
 class Features(NamedTuple):
-    """The features of a frame: columns of numbers, or the values of one column of arrays or vectors."""
+    """The features of a frame: columns of numbers and categories, or the values of one column of arrays or vectors."""
 
     names: list[str] | None  # None if one column holds them all
     n_features: int | None  # None if known only from the rows
+    categorical: tuple[int, ...] = ()  # which of them are categories
 
     def name(self, j: int) -> str:
         """Return the name of feature j, or its number if it has none."""
         return str(j) if self.names is None else self.names[j]
 
 
-def features_of(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
-    """Return the features of a frame as an array column, with their description; raise InvalidInputError if invalid."""
-    if isinstance(features, str):
-        data_type = df.schema[checked_names(df, [features])[0]].dataType
-        if isinstance(data_type, VectorUDT):
-            return vector_to_array(column_named(features)), Features(None, None)
-        if isinstance(data_type, ArrayType) and _is_number(data_type.elementType):
-            return column_named(features).cast("array<double>"), Features(None, None)
-        features = [features]
+def features_to_learn(df: DataFrame, features: str | Sequence[str], categorical: Any) -> tuple[Column, Features]:
+    """Return the features of a frame as one column, with their description; raise InvalidInputError if invalid.
+
+    Columns of text and booleans are categories, as are those that `categorical` lists. In the features of one column of
+    arrays or vectors, the categories are found by `with_feature_count`. A missing number is always NaN, never null, so
+    that Spark groups equal rows.
+    """
+    column = _column_of_arrays(df, features)
+    if column is not None:
+        return _nulls_as_nan(df, str(features), column), Features(None, None)
+    names = checked_names(df, features)
+    listed = column_indices(categorical, len(names), names)
+    chosen = tuple(j for j, name in enumerate(names) if j in listed or _is_text_or_boolean(_type_of(df, name)))
+    for j, name in enumerate(names):
+        _check_type(df, name, "numbers, text or booleans", is_category=j in chosen)
+    columns = [
+        _category_column(df, name) if j in chosen else F.coalesce(_number_column(name), F.lit(_NAN))
+        for j, name in enumerate(names)
+    ]
+    return _point_column(columns, chosen), Features(names, len(names), chosen)
+
+
+def features_of_model(
+    df: DataFrame, features: str | Sequence[str], categorical: Collection[int]
+) -> tuple[Column, Features]:
+    """Like `features_to_learn` for a model in which these features are categories."""
+    column, chosen = _column_of_arrays(df, features), tuple(categorical)
+    if column is not None:
+        return column, Features(None, None, chosen)
+    names = checked_names(df, features)
+    for j, name in enumerate(names):
+        _check_type(df, name, "numbers", is_category=j in chosen)
+    columns = [_category_column(df, name) if j in chosen else _number_column(name) for j, name in enumerate(names)]
+    return _point_column(columns, chosen), Features(names, len(names), chosen)
+
+
+def features_of_models(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
+    """Like `features_of_model` for models that only the workers know: all columns keep their types."""
+    column = _column_of_arrays(df, features)
+    if column is not None:
+        return column, Features(None, None)
     names = checked_names(df, features)
     for name in names:
-        if not _is_number(df.schema[name].dataType):
-            found = df.schema[name].dataType.simpleString()
-            raise InvalidInputError(f"The feature {name!r} must be a column of numbers, but its type is {found}.")
-    return F.array(*(column_named(name).cast("double") for name in names)), Features(names, len(names))
+        _check_type(df, name, "numbers, text or booleans", is_category=True)
+    return _struct_of([_category_column(df, name) for name in names]), Features(names, len(names))
 
 
-def with_feature_count(df: DataFrame, column: Column, features: Features) -> Features:
+def with_feature_count(df: DataFrame, column: Column, features: Features, categorical: Any) -> Features:
     """Return the features with their number; for an array or vector column, the most frequent length of its values."""
     if features.n_features is not None:
         return features
@@ -55,7 +88,13 @@ def with_feature_count(df: DataFrame, column: Column, features: Features) -> Fea
     most_frequent = sizes.orderBy(F.desc("count"), F.desc("size")).first()
     if most_frequent is None:
         raise InvalidInputError("The frame has no usable rows.")
-    return features._replace(n_features=most_frequent["size"])
+    return counted(features, most_frequent["size"], categorical)
+
+
+def counted(features: Features, n_features: int, categorical: Any) -> Features:
+    """Return the features of one column with their number, and with the categories that `categorical` lists."""
+    chosen = tuple(column_indices(categorical, n_features, None))
+    return features._replace(n_features=n_features, categorical=chosen)
 
 
 def checked_names(df: DataFrame, names: str | Sequence[str]) -> list[str]:
@@ -99,46 +138,69 @@ def check_choice(value: Any, name: str, choices: Sequence[Any]) -> None:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, but is {value!r}.")
 
 
-def points_of(column: Any, n_features: int) -> Array:
-    """Return an array column as a 2-d array; a missing value becomes NaN, a row of the wrong length all NaN."""
-    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    has_right_length = lengths == n_features
-    if has_right_length.all():
-        return np.require(values.reshape(-1, n_features), requirements=["C", "A", "W"])
-    points = np.full((len(lists), n_features), np.nan)
-    points[has_right_length] = values[np.repeat(has_right_length, lengths)].reshape(-1, n_features)
-    return points
-
-
-def usable_rows(points: Array) -> Array:
-    """Return a mask of the usable points: all values finite and within MAX_SIZE."""
-    if all_within_limit(points.ravel()):
-        return np.ones(len(points), np.bool_)
-    return np.logical_and.reduce(np.abs(points) <= MAX_SIZE, axis=1)
-
-
-def problem_with(point: Array, features: Features) -> str:
-    """Describe what is wrong with an unusable point."""
-    if np.isnan(point).all():
-        return f"all values of a row are missing, or it does not have {point.size} values"
-    j = int(np.flatnonzero(~(np.abs(point) <= MAX_SIZE))[0])
-    rule = f"values must be finite and at most {MAX_SIZE:g} in absolute value"
-    return f"the feature {features.name(j)!r} of a row is {point[j]}; {rule}"
-
-
-def check_usable(points: Array, is_usable: Array, features: Features, on_error: str) -> None:
-    """Raise InvalidInputError if a point is unusable and on_error is "raise"."""
-    if on_error == "raise" and not is_usable.all():
-        raise InvalidInputError(f"Invalid input: {problem_with(points[~is_usable][0], features)}.")
-
-
 def check_feature_count(features: Features, n_features: int | None) -> None:
     """Raise InvalidInputError if the number of named columns is not the number of features of the model."""
     if features.n_features not in (None, n_features):
         raise InvalidInputError(f"The model has {n_features} features, but {features.n_features} columns are listed.")
 
 
+# -- one column -------------------------------------------------------------------------------------------------------
+
+
+def _type_of(df: DataFrame, name: str) -> DataType:
+    return df.schema[name].dataType
+
+
 def _is_number(data_type: DataType) -> bool:
     return isinstance(data_type, (NumericType, BooleanType))
+
+
+def _is_text_or_boolean(data_type: DataType) -> bool:
+    return isinstance(data_type, (StringType, BooleanType))
+
+
+def _check_type(df: DataFrame, name: str, allowed: str, *, is_category: bool) -> None:
+    """Raise InvalidInputError unless a column has numbers or, if it is a category, numbers, text or booleans."""
+    data_type = _type_of(df, name)
+    if not (_is_number(data_type) or (is_category and isinstance(data_type, StringType))):
+        found = data_type.simpleString()
+        raise InvalidInputError(f"The feature {name!r} must be a column of {allowed}, but its type is {found}.")
+
+
+def _column_of_arrays(df: DataFrame, features: str | Sequence[str]) -> Column | None:
+    """Return the column of arrays or vectors that holds all features as arrays; None if there is none."""
+    if not isinstance(features, str):
+        return None
+    data_type = _type_of(df, checked_names(df, [features])[0])
+    if isinstance(data_type, VectorUDT):
+        return vector_to_array(column_named(features))
+    if isinstance(data_type, ArrayType) and _is_number(data_type.elementType):
+        return column_named(features).cast("array<double>")
+    return None
+
+
+def _nulls_as_nan(df: DataFrame, name: str, column: Column) -> Column:
+    """Return a column of arrays with NaN instead of null inside them."""
+    data_type = _type_of(df, name)
+    has_nulls = isinstance(data_type, ArrayType) and data_type.containsNull
+    return F.transform(column, lambda value: F.coalesce(value, F.lit(_NAN))) if has_nulls else column
+
+
+def _number_column(name: str) -> Column:
+    return column_named(name).cast("double")
+
+
+def _category_column(df: DataFrame, name: str) -> Column:
+    """Return a column of categories in which a missing one is null and text is compared by its bytes."""
+    column, data_type = column_named(name), _type_of(df, name)
+    if isinstance(data_type, StringType):
+        return column.cast("string")  # without a collation
+    return F.when(~F.isnan(column), column) if isinstance(data_type, (FloatType, DoubleType)) else column
+
+
+def _point_column(columns: list[Column], categorical: Collection[int]) -> Column:
+    return _struct_of(columns) if categorical else F.array(*columns)
+
+
+def _struct_of(columns: list[Column]) -> Column:
+    return F.struct(*(column.alias(_FIELD.format(j)) for j, column in enumerate(columns)))

@@ -1,4 +1,4 @@
-"""Result columns, computed on the workers from Arrow columns of points: score, label and explanation."""
+"""Result columns, computed on the workers from Arrow columns of features: score, label and explanations."""
 
 from typing import Any, NamedTuple
 
@@ -7,11 +7,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, DataType, DoubleType, MapType, StringType, StructField, StructType
 
-from imondrian.column_names import EXPLANATION
+from imondrian.column_names import EXPLANATION, EXPLANATION_TEXT
 from imondrian.engine.jit import Array
+from imondrian.explanations import UsualValues, reasons_of
 from imondrian.fitted_model import FittedModel
 from imondrian.option_types import ON_ERROR
-from imondrian.spark.point_columns import Features, check_choice, check_new_names, check_usable, points_of, usable_rows
+from imondrian.spark.arrow_points import category_texts, check_usable, points_of, usable_rows
+from imondrian.spark.point_columns import Features, check_choice, check_new_names
 
 
 class ResultColumns(NamedTuple):
@@ -20,6 +22,7 @@ class ResultColumns(NamedTuple):
     score: str
     label: str | None = None
     explanation: str | None = None
+    explanation_text: str | None = None
     on_error: str = "raise"
 
     def types(self) -> dict[str, tuple[DataType, Any]]:
@@ -28,6 +31,7 @@ class ResultColumns(NamedTuple):
             self.score: (DoubleType(), pa.float64()),
             self.label: (BooleanType(), pa.bool_()),
             self.explanation: (MapType(StringType(), DoubleType()), pa.map_(pa.string(), pa.float64())),
+            self.explanation_text: (StringType(), pa.string()),
         }
         return {name: data_type for name, data_type in types.items() if name is not None}
 
@@ -45,29 +49,18 @@ def new_result_columns(
     output: str,
     label: str | None,
     explain: bool | str,  # noqa: FBT001
+    explain_text: bool | str,  # noqa: FBT001
     on_error: str,
 ) -> ResultColumns:
     """Return the result columns to add to a frame, after checking the names and `on_error`."""
     check_choice(on_error, "on_error", ON_ERROR)
-    outputs = ResultColumns(output, label, EXPLANATION if explain is True else explain or None, on_error)
-    check_new_names(df, [name for name in (outputs.score, outputs.label, outputs.explanation) if name is not None])
-    return outputs
+    explanation, text = _name_or_none(explain, EXPLANATION), _name_or_none(explain_text, EXPLANATION_TEXT)
+    check_new_names(df, [name for name in (output, label, explanation, text) if name is not None])
+    return ResultColumns(output, label, explanation, text, on_error)
 
 
-def scored_columns(column: Any, model: FittedModel, features: Features, outputs: ResultColumns) -> list[Any]:
-    """Score a column of points and return the result columns; an unusable row gets null in all of them."""
-    points = points_of(column, model.forest.n_features or 0)
-    is_usable = usable_rows(points)
-    check_usable(points, is_usable, features, outputs.on_error)
-    scores = np.full(len(points), np.nan)
-    if is_usable.any():
-        scores[is_usable] = model.score(points[is_usable])
-    columns = [pa.array(scores, mask=~is_usable)]
-    if outputs.label is not None:
-        columns.append(pa.array(scores > model.threshold, mask=~is_usable))
-    if outputs.explanation is not None:
-        columns.append(_explanations(points, is_usable, model, features))
-    return columns
+def _name_or_none(wanted: bool | str, default: str) -> str | None:  # noqa: FBT001
+    return default if wanted is True else wanted or None
 
 
 def null_columns(n_rows: int, outputs: ResultColumns) -> list[Any]:
@@ -75,11 +68,58 @@ def null_columns(n_rows: int, outputs: ResultColumns) -> list[Any]:
     return [pa.nulls(n_rows, data_type) for _, data_type in outputs.types().values()]
 
 
-def _explanations(points: Array, is_usable: Array, model: FittedModel, features: Features) -> Any:
-    """Return the explanations as maps from feature names to parts of the score."""
-    n_usable, n_features = int(is_usable.sum()), points.shape[1]
-    names = [features.name(j) for j in range(n_features)]
-    values = model.explain(points[is_usable]).ravel() if n_usable else np.empty(0)
-    offsets = np.concatenate([[0], np.cumsum(np.where(is_usable, n_features, 0))]).astype(np.int32)
-    keys = pa.array(names * n_usable, pa.string())
-    return pa.MapArray.from_arrays(pa.array(offsets, mask=np.append(~is_usable, False)), keys, pa.array(values))
+class RowScorer:
+    """Computes the result columns of one model.
+
+    Parameters
+    ----------
+    model : FittedModel
+        The model.
+    features : Features
+        The features of the frame; which of them are categories, the model determines.
+    outputs : ResultColumns
+        The columns to compute.
+    """
+
+    def __init__(self, model: FittedModel, features: Features, outputs: ResultColumns) -> None:
+        self._model = model
+        self._features = features._replace(n_features=model.n_features, categorical=model.categorical)
+        self._outputs = outputs
+        self._usual = UsualValues(model.forest)
+
+    def columns(self, column: Any) -> list[Any]:
+        """Score a column of features and return the result columns; an unusable row gets null in all of them."""
+        model, outputs, points = self._model, self._outputs, points_of(column, self._features)
+        is_usable = usable_rows(points, model.categorical, model.missing)
+        check_usable(points, is_usable, self._features, outputs.on_error)
+        scores = np.full(len(points), np.nan)
+        if is_usable.any():
+            scores[is_usable] = model.score(points[is_usable])
+        columns = [pa.array(scores, mask=~is_usable)]
+        if outputs.label is not None:
+            columns.append(pa.array(scores > model.threshold, mask=~is_usable))
+        if outputs.explanation is not None:
+            columns.append(self._explanations(points, is_usable))
+        if outputs.explanation_text is not None:
+            columns.append(self._explanation_texts(column, points, np.flatnonzero(scores > model.threshold)))
+        return columns
+
+    def _explanations(self, points: Array, is_usable: Array) -> Any:
+        """Return the explanations as maps from feature names to parts of the score."""
+        n_usable, n_features = int(is_usable.sum()), points.shape[1]
+        values = self._model.explain(points[is_usable]).ravel() if n_usable else np.empty(0)
+        offsets = np.concatenate([[0], np.cumsum(np.where(is_usable, n_features, 0))]).astype(np.int32)
+        keys = pa.array(self._names() * n_usable, pa.string())
+        return pa.MapArray.from_arrays(pa.array(offsets, mask=np.append(~is_usable, False)), keys, pa.array(values))
+
+    def _explanation_texts(self, column: Any, points: Array, anomalies: Array) -> Any:
+        """Return the explanations of the anomalies in words, null for other rows."""
+        explained: list[str | None] = [None] * len(points)
+        texts, names = category_texts(column, anomalies.tolist(), self._features), self._names()
+        for i, parts, texts_of_row in zip(anomalies, self._model.explain(points[anomalies]), texts, strict=True):
+            reasons = reasons_of(parts, points[i], names, usual=self._usual, texts=texts_of_row)
+            explained[i] = "; ".join(map(str, reasons))
+        return pa.array(explained, pa.string())
+
+    def _names(self) -> list[str]:
+        return [self._features.name(j) for j in range(self._model.n_features)]

@@ -13,11 +13,11 @@ from imondrian.model_files import to_bytes
 from imondrian.option_types import Kind, OnError
 from imondrian.scores import score_kind
 from imondrian.spark.model_broadcast import BroadcastModel
-from imondrian.spark.point_columns import check_feature_count, features_of
-from imondrian.spark.result_columns import new_result_columns, scored_columns
+from imondrian.spark.point_columns import check_feature_count, features_of_model
+from imondrian.spark.result_columns import RowScorer, new_result_columns
 
 
-def score(
+def score(  # noqa: PLR0913
     df: DataFrame,
     model: Any,
     features: str | Sequence[str] | None = None,
@@ -26,6 +26,7 @@ def score(
     *,
     label: str | None = None,
     kind: Kind | None = None,
+    explain_text: bool | str = False,
     on_error: OnError = "raise",
 ) -> DataFrame:
     """Add the scores of the rows to a frame; the returned frame is lazy.
@@ -37,7 +38,8 @@ def score(
     df : DataFrame
     model : MondrianForest, fitted IsolationMondrianForest, StreamDetector, or a fitted model of `imondrian.spark`
     features : list of str or str, optional
-        Columns of numbers, or one column of arrays or vectors. By default, the feature names of the model.
+        One column for each feature of the model, or one column of arrays or vectors. By default, the feature names of
+        the model. A feature that is a category in the model may be text, a boolean or a number.
     output : str, default="anomaly_score"
         Name of the column of scores, which are in (0, 1); higher is more anomalous.
     explain : bool or str, default=False
@@ -47,23 +49,27 @@ def score(
         Name of a boolean column to add: whether the score is above the model's threshold (0.5 for a MondrianForest).
     kind : "depth", "expected" or "size", optional
         The score to use instead of the model's own ("depth" for a MondrianForest).
+    explain_text : bool or str, default=False
+        True or a name to add a column, "explanation_text" or of that name: the explanation of each anomaly in words,
+        such as "country = KP (never seen), 41%; amount = 99,999 (high; usual 4 to 210), 38%". Null for other rows.
     on_error : "raise" or "skip", default="raise"
-        How to handle a row with a missing or non-finite value: fail, or set its score to null.
+        How to handle a row that cannot be used (an infinite value, no value at all, or a missing number if the model
+        was fitted with ``missing="raise"``): fail, or set its score to null.
     """
     if kind is not None:
         score_kind(kind)  # checks it
     broadcast_model = BroadcastModel(df.sparkSession, to_bytes(model))
     fitted = broadcast_model.model()
-    column, feature_info = features_of(df, _features_or_default(features, fitted.feature_names))
-    check_feature_count(feature_info, fitted.forest.n_features)
-    outputs = new_result_columns(df, output, label, explain, on_error)
+    column, feature_info = features_of_model(
+        df, _features_or_default(features, fitted.feature_names), fitted.categorical
+    )
+    check_feature_count(feature_info, fitted.n_features)
+    outputs = new_result_columns(df, output, label, explain, explain_text, on_error)
 
     def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        fitted = broadcast_model.model().with_kind(kind)
-        for points in columns:
-            yield pa.StructArray.from_arrays(
-                scored_columns(points, fitted, feature_info, outputs), names=outputs.names()
-            )
+        scorer = RowScorer(broadcast_model.model().with_kind(kind), feature_info, outputs)
+        for each in columns:
+            yield pa.StructArray.from_arrays(scorer.columns(each), names=outputs.names())
 
     result = arrow_udf(results, outputs.schema())(column)  # evaluated once, however many of its columns are used
     return df.select("*", *(result[name].alias(name) for name in outputs.names()))

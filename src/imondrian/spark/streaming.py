@@ -25,9 +25,20 @@ from pyspark.sql.types import (
 )
 
 from imondrian.column_names import LABEL, SCORE, THRESHOLD
-from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, PRESET
+from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, MISSING_VALUES, PRESET
 from imondrian.errors import InvalidInputError
-from imondrian.option_types import ON_ERROR, KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.named_rows import CodedRows
+from imondrian.option_types import (
+    ON_ERROR,
+    KindOrPreset,
+    OnError,
+    PresetName,
+    ScaleOrPreset,
+    StreamCategorical,
+    StreamMissing,
+    ThresholdOrPreset,
+)
+from imondrian.spark.arrow_points import check_usable, coded_column, points_of, usable_rows
 from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
 from imondrian.spark.detector_cache import DetectorCache
 from imondrian.spark.point_columns import (
@@ -35,13 +46,11 @@ from imondrian.spark.point_columns import (
     Features,
     check_choice,
     check_new_names,
-    check_usable,
     checked_names,
     column_named,
-    features_of,
-    points_of,
+    counted,
+    features_to_learn,
     quoted,
-    usable_rows,
 )
 from imondrian.stream import Results, StreamDetector
 
@@ -70,6 +79,8 @@ def watch(  # noqa: PLR0913
     lateness: str | None = None,
     identity: str | Sequence[str] | None = None,
     idle: timedelta | None = None,
+    categorical: StreamCategorical = (),
+    missing: StreamMissing = MISSING_VALUES,
     on_error: OnError = "raise",
     **options: Any,
 ) -> DataFrame:
@@ -86,7 +97,7 @@ def watch(  # noqa: PLR0913
     key : str or list of str
         One or more columns; each combination of values has its own detector.
     features : list of str, or str
-        Columns of numbers, or one column of arrays or vectors.
+        Columns of numbers, text and booleans, or one column of arrays or vectors. Text and booleans are categories.
     window, max_samples, n_trees : int, default=256, 64, 25
         As in `StreamDetector`, with smaller defaults, because there is one detector for each key.
     threshold, preset, kind, scale
@@ -103,9 +114,13 @@ def watch(  # noqa: PLR0913
     idle : timedelta, optional
         How long a detector may be without rows before it is removed, measured by the watermark if there is one,
         otherwise by the clock. By default, detectors are never removed.
+    categorical : sequence of str or int, or mask, default=()
+        Further features that are categories, as in `fit`.
+    missing : "median", "previous", "indicator" or "raise", default="median"
+        What to do with missing numbers (null or NaN), as in `StreamDetector`, with the rows of the key.
     on_error : "raise" or "skip", default="raise"
-        How to handle a row with a missing or non-finite value: fail (again after each restart, until on_error is
-        "skip"), or set its score to null.
+        How to handle a row that cannot be used (an infinite value, no value at all, or a missing number with
+        ``missing="raise"``): fail (again after each restart, until on_error is "skip"), or set its score to null.
     **options
         Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. A detector keeps all
         settings it was created with, even if the query is restarted with other values.
@@ -117,10 +132,10 @@ def watch(  # noqa: PLR0913
         mode "append": every row is emitted once and never changes.
     """
     keys = checked_names(stream, key)
-    column, feature_info = features_of(stream, features)
+    column, feature_info = features_to_learn(stream, features, categorical)
     check_new_names(stream, [field.name for field in _RESULTS])
     check_choice(on_error, "on_error", ON_ERROR)
-    feature_info = _with_feature_count(feature_info, n_features)
+    feature_info = _with_feature_count(feature_info, n_features, categorical)
     parameters = options | {
         "n_features": feature_info.n_features,
         "window": window,
@@ -130,12 +145,15 @@ def watch(  # noqa: PLR0913
         "preset": preset,
         "kind": kind,
         "scale": scale,
+        "categorical": list(feature_info.categorical),
+        "missing": missing,
         "on_error": "skip",  # with "raise", an error is raised before the detector gets the rows
     }
     StreamDetector(**parameters)  # checks the parameters
     rows = _without_late_rows(stream, time, lateness, identity)
     timeout, set_timeout = _idle_timeout(idle, lateness)
-    extra_columns = [column.alias(POINT), _time_in_microseconds(time).alias(_TIME), _row_hash(rows).alias(_HASH)]
+    point = coded_column(column, feature_info)
+    extra_columns = [point.alias(POINT), _time_in_microseconds(time).alias(_TIME), _row_hash(rows).alias(_HASH)]
     if lateness is not None:
         extra_columns.append(
             column_named(str(time)).alias(_EVENT)  # the original column, which carries Spark's watermark
@@ -149,13 +167,15 @@ def watch(  # noqa: PLR0913
     return results.select(*from_pandas(rows.schema), *(field.name for field in _RESULTS))
 
 
-def _with_feature_count(features: Features, n_features: int | None) -> Features:
+def _with_feature_count(features: Features, n_features: int | None, categorical: Any) -> Features:
     """Return the features with their number, or raise InvalidInputError if it is unknown."""
-    if features.n_features is None and n_features is None:
-        raise InvalidInputError("n_features must be given if one column holds the features.")
-    if features.n_features is not None and n_features not in (None, features.n_features):
+    if features.n_features is None:
+        if n_features is None:
+            raise InvalidInputError("n_features must be given if one column holds the features.")
+        return counted(features, n_features, categorical)
+    if n_features not in (None, features.n_features):
         raise InvalidInputError(f"n_features is {n_features}, but {features.n_features} features are named.")
-    return features._replace(n_features=features.n_features or n_features)
+    return features
 
 
 def _without_late_rows(
@@ -235,15 +255,28 @@ def _processor(features: Features, parameters: dict[str, Any], on_error: str, se
             state.remove()
             return
         rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
-        points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), parameters["n_features"])
-        check_usable(points, usable_rows(points), features, on_error)
         detector = _cache.pop(bytes(state.get[0])) if state.exists else StreamDetector(**parameters)
-        results = detector.process_many(points)
+        check_categories(detector, features)
+        points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), features._replace(categorical=()))
+        is_usable = usable_rows(points, features.categorical, detector.parameters["missing"])
+        check_usable(points, is_usable, features, on_error)
+        points[~is_usable] = np.nan  # the detector skips these rows
+        results = detector.process_many(points.view(CodedRows))
         state.update((_cache.put(detector),))
         set_timeout(state, rows[_TIME])
         yield _with_results(rows.drop(columns=[POINT, _TIME, _HASH, _EVENT], errors="ignore"), results)
 
     return process
+
+
+def check_categories(detector: StreamDetector, features: Features) -> None:
+    """Raise InvalidInputError if the detector of a key was created by a query with other categories."""
+    created, current = detector.parameters["categorical"], list(features.categorical)
+    if created != current:
+        raise InvalidInputError(
+            f"The detectors in the checkpoint have the categorical features {created}, but this query has {current}:"
+            " use a new checkpoint."
+        )
 
 
 def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:
