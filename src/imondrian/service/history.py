@@ -51,8 +51,7 @@ class History:
 
     def __init__(self, n_features: int, categorical: Sequence[int], retention: Retention) -> None:
         self._n_features, self._categorical = n_features, categorical
-        self._max_rows = min(retention.history, max(retention.history_values // n_features, 1))
-        self._max_label_bytes = retention.history_label_bytes
+        self._max_rows, self._max_label_bytes = retention.history_rows(n_features), retention.history_label_bytes
         self._blocks: deque[_Block] = deque()
         self._n_rows = self._n_label_bytes = 0
 
@@ -68,9 +67,9 @@ class History:
         """Return the latest rows of a block, if it has too many."""
         if len(block.rows) <= self._max_rows:
             return block
-        latest = slice(-self._max_rows, None)
-        points, labels = points_from(block.points, self._n_features)[latest], labels_from(block.labels)
-        return _Block(block.time, points.tobytes(), labels.of_rows(latest, points).to_bytes(), block.rows[latest])
+        points, labels = points_from(block.points, self._n_features)[-self._max_rows :], labels_from(block.labels)
+        own = labels.of_rows(points, labels.times[-self._max_rows :])
+        return _Block(block.time, points.tobytes(), own.to_bytes(), block.rows[-self._max_rows :])
 
     def _append(self, block: _Block) -> None:
         self._blocks.append(block)
@@ -104,8 +103,8 @@ class History:
             number, time, score, threshold, is_anomaly = row[: len(_ROW_FIELDS)].tolist()
             point = row[len(_ROW_FIELDS) :]
             scored = ScoredRow(int(number), score, threshold, bool(is_anomaly))
-            own = labels.of_rows(slice(i, i + 1), point).to_bytes()
-            self._append(_Block(time, point.tobytes(), own, [scored]))
+            own = labels.of_rows(point, labels.times[i : i + 1])
+            self._append(_Block(time, point.tobytes(), own.to_bytes(), [scored]))
 
     def rows(self, after: int = -1) -> list[HistoryRow]:
         """Return the latest rows after row `after`, oldest first."""
@@ -120,8 +119,7 @@ class History:
 
     def _decoded(self, block: _Block) -> list[HistoryRow]:
         points, labels = points_from(block.points, self._n_features), labels_from(block.labels)
-        times = labels.times or [None] * len(points)
-        columns = zip(times, labels.values(points, self._categorical), points.tolist(), block.rows, strict=True)
+        columns = zip(labels.times_of(len(points)), labels.values(points, self._categorical), points.tolist(), block.rows, strict=True)
         return [
             HistoryRow(row.number, block.time, time, values, point, *row[1:]) for time, values, point, row in columns
         ]

@@ -22,10 +22,10 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Labels(NamedTuple):
-    """The labels of some rows."""
+    """The labels of some rows; of many rows, only the latest ones have labels."""
 
     categories: dict[float, Category]  # as posted, by code; the missing category has no label
-    times: list[str | None]  # of each row; empty if no row has a time
+    times: list[str | None]  # of each of the latest rows; empty if none of them has a time
 
     def __bool__(self) -> bool:
         return bool(self.categories or self.times)
@@ -35,10 +35,14 @@ class Labels(NamedTuple):
         parts = [list(self.categories.values()), self.times]
         return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode() if self else b""
 
-    def of_rows(self, rows: slice, points: Array) -> "Labels":
-        """Return the labels of some of the rows, which are these points."""
+    def of_rows(self, points: Array, times: list[str | None]) -> "Labels":
+        """Return the labels of some of the rows: their points and times are given."""
         codes = self.categories.keys() & set(points.ravel().tolist()) if self.categories else ()
-        return Labels({code: self.categories[code] for code in codes}, self.times[rows])
+        return Labels({code: self.categories[code] for code in codes}, times)
+
+    def times_of(self, n_rows: int) -> list[str | None]:
+        """Return the times of the rows; `n_rows` is their number."""
+        return [None] * (n_rows - len(self.times)) + self.times
 
     def values(self, points: Array, categorical: Iterable[int]) -> list[list[Value]]:
         """Return rows as they were posted: categories instead of codes, None for what is missing."""

@@ -70,3 +70,7 @@ class Retention(NamedTuple):
     history_label_bytes: int = 8 * MIB  # categories and times of these rows
     copy_max_age: float = 0.5  # maximum age, in seconds, of a copy for reads while points are being learned
     shutdown_seconds: float = 20.0  # for queued work at shutdown; the rest is replayed at the next start
+
+    def history_rows(self, n_features: int) -> int:
+        """Return how many of the latest rows are stored for the page."""
+        return min(self.history, max(self.history_values // n_features, 1))

@@ -1,6 +1,7 @@
 """Rows of a request as points: codes for categories, NaN for missing numbers; and the labels of these rows."""
 
 import json
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn
@@ -13,6 +14,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points, as_points_with_gaps
 from imondrian.missing_values import have_values
 from imondrian.service.labels import Category, Labels
+from imondrian.service.limits import Limits, Retention
 
 TIME = "time"  # key of a record with the time of the point, unless a feature has this name
 _NUMBERS = {int, float}
@@ -27,14 +29,20 @@ class RowFormat(NamedTuple):
     features: list[str]  # names, in the order of the columns
     categorical: frozenset[int] = frozenset()
     allows_gaps: bool = False  # numbers may be null, and features may be absent from records
-    max_category_length: int = 256
+    max_category_length: int = Limits().category_length
+    max_labelled_rows: int = Retention().history  # only the latest rows are ever shown
 
     @classmethod
-    def of(cls, configuration: dict[str, Any], max_category_length: int) -> "RowFormat":
+    def of(cls, configuration: dict[str, Any], limits: Limits, retention: Retention) -> "RowFormat":
         """Return the format of the rows of a detector with this configuration."""
         features, names = configuration["features"], set(configuration["categorical"])
-        categorical = frozenset(j for j, name in enumerate(features) if name in names)
-        return cls(features, categorical, configuration["missing"] != "raise", max_category_length)
+        return cls(
+            features,
+            frozenset(j for j, name in enumerate(features) if name in names),
+            allows_gaps=configuration["missing"] != "raise",
+            max_category_length=limits.category_length,
+            max_labelled_rows=retention.history_rows(len(features)),
+        )
 
 
 class PostedRows(NamedTuple):
@@ -44,8 +52,18 @@ class PostedRows(NamedTuple):
     labels: Labels
 
 
+class _BlockLabels(NamedTuple):
+    """The labels of a block of rows."""
+
+    first: int  # number of the first row
+    categories: dict[float, Category]  # by code
+    times: dict[int, str]  # by number of the row
+
+
 class RowReader:
     """Converts decoded JSON rows, block by block; errors name the point, the feature and the value.
+
+    Only the labels of the latest rows are kept, so memory is bounded whatever the rows contain.
 
     Parameters
     ----------
@@ -61,15 +79,15 @@ class RowReader:
     def __init__(self, row_format: RowFormat) -> None:
         self.n_rows = 0
         self._format, self._known = row_format, set(row_format.features)
-        self._values, self._categories = bytearray(), dict[float, Category]()
-        self._times = dict[int, str]()  # by number of the row
-        self._codes: dict[tuple[type, Any], float] = {}
-        self._has_gaps = False
+        self._values, self._has_gaps = bytearray(), False
+        self._labels: deque[_BlockLabels] = deque()
+        self._codes: dict[tuple[type, Any], float] = {}  # of the categories of a block
         self._listed: Callable[[int, Any], list[Any]] = self._checked_list
 
     def add(self, rows: list[Any]) -> None:
         """Add the next rows: all lists, or all records by feature name."""
         first, self.n_rows = self.n_rows, self.n_rows + len(rows)
+        self._begin_block(first)
         if first == 0 and isinstance(rows[0], dict):
             self._listed = self._values_of_record
         lists = [self._listed(i, row) for i, row in enumerate(rows, first)]
@@ -88,8 +106,23 @@ class RowReader:
             if not has_value.all():
                 raise InvalidInputError(f"Point {int(np.argmin(has_value))} has no value: everything is missing.")
         points = (as_points_with_gaps if self._has_gaps else as_points)(points, n_features)
-        times = [self._times.get(i) for i in range(self.n_rows)] if self._times else []
-        return PostedRows(points, Labels(self._categories, times))
+        return PostedRows(points, self._latest_labels())
+
+    def _begin_block(self, first: int) -> None:
+        """Forget the codes of the block before, and the labels of blocks whose rows will not be shown."""
+        self._codes.clear()
+        self._labels.append(_BlockLabels(first, {}, {}))
+        while len(self._labels) > 1 and self.n_rows - self._labels[1].first >= self._format.max_labelled_rows:
+            self._labels.popleft()
+
+    def _latest_labels(self) -> Labels:
+        """Return the labels of the latest rows."""
+        categories, times = dict[float, Category](), dict[int, str]()
+        for block in self._labels:
+            categories |= {code: value for code, value in block.categories.items() if code not in categories}
+            times |= block.times
+        latest = range(max(self.n_rows - self._format.max_labelled_rows, 0), self.n_rows)
+        return Labels(categories, [times.get(i) for i in latest] if times else [])
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
@@ -114,7 +147,7 @@ class RowReader:
         if TIME not in row or TIME in self._known:
             return row
         if row[TIME] is not None:
-            self._times[i] = _checked_time(i, row[TIME])
+            self._labels[-1].times[i] = _checked_time(i, row[TIME])
         return {name: value for name, value in row.items() if name != TIME}
 
     def _check_names(self, i: int, row: dict[str, Any]) -> None:
@@ -150,7 +183,7 @@ class RowReader:
         if key not in self._codes:
             self._check_category(i, j, value)
             self._codes[key] = category_code(value)
-            self._categories.setdefault(self._codes[key], value)
+            self._labels[-1].categories.setdefault(self._codes[key], value)
         return self._codes[key]
 
     def _check_category(self, i: int, j: int, value: Category) -> None:

@@ -279,7 +279,7 @@ class Registry:
     def _handle(self, record: StoredDetector, state: DetectorState) -> DetectorHandle:
         """Start the worker of a detector."""
         worker = DetectorWorker(record.id, state, self.writer, self.limits, self.retention)
-        return DetectorHandle(record, worker, RowFormat.of(record.configuration, self.limits.category_length))
+        return DetectorHandle(record, worker, RowFormat.of(record.configuration, self.limits, self.retention))
 
     def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> DetectorState:
         state, error = replay(new_state(record, self.retention), entries)
