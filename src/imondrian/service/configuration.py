@@ -43,7 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "missing": MISSING_VALUES,
 }
 _VALUE_BYTES = 8
-_MAX_MASK_VALUES = 2**26  # values of a window whose gaps are marked; a model file has a bit for each in its header
+_MAX_MARKED_VALUES = 2**26  # in a window whose gaps are marked: the header of a model file has a bit for each value
 
 
 class DetectorSize(NamedTuple):
@@ -149,15 +149,15 @@ def checked_size(size: DetectorSize, limits: Limits) -> int:
     as_count(size.shingle, "shingle", 1, limits.features // size.n_features)
     if size.max_samples is not None:
         as_count(size.max_samples, "max_samples", 1, MAX_POINTS)
-    if size.marks_gaps and size.window * size.n_features > _MAX_MASK_VALUES:
-        raise InvalidInputError(
-            f"With missing={size.missing!r}, a window can have at most {_MAX_MASK_VALUES} values, but would have"
-            f" {size.window * size.n_features}."
-        )
     n_bytes = memory_bytes_of(size)
     if n_bytes > limits.detector_bytes:
         raise InvalidInputError(
             f"The detector would need {n_bytes} bytes, but at most {limits.detector_bytes} are allowed."
+        )
+    if size.marks_gaps and size.window * size.n_features > _MAX_MARKED_VALUES:
+        raise InvalidInputError(
+            f"With missing={size.missing!r}, a window can have at most {_MAX_MARKED_VALUES} values, but would have"
+            f" {size.window * size.n_features}."
         )
     return n_bytes
 

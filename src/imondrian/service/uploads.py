@@ -25,7 +25,7 @@ from imondrian.stream import StreamDetector
 from imondrian.stream_parameters import renamed_parameters
 
 _MODEL_TYPE = "StreamDetector"
-_MAX_HEADER_BYTES = 2**22  # the longest names of the largest number of features need 3 MB
+_MAX_HEADER_BYTES = 2**24  # the longest names of the largest number of features need 3 MB, marks of gaps 11 MB
 _MAX_SEEN = 2**52  # rows, so that the counter of the detector cannot overflow later
 
 
