@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Reason(NamedTuple):
     usual: tuple[float, float] | None = None  # the range of most numbers; None if not known
 
     @property
-    def side(self) -> str:
+    def side(self) -> Literal["high", "low", ""]:
         """Either "high" or "low": whether the number lies above or below those of other rows; "" for a category."""
         if self.text is not None or math.isnan(self.value):
             return ""

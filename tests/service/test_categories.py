@@ -190,7 +190,17 @@ def test_missing_numbers_are_refused_on_request(server):
 
 
 def test_hostile_texts_are_stored_and_returned_unchanged(send):
-    texts = ["", " ", "a\x00b\n\r\t\x1b[31m", "\u202egnp", "]},{[\"\\", "<img src=x>", "𝟛" * 256, "missing", "null"]
+    texts = [
+        "",
+        " ",
+        "a\x00b\n\r\t\x1b[31m",
+        "\u202egnp",
+        ']},{["\\',
+        "<img src=x>",
+        "\U0001d7db" * 256,
+        "missing",
+        "null",
+    ]
     send("POST", "/points", {"points": [[1.0, text, True] for text in texts]})
     status, rows = send("GET", "/history")
     assert (status, [row[1] for row in rows["values"]]) == (200, texts)

@@ -119,10 +119,9 @@ class History:
 
     def _decoded(self, block: _Block) -> list[HistoryRow]:
         points, labels = points_from(block.points, self._n_features), labels_from(block.labels)
-        columns = zip(labels.times_of(len(points)), labels.values(points, self._categorical), points.tolist(), block.rows, strict=True)
-        return [
-            HistoryRow(row.number, block.time, time, values, point, *row[1:]) for time, values, point, row in columns
-        ]
+        times, values = labels.times_of(len(points)), labels.values(points, self._categorical)
+        rows = zip(times, values, points.tolist(), block.rows, strict=True)
+        return [HistoryRow(row.number, block.time, time, x, point, *row[1:]) for time, x, point, row in rows]
 
 
 def _labels_of(rows: list[HistoryRow], categorical: Sequence[int]) -> Labels:

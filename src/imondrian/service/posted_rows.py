@@ -2,9 +2,8 @@
 
 import json
 from collections import deque
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,18 +77,20 @@ class RowReader:
 
     def __init__(self, row_format: RowFormat) -> None:
         self.n_rows = 0
-        self._format, self._known = row_format, set(row_format.features)
+        self._format, self._known = row_format, set[str]()  # names of the features, if the rows are records
         self._values, self._has_gaps = bytearray(), False
-        self._labels: deque[_BlockLabels] = deque()
+        self._block = _BlockLabels(0, {}, {})
+        self._earlier: deque[_BlockLabels] = deque()
         self._codes: dict[tuple[type, Any], float] = {}  # of the categories of a block
-        self._listed: Callable[[int, Any], list[Any]] = self._checked_list
+        self._listed = self._checked_list
 
     def add(self, rows: list[Any]) -> None:
         """Add the next rows: all lists, or all records by feature name."""
         first, self.n_rows = self.n_rows, self.n_rows + len(rows)
-        self._begin_block(first)
+        if self._block.categories or self._block.times:
+            self._begin_block(first)
         if first == 0 and isinstance(rows[0], dict):
-            self._listed = self._values_of_record
+            self._known, self._listed = set(self._format.features), self._values_of_record
         lists = [self._listed(i, row) for i, row in enumerate(rows, first)]
         if self._format.categorical or not all(_NUMBERS.issuperset(map(type, row)) for row in lists):
             lists = [self._numbers(i, row) for i, row in enumerate(lists, first)]
@@ -109,16 +110,21 @@ class RowReader:
         return PostedRows(points, self._latest_labels())
 
     def _begin_block(self, first: int) -> None:
-        """Forget the codes of the block before, and the labels of blocks whose rows will not be shown."""
+        """Drop the codes of the block before, and the labels of blocks whose rows will not be shown."""
         self._codes.clear()
-        self._labels.append(_BlockLabels(first, {}, {}))
-        while len(self._labels) > 1 and self.n_rows - self._labels[1].first >= self._format.max_labelled_rows:
-            self._labels.popleft()
+        self._earlier.append(self._block)
+        self._block = _BlockLabels(first, {}, {})
+        while self._earlier and self.n_rows - self._next_block().first >= self._format.max_labelled_rows:
+            self._earlier.popleft()
+
+    def _next_block(self) -> _BlockLabels:
+        """Return the labels of the block after the earliest one."""
+        return self._earlier[1] if len(self._earlier) > 1 else self._block
 
     def _latest_labels(self) -> Labels:
         """Return the labels of the latest rows."""
         categories, times = dict[float, Category](), dict[int, str]()
-        for block in self._labels:
+        for block in (*self._earlier, self._block):
             categories |= {code: value for code, value in block.categories.items() if code not in categories}
             times |= block.times
         latest = range(max(self.n_rows - self._format.max_labelled_rows, 0), self.n_rows)
@@ -147,7 +153,7 @@ class RowReader:
         if TIME not in row or TIME in self._known:
             return row
         if row[TIME] is not None:
-            self._labels[-1].times[i] = _checked_time(i, row[TIME])
+            self._block.times[i] = _checked_time(i, row[TIME])
         return {name: value for name, value in row.items() if name != TIME}
 
     def _check_names(self, i: int, row: dict[str, Any]) -> None:
@@ -163,27 +169,29 @@ class RowReader:
     def _numbers(self, i: int, row: list[Any]) -> list[float]:
         """Return codes for categories, and NaN for missing numbers."""
         categorical = self._format.categorical
-        return [self._code(i, j, value) if j in categorical else self._number(i, j, value) for j, value in enumerate(row)]
+        return [
+            self._code(i, j, value) if j in categorical else self._number(i, j, value) for j, value in enumerate(row)
+        ]
 
     def _number(self, i: int, j: int, value: Any) -> float:
         if type(value) in _NUMBERS:
-            return value  # type: ignore[no-any-return]
-        if value is None and self._format.allows_gaps:
-            self._has_gaps = True
-            return np.nan
-        self._refuse(i, j, value, "a number")
+            return value
+        if value is not None or not self._format.allows_gaps:
+            raise self._error(i, j, value, "a number")
+        self._has_gaps = True
+        return np.nan
 
     def _code(self, i: int, j: int, value: Any) -> float:
         if value is None:
             self._has_gaps = True
             return MISSING_CODE
         if type(value) not in _CATEGORIES:
-            self._refuse(i, j, value, "text, a number or a boolean")
+            raise self._error(i, j, value, "text, a number or a boolean")
         key = (type(value), value)  # True == 1, but not as categories
         if key not in self._codes:
             self._check_category(i, j, value)
             self._codes[key] = category_code(value)
-            self._labels[-1].categories.setdefault(self._codes[key], value)
+            self._block.categories.setdefault(self._codes[key], value)
         return self._codes[key]
 
     def _check_category(self, i: int, j: int, value: Category) -> None:
@@ -191,24 +199,23 @@ class RowReader:
         try:
             text = category_text(value)
         except InvalidInputError:  # infinite, or too many digits
-            self._refuse(i, j, value, "a finite number")
+            raise self._error(i, j, value, "a finite number") from None
         if len(text) > max_length:
-            self._refuse(i, j, value, f"a category of at most {max_length} characters")
+            raise self._error(i, j, value, f"a category of at most {max_length} characters")
         if not _is_unicode(text):
-            self._refuse(i, j, value, "valid Unicode")
+            raise self._error(i, j, value, "valid Unicode")
 
-    def _refuse(self, i: int, j: int, value: Any, expected: str) -> NoReturn:
+    def _error(self, i: int, j: int, value: Any, expected: str) -> InvalidInputError:
         name = self._format.features[j]
-        raise InvalidInputError(f"{name!r} of point {i} must be {expected}, but is {_shown(value)}.")
+        return InvalidInputError(f"{name!r} of point {i} must be {expected}, but is {_shown(value)}.")
 
     def _as_bytes(self, first: int, rows: list[list[Any]]) -> bytes:
         try:
             return np.array(rows, np.float64).tobytes()
         except OverflowError:
-            i, j, value = next(
-                (i, j, value) for i, row in enumerate(rows, first) for j, value in enumerate(row) if _is_huge(value)
-            )
-            self._refuse(i, j, value, "a number that fits into 64 bits")
+            places = ((i, j) for i, row in enumerate(rows) for j in range(len(row)) if _is_huge(row[j]))
+            i, j = next(places)
+            raise self._error(first + i, j, rows[i][j], "a number that fits into 64 bits") from None
 
 
 def _checked_time(i: int, time: Any) -> str:

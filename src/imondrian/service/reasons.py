@@ -1,12 +1,14 @@
 """Reasons for the score of a point: the part of each feature, in numbers and in words."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from imondrian.categories import category_text
 from imondrian.engine.jit import Array
 from imondrian.explanations import Frequency, Reason, UsualValues, reasons_of
+from imondrian.forest import MondrianForest
 from imondrian.row_layout import RowLayout
 from imondrian.service import schemas
 from imondrian.service.labels import Value
@@ -26,6 +28,7 @@ class PointExplainer:
 
     def __init__(self, detector: StreamDetector, names: list[str]) -> None:
         self._detector, self._names = detector, names
+        self._columns = {name: j for j, name in enumerate(names)}
         self._layout = RowLayout.of(detector.parameters)
 
     def next_point(self, point: Array, values: Sequence[Value]) -> list[schemas.Reason]:
@@ -63,21 +66,22 @@ class PointExplainer:
         """Return the part of each feature in the score, summed over the rows of a shingle, largest first."""
         parts = parts.reshape(-1, len(self._names)).sum(axis=0)
         texts = {j: category_text(values[j]) for j in self._layout.categorical if values[j] is not None}
-        forest = self._detector.forest
-        usual = _UsualInLastRow(self._detector) if forest.n_points else None
-        reasons = reasons_of(
-            parts, np.asarray(point), self._names, len(self._names), usual=usual, texts=texts, min_share=0.0
-        )
-        columns = {name: j for j, name in enumerate(self._names)}
-        return [_described(reason, parts[columns[reason.feature]], values[columns[reason.feature]]) for reason in reasons]
+        n, usual = len(self._names), self._usual
+        reasons = reasons_of(parts, np.asarray(point), self._names, n, usual=usual, texts=texts, min_share=0.0)
+        columns = [self._columns[reason.feature] for reason in reasons]
+        return [_described(reason, parts[j], values[j]) for reason, j in zip(reasons, columns, strict=True)]
+
+    @cached_property
+    def _usual(self) -> UsualValues | None:
+        """What is usual in the window; None if it is empty."""
+        return _UsualInLastRow(self._detector.forest, self._layout) if self._detector.forest.n_points else None
 
 
 class _UsualInLastRow(UsualValues):
     """What is usual for the last row of a point: features are counted from its first column in the forest."""
 
-    def __init__(self, detector: StreamDetector) -> None:
-        super().__init__(detector.forest)
-        layout = RowLayout.of(detector.parameters)
+    def __init__(self, forest: MondrianForest, layout: RowLayout) -> None:
+        super().__init__(forest)
         self._first = layout.n_values - layout.width
 
     def is_category(self, j: int) -> bool:
