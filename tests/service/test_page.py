@@ -496,6 +496,7 @@ def test_hostile_headers_and_cells_are_only_text(service, own_page):
 
 
 ORDERS = ["amount", "country", "is_new"]
+FITS = "(({ layout, clientWidth }) => layout.width === clientWidth)(document.getElementById('chart'))"
 LANES = """(() => {
     const { layout } = document.getElementById('chart');
     const counts = layout.annotations.filter(({ yref }) => yref === 'y2').map(({ text }) => text);
