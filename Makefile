@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench soak spark service streams thresholds reproduce pictures format clean
+.PHONY: demo check test bench quality soak spark service streams thresholds reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -23,6 +23,10 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
+
+# Tables with categories and gaps, compared with other libraries.
+quality: $(VENV)/.bench
+	$(BIN)/python benchmarks/quality.py
 
 soak: $(VENV)/.dev
 	$(BIN)/python benchmarks/soak.py

@@ -28,6 +28,9 @@ from imondrian.thresholds import two_means
         IsolationMondrianForest(n_estimators=10, max_samples=None, contamination="kmeans"),
         IsolationMondrianForest(n_estimators=10, kind="size", scale="std", contamination=0.2),
         IsolationMondrianForest(n_estimators=10, window=50, max_samples=20, contamination=0.1),
+        IsolationMondrianForest(n_estimators=10, missing="indicator"),
+        IsolationMondrianForest(n_estimators=10, categorical=[0]),
+        IsolationMondrianForest(n_estimators=10, categorical=[], missing="raise"),
     ]
 )
 def test_checks_of_scikit_learn_pass(estimator, check):

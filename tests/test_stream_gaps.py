@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import imondrian
 from imondrian import InvalidInputError, StreamDetector, storage
 from imondrian.categories import MISSING_CODE, category_code, is_missing
+from imondrian.model_files import as_fitted_model
 from imondrian.named_rows import CodedRows
 from imondrian.row_layout import RowLayout
 from imondrian.stream_gaps import StreamGaps
@@ -381,3 +382,16 @@ def test_a_window_full_of_gaps_fits_into_the_header_of_a_file(tmp_path):
     detector.process_many(np.tile([[np.nan, 1.0], [2.0, np.nan]], (35_000, 1)))
     imondrian.save(detector, tmp_path / "a.imf")
     assert state_of(imondrian.load(tmp_path / "a.imf")) == state_of(detector)
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator", "previous", "raise"])
+def test_a_detector_as_a_fitted_model_scores_rows_with_gaps(missing):
+    detector = detector_of(missing=missing, on_error="skip", max_samples=None, preset="paper")
+    detector.process_many(ROWS)
+    model = as_fitted_model(detector, "detector")
+    assert (model.n_features, model.categorical, model.feature_names) == (3, (0,), NAMES)
+    points = np.array([[category_code("FR"), 1.0, 2.0], [MISSING_CODE, np.nan, 2.0], [MISSING_CODE, np.nan, np.nan]])
+    scores, parts = model.score(points), model.explain(points)
+    assert np.isnan(scores).tolist() == [False, missing == "raise", True]
+    np.testing.assert_allclose(np.abs(parts).sum(axis=1), scores)
+    assert scores[0] == pytest.approx(detector.score([{"country": "FR", "amount": 1.0, "weight": 2.0}])[0])

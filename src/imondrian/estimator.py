@@ -164,7 +164,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "raise"
+        tags.input_tags.allow_nan = self.missing != "raise"  # in numeric columns; a missing category is allowed
         tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 

@@ -29,7 +29,8 @@ def columns_of(X: Any) -> list[Any]:
 
 def as_table(X: Any) -> Any:
     """Return a data frame unchanged, and rows as an array; if one of their values is text, as an array of objects."""
-    if is_frame(X) or isinstance(X, np.ndarray) or not isinstance(X, Sequence) or isinstance(X, (str, bytes)):
+    is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
+    if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:
         return X
     try:
         array = np.asarray(X)

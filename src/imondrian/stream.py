@@ -44,7 +44,7 @@ from imondrian.samplers import Step
 from imondrian.scores import UNKNOWN_SCORE
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
-from imondrian.stream_parameters import check_forest, checked_parameters, renamed_parameters
+from imondrian.stream_parameters import check_forest, checked_parameters, restored_parameters
 from imondrian.stream_state import BlockResults, StreamState
 from imondrian.thresholds import StreamingThreshold
 
@@ -494,7 +494,7 @@ class StreamDetector:
 
     def _restore(self, forest: MondrianForest, notes: dict[str, Any]) -> None:
         """Initialize the detector from a forest and notes; raise ValueError if they do not match."""
-        self._set_parameters(renamed_parameters(notes["parameters"]))
+        self._set_parameters(restored_parameters(notes["parameters"]))
         check_forest(forest, self._parameters)
         self._set_forest(forest)
         self._state.restore(notes, forest.n_shown)

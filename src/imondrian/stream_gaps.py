@@ -42,7 +42,7 @@ class StreamGaps:
     def __init__(self, layout: RowLayout, rule: str, window: int) -> None:
         self.n_missing = 0
         self._layout, self._window, self._repeats = layout, window, rule == "previous"
-        self._medians = np.full(layout.n_features, UNKNOWN_MEDIAN)
+        self._medians = np.full(0 if rule == "raise" else layout.n_features, UNKNOWN_MEDIAN)
         self._expires = 0  # number of points shown after which the medians are computed again
         n_slots = window if rule in ("median", "indicator") else 0
         # of points with gaps, at (number of the point) % window: the number, and which features were missing
@@ -128,7 +128,7 @@ class StreamGaps:
         """Return the gaps with this state; raise ValueError if it is invalid."""
         other = shallow_copy(self)
         other.n_missing = as_count(state["n_missing"], "n_missing", 0, MAX_SHOWN)
-        other._medians = checked_fill(state["medians"], self._layout.n_features)
+        other._medians = checked_fill(state["medians"], self._medians.size)
         other._expires = as_count(state["expires"], "expires", 0, n_shown + self._window)
         other._numbers, other._masks = self._numbers.copy(), self._masks.copy()
         numbers = self._numbers_in_window(n_shown)

@@ -61,14 +61,21 @@ def checked_parameters(  # noqa: PLR0913
     }
 
 
-def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a model file under their current names, with those that older files do not have.
 
-    Version 0.1 called `n_trees` `n_estimators`, and `kind` `score`; its first files had neither score nor scale. Before
-    version 0.3, rows with missing numbers were refused, and there were no categories.
+    Before there were categories, rows with missing numbers were refused.
+    """
+    return {"categorical": [], "missing": "raise"} | renamed_parameters(parameters)
+
+
+def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return stored parameters under their current names.
+
+    Version 0.1 called `n_trees` `n_estimators`, and `kind` `score`; its first files had neither score nor scale.
     """
     renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
-    return {"kind": FROM_PRESET, "scale": FROM_PRESET, "categorical": [], "missing": "raise"} | renamed
+    return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed
 
 
 def check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from imondrian.samplers import new_sampler
 from imondrian.samplers.category_counts import window_count_bytes
 from imondrian.service.limits import Limits
 from imondrian.stream import StreamDetector
-from imondrian.stream_parameters import renamed_parameters
+from imondrian.stream_parameters import restored_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 DEFAULTS: dict[str, Any] = {
@@ -170,7 +170,7 @@ def memory_bytes_of(size: DetectorSize) -> int:
     ring = size.window * n_coordinates * _VALUE_BYTES
     counts = window_count_bytes(size.n_categories, size.window)
     shingle = (size.shingle - 1) * size.n_values // size.shingle * _VALUE_BYTES
-    medians = size.n_features * _VALUE_BYTES
+    medians = 0 if size.missing == "raise" else size.n_features * _VALUE_BYTES
     marks = size.window * (_VALUE_BYTES + size.n_features) if size.marks_gaps else 0
     return trees + ring + counts + shingle + medians + marks + _fixed_bytes()
 
@@ -179,7 +179,7 @@ def memory_bytes_of(size: DetectorSize) -> int:
 def _fixed_bytes() -> int:
     """Return the bytes of the threshold and the drift monitor, which are the same for all detectors."""
     smallest = StreamDetector(1, window=1, n_trees=1, missing="raise")
-    return smallest.n_bytes - smallest.forest.n_bytes - _VALUE_BYTES  # without the median of its feature
+    return smallest.n_bytes - smallest.forest.n_bytes
 
 
 def new_detector(configuration: dict[str, Any]) -> StreamDetector:
@@ -200,7 +200,7 @@ def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
 
 def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Return a checked configuration from the store; version 0.1 had other names for some settings."""
-    configuration, _ = checked_configuration(renamed_parameters(stored), limits)
+    configuration, _ = checked_configuration(restored_parameters(stored), limits)
     return configuration
 
 

@@ -116,6 +116,11 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     "waiting_points": ("gauge", "Points in the queue.", lambda handle: handle.worker.n_waiting),
     "state_bytes": ("gauge", "Memory of the detector in bytes.", lambda handle: handle.worker.summary.n_bytes),
     "threshold": ("gauge", "Score above which a point is an anomaly.", lambda handle: handle.worker.summary.threshold),
+    "missing_total": (
+        "counter",
+        "Missing numbers that were replaced.",
+        lambda handle: handle.worker.summary.n_missing,
+    ),
     "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),
 }
 

@@ -22,7 +22,7 @@ from imondrian.service.journal import detector_from
 from imondrian.service.limits import PER_BYTE_OF_MODELS, Limits
 from imondrian.storage import damaged_file_errors, read_header
 from imondrian.stream import StreamDetector
-from imondrian.stream_parameters import renamed_parameters
+from imondrian.stream_parameters import restored_parameters
 
 _MODEL_TYPE = "StreamDetector"
 _MAX_HEADER_BYTES = 2**24  # the longest names of the largest number of features need 3 MB, marks of gaps 11 MB
@@ -87,7 +87,7 @@ def size_in_model(content: bytes) -> DetectorSize:
     with damaged_file_errors("The model"):
         if _MODEL_TYPE not in header["notes"]:
             raise ValueError("it does not contain a StreamDetector.")
-        parameters = renamed_parameters(header["notes"][_MODEL_TYPE]["parameters"])
+        parameters = restored_parameters(header["notes"][_MODEL_TYPE]["parameters"])
         n_features = as_count(parameters["n_features"], "n_features", 1, MAX_POINTS)
         as_count(parameters["shingle"], "shingle", 1, MAX_POINTS)
         as_count(len(parameters["categorical"]), "the number of categorical features", 0, n_features)
