@@ -518,7 +518,7 @@ def orders(n=400):
         for i in range(n)
     ]
     rows[120]["amount"] = rows[121]["country"] = None
-    rows[350]["country"] = INJECTION
+    rows[350]["country"] = INJECTION + "\u202e"
     return rows
 
 
@@ -553,7 +553,7 @@ def test_a_category_is_explained_in_words_and_shown_as_text(service, page):
     row.locator("button").click()
     page.wait_for_selector("#explanation .reasons")
     first = page.locator("#explanation .reasons li").first.inner_text()
-    assert re.fullmatch(re.escape(f"country = {INJECTION} (never seen)") + r"\s+\d+ %", first)
+    assert re.fullmatch(re.escape(f"country = {INJECTION}\ufffd (never seen)") + r"\s+\d+ %", first)
     assert "2026-01-31T05:50:00" in page.inner_text("#explanation")
     assert page.locator("img").count() == 0
 

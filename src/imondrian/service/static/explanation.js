@@ -1,7 +1,7 @@
 // The explanation of a point: its score divided among the features, as bars with text.
 
 import { byId, make } from "./dom.js";
-import { percent } from "./format.js";
+import { percent, visible } from "./format.js";
 
 const MAX_SHOWN = 12;
 
@@ -82,5 +82,5 @@ function bar(reason) {
 }
 
 function wordsOf({ feature, text }) {
-  return text.slice(text.startsWith(feature) ? feature.length : 0, text.lastIndexOf(", ")); // the share is shown beside it
+  return visible(text.slice(text.startsWith(feature) ? feature.length : 0, text.lastIndexOf(", "))); // the share is shown beside it
 }

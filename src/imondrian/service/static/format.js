@@ -28,9 +28,12 @@ export function number(value) {
   return (size >= 1000 ? TENTHS : DIGITS).format(value);
 }
 
+export function visible(text) {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "\uFFFD"); // control characters could hide or reorder text
+}
+
 export function category(value) {
-  if (value === null) return "missing";
-  return String(value).replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "\uFFFD"); // control characters could hide or reorder text
+  return value === null ? "missing" : visible(String(value));
 }
 
 export function valueText(value, isCategory) {
