@@ -110,6 +110,16 @@ def test_a_new_category_is_explained_in_words(send):
     assert (reason["feature"], reason["frequency"]["count"]) == ("country", 0)
 
 
+def test_points_are_explained_before_the_first_one_is_learned(send):
+    explanation = send("POST", "/explanations", {"points": [[5, None, True]]})[1]["explanations"][0]["explanation"]
+    assert [reason["text"] for reason in explanation] == [
+        "amount = 5 (high), 33%",
+        "country = missing, 33%",
+        "is_new = true, 33%",
+    ]
+    assert [reason["usual"] or reason["frequency"] for reason in explanation] == [None] * 3
+
+
 @pytest.mark.parametrize("settings", [{"missing": "indicator"}, {"missing": "previous"}, {"shingle": 2}])
 def test_rows_with_gaps_are_explained(server, settings):
     send = sender(server)

@@ -7,7 +7,7 @@ import numpy as np
 
 from imondrian.categories import category_text
 from imondrian.engine.jit import Array
-from imondrian.explanations import Frequency, Reason, UsualValues, reasons_of
+from imondrian.explanations import MISSING_TEXT, Frequency, Reason, UsualValues, reasons_of
 from imondrian.forest import MondrianForest
 from imondrian.row_layout import RowLayout
 from imondrian.service import schemas
@@ -65,7 +65,7 @@ class PointExplainer:
     def _reasons(self, parts: Array, point: Array, values: Sequence[Value]) -> list[schemas.Reason]:
         """Return the part of each feature in the score, summed over the rows of a shingle, largest first."""
         parts = parts.reshape(-1, len(self._names)).sum(axis=0)
-        texts = {j: category_text(values[j]) for j in self._layout.categorical if values[j] is not None}
+        texts = {j: _text_of(values[j]) for j in self._layout.categorical}
         n, usual = len(self._names), self._usual
         reasons = reasons_of(parts, np.asarray(point), self._names, n, usual=usual, texts=texts, min_share=0.0)
         columns = [self._columns[reason.feature] for reason in reasons]
@@ -92,6 +92,10 @@ class _UsualInLastRow(UsualValues):
 
     def range(self, j: int) -> tuple[float, float]:
         return super().range(self._first + j)
+
+
+def _text_of(value: Value) -> str:
+    return MISSING_TEXT if value is None else category_text(value)
 
 
 def _described(reason: Reason, part: float, value: Value) -> schemas.Reason:
