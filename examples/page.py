@@ -1,6 +1,6 @@
-"""Screenshots of the web page of the service, with pump readings that have a daily cycle and seven faults.
+"""Screenshots of the web page of the service: pump readings with a daily cycle and seven faults, and orders.
 
-Needs playwright and Chromium. Writes service.png, and versions in dark mode and on a phone.
+Needs playwright and Chromium. Writes service.png, versions in dark mode and on a phone, and service-categories.png.
 
 python examples/page.py docs/images
 """
@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
@@ -30,10 +31,24 @@ FAULTS = [  # row, feature, change
     (1384, 0, -9.0),
     (1466, 2, 1.3),
 ]
+COUNTRIES = {"FR": 0.4, "DE": 0.25, "IT": 0.15, "ES": 0.08, "NL": 0.05, "BE": 0.04, "AT": 0.03}
+CHANNELS = {"web": 0.6, "shop": 0.3, "phone": 0.1}
+
+
+class View(NamedTuple):
+    """A screenshot of a detector with the explanation of one of its points."""
+
+    options: dict[str, Any]  # of the page
+    detector: str = "pumps"
+    point: str = "733"
+
+
+WIDE = {"viewport": {"width": 1400, "height": 1240}}
 VIEWS = {
-    "service": {"viewport": {"width": 1400, "height": 1240}},
-    "service-dark": {"viewport": {"width": 1400, "height": 1240}, "color_scheme": "dark"},
-    "service-phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
+    "service": View(WIDE),
+    "service-dark": View({**WIDE, "color_scheme": "dark"}),
+    "service-phone": View({"viewport": {"width": 390, "height": 844}, "has_touch": True}),
+    "service-categories": View(WIDE, "orders", "1,203"),
 }
 
 
@@ -61,24 +76,51 @@ def running_service(data: str) -> Iterator[None]:
 
 
 def create_detectors() -> None:
-    """Create two detectors, and let one learn the readings."""
-    rng, steps = np.random.default_rng(3), np.arange(1500)
-    day = np.sin(2 * np.pi * steps / 288)
-    level, swing, noise = np.array([22, 4.2, 0.12, 31]), np.array([2, 0.2, 0.0, 3]), np.array([0.3, 0.05, 0.03, 0.5])
-    readings = np.abs(level + day[:, None] * swing + rng.normal(size=(steps.size, 4)) * noise)
-    for row, feature, change in FAULTS:
-        readings[row, feature] += change
+    """Create three detectors, and let two of them learn readings and orders."""
     with Client(ADDRESS, timeout=120.0) as client:
         client.create("pumps", FEATURES, threshold=0.005)
         client.create("web-latency", ["p50", "p99", "errors"], n_trees=30)
-        client.process("pumps", readings.round(3))
+        client.create(
+            "orders", ["amount", "items", "country", "channel"], categorical=["country", "channel"], threshold=0.005
+        )
+        client.process("pumps", readings())
+        client.process("orders", orders())
 
 
-def take_screenshot(browser: Browser, view: dict[str, object], path: Path) -> None:
+def readings() -> Any:
+    """Return the readings of the pumps."""
+    rng, steps = np.random.default_rng(3), np.arange(1500)
+    day = np.sin(2 * np.pi * steps / 288)
+    level, swing, noise = np.array([22, 4.2, 0.12, 31]), np.array([2, 0.2, 0.0, 3]), np.array([0.3, 0.05, 0.03, 0.5])
+    values = np.abs(level + day[:, None] * swing + rng.normal(size=(steps.size, 4)) * noise)
+    for row, feature, change in FAULTS:
+        values[row, feature] += change
+    return values.round(3)
+
+
+def orders() -> list[dict[str, Any]]:
+    """Return orders with gaps; one comes from a country never seen before, another is very large."""
+    rng, start = np.random.default_rng(3), np.datetime64("2026-03-01T08:00:00")
+    rows: list[dict[str, Any]] = [
+        {
+            "time": str(start + np.timedelta64(5 * i, "m")),
+            "amount": None if rng.random() < 0.05 else round(rng.lognormal(3.5, 0.5), 2),
+            "items": int(rng.integers(1, 7)),
+            "country": str(rng.choice(list(COUNTRIES), p=list(COUNTRIES.values()))),
+            "channel": None if rng.random() < 0.02 else str(rng.choice(list(CHANNELS), p=list(CHANNELS.values()))),
+        }
+        for i in range(1500)
+    ]
+    rows[1203]["country"] = "KP"
+    rows[1350]["amount"] = 999.0
+    return rows
+
+
+def take_screenshot(browser: Browser, view: View, path: Path) -> None:
     """Open the page, show the explanation of a point, and save a screenshot."""
-    page = browser.new_page(**view)
-    page.goto(f"{ADDRESS}/#pumps")
-    page.get_by_role("button", name="Why point 733 is anomalous").click()
+    page = browser.new_page(**view.options)
+    page.goto(f"{ADDRESS}/#{view.detector}")
+    page.get_by_role("button", name=f"Why point {view.point} is anomalous").click()
     page.wait_for_selector("#explanation .reasons")
     page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=path)

@@ -9,6 +9,12 @@ class InvalidInputError(ImondrianError, ValueError):
     """An argument or a value cannot be used. Nothing was changed."""
 
 
+class NotHeldError(InvalidInputError):
+    """A row cannot be forgotten, because the forest does not hold it. Nothing was changed."""
+
+    row: int  # the first such row, from 0
+
+
 class EmptyForestError(ImondrianError, ValueError):
     """The forest holds no points, so it cannot score others."""
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Reason(NamedTuple):
     usual: tuple[float, float] | None = None  # the range of most numbers; None if not known
 
     @property
-    def side(self) -> str:
+    def side(self) -> Literal["high", "low", ""]:
         """Either "high" or "low": whether the number lies above or below those of other rows; "" for a category."""
         if self.text is not None or math.isnan(self.value):
             return ""
@@ -129,10 +129,9 @@ def reasons_of(
     *,
     usual: UsualValues | None = None,
     texts: Mapping[int, str] | None = None,
+    min_share: float = _MIN_SHARE,
 ) -> list[Reason]:
     """Return the features with the largest parts in the score of a row, at most n, largest first.
-
-    Parts below a twentieth of the score are left out, except for the largest.
 
     Parameters
     ----------
@@ -148,6 +147,8 @@ def reasons_of(
         What is usual in the forest; if omitted, the reasons do not say what is usual.
     texts : mapping of int to str, optional
         The categories of the row, by the index of the feature; a category that is not listed is shown as its code.
+    min_share : float, default=0.05
+        Features with a smaller share of the score are left out, except for the first.
 
     Returns
     -------
@@ -162,12 +163,12 @@ def reasons_of(
     ['b = -9,000 (low), 69%', 'c = FR, 28%']
     """
     sizes = np.abs(parts)
-    shares = sizes / sizes.sum()
+    shares = sizes / max(sizes.sum(), np.finfo(float).tiny)  # the parts of a shingle can cancel
     leading = np.argsort(-sizes, kind="stable")[:n]
     reasons = [
         Reason(names[j], float(row[j]), float(shares[j]), bool(parts[j] > 0))
         for rank, j in enumerate(leading)
-        if rank == 0 or shares[j] >= _MIN_SHARE
+        if rank == 0 or shares[j] >= min_share
     ]
     return [_described(reason, int(j), usual, texts or {}) for reason, j in zip(reasons, leading, strict=False)]
 

@@ -1,6 +1,7 @@
 """Missing numbers on streams: replaced by the medians of the window or by the previous value."""
 
 # ruff: noqa: SLF001 (methods set private attributes of copies)
+import base64
 from typing import Any
 
 import numpy as np
@@ -109,15 +110,18 @@ class StreamGaps:
     # -- model files ------------------------------------------------------------------------------------------
 
     def state(self, n_shown: int) -> dict[str, Any]:
-        """Return the state in types that JSON supports; gaps that have left the window are left out."""
-        slots = np.flatnonzero(self._numbers >= max(n_shown - self._window, 0))
-        slots = slots[np.argsort(self._numbers[slots])]
-        replaced = [[int(self._numbers[i]), np.flatnonzero(self._masks[i]).tolist()] for i in slots]
+        """Return the state in types that JSON supports; gaps that have left the window are left out.
+
+        The replaced values are a table of bits with one row per point of the window, oldest first.
+        """
+        numbers = self._numbers_in_window(n_shown)
+        slots = numbers % self._window
+        is_marked = self._numbers[slots] == numbers
         return {
             "n_missing": self.n_missing,
             "medians": self._medians.tolist(),
             "expires": self._expires,
-            "replaced": replaced,
+            "replaced": _packed(self._masks[slots] & is_marked[:, None]),
         }
 
     def restored(self, state: dict[str, Any], n_shown: int) -> "StreamGaps":
@@ -127,15 +131,17 @@ class StreamGaps:
         other._medians = checked_fill(state["medians"], self._medians.size)
         other._expires = as_count(state["expires"], "expires", 0, n_shown + self._window)
         other._numbers, other._masks = self._numbers.copy(), self._masks.copy()
-        if len(state["replaced"]) > self._numbers.size:
-            raise ValueError(f"there are {len(state['replaced'])} points with gaps, but the window is shorter.")
-        for number, features in state["replaced"]:
-            slot = as_count(number, "a point with gaps", max(n_shown - self._window, 0), n_shown - 1) % self._window
-            other._numbers[slot] = number
-            other._masks[slot, [as_count(j, "a feature", 0, self._layout.n_features - 1) for j in features]] = True
+        numbers = self._numbers_in_window(n_shown)
+        masks = _unpacked(state["replaced"], (numbers.size, self._layout.n_features))
+        numbers, masks = numbers[masks.any(axis=1)], masks[masks.any(axis=1)]
+        other._numbers[numbers % self._window], other._masks[numbers % self._window] = numbers, masks
         return other
 
     # -- internal ---------------------------------------------------------------------------------------------
+
+    def _numbers_in_window(self, n_shown: int) -> Array:
+        """Return the numbers of the points of the window, oldest first; none if nothing is marked as replaced."""
+        return np.arange(max(n_shown - self._window, 0), n_shown if self._numbers.size else 0)
 
     def _step(self, n_shown: int) -> int:
         return max(min(n_shown, self._window) // _STEPS_PER_WINDOW, 1)
@@ -162,3 +168,18 @@ def _repeated(rows: Array, last: Array) -> Array:
     joined = np.vstack([last, rows])
     positions = np.where(np.isnan(joined), 0, np.arange(len(joined))[:, None])
     return np.take_along_axis(joined, np.maximum.accumulate(positions, axis=0), axis=0)[1:]
+
+
+def _packed(table: Array) -> str:
+    """Return a table of booleans as text, eight to a byte, in base64; empty text if none is True."""
+    return base64.b64encode(np.packbits(table).tobytes()).decode() if table.any() else ""
+
+
+def _unpacked(text: str, shape: tuple[int, int]) -> Array:
+    """Return what `_packed` has packed; raise ValueError if the text does not fit the shape."""
+    n_bits = shape[0] * shape[1]
+    content = base64.b64decode(text, validate=True)
+    if len(content) not in (0, -(-n_bits // 8)):
+        raise ValueError(f"the replaced values have {len(content)} bytes, but there should be {n_bits} bits.")
+    bits = np.unpackbits(np.frombuffer(content, np.uint8), count=n_bits) if content else np.zeros(n_bits, np.uint8)
+    return bits.reshape(shape).astype(np.bool_)

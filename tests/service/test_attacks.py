@@ -110,7 +110,7 @@ LONG_CONFIGURATION = {"features": [f"{i:03d}" * 80 for i in range(100)], **SMALL
         ("points.explanation_of_row", 2, "GET", "/detectors/a/history/5", None),
         ("points.scores_of", 2, "POST", "/detectors/a/scores", {"points": [[0, 0]] * 200}),
         ("points.scores_of", 1, "POST", "/detectors/a/scores", {"points": [[0, 0]]}),
-        ("points.points_of", 1, "POST", "/detectors/a/scores", {"points": [[0, 0]] * 9_000}),
+        ("points.rows_of", 1, "POST", "/detectors/a/scores", {"points": [[0, 0]] * 9_000}),
         ("lifecycle.object_of", 1, "PUT", "/detectors/b", LONG_CONFIGURATION),
         ("common.Registry.create", 1, "PUT", "/detectors/b", CONFIGURATION),
         ("lifecycle.check_model", 1, "PUT", "/detectors/a/model", upload(lambda _: None)),

@@ -9,12 +9,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from imondrian.categories import category_code
 from imondrian.errors import InvalidInputError
-from imondrian.service.bodies import object_of, points_of
+from imondrian.service.bodies import object_of, rows_of
+from imondrian.service.labels import labels_from
+from imondrian.service.posted_rows import RowFormat
 
 JSON, LINES = "application/json", "application/x-ndjson"
 NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(-1e100, 1e100))
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+CATEGORIES = st.one_of(TEXTS, st.booleans(), st.integers(-(2**60), 2**60), st.floats(-1e9, 1e9), st.none())
 NAMES = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, unique=True)
+
+
+def points_of(body, content_type, names, max_points):
+    return rows_of(body, content_type, RowFormat(names), max_points).points
 
 
 @st.composite
@@ -38,6 +47,25 @@ def test_tables_are_parsed_whatever_their_formatting(table, indent, is_ascii):
         assert np.array_equal(points_of(lines, LINES, names, 5), expected)
 
 
+@given(st.lists(CATEGORIES, min_size=1, max_size=6), st.sampled_from([None, 0, 3]), st.booleans())
+@example(['"},[{"', "]}", "\\", "],[1,", "\x00\n\x7f", "\U0001f600"], None, True)
+def test_categories_are_returned_as_they_were_posted(values, indent, is_ascii):
+    rows = [[1.5, value] for value in values]
+    records = [{"country": value, "amount": 1.5} for value in values]
+    row_format = RowFormat(["amount", "country"], frozenset([1]), allows_gaps=True)
+    for points in (rows, records):
+        body = json.dumps({"points": points}, indent=indent, ensure_ascii=is_ascii).encode()
+        lines = "\n".join(json.dumps(point, ensure_ascii=is_ascii) for point in points).encode()
+        for found in (rows_of(body, JSON, row_format, 9), rows_of(lines, LINES, row_format, 9)):
+            assert found.points.tolist() == [[1.5, category_code(value)] for value in values]
+            stored = labels_from(found.labels.to_bytes())
+            shown = stored.values(found.points, [1])
+            assert list(map(category_code, (row[1] for row in shown))) == list(map(category_code, values))
+            texts = [value for value in values if isinstance(value, str)]
+            if len(texts) == len(values):
+                assert [row[1] for row in shown] == texts
+
+
 @pytest.mark.parametrize("n_features", [1, 3, 1000])
 def test_large_bodies_give_the_same_rows_as_numpy(n_features):
     X = np.random.default_rng(0).normal(size=(60_000 // n_features, n_features))
@@ -52,7 +80,7 @@ def test_invalid_values_are_reported_with_their_row_in_the_whole_body():
     with pytest.raises(InvalidInputError, match=r"X\[30000, 1\]"):
         points_of(body, JSON, ["x", "y"], 100_000)
     body = json.dumps({"points": [[1.0, 2.0]] * 30_000 + [[1.0]]}).encode()
-    with pytest.raises(InvalidInputError, match="Point 30000 must be a list of 2 numbers"):
+    with pytest.raises(InvalidInputError, match="Point 30000 must be a list of 2 values"):
         points_of(body, JSON, ["x", "y"], 100_000)
 
 

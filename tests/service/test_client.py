@@ -57,9 +57,31 @@ def test_all_types_of_rows_give_the_same_scores(service, stream):
             assert client.score("kinds", kind) == scores
         with pytest.raises(InvalidInputError, match="object"):
             client.score("kinds", [[object(), 1.0]])
-        with pytest.raises(ServiceError, match="NaN"):
-            client.score("kinds", [[float("nan"), 1.0]])
+        with pytest.raises(InvalidInputError, match="finite"):
+            client.score("kinds", [[float("inf"), 1.0]])
         client.remove("kinds")
+
+
+def test_missing_values_categories_and_times_of_all_types_are_sent(service):
+    time = ["2026-01-31T12:30:00", "2026-01-31T12:31:00", None]
+    columns = {"amount": [1.5, None, 3.0], "country": ["FR", None, "DE"], "is_new": [True, False, None]}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    frame = pd.DataFrame({**columns, "time": pd.to_datetime(pd.Series(time))})
+    nullable = frame.convert_dtypes()
+    nan = [[row["amount"] or np.nan, row["country"], row["is_new"]] for row in rows]
+    kinds = [rows, frame, nullable, pl.from_pandas(nullable), nan, np.array(nan, object)]
+    with service.client() as client:
+        client.create("gaps", columns, categorical=["country", "is_new"], **SMALL)
+        client.process("gaps", rows * 20)
+        scores = client.score("gaps", rows)
+        for kind in kinds:
+            assert client.score("gaps", kind) == scores
+        client.process("gaps", frame)
+        history = client._request("GET", "/detectors/gaps/history?after=59").value()
+        assert history["own_time"] == time
+        assert history["values"] == [list(row.values()) for row in rows]
+        assert client.describe("gaps")["n_missing"] == 21
+        client.remove("gaps")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8765", "ftp://127.0.0.1", "http://", "http://a:b@127.0.0.1", ""])

@@ -27,6 +27,18 @@ def test_the_commands_and_the_client_example_run(service, capsys):
     assert json.loads(content)["n_seen"] == 4
 
 
+def test_the_commands_with_categories_run(service):
+    (commands,) = [block for block in blocks("sh") if "categorical" in block]
+    shell = ["bash", "-euc", commands.replace(ADDRESS, service.address)]
+    output = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=True).stdout
+    reasons = json.loads(output[output.index('{"explanations"') :])["explanations"][0]["explanation"]
+    reason = next(reason for reason in reasons if reason["feature"] == "country")
+    start, text = re.search(r'^# (\{.*), "text": "(.*) \.\.\.", \.\.\.\}$', commands, re.MULTILINE).groups()
+    shown = json.loads(start + "}")
+    assert shown == {name: reason[name] for name in shown}
+    assert reason["text"].startswith(text)
+
+
 def test_every_route_is_in_the_table(service):
     _, _, content = service.request("GET", "/openapi.json")
     for path, operations in json.loads(content)["paths"].items():
@@ -48,6 +60,8 @@ def test_documented_limits_match_the_code():
         ),
         f"| name | {limits.name_length} characters",
         f"| features | {limits.features:,}, with names of {limits.feature_length} characters |",
+        f"| category | {limits.category_length} characters |",
+        f"at most {retention.history_values:,} values, and {retention.history_label_bytes // MIB} MiB of categories",
         (
             f"| detectors | {limits.detectors}, of {limits.detector_bytes // MIB} MiB each,"
             f" {limits.total_bytes // 2**30} GiB together |"

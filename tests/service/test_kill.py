@@ -18,6 +18,7 @@ from tests.service.serving import SMALL, free_port
 
 N_ROUNDS, N_CLIENTS = 50, 4
 XY = {"features": ["x", "y"], **SMALL}
+ORDERS = {"features": ["amount", "country"], "categorical": ["country"], **SMALL}
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="services are started by forking")
@@ -58,29 +59,46 @@ class Services:
 class Sender(threading.Thread):
     """A client that posts points one request after the other, and records the responses; unaware of the kills."""
 
-    def __init__(self, number, port):
+    def __init__(self, number, port, configuration, draw):
         super().__init__()
         self._rng, self._port = np.random.default_rng(number), port
+        self._configuration, self._draw = configuration, draw
         self.is_stopped, self.confirmed, self.error = threading.Event(), [], None
 
     def run(self):
         try:
             with Client(f"http://127.0.0.1:{self._port}", timeout=300.0) as client:
-                client.create("a", **XY)
+                client.create("a", **self._configuration)
                 while not self.is_stopped.is_set():
                     self._post(client)
         except Exception as error:  # noqa: BLE001 (the test reports it)
             self.error = error
 
     def _post(self, client):
-        points = self._rng.normal(size=(self._rng.choice([1, 1, 1, 20]), 2)) * self._rng.choice([1.0, 5.0])
+        points = self._draw(self._rng, self._rng.choice([1, 1, 1, 20]))
         for point, result in zip(points, client.process("a", points), strict=True):
             self.confirmed.append((result["index"], point, result))
 
 
-def kill_repeatedly(services, senders, rng):
-    """Kill a service `N_ROUNDS` times while it starts, works or saves a snapshot; then start the last one."""
-    for _ in range(N_ROUNDS):
+def numbers(rng, n):
+    return rng.normal(size=(n, 2)) * rng.choice([1.0, 5.0])
+
+
+def orders(rng, n):
+    """Return orders with gaps and times, by feature name."""
+    return [
+        {
+            "amount": None if rng.random() < 0.3 else rng.normal(),
+            "country": f"country {rng.zipf(1.5)} é",
+            "time": f"2026-01-31T12:30:{rng.integers(60):02}",
+        }
+        for _ in range(n)
+    ]
+
+
+def kill_repeatedly(services, senders, rng, n_rounds):
+    """Kill a service repeatedly while it starts, works or saves a snapshot; then start the last one."""
+    for _ in range(n_rounds):
         services.start()
         if rng.random() < 0.8:
             confirmed = sum(len(sender.confirmed) for sender in senders)
@@ -95,14 +113,12 @@ def kill_repeatedly(services, senders, rng):
     services.start()
 
 
-def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fifty_kills(
-    tmp_path,
-):
-    services = Services(tmp_path)
-    senders = [Sender(i, services.port) for i in range(N_CLIENTS)]
+def confirmed_despite_kills(services, configuration, draw, n_rounds):
+    """Return what clients posted to services that were killed, and the results, in the order of the stream."""
+    senders = [Sender(i, services.port, configuration, draw) for i in range(N_CLIENTS)]
     for sender in senders:
         sender.start()
-    kill_repeatedly(services, senders, random.Random(0))  # noqa: S311
+    kill_repeatedly(services, senders, random.Random(0), n_rounds)  # noqa: S311
     for sender in senders:
         sender.is_stopped.set()
     for sender in senders:
@@ -110,17 +126,46 @@ def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fi
     assert [sender.error for sender in senders] == [None] * N_CLIENTS
     confirmed = sorted((each for sender in senders for each in sender.confirmed), key=lambda each: each[0])
     assert [index for index, _, _ in confirmed] == list(range(len(confirmed)))  # none missing, none twice
-    points = np.array([point for _, point, _ in confirmed])
-    never_stopped = new_detector({**DEFAULTS, **XY}).process_many(points)
-    assert [result["anomaly_score"] for _, _, result in confirmed] == never_stopped.score.tolist()
-    assert [result["threshold"] for _, _, result in confirmed] == never_stopped.threshold.tolist()
-    assert [result["is_anomaly"] for _, _, result in confirmed] == never_stopped.is_anomaly.tolist()
+    assert len(confirmed) > 10 * n_rounds  # otherwise there was too little load
+    return [point for _, point, _ in confirmed], [result for _, _, result in confirmed]
+
+
+def assert_same_results(results, never_stopped):
+    assert [result["anomaly_score"] for result in results] == never_stopped.score.tolist()
+    assert [result["threshold"] for result in results] == never_stopped.threshold.tolist()
+    assert [result["is_anomaly"] for result in results] == never_stopped.is_anomaly.tolist()
+
+
+def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fifty_kills(
+    tmp_path,
+):
+    services = Services(tmp_path)
+    points, results = confirmed_despite_kills(services, XY, numbers, N_ROUNDS)
+    never_stopped = new_detector({**DEFAULTS, **XY}).process_many(np.array(points))
+    assert_same_results(results, never_stopped)
     with Client(f"http://127.0.0.1:{services.port}") as client:
         description, figures = client.describe("a"), client._request("GET", "/metrics").content.decode()
-        assert description["n_seen"] == len(confirmed)
+        assert description["n_seen"] == len(points)
         assert description["n_anomalies"] == never_stopped.is_anomaly.sum()
-        assert f'imondrian_points_total{{detector="a"}} {len(confirmed)}\n' in figures
+        assert f'imondrian_points_total{{detector="a"}} {len(points)}\n' in figures
         assert client._request("GET", "/health").value() == {"status": "ok", "complaints": []}
     services.end(signal.SIGTERM)
     services.close()
-    assert len(confirmed) > 10 * N_ROUNDS  # otherwise there was too little load
+
+
+def test_categories_gaps_and_times_survive_kills(tmp_path):
+    services = Services(tmp_path)
+    points, results = confirmed_despite_kills(services, ORDERS, orders, 10)
+    detector = new_detector({**DEFAULTS, **ORDERS})
+    assert_same_results(results, detector.process_many([[row["amount"], row["country"]] for row in points]))
+    with Client(f"http://127.0.0.1:{services.port}") as client:
+        history = client._request("GET", "/detectors/a/history").value()
+        first = history["index"][0]
+        assert history["index"] == list(range(max(len(points) - 2_000, 0), len(points)))
+        assert history["values"] == [[row["amount"], row["country"]] for row in points[first:]]
+        assert history["own_time"] == [row["time"] for row in points[first:]]
+        assert client.describe("a")["n_missing"] == detector.n_missing > 0
+        country = client.explain("a", [{"amount": 0.0, "country": "country 1 é"}])[0]["explanation"]
+        assert any(each["text"].startswith("country = country 1 é (") for each in country)
+    services.end(signal.SIGTERM)
+    services.close()

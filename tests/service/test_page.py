@@ -317,7 +317,7 @@ def test_a_click_on_an_anomaly_shows_its_explanation(service, page):
     page.wait_for_selector("#explanation .reasons")
     assert page.inner_text("#explanation-title") == "Why point 350 is anomalous"
     first = page.locator("#explanation .reasons li").first.inner_text()
-    assert re.match(r"temperature 60, usually 1\d\.\d+ to 2\d\.\d+, high\s+\d+ %", first)
+    assert re.match(r"temperature = 60 \(high; usual 1\d\.\d+ to 2\d\.\d+\)\s+\d+ %", first)
     assert page.locator("#explanation .reasons li").count() == 3
 
 
@@ -328,7 +328,7 @@ def test_an_explanation_is_opened_and_closed_with_the_keyboard(service, page):
     button = "[aria-label='Why point 390 is anomalous']"
     tab_to(page, button)
     page.keyboard.press("Enter")
-    page.wait_for_selector("#explanation .reasons li:has-text('flow 60, usually')")
+    page.wait_for_selector("#explanation .reasons li:has-text('flow = 60 (high; usual')")
     assert active(page) == "explanation"
     page.keyboard.press("Escape")
     assert page.locator("#explanation .reasons").count() == 0
@@ -403,7 +403,7 @@ def test_a_row_of_a_table_is_explained_with_the_keyboard(service, page):
     page.wait_for_selector("#top-rows button")
     tab_to(page, "[aria-label='Why row 2 has its score']")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#scored-explanation .reasons li:has-text('flow 90, usually')")
+    page.wait_for_selector("#scored-explanation .reasons li:has-text('flow = 90 (high; usual')")
     assert active(page) == "scored-explanation"
 
 
@@ -427,7 +427,8 @@ def test_the_download_has_the_scores(service, page):
 
 
 def test_problems_with_a_table_are_shown(service, page):
-    call_client(service, "create", "strict", FEATURES)
+    with service.client() as client:
+        client.create("strict", FEATURES, missing="raise")
     page.goto(f"{service.address}/#strict")
     page.wait_for_selector("#name:text-is('strict')")
     for text, message in WRONG:
@@ -489,6 +490,126 @@ def test_hostile_headers_and_cells_are_only_text(service, own_page):
     score_text(own_page, text_of([[1]], [f'"{quoted}2"']))
     own_page.wait_for_selector("#score-error:has-text('<img')")
     assert own_page.locator("img, td *:not(button)").count() == 0
+
+
+# -- categories -----------------------------------------------------------------------------------------------------
+
+
+ORDERS = ["amount", "country", "is_new"]
+FITS = "(({ layout, clientWidth }) => layout.width === clientWidth)(document.getElementById('chart'))"
+LANES = """(() => {
+    const { layout } = document.getElementById('chart');
+    const counts = layout.annotations.filter(({ yref }) => yref === 'y2').map(({ text }) => text);
+    return layout.yaxis2.ticktext.map((label, lane) => [label, counts[lane]]);
+})()"""
+
+
+def orders(n=400):
+    rng = np.random.default_rng(7)
+    countries = rng.choice(["FR", "DE", "IT", "ES", "NL", "BE", "AT"], n, p=[0.4, 0.25, 0.15, 0.1, 0.05, 0.03, 0.02])
+    amounts = rng.normal(20.0, 1.0, n).round(3)
+    rows = [
+        {
+            "amount": amounts[i],
+            "country": str(countries[i]),
+            "is_new": bool(i % 3 == 0),
+            "time": f"2026-01-31T{i // 60:02}:{i % 60:02}:00",
+        }
+        for i in range(n)
+    ]
+    rows[120]["amount"] = rows[121]["country"] = None
+    rows[350]["country"] = INJECTION + "\u202e"
+    return rows
+
+
+def create_orders(service, name):
+    with service.client() as client:
+        client.create(name, ORDERS, categorical=ORDERS[1:], threshold=0.05, **SMALL)
+        results = client.process(name, orders())
+    return [result["index"] for result in results if result["is_anomaly"]]
+
+
+def test_categories_are_shown_on_lanes_with_their_counts(service, page):
+    anomalies = create_orders(service, "lanes")
+    assert 350 in anomalies
+    open_detector(page, service, "lanes")
+    countries = [row["country"] for row in orders()]
+    own = sorted(["FR", "DE", "IT", "ES", "NL"])
+    expected = [[name, str(countries.count(name))] for name in own]
+    assert page.evaluate(LANES) == [*expected, ["other", str(400 - sum(int(count) for _, count in expected))]]
+    lanes = "document.getElementById('chart').data.filter((trace) => trace.yaxis === 'y2')[1].y"
+    positions = [own.index(country) if country in own else 5 for country in (countries[index] for index in anomalies)]
+    assert page.evaluate(lanes) == positions
+    assert page.evaluate(MARKED) == [anomalies] * 4  # on three features and the score
+    assert page.evaluate("document.getElementById('chart').data[0].y[120]") is None  # a gap
+
+
+def test_a_category_is_explained_in_words_and_shown_as_text(service, page):
+    create_orders(service, "worded")
+    open_detector(page, service, "worded")
+    row = page.locator("#anomalies tr", has=page.locator("[aria-label='Why point 350 is anomalous']"))
+    assert "2026-01-31T05:50:00" in row.inner_text()
+    assert "<img" in row.inner_text()
+    row.locator("button").click()
+    page.wait_for_selector("#explanation .reasons")
+    first = page.locator("#explanation .reasons li").first.inner_text()
+    assert re.fullmatch(re.escape(f"country = {INJECTION}\ufffd (never seen)") + r"\s+\d+ %", first)
+    assert "2026-01-31T05:50:00" in page.inner_text("#explanation")
+    assert page.locator("img").count() == 0
+
+
+def test_a_table_with_categories_gaps_and_times_is_learned(service, page):
+    create_orders(service, "learned")
+    open_detector(page, service, "learned")
+    page.check("#learn")
+    text = "id,time,is_new,country,amount\nA,2026-02-01T00:00,true,FR,20\nB,,,,21\nC,2026-02-01T00:02,false,KP,\n"
+    score_text(page, text)
+    page.wait_for_selector("#scored-summary:has-text('of 3 rows')")
+    _, _, content = service.request("GET", "/detectors/learned/history?after=399")
+    history = json.loads(content)
+    assert history["values"] == [[20.0, "FR", "true"], [21.0, None, None], [None, "KP", "false"]]
+    assert history["own_time"] == ["2026-02-01T00:00", None, "2026-02-01T00:02"]
+    page.click("[aria-label='Why row 3 has its score']")
+    page.wait_for_selector("#scored-explanation .reasons li:has-text('country = KP (never seen)')")
+
+
+def test_the_form_takes_features_and_categories_from_a_table(service, page):
+    page.goto(service.address)
+    if not page.is_visible("#new-name"):
+        page.click("#new > summary")
+    lines = [f"ORD-{i},{i},2026-01-{i + 1:02},{i % 7}.5,{'FR' if i % 2 else ''},true" for i in range(25)]
+    text = "\n".join(["order,row,day,amount,country,is_new", *lines])
+    make = "(text) => { const data = new DataTransfer(); data.items.add(new File([text], 'orders.csv')); return data; }"
+    page.dispatch_event("#new", "drop", {"dataTransfer": page.evaluate_handle(make, text)})
+    page.wait_for_selector("#new-table-hint:has-text('orders.csv')")
+    note = page.inner_text("#new-table-hint")
+    for reason in ("order (nearly all its values differ)", "row (it counts the rows)", "day (it has times)"):
+        assert reason in note
+    page.fill("#new-name", "from-table")
+    page.click("#create button.primary")
+    page.wait_for_selector("#detectors a[aria-current]:has-text('from-table')")
+    configuration = call_client(service, "describe", "from-table")["configuration"]
+    assert (configuration["features"], configuration["categorical"]) == (
+        ["amount", "country", "is_new"],
+        ["country", "is_new"],
+    )
+    page.wait_for_selector('#no-points-example:has-text(\'"country":"A"\')')
+
+
+def test_lanes_fit_any_width(service, own_page):
+    create_orders(service, "widths")
+    open_detector(own_page, service, "widths")
+    own_page.click("[aria-label='Why point 350 is anomalous']")
+    own_page.wait_for_selector("#explanation .reasons")
+    boxes = """Array.from(document.querySelectorAll('#chart .ytick text, #chart .annotation-text'))
+        .map((text) => text.getBoundingClientRect()).map(({ left, right }) => [left, right])"""
+    for width in (1400, 768, 390):
+        own_page.set_viewport_size({"width": width, "height": 900})
+        wait_until(
+            own_page, "(({ layout, clientWidth }) => layout.width === clientWidth)(document.getElementById('chart'))"
+        )
+        assert own_page.evaluate("document.documentElement.scrollWidth") == width
+        assert all(0 <= left <= right <= width for left, right in own_page.evaluate(boxes))
 
 
 # -- the service ----------------------------------------------------------------------------------------------------

@@ -70,12 +70,15 @@ def peak_of(call):
         (3, {"window": 300, "max_samples": 1000, "shingle": 4, "n_trees": 3}),
         (10, {"threshold": 0.01}),
         (2, {"threshold": "auto", "preset": "paper", "max_samples": 1}),
+        (3, {"window": 300, "categorical": [1]}),
+        (3, {"window": 3_000, "categorical": [0, 1, 2], "n_trees": 3, "missing": "previous"}),
+        (4, {"window": 85, "categorical": [2], "n_trees": 3, "shingle": 5, "missing": "indicator"}),
+        (2, {"window": 64, "n_trees": 3, "missing": "raise"}),
     ],
 )
 def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):
-    detector = StreamDetector(n_features, **settings, missing="raise")
-    sizes = DetectorSize(*(detector.parameters[name] for name in DetectorSize._fields))
-    assert memory_bytes_of(sizes) == detector.n_bytes
+    detector = StreamDetector(n_features, **settings)
+    assert memory_bytes_of(DetectorSize.of(n_features, detector.parameters)) == detector.n_bytes
 
 
 def test_a_file_whose_forest_has_more_trees_than_its_detector_is_refused_before_it_is_read(registry, server):
@@ -288,7 +291,7 @@ def test_points_get_503_if_there_is_no_memory_for_them(server, monkeypatch):
 
     for method in ("POST", "DELETE"):
         with monkeypatch.context() as patched:
-            patched.setattr("imondrian.service.routes.points.points_of", failing)
+            patched.setattr("imondrian.service.routes.points.rows_of", failing)
             status, headers, response = server.request(method, "/detectors/a/points", {"points": [[0.0, 0.0]]})
         assert (status, headers.get("retry-after")) == (503, "1")
         assert "memory" in json.loads(response)["detail"]

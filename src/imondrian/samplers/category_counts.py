@@ -24,6 +24,7 @@ from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, NO_LIMIT
 
 MAX_CATEGORIES = 2**16  # of one feature, in a forest of bounded memory
 _SMALLEST_TABLE = 8
+_BYTES_PER_ENTRY = 16
 _STATE = {"category_codes": np.dtype(np.float64), "category_counts": np.dtype(np.int64)}
 
 
@@ -253,12 +254,22 @@ def _empty_table(n_categorical: int, n_entries: int) -> CategoryTable:
 
 def _grown(table: CategoryTable, n_entries: int) -> CategoryTable:
     """Return a copy of the tables with room for n_entries categories, at most two thirds full."""
-    n_columns = table.codes.shape[1]
-    while 2 * n_columns < 3 * n_entries:
-        n_columns *= 2
-    larger = _empty_table(table.codes.shape[0], n_columns)
+    larger = _empty_table(table.codes.shape[0], _n_columns(n_entries, table.codes.shape[1]))
     for k in range(table.codes.shape[0]):
         is_used = ~np.isnan(table.codes[k])
         add_entries(larger, k, table.codes[k][is_used], table.counts[k][is_used])
     larger.totals[:] = table.totals
     return larger
+
+
+def _n_columns(n_entries: int, n_columns: int = _SMALLEST_TABLE) -> int:
+    """Return the number of columns, at least n_columns, with which n_entries categories fill two thirds of a table."""
+    while 2 * n_columns < 3 * n_entries:
+        n_columns *= 2
+    return n_columns
+
+
+def window_count_bytes(n_categorical: int, window: int) -> int:
+    """Return `CategoryCounts.n_bytes` for a window, without creating the counts."""
+    smallest = sum(array.nbytes for array in _empty_table(n_categorical, 0))
+    return smallest + n_categorical * _n_columns(window + 1) * _BYTES_PER_ENTRY if n_categorical else 0

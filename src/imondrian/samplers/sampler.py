@@ -8,7 +8,7 @@ import numpy as np
 from imondrian.engine.invariants import Check
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import Trees
-from imondrian.errors import InvalidInputError
+from imondrian.errors import NotHeldError
 from imondrian.samplers.category_counts import CategoryCounts
 from imondrian.scales import Scale
 from imondrian.scores import ScoringCache
@@ -186,9 +186,9 @@ class Sampler(Protocol):
         """Return a check of trees that depends on this sampler."""
 
 
-def not_held_error(X: Array, row: int) -> InvalidInputError:
+def not_held_error(X: Array, row: int) -> NotHeldError:
     """Return the error for a row that cannot be forgotten because the forest does not hold it."""
     point = np.array2string(X[row], threshold=10, max_line_width=1000)
-    return InvalidInputError(
-        f"X[{row}] = {point} is not in the forest, or X contains it more often than the forest does."
-    )
+    error = NotHeldError(f"X[{row}] = {point} is not in the forest, or X contains it more often than the forest does.")
+    error.row = row
+    return error

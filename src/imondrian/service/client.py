@@ -102,7 +102,7 @@ class Client:
         features : iterable of str
             The names of the features.
         **settings
-            Settings of the detector, named like the arguments of `StreamDetector`.
+            Settings of the detector, named like the arguments of `StreamDetector`; `categorical` lists names.
         """
         return self._json("PUT", _path(name), {"features": list(features), **settings})
 
@@ -128,7 +128,9 @@ class Client:
         name : str
             The detector.
         points : array-like, DataFrame or list of dict
-            The rows; the columns of a DataFrame and the keys of dictionaries are matched by feature name.
+            The rows; the columns of a DataFrame and the keys of dictionaries are matched by feature name. None, NaN and
+            the missing values of pandas are missing. A column or key `time` is the time of the point: text in ISO 8601,
+            or a date and time.
 
         Returns
         -------
@@ -174,9 +176,9 @@ class Client:
 
     def _json(self, method: str, path: str, body: Any, request_id: str | None = None) -> Any:
         try:
-            content = json.dumps(body, default=_plain).encode()
+            content = _encoded(body)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"Values must be numbers or text: {error}.") from None
+            raise InvalidInputError(f"Values must be finite numbers, text or booleans: {error}.") from None
         return self._request(method, path, content, _JSON, request_id).value()
 
     def _request(
@@ -232,8 +234,25 @@ def _rows(points: Any) -> list[Any]:
     return list(points)
 
 
+def _encoded(body: Any) -> bytes:
+    """Return JSON with null for all that is missing; raise ValueError or TypeError if it cannot be written."""
+    try:
+        return json.dumps(body, default=_plain, allow_nan=False).encode()
+    except ValueError:  # it contains NaN
+        plain = json.loads(json.dumps(body, default=_plain), parse_constant=_number_or_none)
+        return json.dumps(plain, allow_nan=False).encode()
+
+
+def _number_or_none(constant: str) -> float | None:
+    return None if constant == "NaN" else float(constant)
+
+
 def _plain(value: Any) -> Any:
-    """Return arrays and numbers of numpy as objects that `json` can write."""
+    """Return arrays and numbers of numpy, times and missing values of pandas as objects that `json` can write."""
+    if type(value).__name__ in {"NAType", "NaTType"}:
+        return None
     if hasattr(value, "tolist"):
         return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
     raise TypeError(f"{value!r:.100} is neither")

@@ -8,6 +8,7 @@ from imondrian.defaults import (
     FROM_PRESET,
     LEARN_ANOMALIES,
     MAX_SAMPLES,
+    MISSING_VALUES,
     N_TREES,
     PRESET,
     SEED,
@@ -20,9 +21,10 @@ from imondrian.engine.nodes import MAX_POINTS, table_bytes
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.samplers import new_sampler
+from imondrian.samplers.category_counts import window_count_bytes
 from imondrian.service.limits import Limits
 from imondrian.stream import StreamDetector
-from imondrian.stream_parameters import renamed_parameters
+from imondrian.stream_parameters import restored_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 DEFAULTS: dict[str, Any] = {
@@ -37,8 +39,11 @@ DEFAULTS: dict[str, Any] = {
     "warm_up": None,
     "learn_anomalies": LEARN_ANOMALIES,
     "seed": SEED,
+    "categorical": [],
+    "missing": MISSING_VALUES,
 }
 _VALUE_BYTES = 8
+_MAX_MARKED_VALUES = 2**26  # in a window whose gaps are marked: the header of a model file has a bit for each value
 
 
 class DetectorSize(NamedTuple):
@@ -49,6 +54,35 @@ class DetectorSize(NamedTuple):
     max_samples: int | None
     n_trees: int
     shingle: int
+    n_categorical: int = 0
+    missing: str = "raise"
+
+    @classmethod
+    def of(cls, n_features: int, settings: dict[str, Any]) -> "DetectorSize":
+        """Return the size of a detector from its settings; `categorical` must be a list."""
+        names = ("window", "max_samples", "n_trees", "shingle")
+        sizes = {name: settings[name] for name in names}
+        return cls(n_features, **sizes, n_categorical=len(settings["categorical"]), missing=settings["missing"])
+
+    @property
+    def n_indicators(self) -> int:
+        """Number of indicators of missing numbers in a row."""
+        return self.n_features - self.n_categorical if self.missing == "indicator" else 0
+
+    @property
+    def n_values(self) -> int:
+        """Number of values of a point in the forest."""
+        return (self.n_features + self.n_indicators) * self.shingle
+
+    @property
+    def n_categories(self) -> int:
+        """Number of these values that are categories."""
+        return (self.n_categorical + self.n_indicators) * self.shingle
+
+    @property
+    def marks_gaps(self) -> bool:
+        """Whether the detector stores which numbers in the window are replacements."""
+        return self.missing in ("median", "indicator")
 
 
 def checked_name(name: str, limits: Limits) -> str:
@@ -84,6 +118,7 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     check_names_and_lengths(settings, limits)
     features = _checked_features(settings.get("features"), limits)
     configuration = with_preset({"features": features, **DEFAULTS, **settings})
+    configuration["categorical"] = _checked_categorical(configuration["categorical"], features)
     n_bytes = checked_size(size_of(configuration), limits)
     parameters_of(configuration)  # checks all other settings
     return configuration, n_bytes
@@ -103,8 +138,7 @@ def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
 
 def size_of(configuration: dict[str, Any]) -> DetectorSize:
     """Return the settings that determine how much memory the detector needs."""
-    named = {name: configuration[name] for name in DetectorSize._fields if name in configuration}
-    return DetectorSize(n_features=len(configuration["features"]), **named)
+    return DetectorSize.of(len(configuration["features"]), configuration)
 
 
 def checked_size(size: DetectorSize, limits: Limits) -> int:
@@ -120,16 +154,25 @@ def checked_size(size: DetectorSize, limits: Limits) -> int:
         raise InvalidInputError(
             f"The detector would need {n_bytes} bytes, but at most {limits.detector_bytes} are allowed."
         )
+    if size.marks_gaps and size.window * size.n_features > _MAX_MARKED_VALUES:
+        raise InvalidInputError(
+            f"With missing={size.missing!r}, a window can have at most {_MAX_MARKED_VALUES} values, but would have"
+            f" {size.window * size.n_features}."
+        )
     return n_bytes
 
 
 def memory_bytes_of(size: DetectorSize) -> int:
     """Return `StreamDetector.n_bytes` of a detector of this size, without creating it."""
-    n_values = size.n_features * size.shingle
+    n_coordinates = size.n_values + size.n_categories
     n_slots = new_sampler(size.max_samples, size.window).limit
-    trees = table_bytes(size.n_trees, n_slots, n_values)
-    ring, shingle = size.window * n_values * _VALUE_BYTES, (size.shingle - 1) * size.n_features * _VALUE_BYTES
-    return trees + ring + shingle + _fixed_bytes()
+    trees = table_bytes(size.n_trees, n_slots, n_coordinates, size.n_categories)
+    ring = size.window * n_coordinates * _VALUE_BYTES
+    counts = window_count_bytes(size.n_categories, size.window)
+    shingle = (size.shingle - 1) * size.n_values // size.shingle * _VALUE_BYTES
+    medians = 0 if size.missing == "raise" else size.n_features * _VALUE_BYTES
+    marks = size.window * (_VALUE_BYTES + size.n_features) if size.marks_gaps else 0
+    return trees + ring + counts + shingle + medians + marks + _fixed_bytes()
 
 
 @cache
@@ -141,8 +184,10 @@ def _fixed_bytes() -> int:
 
 def new_detector(configuration: dict[str, Any]) -> StreamDetector:
     """Return a new detector with a configuration."""
+    features = configuration["features"]
     settings = {name: configuration[name] for name in DEFAULTS}
-    return StreamDetector(len(configuration["features"]), **settings, missing="raise")
+    settings["categorical"] = [features.index(name) for name in configuration["categorical"]]
+    return StreamDetector(len(features), **settings)
 
 
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -155,13 +200,25 @@ def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
 
 def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Return a checked configuration from the store; version 0.1 had other names for some settings."""
-    configuration, _ = checked_configuration(renamed_parameters(stored), limits)
+    configuration, _ = checked_configuration(restored_parameters(stored), limits)
     return configuration
 
 
 def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return True if two configurations give the same detector, even if only one states the default warm-up."""
     return one["features"] == other["features"] and parameters_of(one) == parameters_of(other)
+
+
+def _checked_categorical(categorical: Any, features: list[str]) -> list[str]:
+    """Return the names of the categorical features in the order of the features, or raise InvalidInputError."""
+    if not isinstance(categorical, list):
+        raise InvalidInputError(f"categorical must be a list of names of features, but is {categorical!r:.200}.")
+    for name in categorical:
+        if name not in features:
+            raise InvalidInputError(f"categorical must be a list of names of features, but has {name!r:.200}.")
+        if categorical.count(name) > 1:
+            raise InvalidInputError(f"categorical has {name[:100]!r} more than once.")
+    return [name for name in features if name in categorical]
 
 
 def _checked_features(features: Any, limits: Limits) -> list[str]:

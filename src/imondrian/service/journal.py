@@ -17,12 +17,16 @@ import numpy as np
 
 import imondrian
 from imondrian.engine.jit import Array
-from imondrian.errors import DamagedFileError, InvalidInputError
+from imondrian.errors import DamagedFileError, InvalidInputError, NotHeldError
 from imondrian.model_files import from_bytes
+from imondrian.named_rows import CodedRows
+from imondrian.service.labels import with_labels, without_labels
 from imondrian.service.limits import Limits
+from imondrian.service.posted_rows import PostedRows
 from imondrian.stream import StreamDetector
 
 POINTS, FORGET, MODEL = "points", "forget", "model"
+LABELLED_POINTS = "labelled points"  # points with categories, or with their own times
 NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
 MODELS = (MODEL, NEW_MODEL)
 
@@ -35,6 +39,18 @@ class Entry(NamedTuple):
     content: bytes
     request: str | None  # the id of the request, given by the client
     time: float  # of arrival, in seconds since 1970
+
+    def points_and_labels(self) -> tuple[bytes, bytes]:
+        """Return the points to learn, and their labels, both empty if there are none."""
+        if self.kind == LABELLED_POINTS:
+            return without_labels(self.content)
+        return (self.content if self.kind == POINTS else b""), b""
+
+
+def entry_of_points(rows: PostedRows) -> tuple[str, bytes]:
+    """Return the kind and the content of an entry that learns rows."""
+    points = rows.points.tobytes()
+    return (LABELLED_POINTS, with_labels(points, rows.labels.to_bytes())) if rows.labels else (POINTS, points)
 
 
 def checked_request_id(request: str | None, limits: Limits) -> str | None:
@@ -99,14 +115,13 @@ class EntryApplier:
             detector (model), or the error if points could not be forgotten.
         """
         outcomes: list[Outcome] = []
-        for kind, group in groupby(entries, key=lambda entry: entry.kind):
-            contents = [entry.content for entry in group]
-            if kind == POINTS:
-                outcomes += self._learn(contents, lock)
+        for has_points, group in groupby(entries, key=lambda entry: entry.kind in (POINTS, LABELLED_POINTS)):
+            if has_points:
+                outcomes += self._learn([entry.points_and_labels()[0] for entry in group], lock)
                 continue
-            for content in contents:
+            for entry in group:
                 with lock():
-                    outcomes.append(self._apply_one(kind, content))
+                    outcomes.append(self._apply_one(entry.kind, entry.content))
         return outcomes
 
     def _learn(self, contents: list[bytes], lock: LockFactory) -> list[Outcome]:
@@ -131,15 +146,21 @@ class EntryApplier:
         try:
             self.detector.forget(points)
         except InvalidInputError as error:  # nothing has changed, and a replay gives the same error
-            return error
+            return self._without_codes(error)
         return len(points)
+
+    def _without_codes(self, error: InvalidInputError) -> InvalidInputError:
+        """Return an error without the codes of categories, which mean nothing to the client."""
+        if isinstance(error, NotHeldError) and self.detector.parameters["categorical"]:
+            return InvalidInputError(f"Point {error.row} is not in the window, or the request has it too often.")
+        return error
 
 
 def points_from(content: bytes, n_features: int) -> Array:
     """Return the points of a journal entry; raise InvalidInputError if its length is wrong."""
     if len(content) % (8 * n_features):
         raise InvalidInputError(f"{len(content)} bytes are not a multiple of {8 * n_features}, the size of a point.")
-    return np.frombuffer(bytearray(content), "<f8").reshape(-1, n_features)
+    return np.frombuffer(bytearray(content), "<f8").reshape(-1, n_features).view(CodedRows)
 
 
 def detector_from(content: bytes) -> StreamDetector:

@@ -18,6 +18,7 @@ class Limits(NamedTuple):
     explained_values: int = 100_000
     name_length: int = 64
     feature_length: int = 256
+    category_length: int = 256
     features: int = 1_000
     detectors: int = 100
     window: int = 100_000
@@ -66,5 +67,10 @@ class Retention(NamedTuple):
     reply_bytes: int = 64 * MIB
     history: int = 2_000  # rows for the page, in memory
     history_values: int = 200_000  # values in these rows
+    history_label_bytes: int = 8 * MIB  # categories and times of these rows
     copy_max_age: float = 0.5  # maximum age, in seconds, of a copy for reads while points are being learned
     shutdown_seconds: float = 20.0  # for queued work at shutdown; the rest is replayed at the next start
+
+    def history_rows(self, n_features: int) -> int:
+        """Return how many of the latest rows are stored for the page."""
+        return min(self.history, max(self.history_values // n_features, 1))

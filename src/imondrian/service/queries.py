@@ -4,18 +4,19 @@ Scores and explanations use a copy of the detector, so they do not wait for lear
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
+from imondrian.named_rows import CodedRows
 from imondrian.service import schemas
 from imondrian.service.errors import NotFoundError
+from imondrian.service.posted_rows import PostedRows
+from imondrian.service.reasons import PointExplainer
 from imondrian.service.registry import DetectorHandle, Registry
 from imondrian.stream import StreamDetector
 
-_USUAL_PERCENTILES = (1, 99)
 MAX_POINTS_ON_SHARED_COPY = 100  # for so few, a private copy would cost more
 
 
@@ -32,6 +33,7 @@ def description_of(handle: DetectorHandle) -> schemas.Description:
         threshold=summary.threshold,
         is_warm=summary.is_warm,
         n_bytes=summary.n_bytes,
+        n_missing=summary.n_missing,
         drifts=[schemas.Drift(**drift._asdict()) for drift in summary.drifts],
     )
 
@@ -39,19 +41,22 @@ def description_of(handle: DetectorHandle) -> schemas.Description:
 def scores_of(handle: DetectorHandle, points: Array) -> schemas.Scores:
     """Return the scores of points, each as if it were the next point of the stream."""
     with _detector_to_read(handle, len(points)) as detector:
-        scores = detector.score(points).tolist()
+        scores = detector.score(points.view(CodedRows)).tolist()
         return schemas.Scores(anomaly_score=scores, threshold=detector.threshold, n_seen=detector.n_seen)
 
 
-def explanations_of(handle: DetectorHandle, points: Array) -> schemas.Explanations:
+def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explanations:
     """Return the scores of points divided among the features, each as if it were the next point of the stream."""
-    names = handle.record.configuration["features"]
-    with _detector_to_read(handle, len(points)) as detector:
-        usual = _usual_ranges(detector, len(names))
-        parts = [np.array(list(detector.explain(point).values())) for point in points]
+    values = rows.labels.values(rows.points, handle.row_format.categorical)
+    with _detector_to_read(handle, len(rows.points)) as detector:
+        explainer = PointExplainer(detector, handle.record.configuration["features"])
+        explained = [
+            explainer.next_point(point, posted)
+            for point, posted in zip(rows.points.view(CodedRows), values, strict=True)
+        ]
     explanations = [
-        schemas.Explanation(anomaly_score=float(np.abs(part).sum()), explanation=_reasons(part, point, usual, names))
-        for part, point in zip(parts, points, strict=True)
+        schemas.Explanation(anomaly_score=sum(abs(reason.part) for reason in reasons), explanation=reasons)
+        for reasons in explained
     ]
     return schemas.Explanations(explanations=explanations)
 
@@ -59,8 +64,15 @@ def explanations_of(handle: DetectorHandle, points: Array) -> schemas.Explanatio
 def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.History:
     """Return the latest rows and their scores."""
     rows = handle.worker.history.rows(after)[-limit:]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schemas.History.model_fields]
-    return schemas.History(**dict(zip(schemas.History.model_fields, columns, strict=True)))
+    return schemas.History(
+        index=[row.number for row in rows],
+        time=[row.time for row in rows],
+        own_time=[row.own_time for row in rows],
+        values=[row.values for row in rows],
+        anomaly_score=[row.score for row in rows],
+        threshold=[row.threshold for row in rows],
+        is_anomaly=[row.is_anomaly for row in rows],
+    )
 
 
 def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
@@ -69,18 +81,17 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
     rows = handle.worker.history.consecutive_rows(number, size)
     if not rows:
         raise NotFoundError(f"Row {number} is no longer among the latest rows, or has not been seen.")
-    last, values = rows[-1], np.array([row.values for row in rows])
+    last, points = rows[-1], np.array([row.point for row in rows]).view(CodedRows)
     detector = handle.worker.read_copy.private_copy()
-    with suppress(InvalidInputError):  # the row may have left the window
-        detector.forest.forget(values.reshape(1, -1))
-    explanation = _reasons(detector.explain_point(values), values[-1], _usual_ranges(detector, len(names)), names)
     return schemas.ExplainedRow(
         index=last.number,
         time=last.time,
+        own_time=last.own_time,
+        values=last.values,
         anomaly_score=last.score,
         threshold=last.threshold,
         is_anomaly=last.is_anomaly,
-        explanation=explanation,
+        explanation=PointExplainer(detector, names).learned_point(points, last.values),
     )
 
 
@@ -94,30 +105,6 @@ def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamD
             yield detector
 
 
-def _usual_ranges(detector: StreamDetector, n_features: int) -> Array:
-    """Return the range of each feature that contains 98 % of the window; zeros if it is empty."""
-    points = detector.forest.points()[:, -n_features:]
-    return np.percentile(points, _USUAL_PERCENTILES, axis=0).T if len(points) else np.zeros((n_features, 2))
-
-
-def _reasons(parts: Array, point: Array, usual: Array, names: list[str]) -> list[schemas.Reason]:
-    """Return the part of each feature in the score, summed over the rows of a shingle, largest first."""
-    parts = parts.reshape(-1, len(names)).sum(axis=0)
-    sizes = np.abs(parts)
-    shares = sizes / max(sizes.sum(), np.finfo(float).tiny)
-    return [
-        schemas.Reason(
-            feature=names[j],
-            value=point[j],
-            usual=(usual[j, 0], usual[j, 1]),
-            part=parts[j],
-            share=shares[j],
-            side="high" if parts[j] > 0 else "low",
-        )
-        for j in np.argsort(-sizes, kind="stable")
-    ]
-
-
 _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     "points_total": ("counter", "Points learned.", lambda handle: handle.worker.counts.n_points),
     "anomalies_total": (
@@ -129,6 +116,11 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     "waiting_points": ("gauge", "Points in the queue.", lambda handle: handle.worker.n_waiting),
     "state_bytes": ("gauge", "Memory of the detector in bytes.", lambda handle: handle.worker.summary.n_bytes),
     "threshold": ("gauge", "Score above which a point is an anomaly.", lambda handle: handle.worker.summary.threshold),
+    "missing_total": (
+        "counter",
+        "Missing numbers that were replaced.",
+        lambda handle: handle.worker.summary.n_missing,
+    ),
     "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),
 }
 

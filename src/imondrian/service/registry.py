@@ -21,6 +21,7 @@ from imondrian.service.configuration import (
 from imondrian.service.errors import ConflictError, NotFoundError, NotRecoveredError, StorageError, UnavailableError
 from imondrian.service.journal import NEW_MODEL, Entry, checked_request_id
 from imondrian.service.limits import Limits, Retention
+from imondrian.service.posted_rows import RowFormat
 from imondrian.service.recovery import recover, replay
 from imondrian.service.state import DetectorState, new_state
 from imondrian.service.store import Store, StoredDetector
@@ -32,10 +33,11 @@ _LOG = logging.getLogger("imondrian.service")
 
 
 class DetectorHandle(NamedTuple):
-    """A detector of the service: its row in the store, and its worker."""
+    """A detector of the service: its row in the store, its worker, and what its rows must look like."""
 
     record: StoredDetector
     worker: DetectorWorker
+    row_format: RowFormat
 
 
 class _SetAside(NamedTuple):
@@ -106,6 +108,8 @@ class Registry:
         """
         with self._create_lock:
             handle = self._existing(name)
+            if handle is not None:  # detectors of older versions have another `missing` than new ones
+                settings = {"missing": handle.record.configuration["missing"], **settings}
             configuration, n_bytes = checked_configuration(settings, self.limits)
             if handle is None:
                 self._check_memory(n_bytes)
@@ -275,7 +279,7 @@ class Registry:
     def _handle(self, record: StoredDetector, state: DetectorState) -> DetectorHandle:
         """Start the worker of a detector."""
         worker = DetectorWorker(record.id, state, self.writer, self.limits, self.retention)
-        return DetectorHandle(record, worker)
+        return DetectorHandle(record, worker, RowFormat.of(record.configuration, self.limits, self.retention))
 
     def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> DetectorState:
         state, error = replay(new_state(record, self.retention), entries)

@@ -2,10 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
-from imondrian.defaults import LEARN_ANOMALIES, MAX_SAMPLES, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
-from imondrian.option_types import KindOrPreset, PresetName, ThresholdOrPreset
+from imondrian.defaults import (
+    LEARN_ANOMALIES,
+    MAX_SAMPLES,
+    MISSING_VALUES,
+    N_TREES,
+    PRESET,
+    PRESETS,
+    SEED,
+    SHINGLE,
+    WINDOW,
+)
+from imondrian.option_types import KindOrPreset, PresetName, StreamMissing, ThresholdOrPreset
+from imondrian.service.labels import Value
 from imondrian.service.limits import Limits
 
 
@@ -15,7 +26,10 @@ class Configuration(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "examples": [{"features": ["x", "y"], "window": WINDOW, "threshold": PRESETS[PRESET].threshold}]
+            "examples": [
+                {"features": ["x", "y"], "window": WINDOW, "threshold": PRESETS[PRESET].threshold},
+                {"features": ["amount", "country"], "categorical": ["country"]},
+            ]
         },
     )
 
@@ -37,6 +51,14 @@ class Configuration(BaseModel):
     warm_up: int | None = Field(None, ge=0, description="Points learned before any is reported as an anomaly.")
     learn_anomalies: bool = LEARN_ANOMALIES
     seed: int = Field(SEED, ge=0, le=2**64 - 1)
+    categorical: Annotated[list[str], Field(max_length=Limits().features)] = Field(
+        [], description="The features that are categories (text, booleans, codes); all others are numbers."
+    )
+    missing: StreamMissing = Field(
+        MISSING_VALUES,
+        description='What replaces missing numbers: the "median" of the window or the "previous" value; "indicator" is'
+        ' like "median", and also scores that they are missing; "raise" refuses them.',
+    )
 
 
 class Drift(BaseModel):
@@ -61,6 +83,7 @@ class Description(BaseModel):
     threshold: float
     is_warm: bool
     n_bytes: int
+    n_missing: int = Field(description="Missing numbers that were replaced.")
     drifts: list[Drift] = Field(description="The latest drifts.")
 
 
@@ -87,15 +110,45 @@ class Scores(BaseModel):
     n_seen: int = Field(description="Points that the detector had seen.")
 
 
+class Frequency(BaseModel):
+    """How common a category is in the window."""
+
+    count: int = Field(description="Points with the category.")
+    n_points: int = Field(description="All points.")
+
+
 class Reason(BaseModel):
     """The part of a feature in the score of a point."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "feature": "country",
+                    "value": "KP",
+                    "usual": None,
+                    "frequency": {"count": 0, "n_points": 2048},
+                    "part": 0.31,
+                    "share": 0.41,
+                    "side": None,
+                    "text": "country = KP (never seen), 41%",
+                }
+            ]
+        }
+    )
+
     feature: str
-    value: float
-    usual: tuple[float, float] = Field(description="Range that contains 98 % of the points in the window.")
-    part: float = Field(description="Part of the score; positive if the value is high, negative if low.")
+    value: SkipValidation[Value] = Field(description="As it was posted; null if it is missing.")
+    usual: tuple[float, float] | None = Field(
+        description="Range that contains 90 % of the numbers in the window; null for a category."
+    )
+    frequency: Frequency | None = Field(description="Of the category; null for a number.")
+    part: float = Field(
+        description="Part of the score; of a number, positive if it is high, negative if low; of a category, positive."
+    )
     share: float = Field(description="This part as a share of the total, from 0 to 1.")
-    side: Literal["high", "low"]
+    side: Literal["high", "low"] | None = Field(description="Null for a category or a missing number.")
+    text: str = Field(description="All of this in words.")
 
 
 class Explanation(BaseModel):
@@ -119,7 +172,8 @@ class History(BaseModel):
 
     index: list[int]
     time: list[float] = Field(description="Times of arrival, in seconds since 1970.")
-    values: list[list[float]]
+    own_time: list[str | None] = Field(description="The times that the points carried, as posted.")
+    values: SkipValidation[list[list[Value]]] = Field(description="As they were posted; null if they were missing.")
     anomaly_score: list[float]
     threshold: list[float]
     is_anomaly: list[bool]
@@ -132,7 +186,9 @@ class ExplainedRow(BaseModel):
     """
 
     index: int
-    time: float
+    time: float = Field(description="Time of arrival, in seconds since 1970.")
+    own_time: str | None = Field(description="The time that the point carried, as posted.")
+    values: SkipValidation[list[Value]] = Field(description="As they were posted; null if they were missing.")
     anomaly_score: float
     threshold: float
     is_anomaly: bool
@@ -151,6 +207,16 @@ class Problem(BaseModel):
     detail: str
 
 
+_VALUE = {"anyOf": [{"type": kind} for kind in ("number", "string", "boolean", "null")]}
+_POINT = {
+    "anyOf": [
+        {"type": "array", "items": _VALUE, "minItems": 1},
+        {"type": "object", "additionalProperties": _VALUE, "minProperties": 1},
+    ],
+    "description": "The values of the features, as a list or by name. A number may be null if `missing` is not `raise`;"
+    " then features may also be absent from an object. A category is text, a number or a boolean; null is a category of"
+    " its own. The key `time` of an object is the time of the point, in ISO 8601; it is shown, and not a feature.",
+}
 POINTS_BODY = {
     "required": True,
     "content": {
@@ -159,22 +225,12 @@ POINTS_BODY = {
                 "type": "object",
                 "required": ["points"],
                 "additionalProperties": False,
-                "properties": {
-                    "points": {
-                        "type": "array",
-                        "minItems": 1,
-                        "items": {
-                            "anyOf": [
-                                {"type": "array", "items": {"type": "number"}, "minItems": 1},
-                                {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 1},
-                            ]
-                        },
-                    }
-                },
+                "properties": {"points": {"type": "array", "minItems": 1, "items": _POINT}},
             },
             "examples": {
                 "rows": {"value": {"points": [[1.0, 2.0], [1.1, 2.1]]}},
                 "by name": {"value": {"points": [{"x": 1.0, "y": 2.0}]}},
+                "with a time and a gap": {"value": {"points": [{"time": "2026-01-31T12:30:00Z", "x": 1.0, "y": None}]}},
             },
         },
         "application/x-ndjson": {

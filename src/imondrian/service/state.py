@@ -1,104 +1,19 @@
-"""The state of a detector (everything that changes: latest rows, counts, saved replies), and its snapshot."""
+"""The state of a detector (everything that changes: counts, latest rows, saved replies), and its snapshot."""
 
 import io
-from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
-
-import numpy as np
 
 from imondrian.drift import Drift
 from imondrian.model_files import EXTRA, to_bytes
 from imondrian.service.configuration import new_detector
-from imondrian.service.journal import (
-    MODELS,
-    POINTS,
-    Entry,
-    EntryApplier,
-    Outcome,
-    ScoredRow,
-    current_versions,
-    detector_from,
-    points_from,
-)
+from imondrian.service.history import History
+from imondrian.service.journal import Entry, EntryApplier, Outcome, current_versions, detector_from
 from imondrian.service.limits import Retention
 from imondrian.service.replies import SavedReplies
 from imondrian.service.store import Snapshot, Store, StoredDetector
 from imondrian.storage import read_header
 from imondrian.stream import StreamDetector
-
-
-class HistoryRow(NamedTuple):
-    """A row with its values and its score."""
-
-    number: int  # in the stream, counted from 0
-    time: float  # of arrival, in seconds since 1970
-    values: list[float]
-    score: float
-    threshold: float
-    is_anomaly: bool
-
-
-class _Block(NamedTuple):
-    """The rows of a journal entry as bytes; they are decoded only when they are read."""
-
-    time: float
-    content: bytes
-    rows: list[ScoredRow]
-
-
-_ROW_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # stored before the values of a row
-
-
-class History:
-    """The latest rows; one thread adds rows while others read them."""
-
-    def __init__(self, max_rows: int, n_features: int) -> None:
-        self._max_rows, self._n_features, self._n_rows = max_rows, n_features, 0
-        self._blocks: deque[_Block] = deque()
-
-    def add(self, entry: Entry, outcome: Outcome) -> None:
-        """Add the rows of a journal entry; an entry with a model clears the history."""
-        if entry.kind in MODELS:  # the rows so far belong to the replaced detector
-            self._blocks.clear()
-            self._n_rows = 0
-        if not isinstance(outcome, list):
-            return
-        latest = outcome[-self._max_rows :]
-        self._append(_Block(entry.time, entry.content[-len(latest) * 8 * self._n_features :], latest))
-
-    def _append(self, block: _Block) -> None:
-        self._blocks.append(block)
-        self._n_rows += len(block.rows)
-        while self._n_rows - len(self._blocks[0].rows) >= self._max_rows:
-            self._n_rows -= len(self._blocks.popleft().rows)
-
-    def to_bytes(self) -> bytes:
-        """Return the rows as bytes, for a snapshot."""
-        table = [[*(getattr(row, name) for name in _ROW_FIELDS), *row.values] for row in self.rows()]
-        return np.array(table, "<f8").tobytes()
-
-    def restore(self, content: bytes) -> None:
-        """Add the rows of a snapshot."""
-        for row in points_from(content, len(_ROW_FIELDS) + self._n_features):
-            number, time, score, threshold, is_anomaly = row[: len(_ROW_FIELDS)].tolist()
-            scored = ScoredRow(int(number), score, threshold, bool(is_anomaly))
-            self._append(_Block(time, row[len(_ROW_FIELDS) :].tobytes(), [scored]))
-
-    def rows(self, after: int = -1) -> list[HistoryRow]:
-        """Return the latest rows after row `after`, oldest first."""
-        blocks = [block for block in self._blocks.copy() if block.rows[-1].number > after]
-        rows = [row for block in blocks for row in self._decoded(block) if row.number > after]
-        return rows[-self._max_rows :]
-
-    def consecutive_rows(self, number: int, size: int) -> list[HistoryRow]:
-        """Return the `size` consecutive rows that end with row `number`, or an empty list if any of them is missing."""
-        rows = [row for row in self.rows(number - size) if row.number <= number][-size:]
-        return rows if [row.number for row in rows] == list(range(number - size + 1, number + 1)) else []
-
-    def _decoded(self, block: _Block) -> list[HistoryRow]:
-        points = points_from(block.content, self._n_features).tolist()
-        return [HistoryRow(row.number, block.time, x, *row[1:]) for x, row in zip(points, block.rows, strict=True)]
 
 
 class Counts(NamedTuple):
@@ -129,15 +44,14 @@ class Summary(NamedTuple):
     threshold: float
     is_warm: bool
     n_bytes: int
+    n_missing: int
     n_drifts: int
     drifts: tuple[Drift, ...]
 
 
 def summary_of(detector: StreamDetector) -> Summary:
     """Return the summary figures of a detector."""
-    return Summary(
-        detector.n_seen, detector.threshold, detector.is_warm, detector.n_bytes, detector.n_drifts, detector.drifts
-    )
+    return Summary(*(getattr(detector, name) for name in Summary._fields))
 
 
 _COUNTS, _VERSIONS = "counts", "versions"  # keys in the extra values of a snapshot's model file
@@ -151,7 +65,7 @@ class SinceSnapshot(NamedTuple):
 
     def plus(self, entries: list[Entry], n_features: int) -> "SinceSnapshot":
         """Return the totals after more entries."""
-        n_values = sum(len(entry.content) for entry in entries if entry.kind == POINTS) // 8
+        n_values = sum(len(entry.points_and_labels()[0]) for entry in entries) // 8
         return SinceSnapshot(
             self.n_points + n_values // n_features, self.n_bytes + sum(len(entry.content) for entry in entries)
         )
@@ -180,12 +94,10 @@ class DetectorState(NamedTuple):
 
 def new_state(record: StoredDetector, retention: Retention) -> DetectorState:
     """Return the state of a new detector."""
-    n_features = len(record.configuration["features"])
-    history = History(min(retention.history, max(retention.history_values // n_features, 1)), n_features)
+    detector = new_detector(record.configuration)
+    history = History(len(record.configuration["features"]), detector.parameters["categorical"], retention)
     replies = SavedReplies(retention.replies, retention.reply_bytes)
-    return DetectorState(
-        EntryApplier(new_detector(record.configuration)), 0, 0, SinceSnapshot(), Counts(), replies, history
-    )
+    return DetectorState(EntryApplier(detector), 0, 0, SinceSnapshot(), Counts(), replies, history)
 
 
 def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:

@@ -7,6 +7,7 @@ from typing import Any
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
+from imondrian.row_layout import RowLayout
 from imondrian.service.capacity import MemoryBudget
 from imondrian.service.configuration import (
     DEFAULTS,
@@ -21,10 +22,10 @@ from imondrian.service.journal import detector_from
 from imondrian.service.limits import PER_BYTE_OF_MODELS, Limits
 from imondrian.storage import damaged_file_errors, read_header
 from imondrian.stream import StreamDetector
-from imondrian.stream_parameters import renamed_parameters
+from imondrian.stream_parameters import restored_parameters
 
 _MODEL_TYPE = "StreamDetector"
-_MAX_HEADER_BYTES = 2**22  # the longest names of the largest number of features need 3 MB
+_MAX_HEADER_BYTES = 2**24  # the longest names of the largest number of features need 3 MB, marks of gaps 11 MB
 _MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detector can overflow later
 
 
@@ -74,6 +75,7 @@ def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any
     parameters = detector.parameters
     features = _feature_names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
     given = {"features": features} | {name: parameters[name] for name in DEFAULTS}
+    given["categorical"] = _categorical_names(detector, features)
     configuration, _ = checked_configuration(given, limits)
     _check_matches(detector, configuration)
     return configuration
@@ -85,17 +87,18 @@ def size_in_model(content: bytes) -> DetectorSize:
     with damaged_file_errors("The model"):
         if _MODEL_TYPE not in header["notes"]:
             raise ValueError("it does not contain a StreamDetector.")
-        parameters = renamed_parameters(header["notes"][_MODEL_TYPE]["parameters"])
-        size = DetectorSize(*(parameters[name] for name in DetectorSize._fields))
-        n_features = as_count(size.n_features, "n_features", 1, MAX_POINTS)
-        shingle = as_count(size.shingle, "shingle", 1, MAX_POINTS)
+        parameters = restored_parameters(header["notes"][_MODEL_TYPE]["parameters"])
+        n_features = as_count(parameters["n_features"], "n_features", 1, MAX_POINTS)
+        as_count(parameters["shingle"], "shingle", 1, MAX_POINTS)
+        as_count(len(parameters["categorical"]), "the number of categorical features", 0, n_features)
+        size = DetectorSize.of(n_features, parameters)
         of_forest = {**header["parameters"], "n_features": header["n_features"]}
         of_detector = {
             "n_trees": size.n_trees,
             "window": size.window,
             "max_samples": size.max_samples,
             "n_jobs": parameters["n_jobs"],
-            "n_features": n_features * shingle,
+            "n_features": size.n_values,
         }
         for name, value in of_detector.items():
             if of_forest[name] != value:
@@ -118,8 +121,10 @@ def _check_matches(detector: StreamDetector, configuration: dict[str, Any]) -> N
         raise InvalidInputError(
             f"The detector in the model file must have seen at most {_MAX_COUNT} rows, but has seen {n_rows}."
         )
-    settings = {**detector.parameters, "features": _feature_names(detector) or features}
-    _check_equal(settings, {**parameters_of(configuration), "features": features})
+    names = _feature_names(detector) or features
+    settings = {**detector.parameters, "features": names, "categorical": _categorical_names(detector, names)}
+    expected = {**parameters_of(configuration), "features": features, "categorical": configuration["categorical"]}
+    _check_equal(settings, expected)
 
 
 def _check_equal(settings: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -134,3 +139,14 @@ def _check_equal(settings: dict[str, Any], expected: dict[str, Any]) -> None:
 def _feature_names(detector: StreamDetector) -> list[str]:
     """Return the names of the features; an empty list if the detector has none."""
     return [str(name) for name in detector.feature_names or []]
+
+
+def _categorical_names(detector: StreamDetector, features: list[str]) -> list[str]:
+    """Return the names of the categorical features; `features` are the names of all."""
+    categorical = detector.parameters["categorical"]
+    if any(isinstance(item, str) for item in categorical) and detector.feature_names is None:
+        raise InvalidInputError(
+            "The detector in the model file has categorical features by name, but has not seen a row with names."
+        )
+    names = set(RowLayout.of(detector.parameters).categorical)
+    return [name for j, name in enumerate(features) if j in names]

@@ -50,7 +50,7 @@ async def create(request: Request, name: Name) -> Response:
     registry = registry_of(request)
     configuration = await parse_body(request, partial(_configuration, registry.limits))
     async with create_slot(request):
-        handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump())
+        handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump(exclude_unset=True))
         return await json_response(partial(description_of, handle), 201 if is_new else 200)
 
 

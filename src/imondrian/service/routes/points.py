@@ -5,11 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from imondrian.engine.jit import Array
 from imondrian.service import schemas
-from imondrian.service.bodies import points_of
-from imondrian.service.journal import FORGET, POINTS
+from imondrian.service.bodies import rows_of
+from imondrian.service.journal import FORGET, entry_of_points
 from imondrian.service.limits import Retention
+from imondrian.service.posted_rows import PostedRows
 from imondrian.service.queries import (
     MAX_POINTS_ON_SHARED_COPY,
     explanation_of_row,
@@ -37,20 +37,22 @@ _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
 
-async def _change(request: Request, name: str, kind: str) -> Response:
+async def _change(request: Request, handle: DetectorHandle, kind: str, content: bytes, n_points: int) -> Response:
     """Learn or forget points, and wait until the change is on the disk and applied."""
-    handle = handle_of(request, name)
-    points = await _points(request, handle, registry_of(request).limits.points_per_request, is_change=True)
-    done = handle.worker.submit(kind, points.tobytes(), len(points), request.headers.get("idempotency-key"))
+    done = handle.worker.submit(kind, content, n_points, request.headers.get("idempotency-key"))
     reply = await request.app.state.futures.wrap(done)
     return Response(reply.content, reply.status, media_type=JSON)
 
 
-async def _points(request: Request, handle: DetectorHandle, max_points: int, *, is_change: bool = False) -> Array:
-    """Return the points of a body."""
-    content_type, features = request.headers.get("content-type", JSON), handle.record.configuration["features"]
-    parse = partial(points_of, content_type=content_type, features=features, max_points=max_points)
+async def _rows(request: Request, handle: DetectorHandle, max_points: int, *, is_change: bool = False) -> PostedRows:
+    """Return the rows of a body."""
+    content_type = request.headers.get("content-type", JSON)
+    parse = partial(rows_of, content_type=content_type, row_format=handle.row_format, max_points=max_points)
     return await parse_body(request, parse, is_change=is_change)
+
+
+def _max_points(request: Request) -> int:
+    return registry_of(request).limits.points_per_request
 
 
 @router.post(
@@ -65,7 +67,9 @@ async def learn(request: Request, name: Name) -> Response:
     A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice, while
     its reply is among the last 10,000 (64 MB) of the detector.
     """
-    return await _change(request, name, POINTS)
+    handle = handle_of(request, name)
+    rows = await _rows(request, handle, _max_points(request), is_change=True)
+    return await _change(request, handle, *entry_of_points(rows), len(rows.points))
 
 
 @router.delete(
@@ -76,14 +80,16 @@ async def learn(request: Request, name: Name) -> Response:
 )
 async def forget(request: Request, name: Name) -> Response:
     """Forget points of the window exactly; the threshold and the drift monitor still count their scores."""
-    return await _change(request, name, FORGET)
+    handle = handle_of(request, name)
+    points = (await _rows(request, handle, _max_points(request), is_change=True)).points
+    return await _change(request, handle, FORGET, points.tobytes(), len(points))
 
 
 @router.post("/scores", response_model=schemas.Scores, openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
 async def score(request: Request, name: Name) -> Response:
     """Score points without learning them; does not wait for points that are being learned."""
     handle = handle_of(request, name)
-    points = await _points(request, handle, registry_of(request).limits.points_per_request)
+    points = (await _rows(request, handle, _max_points(request))).points
     async with (copy_slot if len(points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
         return await json_response(partial(scores_of, handle, points))
 
@@ -99,9 +105,9 @@ async def explain(request: Request, name: Name) -> Response:
     handle = handle_of(request, name)
     limits = registry_of(request).limits
     max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
-    points = await _points(request, handle, max_points)
-    make = partial(explanations_of, handle, points)
-    if len(points) <= MAX_POINTS_ON_SHARED_COPY:
+    rows = await _rows(request, handle, max_points)
+    make = partial(explanations_of, handle, rows)
+    if len(rows.points) <= MAX_POINTS_ON_SHARED_COPY:
         return await large_response(request, make, read_slot(request, handle))
     async with copy_slot(request, handle):
         return await large_response(request, make)

@@ -1,7 +1,7 @@
 // The table of the latest anomalies, newest first.
 
 import { byId, setText } from "./dom.js";
-import { integer, number, score, time, withUnit } from "./format.js";
+import { integer, rowTime, score, valueText, withUnit } from "./format.js";
 import { buttonRow, headRow, selectRow } from "./table_rows.js";
 
 const MAX_SHOWN = 50;
@@ -41,8 +41,8 @@ export class AnomalyTable {
   #add(history, position, columns) {
     const index = history.index[position];
     if (this.#rows.has(index)) return;
-    const values = columns.map((column) => number(history.values[position][column]));
-    const cells = [time(history.time[position]), score(history.anomaly_score[position]), ...values];
+    const values = columns.map(({ column, isCategory }) => valueText(history.values[position][column], isCategory));
+    const cells = [rowTime(history.own_time[position], history.time[position]), score(history.anomaly_score[position]), ...values];
     const row = buttonRow(integer(index), `Why point ${integer(index)} is anomalous`, cells, () => this.#onOpen(index));
     this.#rows.set(index, row);
     byId("anomalies").prepend(row);

@@ -2,6 +2,8 @@
 
 const SEPARATORS = [",", ";", "\t"];
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const TIME = /^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?$/;
+const TIME_COLUMN = "time";
 
 export class CsvError extends Error {}
 
@@ -14,15 +16,32 @@ export function parse(text) {
   return { separator, header: header.map((name) => name.trim()), rows };
 }
 
-export function pointsOf({ header, rows }, features) {
+export function pointsOf({ header, rows }, { features, categorical, missing }) {
   const columns = features.map((name) => columnOf(header, name));
+  const read = features.map((name) => (categorical.includes(name) ? categoryOf : missing === "raise" ? numberOf : numberOrNull));
   const problems = [];
   const points = rows.map((row, i) => {
     if (row.length > header.length) problems.push(`Row ${i + 1} has ${row.length} cells, but the header has ${header.length}.`);
-    return columns.map((column) => numberOf(row[column], i + 1, header[column], problems));
+    return columns.map((column, j) => read[j]((row[column] ?? "").trim(), i + 1, header[column], problems));
   });
   if (problems.length > 0) throw new CsvError(summaryOf(problems));
   return points;
+}
+
+// The times of the rows, null for those without one; null if the table has no column of times.
+export function timesOf({ header, rows }, features) {
+  const column = features.includes(TIME_COLUMN) ? -1 : header.indexOf(TIME_COLUMN);
+  const times = column === -1 ? [] : rows.map((row) => (row[column] ?? "").trim());
+  const isValid = times.some((time) => time !== "") && times.every((time) => time === "" || isTimeText(time));
+  return isValid ? times.map((time) => (time === "" ? null : time)) : null;
+}
+
+export function isNumberText(text) {
+  return NUMBER.test(text) && Number.isFinite(Number(text));
+}
+
+export function isTimeText(text) {
+  return TIME.test(text);
 }
 
 export function write(records, separator) {
@@ -75,10 +94,16 @@ function columnOf(header, name) {
   return column;
 }
 
-function numberOf(cell, row, column, problems) {
-  const text = (cell ?? "").trim();
-  const value = Number(text);
-  if (NUMBER.test(text) && Number.isFinite(value)) return value;
+function categoryOf(text) {
+  return text === "" ? null : text;
+}
+
+function numberOrNull(text, row, column, problems) {
+  return text === "" ? null : numberOf(text, row, column, problems);
+}
+
+function numberOf(text, row, column, problems) {
+  if (isNumberText(text)) return Number(text);
   const what = text === "" ? "the cell is empty" : `“${text.slice(0, 60)}” is not a number`;
   problems.push(`Row ${row}, column “${column}”: ${what}.`);
   return null;

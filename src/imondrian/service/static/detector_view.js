@@ -6,7 +6,7 @@ import { canZoom, Chart } from "./chart.js";
 import { byId, setText } from "./dom.js";
 import { pointsExample } from "./examples.js";
 import { ExplanationPanel } from "./explanation.js";
-import { integer, score, time, withUnit } from "./format.js";
+import { integer, rowTime, score, withUnit } from "./format.js";
 import { histogramFigure } from "./histogram.js";
 import { History } from "./history.js";
 import { liveFigure } from "./live_chart.js";
@@ -26,7 +26,7 @@ export class DetectorView {
   #picker = new Picker(() => this.#showHistory(true));
   #anomalies = new AnomalyTable((index) => this.#explain(index));
   #explanation = new ExplanationPanel("explanation", HINT, () => this.#select(null));
-  #chart = new Chart(byId("chart"), (theme) => this.#liveFigure(theme), (index) => this.#explainIfAnomaly(index));
+  #chart = new Chart(byId("chart"), (theme, width) => this.#liveFigure(theme, width), (index) => this.#explainIfAnomaly(index));
   #histogram = new Chart(byId("histogram"), (theme) => this.#histogramFigure(theme));
 
   get detector() {
@@ -87,16 +87,16 @@ export class DetectorView {
   }
 
   #columns() {
-    return this.#picker.shown.map((name) => this.#detector.configuration.features.indexOf(name));
+    const { features, categorical } = this.#detector.configuration;
+    return this.#picker.shown.map((name) => ({ name, column: features.indexOf(name), isCategory: categorical.includes(name) }));
   }
 
-  #liveFigure(theme) {
+  #liveFigure(theme, width) {
     if (this.#history.length === 0) return null;
-    const { name, created, configuration } = this.#detector;
-    return liveFigure(theme, {
+    const { name, created } = this.#detector;
+    return liveFigure(theme, width, {
       key: `${name} ${created}`,
-      features: configuration.features,
-      shown: this.#picker.shown,
+      columns: this.#columns(),
       history: this.#history,
       selected: this.#selected,
     });
@@ -117,7 +117,7 @@ export class DetectorView {
     return this.#explanation.open({
       title: `Why point ${integer(index)} is anomalous`,
       load: () => api.explainRow(name, index),
-      introduction: (found) => `Score ${score(found.anomaly_score)}, threshold ${score(found.threshold)}, ${time(found.time)}. Share of the score by feature:`,
+      introduction: (found) => `Score ${score(found.anomaly_score)}, threshold ${score(found.threshold)}, ${rowTime(found.own_time, found.time)}. Share of the score by feature:`,
       returnTarget: () => this.#anomalies.button(index),
     });
   }

@@ -9,8 +9,9 @@ export function creationExample() {
 }
 
 export function pointsExample(detector) {
-  const features = detector.configuration.features;
-  const point = features.length > MAX_NAMED ? features.map(() => 1.5) : Object.fromEntries(features.map((name) => [name, 1.5]));
+  const { features, categorical } = detector.configuration;
+  const value = (name) => (categorical.includes(name) ? "A" : 1.5);
+  const point = features.length > MAX_NAMED ? features.map(value) : Object.fromEntries(features.map((name) => [name, value(name)]));
   return command("POST", `detectors/${encodeURIComponent(detector.name)}/points`, { points: [point] });
 }
 

@@ -1,7 +1,7 @@
 // The explanation of a point: its score divided among the features, as bars with text.
 
 import { byId, make } from "./dom.js";
-import { number, percent } from "./format.js";
+import { percent, visible } from "./format.js";
 
 const MAX_SHOWN = 12;
 
@@ -76,12 +76,11 @@ function barsOf(reasons) {
 function bar(reason) {
   const fill = make("span", { className: "fill" });
   fill.style.width = `${Math.min(Math.max(reason.share, 0), 1) * 100}%`;
-  const words = make("span", { className: "words" }, make("b", { textContent: reason.feature }), ` ${wordsOf(reason)}`);
+  const words = make("span", { className: "words" }, make("b", { textContent: reason.feature }), wordsOf(reason));
   const share = make("span", { className: "share", textContent: percent(reason.share) });
   return make("li", {}, words, share, make("span", { className: "track" }, fill));
 }
 
-function wordsOf({ value, usual: [low, high], side }) {
-  const isOutside = value < low || value > high;
-  return `${number(value)}, usually ${number(low)} to ${number(high)}${isOutside ? `, ${side}` : ""}`;
+function wordsOf({ feature, text }) {
+  return visible(text.slice(text.startsWith(feature) ? feature.length : 0, text.lastIndexOf(", "))); // the share is shown beside it
 }

@@ -28,6 +28,18 @@ export function number(value) {
   return (size >= 1000 ? TENTHS : DIGITS).format(value);
 }
 
+export function visible(text) {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "\uFFFD"); // control characters could hide or reorder text
+}
+
+export function category(value) {
+  return value === null ? "missing" : visible(String(value));
+}
+
+export function valueText(value, isCategory) {
+  return isCategory || value === null ? shortened(category(value)) : number(value);
+}
+
 export function score(value) {
   return isNumber(value) ? value.toFixed(4) : "–";
 }
@@ -45,6 +57,10 @@ export function bytes(value) {
 export function rate(perSecond) {
   if (!isNumber(perSecond)) return "–";
   return `${(perSecond >= 100 ? INTEGER : TENTHS).format(perSecond)} /s`;
+}
+
+export function rowTime(ownTime, arrival) {
+  return ownTime ?? time(arrival);
 }
 
 export function time(seconds) {

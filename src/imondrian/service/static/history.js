@@ -1,6 +1,6 @@
 // The latest rows of a detector, by column.
 
-const COLUMNS = ["index", "time", "values", "anomaly_score", "threshold", "is_anomaly"];
+const COLUMNS = ["index", "time", "own_time", "values", "anomaly_score", "threshold", "is_anomaly"];
 const MAX_ROWS = 2000;
 
 export class History {

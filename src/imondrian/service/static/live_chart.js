@@ -1,28 +1,41 @@
-// The features and the score of the latest points, in panels above a common axis.
+// The features and the score of the latest points, in panels above a common axis: lines for numbers, marks on lanes for categories.
 
 import { anomalyMarker, axis, escaped, note, thresholdStyle, titledAxis } from "./chart.js";
-import { isNumber, isThreshold, number, score, shortened } from "./format.js";
+import { category, integer, isNumber, isThreshold, number, score, shortened, withUnit } from "./format.js";
+import { lanesOf } from "./lanes.js";
 
 const HEADING = 24; // pixels
 const PANEL = 66;
 const SCORE_PANEL = 110;
+const LANE = 18;
+const MARK = 0.34; // half the height of a mark, in lanes
 const GAP = 12;
 const MARGIN = { l: 52, r: 14, t: 0, b: 42 };
+const LABELS = { wide: { room: 92, length: 12 }, narrow: { room: 72, length: 9 } }; // of lanes: pixels and characters
+const COUNTS_ROOM = 46; // pixels
+const NARROW = 500; // pixels
+const PIXELS_PER_TICK = 70;
 
-export function liveFigure(theme, { key, features, shown, history, selected }) {
+export function liveFigure(theme, width, { key, columns, history, selected }) {
   const panels = [
-    ...shown.map((name) => featurePanel(name, features.indexOf(name), history)),
+    ...columns.map(({ name, column, isCategory }) => (isCategory ? categoryPanel : numberPanel)(name, history.values.map((row) => row[column]))),
     { title: "score", note: " and threshold (dashed)", values: history.anomaly_score, height: SCORE_PANEL, colour: theme.ink, format: score },
   ];
   const height = panels.reduce((sum, panel) => sum + HEADING + panel.height + GAP, -GAP);
   placePanels(panels, height);
   const traces = panels.flatMap((panel, i) => tracesOf(theme, panel, history, axisName("y", i)));
   traces.push(thresholdTrace(theme, history, axisName("y", panels.length - 1)));
-  return { traces, layout: layoutOf(theme, panels, height, { key, history, selected }) };
+  return { traces, layout: layoutOf(theme, width, panels, height, { key, history, selected }) };
 }
 
-function featurePanel(name, column, history) {
-  return { title: name, values: history.values.map((row) => row[column]), height: PANEL, format: number };
+function numberPanel(title, values) {
+  return { title, values, height: PANEL, format: number };
+}
+
+function categoryPanel(title, categories) {
+  const { lanes, nCategories, laneOf } = lanesOf(categories);
+  const note = ` ${withUnit(nCategories, "category", "categories")}`;
+  return { title, note, values: categories.map(laneOf), categories, lanes, height: Math.max(lanes.length, 2) * LANE };
 }
 
 function placePanels(panels, height) {
@@ -37,11 +50,13 @@ function placePanels(panels, height) {
 function tracesOf(theme, panel, history, yaxis) {
   const anomalies = history.anomalies();
   const pick = (column) => anomalies.map((position) => column[position]);
-  const hovertemplate = "%{y:.5~g}<br>point %{x}<extra>%{fullData.name}</extra>";
+  const text = hoverTexts(panel, history);
+  const hovertemplate = `${panel.lanes ? "" : "%{y:.5~g}"}%{text}<br>point %{x}<extra>%{fullData.name}</extra>`;
   const shared = { type: "scatter", xaxis: "x", yaxis, name: escaped(shortened(panel.title)), hovertemplate };
   const line = { color: panel.colour ?? theme.accent, width: 1.25 };
+  const drawn = panel.lanes ? marksOf(panel, history, text) : { x: history.index, y: panel.values, customdata: history.index, text };
   return [
-    { ...shared, mode: "lines", x: history.index, y: panel.values, customdata: history.index, line },
+    { ...shared, mode: "lines", ...drawn, line },
     {
       ...shared,
       mode: "markers",
@@ -49,9 +64,24 @@ function tracesOf(theme, panel, history, yaxis) {
       x: pick(history.index),
       y: pick(panel.values),
       customdata: pick(history.index),
+      text: pick(text),
       marker: anomalyMarker(theme),
     },
   ];
+}
+
+function hoverTexts({ categories }, history) {
+  return history.own_time.map((time, position) => {
+    const value = categories === undefined ? "" : escaped(shortened(category(categories[position])));
+    return time === null ? value : `${value}<br>${escaped(time)}`;
+  });
+}
+
+// One path for all marks: thousands of separate markers would be slow.
+function marksOf(panel, history, text) {
+  const ends = panel.values.map((lane) => [lane - MARK, lane + MARK, null]);
+  const both = (column) => column.flatMap((value) => [value, value, null]);
+  return { x: both(history.index), y: ends.flat(), customdata: both(history.index), text: both(text) };
 }
 
 function thresholdTrace(theme, history, yaxis) {
@@ -68,18 +98,21 @@ function thresholdTrace(theme, history, yaxis) {
   };
 }
 
-function layoutOf(theme, panels, height, { key, history, selected }) {
+function layoutOf(theme, width, panels, height, { key, history, selected }) {
+  const { room, length } = width < NARROW ? LABELS.narrow : LABELS.wide;
+  const margin = panels.some((panel) => panel.lanes) ? { ...MARGIN, l: room, r: COUNTS_ROOM } : MARGIN;
   const layout = {
-    height: height + MARGIN.t + MARGIN.b,
-    margin: MARGIN,
+    height: height + margin.t + margin.b,
+    margin,
     uirevision: key,
-    annotations: panels.flatMap((panel) => headings(theme, panel)),
+    annotations: panels.flatMap((panel, i) => [...headings(theme, panel, MARGIN.l - margin.l), ...laneCounts(theme, panel, axisName("y", i))]),
     shapes: selected === null ? [] : [mark(theme, selected)],
     xaxis: titledAxis(theme, "point", {
       range: rangeOf(history),
       anchor: axisName("y", panels.length - 1),
       tickformat: ",d",
-      nticks: 8,
+      nticks: Math.min(Math.floor((width - margin.l - margin.r) / PIXELS_PER_TICK), 8),
+      tickangle: 0,
       showspikes: true,
       spikemode: "across",
       spikesnap: "cursor",
@@ -90,20 +123,37 @@ function layoutOf(theme, panels, height, { key, history, selected }) {
   };
   panels.forEach((panel, i) => {
     const domain = [panel.bottom, panel.top];
-    layout[axisName("yaxis", i)] = axis(theme, { domain, nticks: 5, fixedrange: true, exponentformat: "SI" });
+    const ticks = panel.lanes ? laneTicks(panel.lanes, length) : { nticks: 5, exponentformat: "SI" };
+    layout[axisName("yaxis", i)] = axis(theme, { domain, fixedrange: true, ...ticks });
   });
   return layout;
 }
 
-function headings(theme, panel) {
+function laneTicks(lanes, length) {
+  const ticktext = lanes.map(({ label }) => escaped(shortened(label, length)));
+  return { tickvals: lanes.map((_, lane) => lane), ticktext, range: [Math.max(lanes.length, 2) - 0.5, -0.5] };
+}
+
+function laneCounts(theme, { lanes = [] }, yref) {
+  const shared = { x: 1, xanchor: "left", xshift: 4, yref, font: { size: 11, color: theme.soft } };
+  return lanes.map(({ count }, lane) => note(integer(count), { ...shared, y: lane }));
+}
+
+function headings(theme, panel, xshift) {
   const shared = { y: panel.top, yanchor: "bottom", yshift: 1 };
-  const latest = panel.values.findLast(isNumber);
+  const latest = latestText(panel);
   const heading = `<b>${escaped(shortened(panel.title))}</b>${panel.note ?? ""}`;
-  const found = [note(heading, { ...shared, x: 0, xanchor: "left", font: { size: 12, color: theme.ink } })];
+  const found = [note(heading, { ...shared, x: 0, xshift, xanchor: "left", font: { size: 12, color: theme.ink } })];
   if (latest !== undefined) {
-    found.push(note(panel.format(latest), { ...shared, x: 1, xanchor: "right", font: { size: 12, color: theme.soft } }));
+    found.push(note(latest, { ...shared, x: 1, xanchor: "right", font: { size: 12, color: theme.soft } }));
   }
   return found;
+}
+
+function latestText({ categories, values, format }) {
+  if (categories !== undefined) return escaped(shortened(category(categories.at(-1)), 24));
+  const latest = values.findLast(isNumber);
+  return latest === undefined ? undefined : format(latest);
 }
 
 function mark(theme, index) {

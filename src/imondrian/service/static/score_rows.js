@@ -3,18 +3,24 @@
 import { learn, scores } from "./api.js";
 
 const N_ROWS = 5000; // in a block
-const N_CELLS = 1_000_000;
+const N_CHARACTERS = 2 ** 23; // of JSON
 
 export async function scoreRows(name, points, { isLearning, signal, onProgress }) {
   const result = { scores: [], anomalies: [], indices: isLearning ? [] : null, threshold: null };
-  const size = Math.max(1, Math.min(N_ROWS, Math.floor(N_CELLS / points[0].length)));
-  for (let first = 0; first < points.length; first += size) {
+  for (let first = 0, end; first < points.length; first = end) {
     onProgress(first / points.length, first);
-    const block = points.slice(first, first + size);
+    end = endOfBlock(points, first);
+    const block = points.slice(first, end);
     if (isLearning) addLearned(result, await learn(name, block, signal));
     else addScored(result, await scores(name, block, signal));
   }
   return result;
+}
+
+function endOfBlock(points, first) {
+  let end = first;
+  for (let length = 0; end < Math.min(first + N_ROWS, points.length) && length < N_CHARACTERS; end += 1) length += JSON.stringify(points[end]).length;
+  return end;
 }
 
 function addScored(result, reply) {

@@ -4,7 +4,7 @@ import { byId, make, setText } from "./dom.js";
 import { bytes, integer, isThreshold, number, rate, score, withUnit } from "./format.js";
 
 const RATE_SPAN = 10_000; // milliseconds over which the rate is computed
-const TITLES = ["Points seen", "Rate", "Anomalies", "Threshold", "State", "Queued", "Memory"];
+const TITLES = ["Points seen", "Rate", "Anomalies", "Threshold", "State", "Gaps filled", "Queued", "Memory"];
 const DRIFT_TEXTS = { outside: "more points than usual lie outside the known range", scores: "the distribution of the scores has changed" };
 
 export class SummaryPanel {
@@ -32,6 +32,7 @@ export class SummaryPanel {
       Anomalies: integer(detector.n_anomalies),
       Threshold: isThreshold(detector.threshold) ? score(detector.threshold) : "None yet",
       State: detector.is_warm ? "Ready" : "Warming up",
+      "Gaps filled": integer(detector.n_missing),
       Queued: integer(detector.n_waiting),
       Memory: bytes(detector.n_bytes),
     };
@@ -59,8 +60,9 @@ function showDrifts(drifts) {
   byId("drifts").hidden = drifts.length === 0;
 }
 
-function settingsOf({ features, window, n_trees: nTrees, threshold, shingle }) {
-  const parts = [withUnit(features.length, "feature"), `window of ${withUnit(window, "point")}`, withUnit(nTrees, "tree")];
+function settingsOf({ features, categorical, window, n_trees: nTrees, threshold, shingle }) {
+  const kinds = categorical.length === 0 ? "" : `, ${integer(categorical.length)} of them categories`;
+  const parts = [`${withUnit(features.length, "feature")}${kinds}`, `window of ${withUnit(window, "point")}`, withUnit(nTrees, "tree")];
   if (shingle > 1) parts.push(`${shingle} rows per point`);
   parts.push(typeof threshold === "number" ? `threshold: ${number(threshold * 100)} % of the points` : `threshold: ${threshold}`);
   return parts.join(" · ");

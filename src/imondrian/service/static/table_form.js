@@ -1,7 +1,8 @@
 // The form that scores a table, which is pasted, dropped or selected as a file.
 
-import { parse, pointsOf } from "./csv.js";
+import { parse, pointsOf, timesOf } from "./csv.js";
 import { byId, setText } from "./dom.js";
+import { acceptDrops } from "./drop_zone.js";
 import { bytes, integer, shortened, withUnit } from "./format.js";
 import { ScoreResults } from "./score_results.js";
 import { scoreRows } from "./score_rows.js";
@@ -24,7 +25,7 @@ export class TableForm {
     byId("csv").addEventListener("input", () => this.#setFile(null));
     byId("score-stop").addEventListener("click", () => this.#controller?.abort());
     byId("learn").addEventListener("change", () => setText(byId("score-button"), byId("learn").checked ? "Score and learn" : "Score"));
-    this.#acceptDrops(byId("drop"));
+    acceptDrops(byId("drop"), (file) => this.#setFile(file));
   }
 
   choose(detector) {
@@ -35,24 +36,7 @@ export class TableForm {
     this.#scored.clear();
     this.#showError("");
     const names = shortened(detector.configuration.features.join(", "), 200);
-    setText(byId("csv-hint"), `Required columns: ${names}. Their order does not matter; other columns are shown, but not sent.`);
-  }
-
-  #acceptDrops(zone) {
-    for (const name of ["dragover", "drop"]) window.addEventListener(name, (event) => event.preventDefault()); // otherwise the browser would open the file
-    const isFile = (event) => event.dataTransfer.types.includes("Files");
-    zone.addEventListener("dragover", (event) => {
-      if (!isFile(event)) return;
-      event.preventDefault();
-      zone.classList.add("over");
-    });
-    zone.addEventListener("dragleave", () => zone.classList.remove("over"));
-    zone.addEventListener("drop", (event) => {
-      zone.classList.remove("over");
-      if (!isFile(event)) return;
-      event.preventDefault();
-      this.#setFile(event.dataTransfer.files[0] ?? null);
-    });
+    setText(byId("csv-hint"), `Required columns: ${names}. Their order does not matter; other columns are shown, but not sent; a column “time” is stored with rows that are learned.`);
   }
 
   #setFile(file) {
@@ -88,8 +72,9 @@ export class TableForm {
     this.#scored.clear();
     try {
       const table = parse(await this.#text());
-      const points = pointsOf(table, detector.configuration.features);
-      const found = await scoreRows(detector.name, points, { isLearning, signal: controller.signal, onProgress });
+      const points = pointsOf(table, detector.configuration);
+      const rows = isLearning ? withTimes(points, timesOf(table, detector.configuration.features), detector) : points;
+      const found = await scoreRows(detector.name, rows, { isLearning, signal: controller.signal, onProgress });
       this.#scored.show({ ...found, table, points, name: detector.name, isWarm: detector.is_warm });
     } catch (error) {
       const done = isLearning && nScored > 0 ? ` ${withUnit(nScored, "row")} ${nScored === 1 ? "was" : "were"} learned.` : "";
@@ -107,4 +92,9 @@ export class TableForm {
   #showError(text) {
     setText(byId("score-error"), text);
   }
+}
+
+function withTimes(points, times, { configuration: { features } }) {
+  if (times === null) return points;
+  return points.map((point, i) => ({ ...Object.fromEntries(features.map((name, j) => [name, point[j]])), time: times[i] }));
 }
