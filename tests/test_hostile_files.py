@@ -20,9 +20,9 @@ from imondrian import (
     StreamDetector,
     storage,
 )
-from imondrian.cli.scored_rows import medians_of_model
 from imondrian.engine.nodes import MAX_SHOWN, NO_NODE, empty_trees
 from imondrian.engine.randomness import start_streams
+from imondrian.fitted_model import medians_of_held_points
 from imondrian.forest_state import Snapshot
 from imondrian.model_files import from_bytes, load, save, to_bytes
 from imondrian.storage import read_header
@@ -145,7 +145,7 @@ def test_a_threshold_is_computed_without_listing_copies(contamination):
     hostile = from_bytes(with_arrays(content, copies=copies, moments=moments, **counts))
     tracemalloc.start()
     assert 0.0 < hostile.threshold < 1.0
-    assert medians_of_model(hostile)().tolist() == [1.0, 1.0]
+    assert medians_of_held_points(hostile.forest).tolist() == [1.0, 1.0]
     assert tracemalloc.get_traced_memory()[1] < 10**7
     tracemalloc.stop()
 
