@@ -150,6 +150,15 @@ def test_a_threshold_is_computed_without_listing_copies(contamination):
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("n_features", [5_000_000, 2**31 - 2])
+def test_features_that_the_file_cannot_contain_take_no_memory(n_features):
+    parts = members(to_bytes(MondrianForest(1, categorical=[1]).build(X)))
+    header = {**json.loads(parts["header.json"]), "n_features": n_features}
+    memory, message = cost_of_rejecting(zipped({**parts, "header.json": json.dumps(header)}))
+    assert "describes more data than the file contains" in message
+    assert memory < 10**6
+
+
 def test_many_small_trees_are_checked_in_compiled_code():
     """A file of 2 MB with 20,000 trees; checks in Python took half a minute."""
     forest = MondrianForest(20_000, max_samples=1).build(X[:5])

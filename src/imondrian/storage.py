@@ -39,6 +39,7 @@ _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "not
 _MAX_HEADER_BYTES = 2**24
 _MAX_CONTAINERS = 2**17  # lists or objects in a header: an empty JSON list takes 20 times its length in memory
 _MAX_MESSAGE = 500  # length of an error message about a damaged file
+_TOO_MUCH_DATA = "the header describes more data than the file contains."
 _COLUMN_NAMES = {"hash_key": "lot"}  # columns whose names in files differ from those in memory
 
 
@@ -147,6 +148,8 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
     n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
     n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
+    if n_features > n_bytes:  # each number has moments, and each categorical feature is listed in the header
+        raise ValueError(_TOO_MUCH_DATA)
     forest = MondrianForest(**header["parameters"])
     layout = FeatureLayout.checked(n_features, forest.categorical)
     sizes = (n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
@@ -155,7 +158,7 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
     layouts = {"moments": ((3, layout.n_numbers), np.dtype(np.float64)), **sampler.layout(layout.n_coordinates)}
     other_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values() if ANY not in shape)
     if table_bytes(*sizes) + other_bytes > n_bytes:
-        raise ValueError("the header describes more data than the file contains.")
+        raise ValueError(_TOO_MUCH_DATA)
     names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
     if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):
         raise ValueError(f"the members are not those of a model file: {archive.namelist()}.")
