@@ -10,7 +10,7 @@ import pytest
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold, defaults
 from imondrian.cli.app import app
 from imondrian.cli.options import DetectorOptions, ForestOptions
-from imondrian.defaults import PRESETS, Preset, preset_of, resolved, with_preset
+from imondrian.defaults import MISSING_VALUES, PRESETS, Preset, preset_of, resolved, with_preset
 from imondrian.errors import InvalidInputError
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
@@ -52,6 +52,7 @@ def test_defaults_of_classes():
 
 def test_defaults_of_the_service():
     expected = {**STREAM, **FROM_PRESET, "threshold": "preset", "warm_up": None, "learn_anomalies": True}
+    expected |= {"categorical": [], "missing": MISSING_VALUES}
     assert expected == DEFAULTS
     assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **expected}
 
@@ -109,7 +110,7 @@ def test_defaults_of_the_web_page():
     assert values["preset"] == list(PRESETS)
     assert values["threshold"][0] == DEFAULTS["threshold"] == "preset"
     assert float(values["share"]) / 100 == PRESETS["practice"].threshold
-    unknown = set(values) - {"name", "share", "csv", "file", "learn"} - set(DEFAULTS)
+    unknown = set(values) - {"name", "share", "csv", "table", "file", "learn"} - set(DEFAULTS)
     assert unknown == set()  # every other field is a setting
 
 
