@@ -463,7 +463,8 @@ class MondrianForest:
     def score_one(self, x: npt.ArrayLike, kind: Kind = "depth") -> float:
         """Like `score` for one point."""
         scoring, cache, state = score_kind(kind), self._cache or self._scoring_cache(), self._known_state()
-        return scoring.score_row(cache, state.coded(as_row(x, state.n_features)))
+        row = as_row(x, state.layout.n_features)
+        return scoring.score_row(cache, state.coded(row) if state.layout.categorical else row)
 
     @read_locked
     def while_unchanged(self, function: Callable[[], ReturnType]) -> ReturnType:

@@ -22,7 +22,7 @@ from imondrian.engine.window import (
     write_levels,
 )
 from imondrian.errors import InvalidInputError
-from imondrian.samplers.category_counts import CategoryCounts, no_rows
+from imondrian.samplers.category_counts import CategoryCounts
 from imondrian.samplers.sampler import (
     ROWS_PER_BLOCK,
     Layout,
@@ -291,6 +291,8 @@ class Window:
 
     def _count_ahead(self, X: Array) -> Callable[[], None]:
         """Write the rarities of the next rows; return a function that counts the rows and may be called twice."""
+        if self.counts.n_categorical == 0:
+            return _do_nothing
         leaving, n_updates = self._leaving_codes(X.shape[0]), self.counts.n_updates
         self.counts.write_rarities_in_turn(X, leaving)
         return lambda: self.counts.count(X, leaving, n_updates)
@@ -298,8 +300,6 @@ class Window:
     def _leaving_codes(self, n_rows: int) -> Array:
         """Return the categories of the points that leave the window when the next rows arrive; NaN if none leaves."""
         n_codes = self.counts.n_categorical
-        if n_codes == 0:
-            return no_rows(0)
         numbers = np.arange(self.number, self.number + n_rows)
         codes = self.ring[numbers % self.length, -n_codes:]
         codes[numbers < self.length] = np.nan
@@ -405,6 +405,10 @@ class Window:
         n_held = trees.copies.sum(axis=1, dtype=np.int64)  # bounds the copies that are not looked up
         has_too_many = n_held > min(self.limit, self.n_points(trees))
         yield "the tree holds points that it would not select", is_foreign | has_too_many
+
+
+def _do_nothing() -> None:
+    """Count no categories."""
 
 
 def _on_all(function: Callable[[slice], None]) -> None:
