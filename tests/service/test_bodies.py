@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from imondrian.categories import category_code
 from imondrian.errors import InvalidInputError
 from imondrian.service.bodies import object_of, rows_of
-from imondrian.service.labels import labels_from
 from imondrian.service.posted_rows import RowFormat
+from imondrian.service.row_labels import labels_from
 
 JSON, LINES = "application/json", "application/x-ndjson"
 NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(-1e100, 1e100))

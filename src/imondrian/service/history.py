@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from imondrian.service.journal import MODELS, Entry, Outcome, ScoredRow, points_from
-from imondrian.service.labels import NO_LABELS, Labels, Value, labels_from, with_labels, without_labels
 from imondrian.service.limits import Retention
+from imondrian.service.row_labels import NO_LABELS, Labels, Value, labels_from, with_labels, without_labels
 
 _ROW_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # stored before the values of a row
 _WITH_LABELS = b"labelled"  # first bytes of a stored history with labels; no row has such a number

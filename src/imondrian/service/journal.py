@@ -20,9 +20,9 @@ from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError, InvalidInputError, NotHeldError
 from imondrian.model_files import from_bytes
 from imondrian.named_rows import CodedRows
-from imondrian.service.labels import with_labels, without_labels
 from imondrian.service.limits import Limits
 from imondrian.service.posted_rows import PostedRows
+from imondrian.service.row_labels import with_labels, without_labels
 from imondrian.stream import StreamDetector
 
 POINTS, FORGET, MODEL = "points", "forget", "model"

@@ -12,8 +12,8 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points, as_points_with_gaps
 from imondrian.missing_values import have_values
-from imondrian.service.labels import Category, Labels
 from imondrian.service.limits import Limits, Retention
+from imondrian.service.row_labels import Category, Labels
 
 TIME = "time"  # key of a record with the time of the point, unless a feature has this name
 _NUMBERS = {int, float}

@@ -11,7 +11,7 @@ from imondrian.explanations import MISSING_TEXT, Frequency, Reason, UsualValues,
 from imondrian.forest import MondrianForest
 from imondrian.row_layout import RowLayout
 from imondrian.service import schemas
-from imondrian.service.labels import Value
+from imondrian.service.row_labels import Value
 from imondrian.stream import StreamDetector
 
 

@@ -16,8 +16,8 @@ from imondrian.defaults import (
     WINDOW,
 )
 from imondrian.option_types import KindOrPreset, PresetName, StreamMissing, ThresholdOrPreset
-from imondrian.service.labels import Value
 from imondrian.service.limits import Limits
+from imondrian.service.row_labels import Value
 
 
 class Configuration(BaseModel):
