@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from suites import boxes, fit, one_row, online, score, start_up, streams, threads
+from suites import boxes, categories, fit, one_row, online, score, start_up, streams, threads
 
 
 class Side(NamedTuple):
@@ -26,6 +26,7 @@ class Target(NamedTuple):
 
 
 SPEED, BEFORE, PAPER = "speed goals", "first benchmark", "1/30 of the paper's 1,612 s"
+CATEGORIES = "categories"
 
 
 def faster(workload: str, peer: str, times: float, source: str = SPEED) -> Target:
@@ -47,6 +48,12 @@ def grows_at_most(name: str, late: str, early: str, times: float, source: str) -
 def at_most(workload: str, bound: float, unit: str) -> Target:
     """Require that ours is at most the bound."""
     return Target(workload, Side(workload), None, "<=", bound, unit, BEFORE)
+
+
+def categories_cost_at_most(work: str, times: float) -> Target:
+    """Require that five categorical features of ten take at most `times` times as long as ten numbers."""
+    name, five = categories.name_of(work), categories.contestant_of(5)
+    return Target(f"{name}: {five} over numbers", Side(name, five), Side(name), "<=", times, "x", CATEGORIES)
 
 
 EXPECTED, SIZE = "score by expected", "score by size"
@@ -89,6 +96,7 @@ TARGETS = (
         2.5,
         SPEED,
     ),
+    *(categories_cost_at_most(work, 1.4) for work in categories.WORKLOADS),
     two_threads_gain(threads.ARITHMETIC, threads.MACHINE),
     two_threads_gain(threads.FIT),
     two_threads_gain(threads.SCORE),
