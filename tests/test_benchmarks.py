@@ -70,6 +70,15 @@ WORKLOADS = {
         "stream, practice: process",
         "stream, practice: many",
     ],
+    "categories": [
+        "categories, d = 10: score by depth",
+        "categories, d = 10: score by expected",
+        "categories, d = 10: score by size",
+        "categories, d = 10: stream by depth",
+        "categories, d = 10: stream by expected",
+        "categories, d = 10: stream by size",
+        "categories, d = 10: extend",
+    ],
     "online": [
         "online, 95156 x 3, 100 trees: extend",
         "online, 95156 x 3, 100 trees: peak memory",
@@ -157,7 +166,7 @@ def test_an_unknown_workload_is_an_error_that_lists_the_groups():
 def test_targets_refer_to_existing_workloads_and_contestants():
     sides = output_of("from targets import TARGETS; print(json.dumps([s for t in TARGETS for s in t[1:3] if s]))")
     assert {workload for workload, _, _ in sides} <= {name for names in WORKLOADS.values() for name in names}
-    assert {contestant for _, contestant, _ in sides} <= {"ours", "paper", "this machine", *PEERS}
+    assert {contestant for _, contestant, _ in sides} <= {"ours", "paper", "this machine", "5 categorical", *PEERS}
     assert {threads for _, _, threads in sides} == {1, 2}
 
 
