@@ -47,10 +47,15 @@ def place(seed, t, k, code):
     return (mixed((hash_key(seed, t) + (k + 1) * FEATURE_STEP + bits * STEP) & MASK) >> 11) * 2.0**-53
 
 
-def rarity(count, n, sample_size):
-    if count == 0 or min(sample_size, n) * (count / n) < 1.0:
-        return 1.0
-    return 4.0 ** -int(np.floor(np.log2(min(sample_size, n) * (count / n))))
+def magnitude(count):
+    return max(count, 1).bit_length() - 1
+
+
+def rarity(count, counts, n, sample_size):
+    """Return the rarity of a category with this count, given the counts of all categories."""
+    n_as_rare = n - sum(each for each in counts if magnitude(each) > magnitude(count))
+    expected = min(sample_size, n) * (n_as_rare / n) if n else 0.0
+    return 1.0 if expected < 1.0 else 4.0 ** -int(np.floor(np.log2(expected)))
 
 
 class Counts:
@@ -62,7 +67,10 @@ class Counts:
 
     def rarities(self, codes):
         counters = [Counter(row[k] for row in self.rows) for k in range(self.n_categorical)]
-        return [rarity(counters[k][code], len(self.rows), self.sample_size) for k, code in enumerate(codes)]
+        return [
+            rarity(counters[k][code], counters[k].values(), len(self.rows), self.sample_size)
+            for k, code in enumerate(codes)
+        ]
 
     def rarities_in_turn(self, rows):
         found = []
@@ -313,6 +321,72 @@ def test_memory_of_a_window_with_categories_is_fixed():
     assert copy.deepcopy(forest).n_bytes == n_bytes
 
 
+# -- what an attack found ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_counts_do_not_change_before_the_trees_are_shown_a_block(settings, monkeypatch):
+    """An interruption after the rarities are written leaves nothing behind."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 5, size=(60, 2)).astype(float)
+    forest = MondrianForest(2, categorical=[0, 1], **settings).extend(X[:30])
+    before = forest.sampler.counts.state()
+
+    def interrupt(_function):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(forest, "_on_trees", interrupt)
+    monkeypatch.setattr("imondrian.samplers.window._on_all", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        forest.extend(X[30:])
+    after = forest.sampler.counts.state()
+    assert all((before[name] == after[name]).all() for name in before)
+
+
+@pytest.mark.parametrize("categorical", [[0], [0, 1], [1]])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_widened_forest_has_the_layout_of_kernels_and_can_be_saved(tmp_path, categorical, settings):
+    X = np.random.default_rng(0).integers(0, 4, size=(12, 2)).astype(float)
+    forest = MondrianForest(3, categorical=categorical, **settings).extend(X)
+    forest.score_one(X[0], "size")
+    forest.widen(3).widen(4, {3: 7.0})
+    trees, arrays = forest.state()
+    assert all(array.flags.carray for array in (*trees, *arrays.values()))
+    assert_sound(forest)
+    rows = np.column_stack([X, np.zeros(12), np.full(12, 7.0)])
+    for kind in SCORES:
+        assert [forest.score_one(row, kind) for row in rows] == forest.score(rows, kind).tolist()
+    imondrian.save(forest, tmp_path / "wide.imf")
+    resumed = imondrian.load(tmp_path / "wide.imf")
+    assert resumed.extend(rows).score(rows, "size").tobytes() == forest.extend(rows).score(rows, "size").tobytes()
+
+
+def test_joined_and_widened_forests_can_be_saved(tmp_path):
+    X = np.column_stack([np.arange(10.0), np.arange(10) % 2])
+    forest = MondrianForest(2, categorical=[1], seed=1).extend(X)
+    forest.join(MondrianForest(2, categorical=[1], seed=2).extend(X + 10)).widen(3)
+    imondrian.save(forest, tmp_path / "joined.imf")
+    assert imondrian.load(tmp_path / "joined.imf").category_counts(1, [0.0])[1] == 20
+
+
+def test_a_row_whose_category_was_never_shown_cannot_be_forgotten():
+    forest = MondrianForest(2, max_samples=2, categorical=[1]).extend([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
+    with pytest.raises(InvalidInputError, match="77"):
+        forest.forget([[1.0, 5.0], [77.0, 9.0]])
+    assert forest.category_counts(1, [5.0]) == (4, 4)
+
+
+def test_a_common_value_among_many_rare_ones_is_not_an_anomaly():
+    """A customer with 61 of 5,000 rows, among 1,000 customers with about five rows each."""
+    rng = np.random.default_rng(0)
+    customer = rng.integers(0, 1_000, 5_000).astype(float)
+    customer[::83] = 5_000.0
+    X = np.column_stack([customer, rng.normal(size=5_000), rng.integers(0, 3, 5_000)])
+    scores = MondrianForest(100, max_samples=256, scale="std", categorical=[0, 2]).build(X).score(X, "size")
+    flagged = scores > np.quantile(scores, 0.95)
+    assert flagged[::83].mean() < 0.2
+
+
 # -- files and input ---------------------------------------------------------------------------------------------------
 
 
@@ -331,7 +405,8 @@ DAMAGES = {
     "do not match": ("category_counts", lambda counts: counts.__setitem__(2, 99)),
     "in ascending order": ("category_codes", lambda codes: codes.sort() or codes.__setitem__(0, codes[1])),
     "is impossible": ("category_counts", lambda counts: counts.__setitem__(-1, 0)),
-    "more points than there are": ("category_counts", lambda counts: counts.__setitem__(0, 1)),
+    "more points than there are": ("category_counts", lambda counts: counts.__setitem__(0, 5)),
+    "of categories is impossible": ("category_counts", lambda counts: counts.__setitem__(-1, 2**63 - 1)),
 }
 
 

@@ -182,7 +182,10 @@ def _check_width(width: int, n_features: int | None, name: str) -> None:
 
 
 def _raise_not_finite(points: Array) -> None:
-    index = tuple(int(i) for i in np.argwhere(~(np.abs(points) <= MAX_SIZE))[0])
+    found = np.argwhere(~(np.abs(points) <= MAX_SIZE))
+    if len(found) == 0:
+        raise InvalidInputError(f"{'X' if points.ndim == 2 else 'x'} was changed while it was being read.")
+    index = tuple(int(i) for i in found[0])
     value, name = points[index], "X" if points.ndim == 2 else "x"
     element = f"{name}[{', '.join(map(str, index))}]"
     if np.isfinite(value):

@@ -74,6 +74,8 @@ def categorical_columns(X: Any, categorical: Any, names: Sequence[Any] | None) -
     """
     if isinstance(categorical, str) and categorical == AUTO:
         return [j for j, column in enumerate(columns_of(X)) if is_categorical(column)]
+    if len(X.shape) != 2:
+        raise InvalidInputError(f"X must be a table of rows and features, but has {len(X.shape)} dimension(s).")
     return column_indices(categorical, X.shape[1], names)
 
 

@@ -13,6 +13,7 @@ from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.randomness import mix_bits
 
 N_POINTS, N_UPDATES, HAS_DROPPED = 0, 1, 2  # the entries of `totals`
+N_MASSES = 64  # no count has more bits
 
 
 class CategoryTable(NamedTuple):
@@ -21,6 +22,7 @@ class CategoryTable(NamedTuple):
     codes: Array  # NaN in a free entry
     counts: Array
     n_used: Array  # number of entries in use, for each feature
+    masses: Array  # for each feature and b, the number of points in categories with 2**b to 2**(b + 1) - 1 points
     totals: Array  # number of points counted, number of changes so far, whether categories have been dropped
     key: Array  # the secret key, one element
 
@@ -45,6 +47,18 @@ def write_rarities_in_turn(table: CategoryTable, X: Array, leaving: Array, sampl
 
 
 @kernel
+def write_rarities_ahead(table: CategoryTable, X: Array, leaving: Array, sample_size: int, max_entries: int) -> None:
+    """Like `write_rarities_in_turn`, but the counts do not change; provided that no category would be dropped.
+
+    One kernel, because a signal can interrupt a program only between two kernels.
+    """
+    for i in range(X.shape[0]):
+        write_rarities_of_row(table, X[i], sample_size)
+        count_row(table, X[i], leaving, i, max_entries)
+    uncount_rows(table, X, leaving)
+
+
+@kernel
 def count_rows(table: CategoryTable, X: Array, leaving: Array, max_entries: int) -> None:
     """Count the rows as `write_rarities_in_turn` does."""
     for i in range(X.shape[0]):
@@ -52,9 +66,9 @@ def count_rows(table: CategoryTable, X: Array, leaving: Array, max_entries: int)
     table.totals[N_UPDATES] += 1
 
 
-@kernel
+@helper
 def uncount_rows(table: CategoryTable, X: Array, leaving: Array) -> None:
-    """Undo `write_rarities_in_turn`, provided that no category was dropped."""
+    """Stop counting rows, and count the categories that left again."""
     first = X.shape[1] - table.codes.shape[0]
     for i in range(X.shape[0] - 1, -1, -1):
         is_leaving = i < leaving.shape[0] and not np.isnan(leaving[i, 0])
@@ -72,8 +86,20 @@ def forget_rows(table: CategoryTable, X: Array) -> None:
     for i in range(X.shape[0]):
         for k in range(table.codes.shape[0]):
             remove(table, k, X[i, first + k])
-        table.totals[N_POINTS] = max(table.totals[N_POINTS] - 1, 0)
+        table.totals[N_POINTS] = max(table.totals[N_POINTS] - 1, n_in_categories(table))
     table.totals[N_UPDATES] += 1
+
+
+@helper
+def n_in_categories(table: CategoryTable) -> Any:
+    """Return the largest number of points that are in the categories of one feature."""
+    largest = np.int64(0)
+    for k in range(table.masses.shape[0]):
+        n = np.int64(0)
+        for b in range(N_MASSES):
+            n += table.masses[k, b]
+        largest = max(largest, n)
+    return largest
 
 
 @kernel
@@ -96,22 +122,34 @@ def write_rarities_of_row(table: CategoryTable, x: Array, sample_size: int) -> N
     n_codes = table.codes.shape[0]
     first = x.size - n_codes
     for k in range(n_codes):
-        x[first - n_codes + k] = rarity(count_of(table, k, x[first + k]), table.totals[N_POINTS], sample_size)
+        x[first - n_codes + k] = rarity(table, k, count_of(table, k, x[first + k]), sample_size)
 
 
 @helper
-def rarity(count: int, n_points: int, sample_size: int) -> float:
-    """Return the rarity: 1 for a category that a tree's sample is not expected to hold, smaller for common ones.
+def rarity(table: CategoryTable, k: int, count: int, sample_size: int) -> float:
+    """Return the rarity of a category with this count: 1 for an unusually rare one, smaller for an ordinary one.
 
-    For a category expected m times in the sample of a tree, m >= 1, it is 1 / m ** 2 with m rounded down to a power of
-    two. Rounding keeps the rarity of a category the same while its share hardly changes, so that copies stay copies.
+    A tree's sample is expected to hold m points whose categories are about as common as this one, or rarer. The rarity
+    is 1 if m < 1, else 1 / m ** 2 with m rounded down to a power of two. In a column in which most categories are rare,
+    a rare one is therefore ordinary; a category never seen counts like one seen once (the estimate of Good and Turing).
+    Rounding keeps the rarity of a category the same while shares hardly change, so that copies stay copies.
     """
-    if count == 0:
+    n_points = table.totals[N_POINTS]
+    if n_points == 0:
         return 1.0
-    expected = min(sample_size, n_points) * (count / n_points)
+    n_above = 0
+    for b in range(magnitude(max(count, 1)) + 1, N_MASSES):
+        n_above += table.masses[k, b]
+    expected = min(sample_size, n_points) * (max(n_points - n_above, 0) / n_points)
     if expected < 1.0:
         return 1.0
     return math.ldexp(1.0, -2 * (math.frexp(expected)[1] - 1))
+
+
+@helper
+def magnitude(count: int) -> int:
+    """Return the largest b such that 2**b is at most the count, which must be positive."""
+    return math.frexp(float(count))[1] - 1
 
 
 @helper
@@ -142,7 +180,7 @@ def add(table: CategoryTable, k: int, code: float, count: int) -> None:
     if np.isnan(table.codes[k, entry]):
         table.codes[k, entry] = code + 0.0
         table.n_used[k] += 1
-    table.counts[k, entry] += count
+    change_count(table, k, entry, count)
 
 
 @helper
@@ -151,9 +189,21 @@ def remove(table: CategoryTable, k: int, code: float) -> None:
     entry = find_entry(table, k, code)
     if np.isnan(table.codes[k, entry]):
         return
-    table.counts[k, entry] -= 1
+    change_count(table, k, entry, -1)
     if table.counts[k, entry] == 0:
         free_entry(table, k, entry)
+
+
+@helper
+def change_count(table: CategoryTable, k: int, entry: Any, change: int) -> None:
+    """Add to the count of an entry, and update the masses."""
+    before = table.counts[k, entry]
+    after = before + change
+    if before > 0:
+        table.masses[k, magnitude(before)] -= before
+    if after > 0:
+        table.masses[k, magnitude(after)] += after
+    table.counts[k, entry] = after
 
 
 @helper
@@ -194,12 +244,13 @@ def free_entry(table: CategoryTable, k: int, entry: Any) -> None:
 def drop_rare(table: CategoryTable, k: int, n_kept: int) -> None:
     """Drop the rarest categories of a feature until at most n_kept are left; equally rare ones are treated alike.
 
-    Only categories with a share of at least 1 / sample_size have a rarity below 1, so what is dropped matters little.
+    The points of dropped categories still count as points of rare ones, since they are in no mass.
     """
     cutoff = smallest_cutoff(table, k, n_kept)
     entry = np.int64(0)
     while entry < table.codes.shape[1]:
         if 0 < table.counts[k, entry] <= cutoff:
+            change_count(table, k, entry, -table.counts[k, entry])
             free_entry(table, k, entry)  # may move another category to this entry
         else:
             entry += 1

@@ -39,6 +39,7 @@ def widened(trees: Trees, n_numbers: int, codes: Array, rarity: float) -> Trees:
     cuts, feature = trees.cuts.copy(), trees.cuts["split_feature"]
     cuts["split_feature"] += np.uint32(n_numbers) * (feature >= sizes[0])
     cuts["split_feature"] += np.uint32(codes.size) * (feature >= sizes[0] + n_old)
+    cuts["split_feature"][slots >= n_leaves[:, None] - 1] = 0
     copies = {name: getattr(trees, name).copy() for name in ("copies", "parents", "heads")}
     return trees._replace(cuts=cuts, boxes=boxes, points=points, **copies)
 
@@ -51,4 +52,4 @@ def _with_values(array: Array, sizes: list[int], added: Array, new_sizes: list[i
         new = added[:, new_end : new_end + new_size].reshape(shape[0], *[1] * (len(shape) - 1), new_size)
         parts += [array[..., end : end + size], np.broadcast_to(new, (*shape, new_size))]
         end, new_end = end + size, new_end + new_size
-    return np.concatenate(parts, axis=-1)
+    return np.ascontiguousarray(np.concatenate(parts, axis=-1))

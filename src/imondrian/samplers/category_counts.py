@@ -8,6 +8,7 @@ import numpy as np
 
 from imondrian.engine.category_counts import (
     HAS_DROPPED,
+    N_MASSES,
     N_POINTS,
     N_UPDATES,
     CategoryTable,
@@ -15,8 +16,8 @@ from imondrian.engine.category_counts import (
     count_rows,
     forget_rows,
     look_up_counts,
-    uncount_rows,
     write_rarities,
+    write_rarities_ahead,
     write_rarities_in_turn,
 )
 from imondrian.engine.jit import Array, call_without_dispatch
@@ -91,17 +92,28 @@ class CategoryCounts:
         if not self.n_categorical:
             return
         self.reserve(X.shape[0])
-        may_drop = leaving.shape[0] == 0 and int(self._table.n_used.max()) + X.shape[0] > self._max_entries
-        table = CategoryTable(*(array.copy() for array in self._table)) if may_drop else self._table
-        call_without_dispatch(write_rarities_in_turn, table, X, leaving, self._sample_size, self._max_entries)
-        if not may_drop:
-            call_without_dispatch(uncount_rows, table, X, leaving)
+        if leaving.shape[0] == 0 and int(self._table.n_used.max()) + X.shape[0] > self._max_entries:
+            copied = CategoryTable(*(array.copy() for array in self._table))  # categories may be dropped from it
+            write_rarities_in_turn(copied, X, leaving, self._sample_size, self._max_entries)
+            return
+        arguments = (self._table, X, leaving, self._sample_size, self._max_entries)
+        call_without_dispatch(write_rarities_ahead, *arguments)
 
     def count(self, X: Array, leaving: Array, n_updates: int) -> None:
         """Count coded rows, unless there have been more than n_updates changes: then they are already counted."""
         if self.n_categorical and self.n_updates == n_updates:
             self.reserve(X.shape[0])
             call_without_dispatch(count_rows, self._table, X, leaving, self._max_entries)
+
+    def first_uncounted(self, X: Array) -> int | None:
+        """Return the first coded row that cannot be among the points counted; None if there is none."""
+        first = X.shape[1] - self.n_categorical
+        for k in range(0 if self.has_dropped else self.n_categorical):
+            codes, index, n_rows = np.unique(X[:, first + k], return_inverse=True, return_counts=True)
+            is_wrong = (n_rows > self.of(k, codes))[index.ravel()]
+            if is_wrong.any():
+                return int(is_wrong.argmax())
+        return None
 
     def forget(self, X: Array, n_updates: int) -> None:
         """Stop counting coded rows, unless there have been more than n_updates changes."""
@@ -146,6 +158,7 @@ class CategoryCounts:
     def widened(self, codes: list[float], n_points: int) -> Self:
         """Return counts with more categorical features, in which all n_points points have the given codes."""
         wider = type(self)(self.n_categorical + len(codes), self._sample_size, self._max_entries)
+        n_points = self.n_points if self.n_categorical else n_points  # joined forests may count more than a tree
         entries = [self.entries(k) for k in range(self.n_categorical)]
         n_each = min(n_points, 1)  # no category has a count of 0
         entries += [(np.full(n_each, code), np.full(n_each, n_points)) for code in codes]
@@ -186,9 +199,10 @@ class CategoryCounts:
         if not (np.abs(codes) <= MAX_SIZE).all() or any((np.diff(part) <= 0.0).any() for part in parts):
             yield "the categories are not finite and in ascending order"
         n_points = int(counts[0])
-        if not 0 <= n_points <= MAX_SHOWN or counts[1] not in (0, 1) or (counts[n_totals:] < 1).any():
+        each = counts[n_totals:]
+        if not 0 <= n_points <= MAX_SHOWN or counts[1] not in (0, 1) or (each < 1).any() or (each > n_points).any():
             yield "a count of categories is impossible"
-        elif any(int(part.sum()) > n_points for part in np.split(counts[n_totals:], np.cumsum(sizes)[:-1])):
+        elif any(part.sum(dtype=np.float64) > n_points for part in np.split(counts[n_totals:], np.cumsum(sizes)[:-1])):
             yield "the categories have more points than there are"
 
     def restore(self, arrays: dict[str, Array]) -> None:
@@ -248,7 +262,12 @@ def _empty_table(n_categorical: int, n_entries: int) -> CategoryTable:
     shape = (n_categorical, n_entries)
     key = np.frombuffer(os.urandom(8), np.uint64).copy()
     return CategoryTable(
-        np.full(shape, np.nan), np.zeros(shape, np.int64), np.zeros(n_categorical, np.int64), np.zeros(3, np.int64), key
+        np.full(shape, np.nan),
+        np.zeros(shape, np.int64),
+        np.zeros(n_categorical, np.int64),
+        np.zeros((n_categorical, N_MASSES), np.int64),
+        np.zeros(3, np.int64),
+        key,
     )
 
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import NO_LIMIT, Trees, slice_trees
+from imondrian.engine.nodes import MAX_SHOWN, NO_LIMIT, Trees, slice_trees
 from imondrian.engine.rescore import points_and_copies, trees_with_all_points
 from imondrian.engine.reservoir import build_trees, extend_trees, forget_points, write_copies_held
 from imondrian.engine.threads import Threads
+from imondrian.errors import InvalidInputError
 from imondrian.samplers.category_counts import CategoryCounts, no_rows
 from imondrian.samplers.sampler import (
     ROWS_PER_BLOCK,
@@ -150,7 +151,10 @@ class Reservoir:
         return type(self)(self.limit, self.counts.widened(new.codes, self.n_points(trees)))
 
     def check_join(self, state: dict[str, Array]) -> None:
-        """Accept all trees."""
+        """Raise InvalidInputError if the forests together have been shown more points than can be counted."""
+        n_points = self.counts.n_points + int(state["category_counts"][0]) if self.counts.n_categorical else 0
+        if n_points > MAX_SHOWN:
+            raise InvalidInputError(f"The forests have been shown {n_points} points, but can count {MAX_SHOWN}.")
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
         """Add the points of the other forest to the scale and to the counts of categories."""
@@ -181,6 +185,9 @@ class Reservoir:
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
         """Raise InvalidInputError if some tree cannot have been shown all copies of a row that X contains."""
+        uncounted = self.counts.first_uncounted(X)
+        if uncounted is not None:
+            raise not_held_error(X, uncounted)
         rows, first_index, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
         held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
         write_copies_held(trees, rows, held)

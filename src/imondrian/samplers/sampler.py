@@ -70,7 +70,7 @@ class NewFeatures(NamedTuple):
         )
         new = np.array([0.0] * self.n_numbers), np.full(len(self.codes), self.rarity), np.array(self.codes)
         columns = [np.broadcast_to(values, (rows.shape[0], len(values))) for values in new]
-        return np.hstack([numbers, columns[0], rarities, columns[1], codes, columns[2]])
+        return np.ascontiguousarray(np.hstack([numbers, columns[0], rarities, columns[1], codes, columns[2]]))
 
 
 class Step(NamedTuple):
