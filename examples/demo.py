@@ -98,7 +98,7 @@ def run(*arguments: str | Path, show=None) -> None:  # noqa: ANN001
 
 def print_anomalies(text: str) -> None:
     """Print the ten anomalies with the highest scores, in order of time."""
-    print("The ten anomalies with the highest scores:")
+    print("The ten anomalies with the highest scores, in order of time:")
     anomalies = [record for record in map(json.loads, text.splitlines()) if record["is_anomaly"]]
     highest = sorted(anomalies, key=lambda record: -record["anomaly_score"])[:10]
     for record in sorted(highest, key=lambda record: record["row"]):
