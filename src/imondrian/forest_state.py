@@ -19,11 +19,12 @@ from imondrian.engine.nodes import (
 )
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.widen import widened
-from imondrian.errors import InvalidInputError
+from imondrian.errors import InvalidInputError, NotHeldError
 from imondrian.feature_layout import FeatureLayout, indices_of
 from imondrian.forest_parameters import ForestParameters
 from imondrian.inputs import as_owned_array, unchanged
 from imondrian.samplers import NewFeatures, OnTrees, Sampler, Step, new_sampler
+from imondrian.samplers.sampler import not_held_error
 from imondrian.scales import Scale, are_valid_moments, new_scale
 
 
@@ -161,7 +162,10 @@ class ForestState:
 
     def prepared_forget(self, points: Array) -> Callable[[OnTrees], None]:
         """Return a function that forgets points; raise InvalidInputError if one cannot have been shown."""
-        return self.sampler.prepared_forget(self.trees, self.sought(points), self.scale)
+        try:
+            return self.sampler.prepared_forget(self.trees, self.sought(points), self.scale)
+        except NotHeldError as error:
+            raise not_held_error(points, error.row) from None  # the row as the user gave it
 
     def joined_with(self, other: Snapshot) -> Self:
         """Return the state with the trees of another forest added; this state does not change."""
