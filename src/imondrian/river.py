@@ -213,7 +213,7 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._columns | {name: len(self._columns) + i for i, name in enumerate(new)}
 
     def _widen(self, n_columns: int, categorical: tuple[int, ...]) -> None:
-        """Give the forest new columns; before the first point, a new forest."""
+        """Add columns to the forest; before the first point, replace the forest by a wider one."""
         n_known = self._forest.n_features
         if n_known is not None:
             self._forest.widen(n_columns, {j: MISSING_CODE for j in categorical if j >= n_known})
