@@ -16,6 +16,7 @@ from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.nodes import FIELDS
 from imondrian.forest_state import Snapshot
+from imondrian.samplers import category_counts
 from imondrian.samplers.category_counts import MAX_CATEGORIES
 from imondrian.scales import PLACE_WEIGHT, RARITY_WEIGHT
 from imondrian.scores import SCORES
@@ -337,6 +338,24 @@ def test_counts_do_not_change_before_the_trees_are_shown_a_block(settings, monke
 
     monkeypatch.setattr(forest, "_on_trees", interrupt)
     monkeypatch.setattr("imondrian.samplers.window._on_all", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        forest.extend(X[30:])
+    after = forest.sampler.counts.state()
+    assert all((before[name] == after[name]).all() for name in before)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_counts_do_not_change_if_a_signal_arrives_while_rarities_are_written(settings, monkeypatch):
+    """Python raises the KeyboardInterrupt of a signal that arrives during a kernel when the kernel has returned."""
+    X = np.random.default_rng(0).integers(0, 5, size=(60, 2)).astype(float)
+    forest = MondrianForest(2, categorical=[0, 1], **settings).extend(X[:30])
+    before, call = forest.sampler.counts.state(), category_counts.call_without_dispatch
+
+    def interrupted_call(*arguments):
+        call(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(category_counts, "call_without_dispatch", interrupted_call)
     with pytest.raises(KeyboardInterrupt):
         forest.extend(X[30:])
     after = forest.sampler.counts.state()

@@ -223,3 +223,18 @@ def test_a_forest_is_sound_if_a_thread_refills_the_array_all_the_time(settings):
     finally:
         is_done.set()
         thread.join()
+
+
+def test_an_array_that_is_repaired_while_it_is_checked_is_refused(monkeypatch):
+    """Another thread makes the value finite again before the message about it is written."""
+    X = np.array([[1.0], [np.nan]])
+    check = inputs.all_within_limit
+
+    def check_and_repair(values):
+        result = check(values)
+        X[1] = 1.0
+        return result
+
+    monkeypatch.setattr(inputs, "all_within_limit", check_and_repair)
+    with pytest.raises(InvalidInputError, match="X was changed while it was being read"):
+        MondrianForest(2).extend(X)

@@ -8,6 +8,7 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
+from imondrian import InvalidInputError
 from imondrian.pyod import IMForest
 
 pytestmark = [
@@ -127,3 +128,8 @@ def test_a_wrong_kind_is_named(data):
 def test_an_unfitted_detector_raises_an_error(data):
     with pytest.raises(ValueError, match="not fitted"):
         IMForest().decision_function(data[0])
+
+
+def test_categories_of_a_single_row_are_refused():
+    with pytest.raises(InvalidInputError, match="X must be a table of rows and features, but has 1 dimension"):
+        IMForest(n_estimators=5, categorical=[1]).fit(np.arange(5.0))
