@@ -41,9 +41,7 @@ def write_rarities_in_turn(table: CategoryTable, X: Array, leaving: Array, sampl
     The categories leaving[i] are no longer counted when row i has arrived; there are none if they are NaN or if
     `leaving` has no rows.
     """
-    for i in range(X.shape[0]):
-        write_rarities_of_row(table, X[i], sample_size)
-        count_row(table, X[i], leaving, i, max_entries)
+    write_and_count(table, X, leaving, sample_size, max_entries)
 
 
 @kernel
@@ -52,9 +50,7 @@ def write_rarities_ahead(table: CategoryTable, X: Array, leaving: Array, sample_
 
     One kernel, because a signal can interrupt a program only between two kernels.
     """
-    for i in range(X.shape[0]):
-        write_rarities_of_row(table, X[i], sample_size)
-        count_row(table, X[i], leaving, i, max_entries)
+    write_and_count(table, X, leaving, sample_size, max_entries)
     uncount_rows(table, X, leaving)
 
 
@@ -114,6 +110,14 @@ def look_up_counts(table: CategoryTable, k: int, codes: Array, counts: Array) ->
     """Write the counts of categories of feature k."""
     for i in range(codes.size):
         counts[i] = count_of(table, k, codes[i])
+
+
+@helper
+def write_and_count(table: CategoryTable, X: Array, leaving: Array, sample_size: int, max_entries: int) -> None:
+    """Write the rarities of each coded row, and then count the row."""
+    for i in range(X.shape[0]):
+        write_rarities_of_row(table, X[i], sample_size)
+        count_row(table, X[i], leaving, i, max_entries)
 
 
 @helper
