@@ -76,6 +76,16 @@ def test_rows_that_become_unusable_after_the_check_are_not_learned(change_after_
     assert forest.n_changes == n_changes
 
 
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("call", ["extend", "extend_one", "score_and_extend"])
+def test_first_rows_that_become_unusable_do_not_fix_the_number_of_features(change_after_check, call, settings):
+    forest, rows = MondrianForest(5, **settings), np.round(X[-30:])
+    change_after_check(rows, with_value(rows, np.nan))
+    with pytest.raises(InvalidInputError, match="X was changed while it was being read"):
+        LEARNING[call](forest, rows)
+    assert (forest.n_features, forest.n_changes) == (None, 0)
+
+
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_forest_built_on_rows_that_become_unusable_is_refused_or_sound(change_after_check, settings, value):

@@ -512,3 +512,16 @@ def test_refusing_to_forget_is_not_a_change(mode):
         forest.forget(np.vstack([X[:30], X[:1]]))
     assert forest.n_changes == n_changes
     assert forest.forget(X[:1]).n_changes == n_changes + 1
+
+
+@pytest.mark.parametrize("mode", [{}, {"max_samples": 2}, {"window": 8}, {"window": 8, "max_samples": 2}])
+@pytest.mark.parametrize("call", ["extend", "score_and_extend"])
+def test_a_refused_first_call_does_not_fix_the_number_of_features(monkeypatch, call, mode):
+    forest = MondrianForest(n_trees=3, **mode)
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.forest_state.MAX_POINTS", 10)
+        patched.setattr("imondrian.forest_state.MAX_SHOWN", 10)
+        with pytest.raises(InvalidInputError, match="at most 10"):
+            getattr(forest, call)(X[:11])
+    assert (forest.n_features, forest.n_changes) == (None, 0)
+    assert bits(forest.extend(X[:20, :2])) == bits(MondrianForest(n_trees=3, **mode).extend(X[:20, :2]))

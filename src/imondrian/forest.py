@@ -222,7 +222,7 @@ class MondrianForest:
         """
         n_features = as_count(n_features, "n_features", 1, MAX_POINTS)
         if self._state is None:
-            self._state = ForestState.empty(self._parameters, n_features)
+            self._state = self._state_for(n_features)
         elif n_features != self.n_features:
             raise InvalidInputError(f"n_features must be {self.n_features}, as in this forest, but is {n_features}.")
         return self
@@ -319,10 +319,10 @@ class MondrianForest:
         """
         score_kind(kind)
         points = as_points(X, self.n_features)
-        self.reserve(points.shape[1])
-        self._known_state().check_growth(points.shape[0])
-        blocks = _blocks(points.shape[0], lambda n_left: self.sampler.scored_block_length(n_left, kind))
-        return np.concatenate([self.score_and_extend_block(points[rows], kind)[0] for rows in blocks])
+        state = self._state_for(points.shape[1])
+        state.check_growth(points.shape[0])
+        blocks = _blocks(points.shape[0], lambda n_left: state.sampler.scored_block_length(n_left, kind))
+        return np.concatenate([self._score_and_extend(state, points[rows], kind)[0] for rows in blocks])
 
     @write_locked
     def score_and_extend_block(self, points: Array, kind: Kind) -> tuple[Array, list[Step]]:
@@ -333,9 +333,7 @@ class MondrianForest:
         """
         state = self._known_state()
         state.check_growth(points.shape[0])
-        rows = state.owned(points)
-        self._mark_changed()
-        return state.score_and_extend(rows, kind, self._on_trees)
+        return self._score_and_extend(state, points, kind)
 
     @write_locked
     def score_and_extend_point(self, point: Array, kind: Kind) -> tuple[float, list[Step]]:
@@ -662,16 +660,31 @@ class MondrianForest:
             self._cache = ScoringCache(state.trees, state.scale.weights(), self._threads)
         return self._cache
 
+    def _state_for(self, n_features: int) -> ForestState:
+        """Return the state or, before the first point, an empty state for points with n_features features.
+
+        An empty state becomes that of the forest when its first rows have been checked, so that a refused call does not
+        fix the number of features.
+        """
+        if self._state is not None:
+            return self._state
+        return ForestState.empty(self._parameters, as_count(n_features, "n_features", 1, MAX_POINTS))
+
     def _extend(self, points: Array) -> Self:
-        if self._state is None:
-            self.reserve(points.shape[1])
-        state, n_rows = self._known_state(), points.shape[0]
+        state, n_rows = self._state_for(points.shape[1]), points.shape[0]
         state.check_growth(n_rows)
         for block in _blocks(n_rows, state.sampler.block_length):
             rows = state.owned(points[block])
             self._mark_changed()
+            self._state = state
             state.extend(rows, n_rows - block.start, self._on_trees)
         return self
+
+    def _score_and_extend(self, state: ForestState, points: Array, kind: Kind) -> tuple[Array, list[Step]]:
+        rows = state.owned(points)
+        self._mark_changed()
+        self._state = state
+        return state.score_and_extend(rows, kind, self._on_trees)
 
     def _on_trees(self, function: Callable[[slice], None]) -> None:
         """Apply a function to all trees in one call, or to slices of the trees on several threads."""
