@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import os
+import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +271,77 @@ def test_many_categories_and_many_columns_are_read(folder):
 def test_unusable_tables_give_one_line_that_says_what_and_where(folder, content, message):
     folder.write("hostile.csv", content)
     assert message in folder.fails("detect", "hostile.csv")
+
+
+def test_only_commands_that_choose_columns_suggest_options_for_a_column(folder):
+    rows = "".join(f"{i * i},{i % 7}\n" for i in range(30))
+    folder.write("numbers.csv", f"a,b\n{rows}")
+    folder.write("text.csv", f"a,b\n{rows}soon,3\n")
+    folder.run("fit", "numbers.csv", "--save", "numbers.imf", "-q")
+    problem, options = "text.csv: row 31, column 'a': 'soon' is not a number", "--ignore a leaves the column out"
+    for command in (["detect"], ["fit", "--save", "new.imf"], ["plot", "scores"]):
+        assert f"{problem} ({options}" in folder.fails(*command, "text.csv")
+    for command in (["score", "numbers.imf"], ["explain", "numbers.imf"], ["plot", "scores", "--model", "numbers.imf"]):
+        assert folder.fails(*command, "text.csv").endswith(f"{problem}.\n")
+
+
+def test_a_missing_value_that_is_an_error_names_what_median_would_do(folder):
+    rows = "".join(f"{i * i},{'xyz'[i % 3]}\n" for i in range(30))
+    folder.write("full.csv", f"a,k\n{rows}")
+    folder.write("number.csv", f"a,k\n{rows},x\n")
+    folder.write("category.csv", f"a,k\n{rows}7,\n")
+    folder.run("fit", "full.csv", "--save", "full.imf", "-q")
+    for command in (["detect"], ["score", "full.imf"]):
+        number = folder.fails(*command, "number.csv", "--missing", "fail")
+        assert "row 31, column 'a': the value is missing" in number
+        assert "--missing median fills in the median" in number
+        category = folder.fails(*command, "category.csv", "--missing", "fail")
+        assert "row 31, column 'k': the value is missing" in category
+        assert "--missing median treats it as a category of its own" in category
+        folder.run(*command, "category.csv", "--missing", "median", "-q")
+
+
+def test_model_files_and_archives_given_as_data_are_named_for_what_they_are(folder):
+    folder.write("some.csv", "a,b\n" + "".join(f"{i * i},{i % 7}\n" for i in range(30)))
+    folder.run("fit", "some.csv", "--save", "some.imf", "-q")
+    with zipfile.ZipFile(folder.folder / "some.zip", "w") as archive:
+        archive.write(folder.folder / "some.csv", "some.csv")
+    shutil.copy(folder.folder / "some.imf", folder.folder / "model.csv")
+    shutil.copy(folder.folder / "some.zip", folder.folder / "archive.xlsx")
+    for command in (["detect"], ["score", "some.imf"]):
+        for name in ("some.imf", "model.csv"):
+            assert folder.fails(*command, name) == f"imondrian: {name} is a model file, not a table.\n"
+        for name in ("some.zip", "archive.xlsx"):
+            problem = f"imondrian: {name} is a zip archive, not a table: extract it first.\n"
+            assert folder.fails(*command, name) == problem
+    assert folder.fails("watch", "some.imf") == "imondrian: The stream is a model file, not a table.\n"
+    assert "a zip or Excel file cannot be read line by line" in folder.fails("watch", "some.zip")
+
+
+def binary_files():
+    rng = np.random.default_rng(0)
+    arrays = {
+        "integers": np.arange(1000),
+        "floats": rng.normal(size=1000),
+        "bytes": rng.integers(0, 256, 9000, np.uint8),
+    }
+    contents = {}
+    for name, array in arrays.items():
+        file = io.BytesIO()
+        np.save(file, array)
+        contents[name] = file.getvalue()
+    parquet = io.BytesIO()
+    pl.DataFrame({"a": rng.normal(size=2000)}).write_parquet(parquet)
+    return {**contents, "parquet": parquet.getvalue()}
+
+
+@pytest.mark.parametrize("encoding", ["auto", "utf-8", "cp1252"])
+@pytest.mark.parametrize("kind", binary_files())
+def test_binary_files_are_refused_without_advice_on_encodings(folder, kind, encoding):
+    (folder.folder / "binary.csv").write_bytes(binary_files()[kind])
+    problem = folder.fails("detect", "binary.csv", "--encoding", encoding)
+    assert "binary.csv is a binary file, but was read as text: a table must be CSV, TSV, NDJSON, Parquet or" in problem
+    assert "encoding" not in problem
 
 
 def test_mixed_values_are_categories_if_they_are_few(folder):

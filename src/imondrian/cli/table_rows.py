@@ -1,5 +1,6 @@
 """Rows of a table as points: the feature columns, and what to do with missing values."""
 
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -12,7 +13,13 @@ from imondrian.cli.console import Console
 from imondrian.cli.options import FeatureOptions, SourceOptions
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.tables.feature_columns import ColumnRules, FeatureChoice, FeatureColumn, TableColumns
+from imondrian.tables.feature_columns import (
+    ColumnRules,
+    FeatureChoice,
+    FeatureColumn,
+    NotANumberError,
+    TableColumns,
+)
 from imondrian.tables.missing import MISSING, find_gaps
 from imondrian.tables.number_formats import FormatRules
 from imondrian.tables.table_reader import Table, TableBatch, TextLayout
@@ -74,7 +81,8 @@ def read_rows(table: Table, options: FeatureOptions, console: Console) -> tuple[
     columns = TableColumns(frame)
     with errors_named_after(table):
         choice = columns.choose(column_rules(table, frame.columns, options))
-    rows = rows_of_batch(table, TableBatch(0, frame, 1.0), columns, choice.columns, options.missing or "median")
+    with _column_options_suggested():
+        rows = rows_of_batch(table, TableBatch(0, frame, 1.0), columns, choice.columns, options.missing or "median")
     n_usable = check_usable(table, rows)
     if n_usable < _FEW_ROWS:
         console.note(f"{table.name}: only {n_usable} usable row{'s' * (n_usable > 1)}, so scores are unreliable.")
@@ -129,7 +137,19 @@ def errors_named_after(table: Table) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         text = str(error)
-        raise InvalidInputError(f"{table.name}: {text[:1].lower()}{text[1:]}") from None
+        error.args = (f"{table.name}: {text[:1].lower()}{text[1:]}",)
+        raise
+
+
+@contextmanager
+def _column_options_suggested() -> Iterator[None]:
+    """Return a context manager that adds the options for a column that is not numeric to the error message."""
+    try:
+        yield
+    except NotANumberError as error:
+        name = shlex.quote(error.column)
+        options = f"--ignore {name} leaves the column out, --categorical {name} makes it a category"
+        raise InvalidInputError(f"{str(error).removesuffix('.')} ({options}).") from None
 
 
 def _note_numeric_header(table: Table, frame: pl.DataFrame, console: Console) -> None:

@@ -70,6 +70,8 @@ class Utf8Reader:
         try:
             return decoder.decode(raw, final=not raw)
         except UnicodeDecodeError as error:
+            if not str(self._encoding).startswith(("utf-16", "utf-32")):  # these have zero bytes in text
+                check_not_binary(raw, self._name)
             byte = error.object[error.start]
             raise InvalidInputError(
                 f"{self._name}: the byte 0x{byte:02x} is not text in {self._encoding}: choose another --encoding."
@@ -88,13 +90,27 @@ def check_encoding(name: str) -> str:
     return {"utf-8-sig": "utf-8", "ascii": "utf-8"}.get(found, found)
 
 
+def check_not_binary(content: bytes, name: str) -> None:
+    """Raise InvalidInputError if bytes that are not valid text contain a zero byte: no encoding would help."""
+    if 0 in content:
+        raise InvalidInputError(
+            f"{name} is a binary file, but was read as text: a table must be CSV, TSV, NDJSON, Parquet or Excel"
+            " (--format chooses the format)."
+        )
+
+
 def _encoding_by_mark(start: bytes) -> str | None:
     return next((encoding for mark, encoding in _MARKS.items() if start.startswith(mark)), None)
 
 
 def _utf_16_without_mark(start: bytes) -> str | None:
-    """Return the encoding if every second byte is zero in most of the text, as in European text in UTF-16."""
+    """Return the encoding if every second byte is zero in most of the text, as in European text in UTF-16.
+
+    Binary data may look similar, but has pairs of zeros, which text does not.
+    """
     halves = {"utf-16-be": start[0::2], "utf-16-le": start[1::2]}
+    if any(first == second == 0 for first, second in zip(*halves.values(), strict=False)):
+        return None
     return next((name for name, half in halves.items() if len(half) > 1 and 2 * half.count(0) > len(half)), None)
 
 

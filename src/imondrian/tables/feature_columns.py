@@ -1,6 +1,5 @@
 """Feature columns of a table: which columns are features, and their values as points; errors name row and column."""
 
-import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -27,6 +26,12 @@ from imondrian.tables.dates import DateFormat, as_datetimes, hours, recognise_da
 from imondrian.tables.number_formats import NO_RULES, FormatRules, NumberFormat, parse_formatted
 
 FeatureKind = Literal["number", "category", "weekday", "hour"]
+
+
+class NotANumberError(InvalidInputError):
+    """A cell of a column of numbers is not a number."""
+
+    column: str
 
 
 class FeatureColumn(NamedTuple):
@@ -297,18 +302,19 @@ def _checked_numbers(parsed: ParsedColumn, feature: FeatureColumn, first: int) -
         is_wrong |= (parsed.numbers.is_null() & parsed.cells.is_not_null()).to_numpy()
     if is_wrong.any():
         i = int(np.flatnonzero(is_wrong)[0])
-        error = _cell_error(parsed.cells[i], values[i], feature)
-        raise InvalidInputError(f"Row {first + i + 1}, column {feature.column!r}: {error}.")
+        raise _cell_error(f"Row {first + i + 1}, column {feature.column!r}", parsed.cells[i], values[i], feature)
     return values
 
 
-def _cell_error(cell: object, value: float, feature: FeatureColumn) -> str:
+def _cell_error(where: str, cell: object, value: float, feature: FeatureColumn) -> InvalidInputError:
     if np.isnan(value):
         is_comma = feature.number_format is not None and feature.number_format.decimal == ","
-        name = shlex.quote(feature.name)
-        options = f"--ignore {name} leaves the column out, --categorical {name} makes it a category"
-        return f"{shown(cell)} is not a number{' with a decimal comma' * is_comma} ({options})"
-    return f"{value} exceeds {MAX_SIZE:g} in absolute value" if np.isfinite(value) else f"{cell!s:.60} is not finite"
+        error = NotANumberError(f"{where}: {shown(cell)} is not a number{' with a decimal comma' * is_comma}.")
+        error.column = feature.column
+        return error
+    if np.isfinite(value):
+        return InvalidInputError(f"{where}: {value} exceeds {MAX_SIZE:g} in absolute value.")
+    return InvalidInputError(f"{where}: {cell!s:.60} is not finite.")
 
 
 def _as_typed_numbers(column: pl.Series, number_format: NumberFormat | None) -> pl.Series:

@@ -23,6 +23,7 @@ _WRITTEN = tuple(name for name, file_format in _EXTENSIONS.items() if file_forma
 _PARQUET = b"PAR1"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs write it before UTF-8 text
 _ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_MODEL = b'"imondrian forest"'  # in the first member of a model file, which is a zip
 
 
 def format_by_name(path: str) -> str | None:
@@ -54,12 +55,14 @@ def check_format(name: str) -> str:
 
 def check_supported(start: bytes, name: str) -> None:
     """Raise an InvalidInputError if the first bytes are those of a file type that cannot be read."""
+    if start.startswith(_ZIP) and _MODEL in start:
+        raise InvalidInputError(f"{name} is a model file, not a table.")
     if start.startswith(_OLD_EXCEL):
         raise InvalidInputError(f"{name} is an old or protected Excel file: save it as .xlsx or as CSV.")
 
 
 def is_workbook(start: bytes) -> bool:
-    """Return True if the first bytes are those of an Excel workbook, which is a zip file."""
+    """Return True if the first bytes are those of a zip file, as an Excel workbook is."""
     return start.startswith(_ZIP)
 
 

@@ -13,7 +13,13 @@ from imondrian.engine.nodes import MAX_SIZE
 from imondrian.errors import InvalidInputError
 from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
 from imondrian.tables.checked_json import decode_json
-from imondrian.tables.formats import LINE_FORMATS, check_separator, format_by_content, without_byte_order_mark
+from imondrian.tables.formats import (
+    LINE_FORMATS,
+    check_separator,
+    check_supported,
+    format_by_content,
+    without_byte_order_mark,
+)
 from imondrian.tables.table_start import guess_separator
 
 Values = dict[str, Any]
@@ -77,11 +83,13 @@ def parser_for(
         True if the first line of CSV has the column names.
     """
     first = without_byte_order_mark(first)
+    check_supported(first, "The stream")
     file_format = file_format or format_by_content(first, "The stream")
     if file_format == "ndjson":
         return parse_json_line, False
     if file_format not in LINE_FORMATS:
-        raise InvalidInputError(f"A stream must be CSV, TSV or NDJSON; {file_format} cannot be read line by line.")
+        name = "a zip or Excel file" if file_format == "xlsx" else file_format
+        raise InvalidInputError(f"A stream must be CSV, TSV or NDJSON; {name} cannot be read line by line.")
     is_tsv = file_format == "tsv"
     separator = (
         check_separator(separator)

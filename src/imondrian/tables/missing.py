@@ -36,9 +36,10 @@ def fail(points: Array, features: list[FeatureColumn], first: int) -> Array:
     gaps = find_gaps(points, features)
     if gaps.any():
         i, j = (int(k) for k in np.argwhere(gaps)[0])
+        effect = "treats it as a category of its own" if features[j].is_category else "fills in the median"
         raise InvalidInputError(
             f"Row {first + i + 1}, column {features[j].name!r}: the value is missing"
-            " (--missing drop gives such rows no score, --missing median fills in the median)."
+            f" (--missing drop gives such rows no score, --missing median {effect})."
         )
     return points
 

@@ -15,6 +15,7 @@ import polars as pl
 from imondrian.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
 from imondrian.tables.column_labels import labels_that_differ, unique_names
+from imondrian.tables.encodings import check_not_binary
 from imondrian.tables.formats import without_byte_order_mark
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start
 
@@ -117,6 +118,7 @@ def _decode_start(text: TextSource, record: bytes) -> str:
     try:
         return record.rstrip(b"\r").decode()
     except UnicodeDecodeError:
+        check_not_binary(record, text.name)
         raise InvalidInputError(f"{text.name}: the first lines are not UTF-8 text: choose an --encoding.") from None
 
 
@@ -145,6 +147,7 @@ def _parse_by_record(text: TextSource, columns: _Columns, block: bytes, n_rows: 
     try:
         lines = block.decode()
     except UnicodeDecodeError as error:
+        check_not_binary(block, text.name)
         near = n_rows + 1 + block.count(b"\n", 0, error.start)
         raise InvalidInputError(f"{text.name}: near row {near}: not UTF-8 text: choose an --encoding.") from None
     width = len(columns.names)

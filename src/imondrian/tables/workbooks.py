@@ -1,5 +1,7 @@
 """Reading a sheet of an Excel workbook; its cells become text, as in CSV."""
 
+import io
+import zipfile
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -7,6 +9,8 @@ import polars as pl
 from imondrian.errors import InvalidInputError
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, count_titles
 from imondrian.tables.text_parsing import ReadingFacts, first_line, note_start
+
+_WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
 
 
 class WorkbookSource(NamedTuple):
@@ -28,6 +32,7 @@ def read_sheet(source: WorkbookSource) -> pl.DataFrame:
     InvalidInputError
         If the file is not a workbook, has no such sheet, or if fastexcel is not installed.
     """
+    _check_not_other_zip(source)
     cells = _cells(source)
     cells = cells.filter(~pl.all_horizontal(pl.all().is_null()))[source.skip_lines or 0 :]
     if cells.is_empty():
@@ -39,6 +44,17 @@ def read_sheet(source: WorkbookSource) -> pl.DataFrame:
     rows = cells[n_titles + int(source.has_header) :]
     rows.columns = names
     return rows
+
+
+def _check_not_other_zip(source: WorkbookSource) -> None:
+    """Raise InvalidInputError for a zip archive that is not a workbook; damaged ones are left to the reader."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(source.content)) as archive:
+            names = [name.lower() for name in archive.namelist()]
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        return
+    if not any(name.startswith(_WORKBOOK_MEMBERS) for name in names):
+        raise InvalidInputError(f"{source.name} is a zip archive, not a table: extract it first.")
 
 
 def _cells(source: WorkbookSource) -> pl.DataFrame:
