@@ -370,7 +370,10 @@ def reproduce(**values: Any) -> None:
 )
 @click.option("--token-file", metavar="FILE", help="File with the access token.  [default: $IMONDRIAN_TOKEN]")
 def serve(*, data: str, host: str, port: int, token_file: str | None) -> None:
-    """Run detectors as an HTTP service with a web page; acknowledged points survive a power failure."""
+    """Run detectors as an HTTP service with a web page.
+
+    Points that the service has acknowledged survive a power failure.
+    """
     from imondrian.cli.commands.serve import serve as run
 
     run(data, host, port, token_file)

@@ -155,8 +155,8 @@ def threshold_option(preset_field: str) -> Decorator:
     return click.option(
         "--threshold",
         metavar="SHARE|kmeans|auto",
-        help="Which rows are anomalies: a SHARE of the rows, those with the highest scores; kmeans: the upper of two"
-        f" clusters of scores; auto: scores above 0.5.  [default: {defaults}]",
+        help="Which rows are anomalies: a SHARE (below 0.5) of the rows, those with the highest scores; kmeans: the"
+        f" upper of two clusters of scores; auto or 0.5: scores above 0.5.  [default: {defaults}]",
     )
 
 
@@ -243,7 +243,8 @@ MISSING_OPTION = click.option(
 MODEL_MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(MODEL_MISSING),
-    help="Missing numbers: use the median of the column, drop the row (no score), or stop with an error."
+    help="Missing numbers: use the median of the column, drop the row (no score), or stop with an error. A missing"
+    " category is a category of its own, except with drop and fail."
     "  [default: as the model was fitted]",
 )
 NUMBERS = (DECIMAL, THOUSANDS)

@@ -1,4 +1,4 @@
-"""The input of `imondrian watch`: standard input, a file, or a followed file from the position where it was left."""
+"""The input of `imondrian watch`: standard input, a file, or a followed file from where reading stopped."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ class FilePosition(NamedTuple):
     """How far a followed file has been read; stored in the model file."""
 
     position: int
-    digest: str  # of the bytes before the position: identifies the file, also after it was renamed
+    digest: str  # of the bytes before the position: identifies the file, even after it is renamed
     header: str | None = None  # the line with the column names, which a later file may lack
 
 
@@ -36,11 +36,11 @@ class StreamBatch(NamedTuple):
 
     lines: list[bytes]
     parser: Parser  # parses them into records
-    position_after: PositionAfter  # of n: the position in a followed file after the first n lines
+    position_after: PositionAfter  # returns the position in a followed file after the first n lines
 
 
 class WatchInput:
-    """The rows of a stream as they arrive; headers are not rows, also at the start of a later file.
+    """The rows of a stream as they arrive, without headers, which later files may repeat.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class WatchInput:
         self._console = console
         self._parser: Parser | None = None
         self._header: bytes | None = None
-        self._repeated_header: bytes | None = None  # like `_header`, for later lines; None if these may be rows
+        self._repeated_header: bytes | None = None  # a header to skip in later lines; None if such a line may be a row
         self._is_at_start = True  # of a file: the next line may be a header
         self._lines: Lines | None = None
         self.is_stopped = False
@@ -214,14 +214,14 @@ def _is_line_of_text(header: Any) -> bool:
         return False
     try:
         return bool(without_byte_order_mark(header.encode()).strip())
-    except UnicodeEncodeError:  # a single surrogate
+    except UnicodeEncodeError:  # a lone surrogate
         return False
 
 
 def _find_file(stored: FilePosition, path: str) -> Path | None:
     """Return the file that has the stored position: the file `path`, or else one beside it that was renamed.
 
-    Tools that rotate files append to the name (log.csv.1, log.csv-20240131, log-1.csv). Of several copies, the one that
+    Tools that rotate files add to the name (log.csv.1, log.csv-20240131, log-1.csv). Of several copies, the one that
     was modified last is returned.
     """
     file = Path(path)
