@@ -266,7 +266,7 @@ def test_the_service_prints_at_the_start_which_detector_is_set_aside(killed_fold
     service.process.terminate()
     output = service.process.communicate(timeout=60)[0]
     assert "imondrian: bad: The detector could not be recovered" in output
-    assert "serving 1 detectors" in output
+    assert "serving 1 detector," in output
 
 
 @pytest.mark.parametrize("created", ["x", b"x", float("inf"), -1.0])

@@ -62,8 +62,9 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
         server = uvicorn.Server(uvicorn_config(create_app(registry, token), limits, log_level="warning"))
         _end_on_signals(server)
         address = f"[{host}]" if ":" in host else host
+        n_detectors = len(registry.all())
         _print(
-            f"serving {len(registry.all())} detectors, stored in {folder}, at"
+            f"serving {n_detectors} detector{'s' * (n_detectors != 1)}, stored in {folder}, at"
             f" http://{address}:{listener.getsockname()[1]} (Ctrl+C to stop)"
         )
         _run(server, listener)
@@ -78,8 +79,10 @@ def read_token(path: Path | None) -> str | None:
     else:
         token = _text_of(path)
     if len(token) < _MIN_TOKEN_LENGTH or not token.isascii():
+        others = "" if token.isascii() else ", some of them not ASCII"
         raise InvalidInputError(
-            f"The token must have at least {_MIN_TOKEN_LENGTH} characters, all of them ASCII, but has {len(token)}."
+            f"The token must have at least {_MIN_TOKEN_LENGTH} characters, all of them ASCII,"
+            f" but has {len(token)}{others}."
         )
     return token
 

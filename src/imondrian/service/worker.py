@@ -88,7 +88,7 @@ class DetectorWorker:
     def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Reply]:
         """Queue a change; the future gets the reply once the change is on the disk and applied.
 
-        A repeated request, recognized by its id, gets the reply to the first one and is not applied again.
+        A repeated request, recognised by its id, gets the reply to the first one and is not applied again.
 
         Parameters
         ----------
