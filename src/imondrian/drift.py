@@ -21,6 +21,7 @@ from imondrian.inputs import as_count, as_number
 _N_BINS = 64
 _MIN_BLOCKS = 8
 _N_DEVIATIONS = 5.0
+_KOLMOGOROV_DEVIATION = 0.26  # standard deviation of the Kolmogorov distribution
 _COUNT, _MEAN, _SQUARES = 0, 1, 2
 _MAX_INSERTIONS = 2**100  # largest number of insertions into all trees in a file; no forest can reach it
 OUTSIDE, SCORES = "outside", "scores"
@@ -165,7 +166,7 @@ class DriftMonitor:
         if what == OUTSIDE:
             share = min(max(mean, 1.0 / n), 0.5)
             return math.sqrt(share * (1.0 - share) / n)
-        return 0.26 / math.sqrt(n)
+        return _KOLMOGOROV_DEVIATION / math.sqrt(n)
 
     def _learn(self, statistics: dict[str, float]) -> None:
         """Add the current block to the earlier ones (Welford's method)."""

@@ -581,7 +581,7 @@ class MondrianForest:
     def holds(self, X: npt.ArrayLike) -> Array:
         """Return, for each row of X, the number of trees that hold it."""
         state = self._known_state()
-        rows = state.sought(as_points(X, state.n_features))
+        rows = state.lookup_rows(as_points(X, state.n_features))
         held = np.empty((self.n_trees, rows.shape[0]), np.int64)
         write_copies_held(state.trees, rows, held)
         return np.count_nonzero(held, axis=0)

@@ -111,7 +111,7 @@ class ForestState:
         return {"moments": self.scale.moments, **self.sampler.state()}
 
     def coded(self, points: Array) -> Array:
-        """Return points, or one point, as coded rows to be scored; the points themselves without categories."""
+        """Return points, or one point, as coded rows to be scored; unchanged if no feature is categorical."""
         if not self.layout.categorical:
             return points
         rows = self.layout.coded(points)
@@ -123,8 +123,8 @@ class ForestState:
         if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
             raise _too_many_points(points.shape[0])
         latest = points[-self.sampler.n_latest :]
-        is_copied = self.sampler.copies_rows(points.shape[0]) and not self.layout.categorical
-        rows = latest if is_copied else self.owned(latest)
+        needs_no_copy = self.sampler.copies_rows(points.shape[0]) and not self.layout.categorical
+        rows = latest if needs_no_copy else self.owned(latest)
         self.sampler.build(self.trees, rows, points.shape[0], self.scale, on_trees)
         if not are_valid_moments(self.scale.moments, 0):
             raise InvalidInputError("X was changed while it was being read.")
@@ -156,14 +156,14 @@ class ForestState:
         self._make_room(1, 1)
         self.sampler.extend_scored(self.trees, row, score, self.scale, on_trees)
 
-    def sought(self, points: Array) -> Array:
-        """Return checked points as rows to be looked up in the trees, which nobody else can change; see `owned`."""
+    def lookup_rows(self, points: Array) -> Array:
+        """Return checked points as rows to look up in the trees; nobody else can change these rows (see `owned`)."""
         return unchanged(self.layout.coded_without_rarities(points))
 
     def prepared_forget(self, points: Array) -> Callable[[OnTrees], None]:
         """Return a function that forgets points; raise InvalidInputError if one cannot have been shown."""
         try:
-            return self.sampler.prepared_forget(self.trees, self.sought(points), self.scale)
+            return self.sampler.prepared_forget(self.trees, self.lookup_rows(points), self.scale)
         except NotHeldError as error:
             raise not_held_error(points, error.row) from None  # the row as the user gave it
 
@@ -226,7 +226,7 @@ class ForestState:
         self._grow(min(wanted, limit))
 
     def _grow(self, n_slots: int) -> None:
-        """Give every tree n_slots slots.
+        """Grow every tree to n_slots slots.
 
         Arrays are replaced one after the other, so that at most one of them is in memory twice. The cuts come last: if
         this is interrupted, all arrays have at least as many slots as the cuts.

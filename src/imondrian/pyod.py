@@ -162,7 +162,7 @@ class IMForest(BaseDetector):
         return super(IMForest, shallow_copy(self)).predict_proba(X, method, return_confidence)
 
     def predict_confidence(self, X: Any) -> Any:
-        """Return how likely each row would get the same label if the training set were slightly different.
+        """Return how likely each row is to keep its label if the training set changed slightly.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class IMForest(BaseDetector):
         ndarray of shape (n_rows,)
             Scores in (0, 1); high is anomalous.
         """
-        points, model = self._next_points(X)
+        points, model = self._points_and_model(X)
         return model.forest.score(points, self._kind())
 
     def explain(self, X: Any) -> Array:
@@ -206,10 +206,10 @@ class IMForest(BaseDetector):
             The part of each feature: positive if its value is unusually high, negative if unusually low; the part of
             a category is never negative. The absolute values of a row sum to its score.
         """
-        points, model = self._next_points(X)
+        points, model = self._points_and_model(X)
         return without_indicators(model.forest.explain(points, self._kind()), list(model.indicators))
 
-    def _next_points(self, X: Any) -> tuple[Array, FittedModel]:
+    def _points_and_model(self, X: Any) -> tuple[Array, FittedModel]:
         """Check rows; return them as points of the forest, and the fitted model."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         table, model = mixed_tables.as_table(X), self._model

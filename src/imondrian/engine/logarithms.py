@@ -23,7 +23,7 @@ _DECAYS = np.exp(-np.arange(math.ceil(MAX_DECAY * _STEPS) + 1) / _STEPS)
 
 @helper
 def log_of_count(n: int) -> float:
-    """Return log(n) of a positive integer."""
+    """Return log(n) for a positive integer n."""
     return _LOGS[n] if n < _N_COUNTS else math.log(n)
 
 

@@ -45,7 +45,7 @@ def widened(trees: Trees, n_numbers: int, codes: Array, rarity: float) -> Trees:
 
 
 def _with_values(array: Array, sizes: list[int], added: Array, new_sizes: list[int]) -> Array:
-    """Insert new values of each tree after every part of the last axis; the parts have these sizes."""
+    """Insert the new values of each tree after each part of the last axis; `sizes` are the sizes of the parts."""
     shape = array.shape[:-1]
     parts, end, new_end = [], 0, 0
     for size, new_size in zip(sizes, new_sizes, strict=True):

@@ -58,7 +58,7 @@ def plot_explanations(
     Parameters
     ----------
     parts : array of shape (n_rows, n_features)
-        Explanations: positive where the row is too high, negative where it is too low; the absolute values of a row
+        Explanations: positive where the value is too high, negative where it is too low; the absolute values of a row
         sum to its score. Rows with a NaN were not scored and are ignored.
     names : sequence of n_features names
         Names of the features.
@@ -94,10 +94,10 @@ def plot_explanations(
 def _mean_shares(parts: Array, is_category: Array) -> Array:
     """Return the mean percentage of the score due to each feature being too high, too low, or an unusual category."""
     sizes = np.abs(parts).sum(axis=1)
-    counts = np.isfinite(sizes) & (sizes > 0.0)
-    if not counts.any():
+    is_explained = np.isfinite(sizes) & (sizes > 0.0)
+    if not is_explained.any():
         raise InvalidInputError(f"parts explains no score: none of its {sizes.size} row(s) has a value other than 0.")
-    shares = parts[counts] / sizes[counts, None]
+    shares = parts[is_explained] / sizes[is_explained, None]
     high, low = np.maximum(shares, 0.0).mean(axis=0), np.maximum(-shares, 0.0).mean(axis=0)
     return 100.0 * np.stack([high * ~is_category, low * ~is_category, (high + low) * is_category])
 

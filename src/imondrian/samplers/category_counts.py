@@ -231,7 +231,7 @@ class CategoryCounts:
         add_entries(self._table, k, np.ascontiguousarray(codes), np.ascontiguousarray(counts))
 
     def _make_room(self, n_entries: int) -> None:
-        """Give every table room for n_entries categories, so that it is at most two thirds full."""
+        """Make room for n_entries categories in every table, so that each is at most two thirds full."""
         if self.n_categorical and 3 * n_entries > 2 * self._table.codes.shape[1]:
             self._table = _grown(self._table, n_entries)
 

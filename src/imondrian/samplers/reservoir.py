@@ -154,7 +154,9 @@ class Reservoir:
         """Raise InvalidInputError if the forests together have been shown more points than can be counted."""
         n_points = self.counts.n_points + int(state["category_counts"][0]) if self.counts.n_categorical else 0
         if n_points > MAX_SHOWN:
-            raise InvalidInputError(f"The forests have been shown {n_points} points, but can count {MAX_SHOWN}.")
+            raise InvalidInputError(
+                f"The forests together have been shown {n_points} points; at most {MAX_SHOWN} can be counted."
+            )
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
         """Add the points of the other forest to the scale and to the counts of categories."""

@@ -14,8 +14,9 @@ from imondrian.samplers.category_counts import MAX_CATEGORIES, most_frequent
 from imondrian.spark.arrow_points import points_of, usable_rows
 from imondrian.spark.point_columns import POINT, Features
 
-# Part t: keys and points of the sample of tree t. Part -1: totals, and an unusable row. Then the categories: feature
-# after feature, each divided into buckets by its codes, so that no worker merges all categories: codes and counts.
+# Part -1 has the totals and an unusable row; part t < n_trees has the keys and points of the sample of tree t. Each of
+# the parts after these has the codes and counts of one bucket of the categories of one feature: a feature is divided
+# into buckets so that no worker merges all its categories.
 _PARTS = "part int, first binary, second binary"  # arrays of float64
 _TOTALS = -1
 _N_BUCKETS = 16
@@ -113,7 +114,7 @@ def _merged_sample(arrays: list[tuple[Array, Array]], max_samples: int) -> tuple
 
 
 def _merged_categories(arrays: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Add up counts; of too many categories keep one more than a forest does, so that it knows that some are lost."""
+    """Add up counts; keep one category more than a forest can hold, if any, so that it knows that some were dropped."""
     codes, counts = most_frequent(*summed_categories(arrays), MAX_CATEGORIES + 1)
     return codes, counts.astype(np.float64)
 

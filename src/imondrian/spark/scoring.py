@@ -43,15 +43,16 @@ def score(  # noqa: PLR0913
     output : str, default="anomaly_score"
         Name of the column of scores, which are in (0, 1); higher is more anomalous.
     explain : bool or str, default=False
-        True or a name to add a column, "explanation" or of that name: a map from each feature to its part of the
-        score, negative where the row is too low.
+        Whether to add a column that maps each feature to its part of the score, negative where the value is too low. A
+        str is the name of the column; True: "explanation".
     label : str, optional
         Name of a boolean column to add: whether the score is above the model's threshold (0.5 for a MondrianForest).
     kind : "depth", "expected" or "size", optional
         The score to use instead of the model's own ("depth" for a MondrianForest).
     explain_text : bool or str, default=False
-        True or a name to add a column, "explanation_text" or of that name: the explanation of each anomaly in words,
-        such as "country = KP (never seen), 41%; amount = 99,999 (high; usual 4 to 210), 38%". Null for other rows.
+        Whether to add a column with the explanation of each anomaly in words, such as "country = KP (never seen), 41%;
+        amount = 99,999 (high; usual 4 to 210), 38%"; null for other rows. A str is the name of the column; True:
+        "explanation_text".
     on_error : "raise" or "skip", default="raise"
         How to handle a row that cannot be used (an infinite value, no value at all, or a missing number if the model
         was fitted with ``missing="raise"``): fail, or set its score to null.

@@ -9,7 +9,7 @@ from imondrian.tables.number_formats import DECIMALS, THOUSANDS, NumberFormat
 
 
 def notes_of_columns(features: list[FeatureColumn]) -> list[dict[str, Any]]:
-    """Return as JSON values how features are read; those that are plain numbers or categories are left out."""
+    """Return how features are read, as JSON values; plain numbers and categories are left out."""
     return [_note(feature) for feature in features if feature != _plain(feature)]
 
 

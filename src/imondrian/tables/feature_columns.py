@@ -52,7 +52,7 @@ class FeatureColumn(NamedTuple):
 class ColumnRules(NamedTuple):
     """What the user says about the columns."""
 
-    features: Collection[str] = ()  # columns to use; if empty, all that can be
+    features: Collection[str] = ()  # columns to use; if empty, all that can be used
     ignore: Collection[str] = ()  # columns not to use
     categorical: Collection[str] = ()  # columns of numbers that are categories
     time: str | None = None  # the timestamp column, which is not a feature
