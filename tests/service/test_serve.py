@@ -43,6 +43,9 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
         (tmp_path / "token").write_text(wrong)
         with pytest.raises(InvalidInputError, match="at least 16"):
             read_token(tmp_path / "token")
+    (tmp_path / "token").write_text("ä" * 20, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="but has 20, some of them not ASCII"):
+        read_token(tmp_path / "token")
     with pytest.raises(InvalidInputError, match="no-such"):
         read_token(tmp_path / "no-such")
     (tmp_path / "token").write_bytes(b"\xff" * 20)
