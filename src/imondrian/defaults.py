@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 N_TREES = 100
 MAX_SAMPLES = 256
 WINDOW = 2048
+GAP = 64  # rows between two alarms of an incident
 SHINGLE = 1
 SEED = 0
 LEARN_ANOMALIES = True
@@ -29,15 +30,17 @@ class Preset(NamedTuple):
     scale: Any  # feature weights
     contamination: "Threshold"  # threshold for batches
     threshold: "Threshold"  # threshold on streams
+    auto: float  # the threshold that "auto" means
 
 
 PRESET: "PresetName" = "practice"
+AUTO = "auto"  # this threshold means: the field `auto` of the preset
 FROM_PRESET = "preset"  # this value of a setting means: use the value of the preset
 PRESETS: "dict[PresetName, Preset]" = {
     # the best overall in our measurements
-    "practice": Preset(kind="size", scale="std", contamination=0.05, threshold=0.01),
+    "practice": Preset(kind="size", scale="std", contamination="auto", threshold=0.001, auto=0.001),
     # as in the paper
-    "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),
+    "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans", auto=0.5),
 }
 
 
@@ -51,6 +54,11 @@ def preset_of(name: Any) -> Preset:
     if not isinstance(name, str) or name not in PRESETS:
         raise InvalidInputError(f"preset must be one of {', '.join(PRESETS)}, but is {name!r}.")
     return PRESETS[name]
+
+
+def auto_threshold(preset: Any) -> float:
+    """Return the threshold that "auto" means with a preset."""
+    return preset_of(preset).auto
 
 
 def resolved(value: Any, setting: str, preset: Any) -> Any:

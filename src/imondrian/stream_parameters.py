@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.defaults import FROM_PRESET, default_warm_up
+from imondrian.defaults import AUTO, FROM_PRESET, auto_threshold, default_warm_up
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
@@ -15,7 +15,7 @@ from imondrian.mixed_tables import column_indices
 from imondrian.option_types import ON_ERROR, STREAM_MISSING
 from imondrian.row_layout import RowLayout
 from imondrian.scores import score_kind
-from imondrian.thresholds import THRESHOLDS
+from imondrian.thresholds import stream_rule
 
 _FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
 
@@ -46,7 +46,7 @@ def checked_parameters(  # noqa: PLR0913
         "window": window,
         "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
         "n_trees": as_count(n_trees, "n_trees", 1, MAX_POINTS),
-        "threshold": _checked_threshold(threshold),
+        "threshold": checked_threshold(threshold, preset),
         "preset": preset,
         "kind": _checked_kind(kind),
         "scale": scale if scale is None or isinstance(scale, str) else as_weights(scale, None).tolist(),
@@ -89,20 +89,17 @@ def check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
     as_count(parameters["n_trees"], "n_trees", 1, forest.n_trees)
 
 
+def checked_threshold(threshold: Any, preset: Any) -> float | str:
+    """Check the threshold of a detector; return it as a plain Python type, with "auto" replaced by its value."""
+    if isinstance(threshold, str) and threshold == AUTO:
+        return auto_threshold(preset)
+    stream_rule(threshold)  # raises if it is invalid
+    return threshold if isinstance(threshold, str) else float(threshold)
+
+
 def _checked_kind(kind: Any) -> Any:
     score_kind(kind)
     return kind
-
-
-def _checked_threshold(threshold: Any) -> Any:
-    if isinstance(threshold, str) and threshold in THRESHOLDS:
-        return threshold
-    is_number = isinstance(threshold, (float, int, np.floating)) and not isinstance(threshold, bool)
-    if is_number and 0.0 < threshold <= 0.5:
-        return "auto" if threshold == 0.5 else float(threshold)
-    raise InvalidInputError(
-        f"threshold must be 'kmeans', 'auto' or 0.5 (scores above 0.5), or a share below 0.5, but is {threshold!r}."
-    )
 
 
 def _checked_categorical(categorical: Any, n_features: int) -> list[Any]:

@@ -5,19 +5,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.copying import shallow_copy
+from imondrian.defaults import PRESET, PRESETS
 from imondrian.drift import Drift, DriftMonitor, restored_drift
 from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.engine.stream_counts import N_DRIFTS, N_SCORED, N_SEEN, N_SHOWN, N_SKIPPED, count_row
 from imondrian.errors import InvalidInputError
+from imondrian.incidents import Explain, IncidentEvent, IncidentTracker, LabelledRows
 from imondrian.inputs import as_count
 from imondrian.named_rows import RowConverter
 from imondrian.samplers import Step
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
-from imondrian.thresholds import StreamingThreshold
+from imondrian.thresholds import SURPRISE, StreamingThreshold, stream_rule
 
 N_DRIFTS_STORED = 16
+_DEFAULT_LEVEL = stream_rule(PRESETS[PRESET].threshold).value  # surprise of the default threshold
 
 
 class BlockResults(NamedTuple):
@@ -26,10 +29,12 @@ class BlockResults(NamedTuple):
     score: Array
     is_anomaly: Array
     threshold: Array
+    surprise: Array
+    incident: Array  # number of the incident that is open after the row, or NO_INCIDENT
 
 
 class StreamState:
-    """Counters, threshold, drift monitor, shingle, missing numbers and feature names of a detector.
+    """Counters, threshold, drift monitor, incidents, shingle, missing numbers and feature names of a detector.
 
     A detector changes a copy and then replaces the old state by it, so that an interruption leaves either the old or
     the new state. `count_row` makes all changes for one row in a single kernel call, which cannot be interrupted.
@@ -41,9 +46,16 @@ class StreamState:
     """
 
     def __init__(
-        self, shingle: Shingle, gaps: StreamGaps, threshold: StreamingThreshold, window: int, warm_up: int
+        self,
+        shingle: Shingle,
+        gaps: StreamGaps,
+        threshold: StreamingThreshold,
+        incidents: IncidentTracker,
+        window: int,
+        warm_up: int,
     ) -> None:
         self.shingle, self.gaps, self.threshold, self.monitor = shingle, gaps, threshold, DriftMonitor()
+        self.incidents = incidents
         self.names: list[Any] | None = None
         self.drifts: tuple[Drift, ...] = ()
         self.counts = np.zeros(5, np.int64)
@@ -54,6 +66,7 @@ class StreamState:
         other = shallow_copy(self)
         other.shingle, other.threshold = self.shingle.copy(), self.threshold.copy()
         other.monitor, other.counts = self.monitor.copy(), self.counts.copy()
+        other.incidents = self.incidents.copy()
         return other
 
     def with_rows(self, rows: Array, gaps: StreamGaps, names: list[Any] | None) -> "tuple[StreamState, Array]":
@@ -126,24 +139,44 @@ class StreamState:
         """Count rows that cannot be used."""
         self.counts += np.array([n_rows, n_rows, 0, 0, 0])
 
-    def observe(self, scores: Array, steps: list[Step]) -> BlockResults:
-        """Label and count scores that all belong to the same phase of the warm-up."""
+    def observe(self, scores: Array, steps: list[Step], explain: Explain) -> tuple[BlockResults, list[IncidentEvent]]:
+        """Label and count scores that all belong to the same phase of the warm-up; find incidents."""
         is_warm = self.is_warm
         if self.updates_threshold:
-            threshold = self.threshold.observe(scores)
+            threshold, surprise = self.threshold.observe(scores)
         else:
-            threshold = np.full(scores.size, self.threshold.threshold)
+            threshold, surprise = np.full(scores.size, self.threshold.threshold), self.threshold.surprise(scores)
+        is_anomaly = (scores > threshold) & is_warm
+        rows = LabelledRows(self.n_seen, is_anomaly, scores, surprise)
+        incident, events = self.incidents.observe(rows, self.alarm_level, self.names, explain)
         self._update_monitor(scores, steps)
         self.counts[N_SEEN] += scores.size
         self.counts[N_SCORED] += scores.size
-        return BlockResults(scores, (scores > threshold) & is_warm, threshold)
+        return BlockResults(scores, is_anomaly, threshold, surprise, incident), events
 
-    def count_row(self, score: float) -> None:
-        """Count the score of one row that the forest was shown and after which no step of the window ends."""
+    @property
+    def alarm_level(self) -> float:
+        """The surprise of the threshold; that of the default for rules that are not based on the surprise."""
+        rule = self.threshold.rule
+        return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
+
+    def count_row(self, score: float) -> float:
+        """Count the score of one row that the forest was shown and after which no step of the window ends.
+
+        Return its surprise. The row must not be an alarm, and no incident may be open.
+        """
         threshold = self.threshold
-        call_without_dispatch(
-            count_row, threshold.histogram, threshold.clock, self.monitor.present, self.counts, score, threshold.growth
+        surprise: float = call_without_dispatch(
+            count_row,
+            threshold.histogram,
+            threshold.clock,
+            self.monitor.present,
+            self.counts,
+            score,
+            threshold.growth,
+            threshold.run_weight,
         )
+        return surprise
 
     def notes(self) -> dict[str, Any]:
         """Return the state in types that JSON supports."""
@@ -152,6 +185,7 @@ class StreamState:
             "shingle": self.shingle.last.ravel().tolist(),
             "gaps": self.gaps.state(self.n_shown),
             "threshold": self.threshold.state(),
+            "incidents": self.incidents.state(),
             "monitor": self.monitor.state(),
             "drifts": [list(drift) for drift in self.drifts],
             "counts": self.counts[:N_SHOWN].tolist(),
@@ -179,6 +213,8 @@ class StreamState:
         self.drifts = tuple(restored_drift(*values) for values in notes["drifts"])
         counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
         self.counts[:] = [*counts, n_shown]
+        if "incidents" in notes:  # older files do not have them
+            self.incidents.restore(notes["incidents"], self.n_seen)
         self._check_counts()
 
     def _check_counts(self) -> None:

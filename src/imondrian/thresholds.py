@@ -1,44 +1,136 @@
-"""Rules for the threshold above which a score is an anomaly (fixed, two-means, quantile), for batches and streams."""
+"""Rules for the threshold above which a score is an anomaly, for batches and streams."""
 
-from typing import Any, Protocol
+import math
+import re
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from imondrian.copying import shallow_copy
-from imondrian.defaults import PRESET, PRESETS, WINDOW
-from imondrian.engine.histogram import (
-    COUNT,
-    MAX_WEIGHT,
-    N_COUNTED,
-    SUM,
-    WEIGHT,
-    count_and_write_quantiles,
-    count_and_write_two_means,
-    count_score,
-    count_scores,
-    quantile_threshold,
-    two_means_threshold,
-)
+from imondrian.defaults import AUTO, PRESET, PRESETS, WINDOW, auto_threshold
+from imondrian.engine.histogram import COUNT, MAX_WEIGHT, N_BINS, N_COUNTED, SUM, WEIGHT, quantile_threshold
+from imondrian.engine.histogram import two_means_threshold
 from imondrian.engine.jit import Array, call_without_dispatch
+from imondrian.engine.streaming_thresholds import (
+    count_and_write_quantiles,
+    count_and_write_tail,
+    count_and_write_two_means,
+)
+from imondrian.engine.surprise import (
+    FULL_WEIGHT,
+    RUN_LENGTH,
+    RUN_WEIGHT,
+    SINCE,
+    new_clock,
+    surprise_and_count,
+    tail_threshold,
+    write_surprises,
+)
 from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_count
+from imondrian.inputs import as_count, as_number
 from imondrian.option_types import Threshold
 from imondrian.order_statistics import quantile_of_copies
+from imondrian.score_distribution import ScoreDistribution
 
-_N_BINS = 1024
+FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
+_TEXT = re.compile(r"\s*(top|surprise)\s+(\d+\.?\d*|\.\d+)\s*(%?)\s*", re.IGNORECASE)
+_MAX_SURPRISE = 300.0
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
 
 
-class Rule(Protocol):
-    """A rule that computes a threshold."""
+class Rule(NamedTuple):
+    """A rule that computes a threshold: its name, and its parameter if it has one."""
 
-    def __call__(self, scores: Array, copies: Array | None = None) -> float:
-        """Return the threshold for these scores; `copies` is the number of copies of each, by default 1."""
+    name: str
+    value: float = 0.0  # of "fixed": the threshold; of "share": the share; of "surprise": the surprise
+
+    @property
+    def probability(self) -> float:
+        """The probability that an ordinary row has at least the surprise of this rule."""
+        return 10.0**-self.value
 
 
-def fixed(value: float = 0.5) -> Rule:
-    """Return the rule with a constant threshold; scores above 0.5 are more isolated than an average point."""
-    return lambda scores, copies=None: value  # noqa: ARG005
+def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
+    """Return the rule for a threshold: "kmeans", "top 5%", "surprise 3", a probability below 0.5, or 0.5.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value is anything else; `name` is its name in the message.
+
+    Examples
+    --------
+    >>> stream_rule(0.001), stream_rule("top 5%")
+    (Rule(name='surprise', value=3.0), Rule(name='share', value=0.05))
+    """
+    rule = _rule_of_text(threshold)
+    if rule is None and _is_number(threshold) and 0.0 < threshold <= 0.5:
+        rule = Rule(FIXED, 0.5) if threshold == 0.5 else Rule(SURPRISE, _level(threshold))
+    if rule is None:
+        raise InvalidInputError(
+            f"{name} must be a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a text such as 'top 5%' or"
+            f" 'surprise 3', but is {threshold!r:.200}."
+        )
+    return rule
+
+
+def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contamination") -> Rule:
+    """Return the rule for a contamination: "auto", "kmeans", "top 5%", "surprise 3", or a share in (0, 0.5].
+
+    "auto" is a surprise of 3 with the preset "practice", and scores above 0.5 with "paper".
+
+    Raises
+    ------
+    InvalidInputError
+        If the value is anything else; `name` is its name in the message.
+    """
+    if isinstance(contamination, str) and contamination == AUTO:
+        return stream_rule(auto_threshold(preset))
+    rule = _rule_of_text(contamination)
+    if rule is None and _is_number(contamination) and 0.0 < contamination <= 0.5:
+        rule = Rule(SHARE, float(contamination))
+    if rule is None:
+        raise InvalidInputError(
+            f"{name} must be 'auto', 'kmeans', a share between 0 (excluded) and 0.5, or a text such as 'top 5%' or"
+            f" 'surprise 3', but is {contamination!r:.200}."
+        )
+    return rule
+
+
+def _rule_of_text(text: Any) -> Rule | None:
+    """Return the rule "kmeans", "top 5%" or "surprise 3"; None if the value is something else."""
+    if not isinstance(text, str):
+        return None
+    if text == KMEANS:
+        return Rule(KMEANS)
+    match = _TEXT.fullmatch(text)
+    if match is None or (match[1].lower() == "top") != (match[3] == "%"):
+        return None
+    value = float(match[2])
+    if match[3]:
+        return Rule(SHARE, value / 100.0) if 0.0 < value <= 50.0 else None
+    return Rule(SURPRISE, value) if 0.0 < value <= _MAX_SURPRISE else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (float, int, np.floating)) and not isinstance(value, bool)
+
+
+def _level(probability: float) -> float:
+    """Return -log10 of a probability; a whole number for 0.1, 0.01, 0.001 and so on."""
+    level = -math.log10(probability)
+    return round(level) if math.isclose(level, round(level), abs_tol=1e-12) else level
+
+
+def batch_threshold(rule: Rule, scores: Array, copies: Array | None = None) -> float:
+    """Return the threshold for these scores; `copies` is the number of copies of each, by default 1."""
+    if rule.name == FIXED:
+        return rule.value
+    if rule.name == KMEANS:
+        return two_means(scores, copies)
+    if rule.name == SHARE:
+        return quantile(scores, rule.value, copies)
+    return ScoreDistribution.of(scores, copies).threshold(rule.probability)
 
 
 def two_means(scores: Array, copies: Array | None = None) -> float:
@@ -66,36 +158,11 @@ def _mean(scores: Array, counts: Array) -> float:
     return float((scores * counts).sum() / counts.sum())
 
 
-def quantile(share: float) -> Rule:
-    """Return the rule that labels that share of the scores as anomalies."""
-
-    def rule(scores: Array, copies: Array | None = None) -> float:
-        if copies is None:
-            return float(np.quantile(scores, 1.0 - share))
-        return quantile_of_copies(scores, copies, 1.0 - share)
-
-    return rule
-
-
-def threshold_rule(contamination: Any, name: str = "contamination") -> Rule:
-    """Return the rule for "auto" (0.5), "kmeans" or a share in (0, 0.5].
-
-    Raises
-    ------
-    InvalidInputError
-        If the value is anything else; `name` is its name in the message.
-    """
-    if isinstance(contamination, str) and contamination in THRESHOLDS:
-        return THRESHOLDS[contamination]
-    is_number = isinstance(contamination, (float, int, np.floating)) and not isinstance(contamination, bool)
-    if is_number and 0 < contamination <= 0.5:
-        return quantile(float(contamination))
-    raise InvalidInputError(
-        f"{name} must be 'auto', 'kmeans' or a share between 0 (excluded) and 0.5, but is {contamination!r}."
-    )
-
-
-THRESHOLDS: dict[str, Rule] = {"auto": fixed(), "kmeans": two_means}
+def quantile(scores: Array, share: float, copies: Array | None = None) -> float:
+    """Return the threshold that this share of the scores exceeds."""
+    if copies is None:
+        return float(np.quantile(scores, 1.0 - share))
+    return quantile_of_copies(scores, copies, 1.0 - share)
 
 
 class StreamingThreshold:
@@ -105,9 +172,10 @@ class StreamingThreshold:
 
     Parameters
     ----------
-    rule : "auto", "kmeans" or float, default=0.01
-        "auto": 0.5. "kmeans": the midpoint of the means of two clusters. A float: the share of scores above the
-        threshold.
+    rule : float or str, default=0.001
+        A number p below 0.5: an ordinary point exceeds the threshold with the probability p; its surprise is -log10(p).
+        "surprise 3" is the same as 0.001. "top 5%": that share of the scores exceeds the threshold. "kmeans": the
+        midpoint of the means of two clusters. 0.5: a threshold of 0.5.
     half_life : int, default=1024
         Number of scores after which a score has half its weight.
 
@@ -121,13 +189,21 @@ class StreamingThreshold:
     """
 
     def __init__(self, rule: Threshold = PRESETS[PRESET].threshold, half_life: int = WINDOW // 2) -> None:
-        threshold_rule(rule, "rule")  # raises if it is invalid
-        self.rule = rule
         self.half_life = as_count(half_life, "half_life", 1, 2**53)
-        self.histogram = np.zeros((2, _N_BINS))  # weight and weighted sum of the scores in each bin
-        self.clock = np.array([1.0, 0.0])  # weight of the next score; number of scores counted
+        self.histogram = np.zeros((2, N_BINS))  # weight and weighted sum of the scores in each bin
+        self.clock = new_clock()
         self.growth = 2.0 ** (1.0 / self.half_life)  # factor from the weight of one score to that of the next
         self._cached = (-1.0, 0.0)  # number of scores, and the threshold computed from them
+        self.rule = stream_rule(rule, "rule")
+        self.use_rule(self.rule)
+
+    def use_rule(self, rule: Rule) -> None:
+        """Use another rule from now on; the scores counted so far remain.
+
+        "kmeans" and "top 5%" count every score fully; the others count scores in a run of surprising ones less.
+        """
+        self.rule, self._cached = rule, (-1.0, 0.0)
+        self.run_weight = FULL_WEIGHT if rule.name in (KMEANS, SHARE) else RUN_WEIGHT
 
     def copy(self) -> "StreamingThreshold":
         """Return an independent copy."""
@@ -137,40 +213,48 @@ class StreamingThreshold:
 
     @property
     def threshold(self) -> float:
-        """The score above which a point is an anomaly; "kmeans" and shares give 1 before the first score."""
+        """The score above which a point is an anomaly; 1 before the first score, except with the rule 0.5."""
         n_counted = self.clock[N_COUNTED]
         if self._cached[0] != n_counted:
             self._cached = n_counted, self._compute()
         return self._cached[1]
 
+    def surprise(self, scores: Array) -> Array:
+        """Return the surprise of each score, as if it came next; 0 before the first score."""
+        surprises = np.empty(len(scores))
+        write_surprises(self.histogram, self.clock, scores, surprises)
+        return surprises
+
     def update(self, score: float) -> None:
         """Count one score and reduce the relative weight of all earlier ones."""
         if not 0.0 <= score <= 1.0:
             raise InvalidInputError(f"A score must be between 0 and 1, but is {score}.")
-        count_score(self.histogram, self.clock, score, self.growth)
+        surprise_and_count(self.histogram, self.clock, score, self.growth, self.run_weight)
 
-    def observe(self, scores: Array) -> Array:
-        """Count scores one after the other; return the threshold before each.
+    def observe(self, scores: Array) -> tuple[Array, Array]:
+        """Count scores one after the other; return the threshold before each, and the surprise of each.
 
-        NaN and values outside [0, 1] are not counted.
+        NaN and values outside [0, 1] are not counted; their surprise is NaN.
         """
-        thresholds = np.empty(len(scores))
-        if self.rule == "kmeans":
-            count_and_write_two_means(self.histogram, self.clock, scores, self.growth, thresholds)
-        elif self.rule != "auto":
-            share = float(self.rule)
-            count_and_write_quantiles(self.histogram, self.clock, scores, self.growth, share, thresholds)
+        thresholds, surprises = np.empty(len(scores)), np.empty(len(scores))
+        state = self.histogram, self.clock, scores, self.growth, self.run_weight
+        if self.rule.name == KMEANS:
+            count_and_write_two_means(*state, thresholds, surprises)
+        elif self.rule.name == SHARE:
+            count_and_write_quantiles(*state, self.rule.value, thresholds, surprises)
         else:
-            count_scores(self.histogram, self.clock, scores, self.growth)
-            thresholds[:] = 0.5
-        return thresholds
+            count_and_write_tail(*state, self.rule.probability, thresholds, surprises)
+            if self.rule.name == FIXED:
+                thresholds[:] = self.rule.value
+        return thresholds, surprises
 
     def state(self) -> dict[str, Any]:
         """Return the state in types that JSON supports."""
-        return {"histogram": self.histogram.tolist(), "weight": float(self.clock[WEIGHT])}
+        weight, since = float(self.clock[WEIGHT]), float(self.clock[SINCE])
+        return {"histogram": self.histogram.tolist(), "weight": weight, "since": since}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned.
+        """Restore what `state` returned; older states do not have "since".
 
         Raises
         ------
@@ -178,20 +262,25 @@ class StreamingThreshold:
             If the state is invalid.
         """
         histogram, weight = np.array(state["histogram"], dtype=np.float64), float(state["weight"])
+        since = as_number(state.get("since", RUN_LENGTH), "the number of scores since a surprising one")
         is_valid = (
             histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 0.0 < weight <= MAX_WEIGHT
         )
         if not is_valid or not (histogram[SUM] >= 0.0).all() or not (histogram[SUM] <= histogram[COUNT]).all():
             raise ValueError("the histogram of scores is damaged.")
-        self.histogram, self.clock, self._cached = histogram, np.array([weight, 0.0]), (-1.0, 0.0)
+        if not 0.0 <= since <= RUN_LENGTH:
+            raise ValueError(f"the number of scores since a surprising one must be 0 to {RUN_LENGTH}, but is {since}.")
+        self.histogram, self.clock, self._cached = histogram, np.array([weight, 0.0, since]), (-1.0, 0.0)
 
     def is_anomaly(self, score: float) -> bool:
         """Return True if the score lies above the current threshold."""
         return bool(score > self.threshold)
 
     def _compute(self) -> float:
-        if self.rule == "auto":
-            return 0.5
-        if self.rule == "kmeans":
+        if self.rule.name == FIXED:
+            return self.rule.value
+        if self.rule.name == KMEANS:
             return float(call_without_dispatch(two_means_threshold, self.histogram))
-        return float(call_without_dispatch(quantile_threshold, self.histogram, float(self.rule)))
+        if self.rule.name == SHARE:
+            return float(call_without_dispatch(quantile_threshold, self.histogram, self.rule.value))
+        return float(call_without_dispatch(tail_threshold, self.histogram, self.clock, self.rule.probability))

@@ -2,6 +2,7 @@
 
 from imondrian.engine.jit import Array, helper, kernel, summing_helper
 
+N_BINS = 1024  # of a weighted histogram
 COUNT, SUM = 0, 1  # the rows of a weighted histogram: weight, and weighted sum of scores, of each bin
 WEIGHT, N_COUNTED = 0, 1  # the entries of its clock: weight of the next score, number of scores counted
 MAX_WEIGHT = 1e50  # weights are rescaled when they exceed this
@@ -9,21 +10,27 @@ _NEGLIGIBLE = 1e-9  # bins with less than this share of the total weight are ign
 _ROUNDING = 1e-12
 
 
-@kernel
-def count_scores(histogram: Array, clock: Array, scores: Array, growth: float) -> None:
-    """Count scores one after the other."""
-    for i in range(scores.size):
-        count_score(histogram, clock, scores[i], growth)
+@helper
+def is_score(score: float) -> bool:
+    """Return True if the score is in [0, 1], and False for NaN."""
+    return 0.0 <= score <= 1.0
 
 
-@kernel
-def count_score(histogram: Array, clock: Array, score: float, growth: float) -> None:
-    """Add the score to its bin. Instead of reducing old weights, each new score gets a larger weight than the last."""
-    if not 0.0 <= score <= 1.0:
-        return  # also for NaN
-    i = min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
-    histogram[COUNT, i] += clock[WEIGHT]
-    histogram[SUM, i] += clock[WEIGHT] * score
+@helper
+def bin_of(histogram: Array, score: float) -> int:
+    """Return the bin of a score in [0, 1]."""
+    return min(int(score * histogram.shape[1]), histogram.shape[1] - 1)
+
+
+@helper
+def count_score(histogram: Array, clock: Array, score: float, growth: float, weight: float) -> None:
+    """Add the score, which must be in [0, 1], to its bin with a weight relative to that of other new scores.
+
+    Instead of reducing old weights, each new score gets a larger weight than the last.
+    """
+    i = bin_of(histogram, score)
+    histogram[COUNT, i] += weight * clock[WEIGHT]
+    histogram[SUM, i] += weight * clock[WEIGHT] * score
     clock[WEIGHT] *= growth
     clock[N_COUNTED] += 1.0
     if clock[WEIGHT] > MAX_WEIGHT:
@@ -31,24 +38,6 @@ def count_score(histogram: Array, clock: Array, score: float, growth: float) -> 
             histogram[COUNT, i] /= clock[WEIGHT]
             histogram[SUM, i] /= clock[WEIGHT]
         clock[WEIGHT] = 1.0
-
-
-@kernel
-def count_and_write_two_means(histogram: Array, clock: Array, scores: Array, growth: float, thresholds: Array) -> None:
-    """Count scores one after the other, and write the two-means threshold before each."""
-    for i in range(scores.size):
-        thresholds[i] = two_means_threshold(histogram)
-        count_score(histogram, clock, scores[i], growth)
-
-
-@kernel
-def count_and_write_quantiles(
-    histogram: Array, clock: Array, scores: Array, growth: float, share: float, thresholds: Array
-) -> None:
-    """Count scores one after the other, and write the quantile threshold before each."""
-    for i in range(scores.size):
-        thresholds[i] = quantile_threshold(histogram, share)
-        count_score(histogram, clock, scores[i], growth)
 
 
 @kernel

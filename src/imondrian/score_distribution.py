@@ -1,0 +1,92 @@
+"""The distribution of the scores of a batch: how improbable a score is among them."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from imondrian.engine.histogram import COUNT, N_BINS, SUM
+from imondrian.engine.jit import Array
+from imondrian.engine.surprise import RUN_WEIGHT, SURPRISING, new_clock, tail_threshold, write_surprises
+
+
+class ScoreDistribution:
+    """A histogram of scores with a tail fitted to the highest, for their surprise; see `imondrian.engine.surprise`.
+
+    Surprising scores count a tenth, so that anomalies do not make anomalies ordinary.
+
+    Parameters
+    ----------
+    histogram : array of shape (2, 1024)
+        Number of scores, and sum of scores, in each bin.
+
+    Examples
+    --------
+    >>> scores = np.random.default_rng(0).normal(0.45, 0.03, 10_000)
+    >>> ScoreDistribution.of(scores).surprise([0.45, 0.55, 0.7]).round(1)
+    array([0.3, 3.3, 9.5])
+    """
+
+    def __init__(self, histogram: Array) -> None:
+        self._clock = new_clock()
+        self._histogram = self._with_weights(histogram)
+        self.counted = histogram
+
+    @classmethod
+    def of(cls, scores: Array, copies: Array | None = None) -> Self:
+        """Return the distribution of scores; `copies` is the number of copies of each, by default 1. NaN is ignored."""
+        counts = np.ones(len(scores)) if copies is None else np.asarray(copies, np.float64)
+        is_score = ~np.isnan(scores)
+        scores, counts = scores[is_score], counts[is_score]
+        bins = np.minimum((scores * N_BINS).astype(np.intp), N_BINS - 1)
+        return cls(np.array([np.bincount(bins, weights, N_BINS) for weights in (counts, counts * scores)]))
+
+    def surprise(self, scores: Any) -> Array:
+        """Return -log10 of the probability of a score at least as high as each of these; NaN for NaN."""
+        scores = np.asarray(scores, dtype=np.float64)
+        surprises = np.empty(scores.size)
+        write_surprises(self._histogram, self._clock, np.ascontiguousarray(scores.ravel()), surprises)
+        return surprises.reshape(scores.shape)
+
+    def threshold(self, probability: float) -> float:
+        """Return the score that an ordinary row exceeds with this probability; 1 if there are no scores."""
+        return float(tail_threshold(self._histogram, self._clock, probability))
+
+    def state(self) -> dict[str, list[Any]]:
+        """Return the occupied bins in types that JSON supports."""
+        bins = np.flatnonzero(self.counted[COUNT])
+        return {"bins": bins.tolist(), "counts": self.counted[COUNT, bins].tolist(), "sums": self.counted[SUM, bins].tolist()}
+
+    @classmethod
+    def restored(cls, state: Any) -> Self:
+        """Restore what `state` returned; raise ValueError if it is invalid."""
+        try:
+            bins, counts, sums = (np.array(state[name], np.float64) for name in ("bins", "counts", "sums"))
+        except (KeyError, TypeError, ValueError):
+            raise ValueError("the distribution of scores is damaged.") from None
+        is_valid = bins.ndim == 1 and bins.shape == counts.shape == sums.shape and bins.size <= N_BINS
+        is_valid = is_valid and _are_bins(bins) and bool(((counts > 0.0) & (counts <= 2.0**62)).all())
+        if not is_valid or not ((sums >= 0.0) & (sums <= counts * (1.0 + 1e-9))).all():
+            raise ValueError("the distribution of scores is damaged.")
+        histogram = np.zeros((2, N_BINS))
+        histogram[:, bins.astype(np.intp)] = counts, sums
+        return cls(histogram)
+
+    def _with_weights(self, histogram: Array) -> Array:
+        """Return the histogram in which surprising bins count a tenth; each bin that does may make others surprising."""
+        occupied = np.flatnonzero(histogram[COUNT])
+        means = np.minimum(histogram[SUM, occupied] / histogram[COUNT, occupied], 1.0)
+        surprises, weights = np.empty(means.size), np.ones(N_BINS)
+        weighted = histogram
+        for _ in range(N_BINS):
+            write_surprises(weighted, self._clock, means, surprises)
+            is_new = (surprises > SURPRISING) & (weights[occupied] == 1.0)
+            if not is_new.any():
+                break
+            weights[occupied[is_new]] = RUN_WEIGHT
+            weighted = histogram * weights
+        return weighted
+
+
+def _are_bins(bins: Array) -> bool:
+    """Return True if these are different bins."""
+    return bool(((bins >= 0) & (bins < N_BINS) & (bins == np.floor(bins))).all()) and np.unique(bins).size == bins.size
