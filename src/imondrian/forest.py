@@ -572,7 +572,8 @@ class MondrianForest:
         >>> filled.round(1).tolist()
         [[1.0, -1.0], [-0.5, 0.5]]
         """
-        filled = as_points_with_gaps(X, self._known_state().n_features).copy()
+        self._scoring_cache()  # raises if the forest is empty
+        filled = as_points_with_gaps(X, self.n_features).copy()
         is_gap = np.isnan(filled)
         n_gaps = is_gap.sum(axis=1)
         for n in np.unique(n_gaps[n_gaps > 0]):  # rows with the same number of gaps together

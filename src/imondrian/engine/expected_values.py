@@ -1,9 +1,9 @@
 """Expected values: what the value of a coordinate would be, given the other coordinates of a row.
 
-In each tree, a row is followed to its leaf. A cut on a coordinate that is not known (the one that is asked for, or a gap
-in the row) does not say which side the row belongs to. At the first such cuts, the walk looks into both sides, until
-N_LEAVES walks are under way; a walk that meets further ones takes one side at random, in proportion to the population.
-Of the leaves reached, the one nearest to the row in its known coordinates gives its value.
+In each tree, a row is followed to its leaf. A cut on a coordinate that is not known (the one that is asked for, or a
+gap in the row) does not say which side the row belongs to. At the first such cuts, the walk looks into both sides, up
+to N_LEAVES leaves in all; at later ones it takes one side at random, in proportion to the population. Of the leaves
+reached, the one nearest to the row in its known coordinates gives its value.
 
 A tree that holds the row itself is walked as if that point had been forgotten: otherwise a row would be its own
 neighbour, and every value would be as expected.
@@ -184,7 +184,7 @@ def nearest_leaf(trees: Trees, t: int, weights: Array, search: Search, n_path: i
 
 
 @helper
-def is_only_copy(trees: Trees, t: int, node: int) -> bool:
+def is_only_copy(trees: Trees, t: int, node: Any) -> bool:
     """Return True if the node, on the path of the row itself, is its leaf and holds one copy."""
     return node != NO_NODE and is_leaf(node) and trees.copies[t, slot_of(node)] == 1
 

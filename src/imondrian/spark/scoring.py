@@ -51,7 +51,7 @@ def score(  # noqa: PLR0913
         The score to use instead of the model's own ("depth" for a MondrianForest).
     explain_text : bool or str, default=False
         True or a name to add a column, "explanation_text" or of that name: the explanation of each anomaly in words,
-        such as "country = KP (never seen), 41%; amount = 99,999 (high; usual 4 to 210), 38%". Null for other rows.
+        such as "country = KP (never seen), 41%; amount = 99,999 (high; expected 4 to 210), 38%". Null for other rows.
     on_error : "raise" or "skip", default="raise"
         How to handle a row that cannot be used (an infinite value, no value at all, or a missing number if the model
         was fitted with ``missing="raise"``): fail, or set its score to null.
