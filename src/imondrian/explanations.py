@@ -14,7 +14,7 @@ from imondrian.forest import MondrianForest
 MISSING_TEXT = "missing"
 _MIN_SHARE = 0.05  # features with a smaller share are not named, except the first
 _EXACT = 2.0**53  # floats below this represent integers exactly
-_RANGE_DIGITS = 3
+_RANGE_DIGITS, _MAX_DIGITS = 3, 6  # significant digits of the bounds of a range
 _ALWAYS_WITH_RANGE = 3  # the first reasons say what is expected, however small they are
 _COMMON = 0.1  # categories with at least this share are described by a percentage
 _NEAR_EQUAL = 0.5  # a part at least this large, relative to that of a neighbouring row, is merged with it
@@ -147,8 +147,7 @@ class Expectations:
         asked = points.copy()
         for point, part in zip(asked, parts, strict=True):
             columns = [row * self._width + part.feature for row in range(part.first, part.last + 1)]
-            if len(columns) > 1:
-                point[columns] = np.nan
+            point[[column for row, column in enumerate(columns, part.first) if row != part.leading]] = np.nan
             if part.feature in self._indicators:
                 offset = self._indicators[part.feature] - part.feature
                 point[[column + offset for column in columns]] = 0.0
@@ -171,8 +170,8 @@ def merged_parts(parts: Array, rows: Array, is_category: Sequence[bool]) -> list
     """Merge the parts of neighbouring rows and sort them, largest first.
 
     Starting with the largest part of all, the neighbouring rows of the same feature are added as long as their parts
-    have the same sign and at least half of that size; categories must also be the same. Nothing is left out, so that
-    the absolute sizes have the same sum as before.
+    have the same sign and at least half of that size; categories must also be the same, and missing numbers are not
+    merged with others. Nothing is left out, so that the absolute sizes have the same sum as before.
 
     Parameters
     ----------
@@ -201,6 +200,7 @@ def merged_parts(parts: Array, rows: Array, is_category: Sequence[bool]) -> list
             continue
         largest = parts[leading, j]
         is_similar = ~is_used[:, j] & (parts[:, j] * np.sign(largest) >= _NEAR_EQUAL * abs(largest))
+        is_similar &= np.isnan(rows[:, j]) == np.isnan(rows[leading, j])
         if is_category[j]:
             is_similar &= rows[:, j] == rows[leading, j]
         first = last = leading
@@ -356,8 +356,7 @@ class _RowDescriber:
             frequency = None if known is None else known.frequency(part.leading, j, value)
             return reason._replace(is_high=False, text=self._category_text(part.leading, j, value), frequency=frequency)
         numbers = self._rows[part.first : part.last + 1, j]
-        numbers = numbers[~np.isnan(numbers)]
-        is_range = part.last > part.first and numbers.size > 0
+        is_range = part.last > part.first and not math.isnan(value)
         return reason._replace(values=(float(numbers.min()), float(numbers.max()))) if is_range else reason
 
     def _share(self, part: Part) -> float:
@@ -378,10 +377,14 @@ def _number_text(value: float, separator: str) -> str:
 
 
 def _range_text(low: float, high: float) -> str:
-    texts = [_rounded_text(bound) for bound in (low, high)]
-    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+    """Return a range such as "12,300 to 98,800", with two digits of its width, and at least three of each number."""
+    if low == high:
+        return _number_text(low, ",")
+    last_digit = math.floor(math.log10(high - low)) - 1
+    return " to ".join(dict.fromkeys(_rounded_text(bound, last_digit) for bound in (low, high)))
 
 
-def _rounded_text(value: float) -> str:
-    """Return a number rounded to three significant digits, such as 12,300."""
-    return _number_text(float(f"{value:.{_RANGE_DIGITS}g}"), ",")
+def _rounded_text(value: float, last_digit: int) -> str:
+    """Return a number rounded to a power of ten, but to at least three significant digits."""
+    n_digits = math.floor(math.log10(abs(value))) - last_digit + 1 if value else 1
+    return _number_text(float(f"{value:.{min(max(n_digits, _RANGE_DIGITS), _MAX_DIGITS)}g}"), ",")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numba import config
 from scipy.stats import ks_2samp, kstest
 
-from imondrian.engine.expected_values import N_LEAVES, write_expected_values, write_most_frequent
+from imondrian.engine.expected_values import N_WALKS, write_expected_values, write_most_frequent
 from imondrian.engine.reservoir import forget_points
 from tests.strategies import CODES, POINT_SETS, RARITIES, SEEDS, built, coded_sets, empty, extended, grown
 
@@ -93,32 +93,29 @@ def known_distance(row, point, weights):
     return min(total, np.finfo(float).max)
 
 
-def reached(node, row, draws, budget=N_LEAVES, probability=1.0):
-    """Yield the leaves that the walks reach, with their probabilities; coordinates that are NaN are not known."""
+def reached(node, row, draws, n_walks=N_WALKS):
+    """Yield the leaves that the walks reach, with the number of walks; coordinates that are NaN are not known."""
     if not node.children:
-        yield node, probability
+        yield node, n_walks
     elif not math.isnan(row[node.feature]):
-        below = node.children[0 if row[node.feature] < node.value else 1]
-        yield from reached(below, row, draws, budget, probability)
+        yield from reached(node.children[0 if row[node.feature] < node.value else 1], row, draws, n_walks)
     else:
-        share = node.children[0].population / node.population
-        if budget > 1:
-            yield from reached(node.children[0], row, draws, budget // 2, probability * share)
-            yield from reached(node.children[1], row, draws, budget // 2, probability * (1.0 - share))
-        else:
-            yield from reached(node.children[0 if draws.uniform() < share else 1], row, draws, 1, probability)
+        n_left = math.floor(n_walks * (node.children[0].population / node.population) + draws.uniform())
+        for child, n in zip(node.children, (n_left, n_walks - n_left), strict=True):
+            if n > 0:
+                yield from reached(child, row, draws, n)
 
 
 def plain_nearest(root, row, weights, draws):
-    """Return the nearest leaf that is reached; of equally near ones, one according to their probabilities."""
-    least, total, nearest = math.inf, 0.0, None
-    for leaf, probability in reached(root, row, draws):
+    """Return the nearest leaf that is reached; of equally near ones, one in proportion to the walks that end there."""
+    least, n_nearest, nearest = math.inf, 0, None
+    for leaf, n_walks in reached(root, row, draws):
         distance = known_distance(row, leaf.point, weights)
         if distance < least:
-            least, total, nearest = distance, probability, leaf
+            least, n_nearest, nearest = distance, n_walks, leaf
         elif distance == least:
-            total += probability
-            nearest = leaf if draws.uniform() * total < probability else nearest
+            n_nearest += n_walks
+            nearest = leaf if draws.uniform() * n_nearest < n_walks else nearest
     return nearest
 
 

@@ -1,9 +1,9 @@
 """Expected values: what the value of a coordinate would be, given the other coordinates of a row.
 
 In each tree, a row is followed to its leaf. A cut on a coordinate that is not known (the one that is asked for, or a
-gap in the row) does not say which side the row belongs to. At the first such cuts, the walk looks into both sides, up
-to N_LEAVES leaves in all; at later ones it takes one side at random, in proportion to the population. Of the leaves
-reached, the one nearest to the row in its known coordinates gives its value.
+gap in the row) does not say which side the row belongs to. Therefore N_WALKS walks start at the root, and at such a cut
+they divide between the two sides in proportion to the population, with random rounding. Of the leaves reached, the one
+nearest to the row in its known coordinates gives its value.
 
 A tree that holds the row itself is walked as if that point had been forgotten: otherwise a row would be its own
 neighbour, and every value would be as expected.
@@ -21,7 +21,7 @@ from imondrian.engine.places import n_categorical, write_placed_row
 from imondrian.engine.randomness import LARGEST, mix_bits, uniform_from_bits
 from imondrian.engine.reservoir import find_held_leaf, start_search
 
-N_LEAVES = 4  # number of leaves compared in a tree, a power of two; see docs/decisions/052-expected-values.md
+N_WALKS = 4  # number of walks in a tree; see docs/decisions/052-expected-values.md
 _DRAW_STEP = np.uint64(0xA0761D6478BD642F)
 _OFF_PATH = -1
 
@@ -31,10 +31,9 @@ class Search(NamedTuple):
 
     row: Array  # the row as the tree sees it; NaN where a coordinate is not known
     to_search: Array  # a stack of nodes, to find the leaf of the row itself
-    # walks that are waiting to be continued, at most N_LEAVES
+    # groups of walks that are waiting to be continued, at most N_WALKS
     nodes: Array
-    budgets: Array  # the number of leaves that the walk may still reach
-    probabilities: Array  # with which a walk that takes every unknown side at random would have come here
+    counts: Array  # the number of walks in the group
     depths: Array  # of the node on the path of the row itself; _OFF_PATH elsewhere
     path: Array  # the nodes from the root to the leaf of the row itself
 
@@ -76,10 +75,9 @@ def new_search(trees: Trees) -> Search:
     return Search(
         np.empty(trees.points.shape[2]),
         np.empty(n_slots, np.uint32),
-        np.empty(N_LEAVES, np.uint32),
-        np.empty(N_LEAVES, np.int64),
-        np.empty(N_LEAVES),
-        np.empty(N_LEAVES, np.int64),
+        np.empty(N_WALKS, np.uint32),
+        np.empty(N_WALKS, np.int64),
+        np.empty(N_WALKS, np.int64),
         np.empty(n_slots, np.uint32),
     )
 
@@ -140,44 +138,44 @@ def write_path_of_copy(trees: Trees, t: int, search: Search) -> int:
 
 @helper
 def nearest_leaf(trees: Trees, t: int, weights: Array, search: Search, n_path: int) -> Any:
-    """Return the nearest leaf that is reached; of equally near ones, one by the probabilities of a random walk."""
-    nodes, n_walks, n_draws = search.nodes, 1, 0
-    nodes[0], search.budgets[0], search.probabilities[0] = trees.heads[t]["root"], N_LEAVES, 1.0
-    search.depths[0] = 0 if n_path > 0 else _OFF_PATH
-    least, total, nearest = np.inf, 0.0, NO_NODE
-    while n_walks > 0:
-        n_walks -= 1
-        node, budget, depth = nodes[n_walks], search.budgets[n_walks], search.depths[n_walks]
-        probability = search.probabilities[n_walks]
+    """Return the nearest leaf that is reached; of equally near ones, one in proportion to the walks that end there."""
+    nodes, counts, depths, path, row = search.nodes, search.counts, search.depths, search.path, search.row
+    nodes[0], counts[0], depths[0] = trees.heads[t]["root"], N_WALKS, 0 if n_path > 0 else _OFF_PATH
+    n_waiting, n_draws = 1, 0
+    least, n_nearest, nearest = np.inf, 0, NO_NODE
+    while n_waiting > 0:
+        n_waiting -= 1
+        node, count, depth = nodes[n_waiting], counts[n_waiting], depths[n_waiting]
         while not is_leaf(node):
-            cut = trees.cuts[t, slot_of(node)]
+            cut, below = trees.cuts[t, slot_of(node)], child_towards(trees, t, node, row)
+            is_known = not np.isnan(row[cut["split_feature"]])
+            if is_known and depth == _OFF_PATH:
+                node = below
+                continue
             left, right = cut["left"], cut["right"]
-            on_path = search.path[depth + 1] if depth >= 0 else NO_NODE
+            on_path = path[depth + 1] if depth != _OFF_PATH else NO_NODE
             if is_only_copy(trees, t, on_path):
                 node, depth = right if on_path == left else left, _OFF_PATH  # forgotten: the sibling takes its place
                 continue
-            below = child_towards(trees, t, node, search.row)
-            if np.isnan(search.row[cut["split_feature"]]):
-                n = float(cut["population"]) - (depth >= 0)
-                share = (float(population(trees, t, left)) - (on_path == left)) / n
-                if budget > 1:
-                    budget //= 2
-                    nodes[n_walks], search.budgets[n_walks] = right, budget
-                    search.probabilities[n_walks] = probability * (1.0 - share)
-                    search.depths[n_walks] = depth + 1 if on_path == right else _OFF_PATH
-                    n_walks += 1
-                    below, probability = left, probability * share
-                else:
-                    below = left if hashed_draw(trees.heads, t, n_draws) < share else right
-                    n_draws += 1
+            if not is_known:
+                n_points = float(cut["population"]) - (depth != _OFF_PATH)
+                share = (float(population(trees, t, left)) - (on_path == left)) / n_points
+                n_left = int(count * share + hashed_draw(trees.heads, t, n_draws))
+                n_draws += 1
+                if 0 < n_left < count:
+                    nodes[n_waiting], counts[n_waiting] = right, count - n_left
+                    depths[n_waiting] = depth + 1 if on_path == right else _OFF_PATH
+                    n_waiting += 1
+                    count = n_left
+                below = left if n_left > 0 else right
             depth = depth + 1 if on_path == below else _OFF_PATH
             node = below
-        distance = known_distance(trees, t, node, search.row, weights)
+        distance = known_distance(trees, t, node, row, weights)
         if distance < least:
-            least, total, nearest = distance, probability, node
+            least, n_nearest, nearest = distance, count, node
         elif distance == least:
-            total += probability
-            if hashed_draw(trees.heads, t, n_draws) * total < probability:
+            n_nearest += count
+            if hashed_draw(trees.heads, t, n_draws) * n_nearest < count:
                 nearest = node
             n_draws += 1
     return nearest
