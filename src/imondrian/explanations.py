@@ -81,7 +81,7 @@ class Reason(NamedTuple):
             return self.side
         low, high = self.expected
         side = "" if low <= self.value <= high else self.side
-        return "; ".join(filter(None, [side, f"expected {_range_text(low, high)}"]))
+        return "; ".join(filter(None, [side, f"expected {_range_text(low, high, self.value)}"]))
 
     def __str__(self) -> str:
         value = self._value_text(",")
@@ -192,9 +192,12 @@ def merged_parts(parts: Array, rows: Array, is_category: Sequence[bool]) -> list
     >>> [tuple(part) for part in merged_parts(parts, np.zeros((4, 1)), [False])]
     [(0, 1, 2, 2, 0.5), (0, 3, 3, 3, 0.02), (0, 0, 0, 0, 0.01)]
     """
+    order = np.argsort(-np.abs(parts), axis=None, kind="stable").tolist()
+    if len(parts) == 1:  # nothing to merge
+        return [Part(j, 0, 0, 0, float(parts[0, j])) for j in order]
     merged: list[Part] = []
     is_used = np.zeros(parts.shape, np.bool_)
-    for i in np.argsort(-np.abs(parts), axis=None, kind="stable").tolist():
+    for i in order:
         leading, j = divmod(i, parts.shape[1])
         if is_used[leading, j]:
             continue
@@ -376,15 +379,23 @@ def _number_text(value: float, separator: str) -> str:
     return f"{value:{separator}.0f}" if is_integer else f"{value:{separator}.6g}"
 
 
-def _range_text(low: float, high: float) -> str:
-    """Return a range such as "12,300 to 98,800", with two digits of its width, and at least three of each number."""
+def _range_text(low: float, high: float, value: float) -> str:
+    """Return a range such as "12,300 to 98,800".
+
+    It has two digits of its width and three of each number, or as many more as it takes to show on which side of the
+    bounds the value lies; at most six.
+    """
     if low == high:
         return _number_text(low, ",")
     last_digit = math.floor(math.log10(high - low)) - 1
-    return " to ".join(dict.fromkeys(_rounded_text(bound, last_digit) for bound in (low, high)))
+    for n_digits in range(_RANGE_DIGITS, _MAX_DIGITS + 1):
+        bounds = [_rounded(bound, last_digit, n_digits) for bound in (low, high)]
+        if [value < low, value > high] == [value < bounds[0], value > bounds[1]]:
+            break
+    return " to ".join(dict.fromkeys(_number_text(bound, ",") for bound in bounds))
 
 
-def _rounded_text(value: float, last_digit: int) -> str:
-    """Return a number rounded to a power of ten, but to at least three significant digits."""
+def _rounded(value: float, last_digit: int, least: int) -> float:
+    """Round a number to a power of ten, but to at least `least` and at most six significant digits."""
     n_digits = math.floor(math.log10(abs(value))) - last_digit + 1 if value else 1
-    return _number_text(float(f"{value:.{min(max(n_digits, _RANGE_DIGITS), _MAX_DIGITS)}g}"), ",")
+    return float(f"{value:.{min(max(n_digits, least), _MAX_DIGITS)}g}")
