@@ -108,6 +108,13 @@ def test_trees_without_points_expect_nothing():
     assert (expected.high - expected.low > 1.0).all()
 
 
+def test_nothing_is_expected_if_no_tree_holds_a_point():
+    forest = MondrianForest(2, window=1_000, max_samples=1, categorical=[1]).extend([[1.0, 2.0]])
+    assert (forest.state()[0].heads["n_leaves"] == 0).all()
+    assert np.isnan(forest.expected_values([[1.0, 2.0]])).all()
+    assert np.isnan(forest.impute([[np.nan, 2.0]])[0, 0])
+
+
 @given(points=POINT_SETS, seed=SEEDS)
 def test_a_constant_column_is_expected_to_be_constant(points, seed):
     table = np.column_stack([points, np.full(len(points), 7.25)])

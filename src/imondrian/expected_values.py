@@ -23,7 +23,7 @@ class ExpectedValues(NamedTuple):
     """What would be ordinary for features of rows, given the other features of the row. Arrays of the same shape.
 
     Each number is a value that a tree expects. Of a categorical feature, all three are the category that most trees
-    expect.
+    expect. NaN if no tree holds a point, which is possible with a window and a small `max_samples`.
     """
 
     median: Array
@@ -50,6 +50,8 @@ def _write(
     chosen = coordinates[block]
     values = np.empty((*chosen.shape, cache.trees.heads.size))
     n_trees = write_expected_values(cache.trees, rows[block], chosen, cache.weights, values)
+    if n_trees == 0:
+        return  # all are NaN
     values = np.sort(values[..., :n_trees])
     for column, share in ((expected.low, _LOW), (expected.median, _MEDIAN), (expected.high, _HIGH)):
         column[block] = values[..., rank_of_quantile(share, n_trees)]

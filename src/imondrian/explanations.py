@@ -17,7 +17,7 @@ _EXACT = 2.0**53  # floats below this represent integers exactly
 _RANGE_DIGITS, _MAX_DIGITS = 3, 6  # significant digits of the bounds of a range
 _ALWAYS_WITH_RANGE = 3  # the first reasons say what is expected, however small they are
 _COMMON = 0.1  # categories with at least this share are described by a percentage
-_NEAR_EQUAL = 0.5  # a part at least this large, relative to that of a neighbouring row, is merged with it
+_NEAR_EQUAL = 1 / 3  # parts of neighbouring rows are merged if they are at least this large, relative to the largest
 
 
 class Frequency(NamedTuple):
@@ -138,8 +138,8 @@ class Expectations:
         counts, n_points = self._forest.category_counts(row * self._width + j, np.array([code]))
         return Frequency(int(counts[0]), int(n_points))
 
-    def ranges(self, points: Array, parts: Sequence["Part"]) -> list[tuple[float, float]]:
-        """Return the 5 % and 95 % quantiles of what is expected in the leading row of each part.
+    def ranges(self, points: Array, parts: Sequence["Part"]) -> list[tuple[float, float] | None]:
+        """Return the 5 % and 95 % quantiles of what is expected in the leading row of each part; None if not known.
 
         `points` are points as the forest holds them, one for each part. All rows of a part are hidden, so that odd
         values are not expected because of each other. A missing number is treated as present.
@@ -153,7 +153,8 @@ class Expectations:
                 point[[column + offset for column in columns]] = 0.0
         features = np.array([[part.leading * self._width + part.feature] for part in parts])
         _, low, high, _ = self._forest.expected_values(asked, features)
-        return list(zip(low[:, 0].tolist(), high[:, 0].tolist(), strict=True))
+        bounds = zip(low[:, 0].tolist(), high[:, 0].tolist(), strict=True)
+        return [None if math.isnan(first) else (first, last) for first, last in bounds]
 
 
 class Part(NamedTuple):
@@ -170,7 +171,7 @@ def merged_parts(parts: Array, rows: Array, is_category: Sequence[bool]) -> list
     """Merge the parts of neighbouring rows and sort them, largest first.
 
     Starting with the largest part of all, the neighbouring rows of the same feature are added as long as their parts
-    have the same sign and at least half of that size; categories must also be the same, and missing numbers are not
+    have the same sign and at least a third of that size; categories must also be the same, and missing numbers are not
     merged with others. Nothing is left out, so that the absolute sizes have the same sum as before.
 
     Parameters
@@ -300,7 +301,7 @@ def reasons_of_rows(
         for own_parts, row, own_texts in zip(parts.reshape(shape), rows.reshape(shape), texts, strict=True)
     ]
     chosen = [describer.leading(n, min_share) for describer in describers]
-    ranges: dict[tuple[int, int], tuple[float, float]] = {}
+    ranges: dict[tuple[int, int], tuple[float, float] | None] = {}
     if expectations is not None:
         held = (rows if points is None else points).reshape(len(parts), -1)
         asked = [

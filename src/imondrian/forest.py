@@ -527,7 +527,8 @@ class MondrianForest:
         ExpectedValues
             `median`, `low` and `high`, arrays of shape (n_rows, n_asked): the median and the 5 % and 95 % quantiles
             over the trees. Of a categorical feature, all three are the category that most trees expect, and `share` is
-            the share of these trees.
+            the share of these trees. NaN if no tree holds a point, which is possible with a window and a small
+            `max_samples`.
 
         Examples
         --------
