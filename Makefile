@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench quality soak spark service streams thresholds reproduce pictures format clean
+.PHONY: demo check test bench quality expected soak spark service streams thresholds reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -27,6 +27,10 @@ bench: $(VENV)/.bench
 # Tables with categories and gaps, compared with other libraries.
 quality: $(VENV)/.bench
 	$(BIN)/python benchmarks/quality.py
+
+# Hidden values predicted from the other features, compared with other libraries.
+expected: $(VENV)/.bench
+	$(BIN)/python benchmarks/expected_values.py
 
 soak: $(VENV)/.dev
 	$(BIN)/python benchmarks/soak.py

@@ -8,6 +8,7 @@ if _TYPE_CHECKING:
     from imondrian.drift import Drift
     from imondrian.errors import DamagedFileError, EmptyForestError, ImondrianError, InvalidInputError
     from imondrian.estimator import IsolationMondrianForest
+    from imondrian.expected_values import ExpectedValues
     from imondrian.forest import MondrianForest
     from imondrian.model_files import load, save
     from imondrian.shingles import Shingle
@@ -19,6 +20,7 @@ __all__ = [
     "DamagedFileError",
     "Drift",
     "EmptyForestError",
+    "ExpectedValues",
     "ImondrianError",
     "InvalidInputError",
     "IsolationMondrianForest",
@@ -35,6 +37,7 @@ _MODULES = {
     "DamagedFileError": "errors",
     "Drift": "drift",
     "EmptyForestError": "errors",
+    "ExpectedValues": "expected_values",
     "ImondrianError": "errors",
     "InvalidInputError": "errors",
     "IsolationMondrianForest": "estimator",

@@ -66,6 +66,12 @@ class FeatureLayout:
         """Return the feature of each coordinate."""
         return [*self._numbers, *self.categorical, *self.categorical]
 
+    def last_coordinates(self, features: Array) -> Array:
+        """Return the last coordinate of each feature: that of a number, or the place of a category."""
+        last = np.empty(self.n_features, np.intp)
+        last[self._coordinates] = np.arange(self.n_coordinates)  # of two coordinates, the later one remains
+        return last[features]
+
     def coded(self, X: Array) -> Array:
         """Return rows in the order of the forest; X itself if no feature is categorical.
 

@@ -14,10 +14,11 @@ from imondrian.engine.reservoir import write_copies_held
 from imondrian.engine.threads import Threads, even_slices
 from imondrian.engine.view import Tree, view
 from imondrian.errors import EmptyForestError, InvalidInputError
+from imondrian.expected_values import ExpectedValues, expected_values
 from imondrian.feature_layout import indices_of
 from imondrian.forest_parameters import ForestParameters, checked_n_jobs
 from imondrian.forest_state import ForestState, Snapshot
-from imondrian.inputs import as_count, as_point, as_points, as_row
+from imondrian.inputs import as_count, as_feature_indices, as_point, as_points, as_points_with_gaps, as_row
 from imondrian.locking import ReturnType, new_locks, read_locked, write_locked
 from imondrian.option_types import Kind, Scale
 from imondrian.samplers import Sampler, Step
@@ -501,6 +502,84 @@ class MondrianForest:
         scoring, cache, state = score_kind(kind), self._scoring_cache(), self._known_state()
         rows = state.coded(as_points(X, state.n_features))
         return state.layout.signed_shares(attributions(cache, rows)) * scoring.score(cache, rows)[:, None]
+
+    @read_locked
+    def expected_values(self, X: npt.ArrayLike, features: npt.ArrayLike | None = None) -> ExpectedValues:
+        """Return what would be ordinary for features of rows, given the other features of the row.
+
+        In each tree, the row is followed to its leaf. At cuts on the feature, both sides are searched; of up to four
+        leaves reached, the one nearest to the row in the other features gives its value. A row that a tree holds is not
+        compared with itself: one copy of it is left out. Nothing changes in the forest, and the result depends only on
+        the forest and the row. Not to be confused with the score `kind="expected"`.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            NaN is a missing value; cuts on missing features are treated like those on the feature that is asked for. A
+            row must have at least one value.
+        features : array of int of shape (n_asked,) or (n_rows, n_asked), optional
+            Indices of the features, the same for all rows or different ones for each row. By default all features.
+
+        Returns
+        -------
+        ExpectedValues
+            `median`, `low` and `high`, arrays of shape (n_rows, n_asked): the median and the 5 % and 95 % quantiles
+            over the trees. Of a categorical feature, all three are the category that most trees expect, and `share` is
+            the share of these trees. NaN if no tree holds a point, which is possible with a window and a small
+            `max_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from imondrian import MondrianForest
+        >>> hour = np.random.default_rng(0).uniform(0, 24, size=2_000)
+        >>> X = np.column_stack([hour, 20 + 5 * (hour > 12)])  # 20 degrees in the morning, 25 in the afternoon
+        >>> forest = MondrianForest(max_samples=256, scale="std").build(X)
+        >>> expected = forest.expected_values([[9.0, 25.0], [15.0, 25.0]], features=[1])
+        >>> expected.median.tolist()
+        [[20.0], [25.0]]
+        >>> expected.low.tolist(), expected.high.tolist()
+        ([[20.0], [25.0]], [[20.0], [25.0]])
+        """
+        cache, state = self._scoring_cache(), self._known_state()
+        points = as_points_with_gaps(X, state.n_features)
+        indices = as_feature_indices(features, state.n_features, len(points))
+        return expected_values(cache, state.layout, state.coded_with_gaps(points), indices)
+
+    @read_locked
+    def impute(self, X: npt.ArrayLike) -> Array:
+        """Return a copy of X in which each missing value (NaN) is replaced by its expected value.
+
+        A number is replaced by the median of `expected_values`, a category by the one that most trees expect.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            A row must have at least one value.
+
+        Returns
+        -------
+        array of shape (n_rows, n_features)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from imondrian import MondrianForest
+        >>> x = np.random.default_rng(0).normal(size=1_000)
+        >>> forest = MondrianForest(seed=0).build(np.column_stack([x, -x]))
+        >>> filled = forest.impute([[1.0, np.nan], [np.nan, 0.5]])
+        >>> filled.round(1).tolist()
+        [[1.0, -1.0], [-0.5, 0.5]]
+        """
+        self._scoring_cache()  # raises if the forest is empty
+        filled = as_points_with_gaps(X, self.n_features).copy()
+        is_gap = np.isnan(filled)
+        n_gaps = is_gap.sum(axis=1)
+        for n in np.unique(n_gaps[n_gaps > 0]):  # rows with the same number of gaps together
+            rows = np.flatnonzero(n_gaps == n)
+            features = np.nonzero(is_gap[rows])[1].reshape(rows.size, n)
+            filled[rows[:, None], features] = self.expected_values(filled[rows], features).median
+        return filled
 
     @read_locked
     def points(self) -> Array:

@@ -118,6 +118,15 @@ class ForestState:
         self.sampler.counts.write_rarities(rows if rows.ndim == 2 else rows[None])
         return rows
 
+    def coded_with_gaps(self, points: Array) -> Array:
+        """Like `coded` for points in which NaN is a missing value; all coordinates of a missing value are NaN."""
+        is_gap = np.isnan(points)
+        if not is_gap.any():
+            return self.coded(points)
+        rows = self.coded(np.where(is_gap, 0.0, points))
+        rows[self.layout.coded(is_gap)] = np.nan
+        return rows
+
     def build(self, points: Array, on_trees: OnTrees) -> None:
         """Build the empty trees on these points."""
         if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:

@@ -128,6 +128,24 @@ def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
     return int(value)
 
 
+def as_feature_indices(features: Any, n_features: int, n_rows: int) -> Array:
+    """Check the features to compute for each row; return one row of indices per row.
+
+    None means all features; one list applies to all rows; a table has a row of features for each of them.
+    """
+    indices = np.arange(n_features) if features is None else np.asarray(features)
+    if indices.dtype.kind not in "iu" or indices.ndim not in (1, 2) or indices.size == 0:
+        raise InvalidInputError(f"features must be indices of features, but is {features!r:.100}.")
+    if indices.ndim == 2 and len(indices) != n_rows:
+        raise InvalidInputError(f"features must have one row for each of {n_rows} rows, but has {len(indices)}.")
+    wrong = (indices < 0) | (indices >= n_features)
+    if wrong.any():
+        raise InvalidInputError(
+            f"features must contain indices below the number of features, {n_features}, but has {indices[wrong][0]}."
+        )
+    return np.broadcast_to(indices, (n_rows, indices.shape[-1])).astype(np.intp)
+
+
 def as_owned_array(array: Any, dtype: np.dtype[Any]) -> Array:
     """Return an array in the layout that kernels expect: plain ndarray, writable, aligned, C order, owning its memory.
 

@@ -65,6 +65,10 @@ class RowLayout(NamedTuple):
         rows = points.reshape(-1, self.size, self.width)[:, :, : self.n_features]
         return np.ascontiguousarray(rows).reshape(len(points), -1)
 
+    def rows_of_point(self, point: Array) -> Array:
+        """Return a copy of the rows of one point without their indicators, oldest first."""
+        return point.reshape(self.size, self.width)[:, : self.n_features].copy()
+
     def features_of_parts(self, parts: Array) -> Array:
         """Return the parts of the values of one point with those of the indicators added to their features."""
         return without_indicators(parts.reshape(self.size, self.width), list(self.indicators)).ravel()

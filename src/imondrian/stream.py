@@ -388,15 +388,30 @@ class StreamDetector:
             category is never negative. The absolute values sum to the score. The keys are the names of the features, or
             their numbers. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago.
         """
-        converter, shingle = self._row_converter(), self._state.shingle
-        point = shingle.preview(self._filled_next(converter.point(x)))
+        converter, size = self._row_converter(), self._layout.size
+        point = self._next_point(converter.point(x))
         names = converter.names or range(self._layout.n_features)
-        size = shingle.size
         keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
-        if len(point) == 0:
+        if point.size == 0:
             return dict.fromkeys(keys, UNKNOWN_SCORE / len(keys))
         parts = self._layout.features_of_parts(self.explain_point(point))
         return {key: float(part) for key, part in zip(keys, parts, strict=True)}
+
+    @read_locked
+    def next_point(self, x: Any) -> Array:
+        """Return the point of the forest that a row would complete if it came next, without missing numbers.
+
+        With a shingle, a point consists of several rows, oldest first; it is empty if there are too few of them yet.
+        """
+        return self._next_point(self._row_converter().point(x))
+
+    def _next_point(self, row: Array) -> Array:
+        return self._state.shingle.preview(self._filled_next(row)).ravel()
+
+    @read_locked
+    def point_of_rows(self, rows: Array) -> Array:
+        """Return the point of the forest for consecutive rows; missing numbers are replaced as if they came next."""
+        return self._filled_next(np.asarray(rows)).ravel()
 
     @read_locked
     def explain_point(self, point: Array) -> Array:
@@ -588,8 +603,9 @@ class StreamDetector:
 
     def _filled_next(self, rows: Array) -> Array:
         """Return rows without gaps, as if they came next."""
-        state = self._state
-        gaps = state.gaps.with_medians_for(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
+        state, ring = self._state, self.forest.sampler.ring  # type: ignore[attr-defined]
+        from_first_gap = rows[np.isnan(rows).any(axis=1).argmax() :]
+        gaps = state.gaps.with_medians_for(from_first_gap, ring, state.n_shown)
         return gaps.filled(rows, self._last_row(rows))
 
     def _last_row(self, rows: Array) -> Array | None:

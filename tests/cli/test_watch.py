@@ -555,15 +555,15 @@ def test_unusable_rows_before_the_first_usable_one_are_numbered(shell):
 def test_anomalies_are_explained_by_the_rows_before_them(shell):
     plain = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", "--explain", *SETTINGS).stdout)
-    assert rows[99]["explanation"].startswith("b = 15 (high; usual")
-    assert rows[299]["explanation"].startswith("c = -15 (low; usual")
+    assert rows[99]["explanation"].startswith("b = 15 (high; expected")
+    assert rows[299]["explanation"].startswith("c = -15 (low; expected")
     assert [row["is_anomaly"] for row in rows] == [row["explanation"] is not None for row in rows]
     assert [{k: v for k, v in row.items() if k != "explanation"} for row in rows] == plain
     shingled = lines_of(
         shell.run("watch", "data.csv", "--features", "b", "--explain", "--shingle", "3", *SETTINGS).stdout
     )
-    assert shingled[100]["explanation"].startswith("b 1 row ago (high), ")
-    assert shingled[99]["explanation"].startswith("b (high), ")
+    assert shingled[100]["explanation"].startswith("b 1 row ago = 15 (high; expected ")
+    assert shingled[99]["explanation"].startswith("b = 15 (high; expected ")
 
 
 def test_the_output_can_be_watched_again(shell):

@@ -110,8 +110,8 @@ def test_a_new_category_is_explained_in_words(send):
         amount, country = reasons["amount"], reasons["country"]
         assert status == 200
         assert (amount["value"], amount["side"], amount["frequency"]) == (99_999, "high", None)
-        assert amount["text"].startswith("amount = 99,999 (high; usual ")
-        assert (country["value"], country["side"], country["usual"]) == ("KP", None, None)
+        assert amount["text"].startswith("amount = 99,999 (high; expected ")
+        assert (country["value"], country["side"], country["expected"]) == ("KP", None, None)
         assert reasons["is_new"]["value"] is False
         assert "false (" in reasons["is_new"]["text"]
         if method == "GET":  # without the point itself
@@ -132,7 +132,7 @@ def test_points_are_explained_before_the_first_one_is_learned(send):
         "country = missing, 33%",
         "is_new = true, 33%",
     ]
-    assert [reason["usual"] or reason["frequency"] for reason in explanation] == [None] * 3
+    assert [reason["expected"] or reason["frequency"] for reason in explanation] == [None] * 3
 
 
 @pytest.mark.parametrize("settings", [{"missing": "indicator"}, {"missing": "previous"}, {"shingle": 2}])
@@ -144,10 +144,11 @@ def test_rows_with_gaps_are_explained(server, settings):
     old = min(i for i, row in enumerate(ROWS) if row["amount"] is None and i > 0)
     for index in (gap, old):  # in the window, and no longer in it
         status, row = send("GET", f"/history/{index}")
-        reason = next(each for each in row["explanation"] if each["feature"] == "amount")
+        last = [each for each in row["explanation"] if each["rows_ago"][0] == 0]
+        reason = next(each for each in last if each["feature"] == "amount")
         assert (status, row["values"]) == (200, LISTS[index])
         assert (reason["value"], reason["side"]) == (None, None)
-        assert reason["text"].startswith("amount = missing (usual ")
+        assert reason["text"].startswith("amount = missing (expected ")
     assert sum(each["share"] for each in row["explanation"]) == pytest.approx(1.0)
 
 

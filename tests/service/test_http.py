@@ -67,9 +67,10 @@ def test_scores_and_explanations_learn_nothing(send, reference, stream):
     reasons = response["explanations"][0]["explanation"]
     assert reasons[0]["feature"] == "x"
     assert (reasons[0]["side"], reasons[0]["value"]) == ("high", 9.0)
-    low, high = reasons[0]["usual"]
-    assert np.mean((stream[172:300, 0] >= low) & (stream[172:300, 0] <= high)) == pytest.approx(0.9, abs=0.02)
-    assert reasons[0]["text"].startswith("x = 9 (high; usual ")
+    _, low, high, _ = reference.forest.expected_values([[9.0, 0.0]])
+    assert [reason["expected"] for reason in reasons] == np.stack([low[0], high[0]], axis=1).tolist()
+    assert stream[172:300, 0].min() <= low[0, 0] <= high[0, 0] <= stream[172:300, 0].max()
+    assert reasons[0]["text"].startswith("x = 9 (high; expected ")
     parts = reference.explain([9.0, 0.0])
     assert {reason["feature"]: reason["part"] for reason in reasons} == {"x": parts[0], "y": parts[1]}
     assert response["explanations"][0]["anomaly_score"] == pytest.approx(reference.score([[9.0, 0.0]])[0])
@@ -101,6 +102,7 @@ def test_the_history_has_the_latest_rows_and_their_explanations(send, stream):
     status, row = send("GET", f"/history/{odd}")
     assert (status, row["is_anomaly"], row["anomaly_score"]) == (200, True, results[odd]["anomaly_score"])
     assert row["explanation"][0]["share"] >= row["explanation"][1]["share"]
+    assert sum(abs(reason["part"]) for reason in row["explanation"]) == pytest.approx(row["anomaly_score"])
     assert send("GET", "/history/600")[0] == 404
     assert send("GET", "/history/-1")[0] == 422
 
@@ -121,13 +123,37 @@ def test_a_row_is_explained_as_if_it_had_not_been_learned(send, reference, strea
 
 def test_rows_of_a_shingle_are_explained_together_with_the_previous_rows(service, stream):
     service.request("PUT", "/detectors/shingled", {**XY, "shingle": 3}, JSON)
-    service.request("POST", "/detectors/shingled/points", {"points": stream.tolist()})
+    rows = stream.copy()
+    rows[598, 0] = 30.0
+    service.request("POST", "/detectors/shingled/points", {"points": rows.tolist()})
     status, _, content = service.request("GET", "/detectors/shingled/history/599")
+    found = json.loads(content)
+    leading = found["explanation"][0]
     assert status == 200
-    assert {reason["feature"] for reason in json.loads(content)["explanation"]} == {"x", "y"}
+    assert {reason["feature"] for reason in found["explanation"]} == {"x", "y"}
+    assert (leading["feature"], leading["rows_ago"], leading["value"], leading["side"]) == ("x", [1, 1], 30.0, "high")
+    assert leading["text"].startswith("x 1 row ago = 30 (high; expected ")
+    assert -4.0 < leading["expected"][0] <= leading["expected"][1] < 10.0
+    assert sum(abs(reason["part"]) for reason in found["explanation"]) == pytest.approx(found["anomaly_score"])
+    status, _, content = service.request("POST", "/detectors/shingled/explanations", {"points": [[0.0, -30.0]]})
+    found = json.loads(content)["explanations"][0]
+    named = {(reason["feature"], *reason["rows_ago"]): reason for reason in found["explanation"]}
+    assert (named["y", 0, 0]["value"], named["y", 0, 0]["side"]) == (-30.0, "low")
+    assert named["x", 2, 2]["value"] == 30.0
+    assert sum(abs(reason["part"]) for reason in found["explanation"]) == pytest.approx(found["anomaly_score"])
+    scores = service.request("POST", "/detectors/shingled/scores", {"points": [[0.0, -30.0]]})[2]
+    assert found["anomaly_score"] == json.loads(scores)["anomaly_score"][0]
     assert service.request("GET", "/detectors/shingled/history/1")[0] == 404  # the rows before it do not exist
     assert service.request("DELETE", "/detectors/shingled/points", {"points": stream[599:].tolist()})[0] == 422
     service.request("DELETE", "/detectors/shingled")
+
+
+def test_a_shingle_with_too_few_rows_has_no_explanation(service):
+    service.request("PUT", "/detectors/short", {**XY, "shingle": 3}, JSON)
+    service.request("POST", "/detectors/short/points", {"points": [[1.0, 2.0]]})
+    content = service.request("POST", "/detectors/short/explanations", {"points": [[1.0, 2.0]]})[2]
+    assert json.loads(content) == {"explanations": [{"anomaly_score": 0.5, "explanation": []}]}
+    service.request("DELETE", "/detectors/short")
 
 
 def test_a_model_file_is_downloaded_and_checked_when_uploaded(send, reference, stream):

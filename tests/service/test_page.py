@@ -317,7 +317,7 @@ def test_a_click_on_an_anomaly_shows_its_explanation(service, page):
     page.wait_for_selector("#explanation .reasons")
     assert page.inner_text("#explanation-title") == "Why point 350 is anomalous"
     first = page.locator("#explanation .reasons li").first.inner_text()
-    assert re.match(r"temperature = 60 \(high; usual 1\d\.\d+ to 2\d\.\d+\)\s+\d+ %", first)
+    assert re.match(r"temperature = 60 \(high; expected 1\d\.\d+ to 2\d\.\d+\)\s+\d+ %", first)
     assert page.locator("#explanation .reasons li").count() == 3
 
 
@@ -328,7 +328,7 @@ def test_an_explanation_is_opened_and_closed_with_the_keyboard(service, page):
     button = "[aria-label='Why point 390 is anomalous']"
     tab_to(page, button)
     page.keyboard.press("Enter")
-    page.wait_for_selector("#explanation .reasons li:has-text('flow = 60 (high; usual')")
+    page.wait_for_selector("#explanation .reasons li:has-text('flow = 60 (high; expected')")
     assert active(page) == "explanation"
     page.keyboard.press("Escape")
     assert page.locator("#explanation .reasons").count() == 0
@@ -403,7 +403,7 @@ def test_a_row_of_a_table_is_explained_with_the_keyboard(service, page):
     page.wait_for_selector("#top-rows button")
     tab_to(page, "[aria-label='Why row 2 has its score']")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#scored-explanation .reasons li:has-text('flow = 90 (high; usual')")
+    page.wait_for_selector("#scored-explanation .reasons li:has-text('flow = 90 (high; expected')")
     assert active(page) == "scored-explanation"
 
 

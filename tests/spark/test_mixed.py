@@ -13,7 +13,7 @@ from imondrian import InvalidInputError, MondrianForest
 from imondrian import IsolationMondrianForest as LocalForest
 from imondrian.categories import MISSING_CODE, category_codes
 from imondrian.distributed import Samples, distinct_rows, new_sampled_forest
-from imondrian.explanations import UsualValues, reasons_of
+from imondrian.explanations import Expectations, reasons_of
 from imondrian.mixed_tables import points_of_table
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.spark import IsolationMondrianForest, fit, fit_by_key, score, score_by_key
@@ -112,10 +112,11 @@ def test_medians_are_exact_if_a_tree_holds_all_rows(mixed, table):
 
 def test_explanations_in_words_are_the_same_as_on_one_machine(mixed, model, table, points):
     found = score(mixed, model, explain_text=True).orderBy("id").collect()
-    usual, parts = UsualValues(model.forest_), model.explain(table).to_numpy()
+    expectations, parts = Expectations(model.forest_), model.explain(table).to_numpy()
+    held = model.fitted_model().points_of_forest(points)
     for i in (17, int(np.argmax([row.anomaly_score for row in found]))):
         texts = {0: table["country"][i], 1: str(table["paid"][i]).lower(), 2: str(table["code"][i])}
-        reasons = reasons_of(parts[i], points[i], MIXED, usual=usual, texts=texts)
+        reasons = reasons_of(parts[i], points[i], MIXED, expectations=expectations, point=held[i], texts=texts)
         assert found[i].explanation_text == "; ".join(map(str, reasons))
     assert "country = KP (1 in 400)" in found[17].explanation_text
     is_explained = [row.explanation_text is not None for row in found]

@@ -15,7 +15,7 @@ from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, TABLE_RESULTS
 from imondrian.defaults import preset_of
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.explanations import Reason, UsualValues, reasons_of
+from imondrian.explanations import Expectations, Reason, reasons_of_rows
 from imondrian.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from
 from imondrian.model_files import Model, as_fitted_model, load_extra, load_model, save
 from imondrian.tables.column_notes import columns_from_notes, notes_of_columns
@@ -49,7 +49,7 @@ class ScoredRows:
         self.rows = rows
         self.model = model
         self.scores = scores
-        self._usual = UsualValues(model.forest)
+        self._expectations = Expectations(model.forest, indicators=model.indicators)
         self._parts = np.empty((0, rows.points.shape[1]))  # of the rows explained so far
         self._position = np.full(len(scores), -1)  # of each row in `_parts`; -1: not explained yet
 
@@ -72,12 +72,16 @@ class ScoredRows:
 
     def reasons(self, indices: Array, n: int = 3) -> list[list[Reason]]:
         """Return the features with the largest parts in the scores of some rows, at most n each."""
-        points, features = self.rows.points, self.rows.features
-        texts = self.rows.category_texts(indices)
-        return [
-            reasons_of(parts, points[i], features, n, usual=self._usual, texts=texts_of_row)
-            for i, parts, texts_of_row in zip(indices, self.parts(indices), texts, strict=True)
-        ]
+        points = self.rows.points[indices]
+        return reasons_of_rows(
+            self.parts(indices),
+            points,
+            self.rows.features,
+            n,
+            expectations=self._expectations,
+            points=self.model.points_of_forest(points),
+            texts=self.rows.category_texts(indices),
+        )
 
 
 # -- models -----------------------------------------------------------------------------------------------------------

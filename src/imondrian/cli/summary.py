@@ -157,7 +157,7 @@ def reason_as_json(reason: Reason) -> dict[str, Any]:
     fields: dict[str, Any] = {"feature": reason.feature, "value": reason.text, "share": reason.share}
     if not is_category:
         value = None if np.isnan(reason.value) else reason.value
-        fields |= {"value": value, "is_high": reason.is_high, "usual": reason.usual}
+        fields |= {"value": value, "is_high": reason.is_high, "expected": reason.expected}
     elif reason.frequency is not None:
         fields |= {"n_seen": reason.frequency.count, "n_points": reason.frequency.n_points}
     return fields

@@ -54,9 +54,10 @@ def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explana
             explainer.next_point(point, posted)
             for point, posted in zip(rows.points.view(CodedRows), values, strict=True)
         ]
+        scores = detector.score(rows.points.view(CodedRows)).tolist()
     explanations = [
-        schemas.Explanation(anomaly_score=sum(abs(reason.part) for reason in reasons), explanation=reasons)
-        for reasons in explained
+        schemas.Explanation(anomaly_score=score, explanation=reasons)
+        for score, reasons in zip(scores, explained, strict=True)
     ]
     return schemas.Explanations(explanations=explanations)
 
@@ -81,7 +82,7 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
     rows = handle.worker.history.consecutive_rows(number, size)
     if not rows:
         raise NotFoundError(f"Row {number} is no longer among the latest rows, or has not been seen.")
-    last, points = rows[-1], np.array([row.point for row in rows]).view(CodedRows)
+    last, points, values = rows[-1], np.array([row.point for row in rows]), [row.values for row in rows]
     detector = handle.worker.read_copy.private_copy()
     return schemas.ExplainedRow(
         index=last.number,
@@ -91,7 +92,7 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
         anomaly_score=last.score,
         threshold=last.threshold,
         is_anomaly=last.is_anomaly,
-        explanation=PointExplainer(detector, names).learned_point(points, last.values),
+        explanation=PointExplainer(detector, names).learned_point(points, values, last.score),
     )
 
 

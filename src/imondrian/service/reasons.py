@@ -1,18 +1,17 @@
 """Reasons for the score of a point: the part of each feature, in numbers and in words."""
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
 from imondrian.categories import category_text
 from imondrian.engine.jit import Array
-from imondrian.explanations import MISSING_TEXT, Frequency, Reason, UsualValues, reasons_of
-from imondrian.forest import MondrianForest
+from imondrian.explanations import MISSING_TEXT, Reason
 from imondrian.row_layout import RowLayout
 from imondrian.service import schemas
 from imondrian.service.row_labels import Value
 from imondrian.stream import StreamDetector
+from imondrian.stream_explanations import reasons_of_point
 
 
 class PointExplainer:
@@ -28,28 +27,32 @@ class PointExplainer:
 
     def __init__(self, detector: StreamDetector, names: list[str]) -> None:
         self._detector, self._names = detector, names
-        self._columns = {name: j for j, name in enumerate(names)}
         self._layout = RowLayout.of(detector.parameters)
 
-    def next_point(self, point: Array, values: Sequence[Value]) -> list[schemas.Reason]:
-        """Explain a point as if it were the next one of the stream; `values` are those that were posted."""
-        parts = np.array(list(self._detector.explain(point).values()))
-        return self._reasons(parts, point, values)
+    def next_point(self, row: Array, values: Sequence[Value]) -> list[schemas.Reason]:
+        """Explain a row as if it were the next one of the stream; `values` are those that were posted.
 
-    def learned_point(self, rows: Array, values: Sequence[Value]) -> list[schemas.Reason]:
-        """Explain a point, consisting of one or more rows, without the point itself, if the window still holds it.
+        The list is empty if a shingle has too few rows yet. The categories of earlier rows are not known.
+        """
+        point = self._detector.next_point(row)
+        if point.size == 0:
+            return []
+        rows = self._layout.rows_of_point(point)
+        rows[-1] = row
+        unknown: list[Sequence[Value]] = [[""] * len(values)] * (len(rows) - 1)
+        return self._reasons(point, rows, [*unknown, values])
 
-        If it does not, missing numbers are replaced as if the last row were the next one of the stream.
+    def learned_point(self, rows: Array, values: Sequence[Sequence[Value]], score: float) -> list[schemas.Reason]:
+        """Divide the score of a point, consisting of one or more rows, without the point itself.
+
+        If the window no longer holds the point, missing numbers are replaced as if the rows were the next ones.
         """
         point = self._point_in_window(rows)
         if point is None:
-            if np.isnan(rows).any() or self._layout.indicators:
-                return self.next_point(rows[-1], values)
-            point = np.asarray(rows).reshape(1, -1)
+            point = self._detector.point_of_rows(rows)
         else:
-            self._detector.forest.forget(point)
-        parts = self._layout.features_of_parts(self._detector.explain_point(point))
-        return self._reasons(parts, rows[-1], values)
+            self._detector.forest.forget(point[None])
+        return self._reasons(point, np.asarray(rows), values, score)
 
     def _point_in_window(self, rows: Array) -> Array | None:
         """Return the latest point of the window that these rows have become, or None if there is none.
@@ -60,53 +63,42 @@ class PointExplainer:
         posted = self._layout.features_of_points(points)
         is_same = (posted == rows.reshape(-1)) | np.isnan(rows.reshape(-1))
         found = np.flatnonzero(is_same.all(axis=1))
-        return points[found[-1:]] if found.size else None
+        return points[found[-1]] if found.size else None
 
-    def _reasons(self, parts: Array, point: Array, values: Sequence[Value]) -> list[schemas.Reason]:
-        """Return the part of each feature in the score, summed over the rows of a shingle, largest first."""
-        parts = parts.reshape(-1, len(self._names)).sum(axis=0)
-        texts = {j: _text_of(values[j]) for j in self._layout.categorical}
-        n, usual = len(self._names), self._usual
-        reasons = reasons_of(parts, np.asarray(point), self._names, n, usual=usual, texts=texts, min_share=0.0)
-        columns = [self._columns[reason.feature] for reason in reasons]
-        return [_described(reason, parts[j], values[j]) for reason, j in zip(reasons, columns, strict=True)]
+    def _reasons(
+        self, point: Array, rows: Array, values: Sequence[Sequence[Value]], score: float | None = None
+    ) -> list[schemas.Reason]:
+        """Return all parts of the score, largest first; their absolute values sum to the score."""
+        n_features = len(self._names)
+        texts = {i * n_features + j: _text_of(row[j]) for i, row in enumerate(values) for j in self._layout.categorical}
+        reasons = reasons_of_point(
+            self._detector, point, rows, self._names, rows.size, score=score, texts=texts, min_share=0.0
+        )
+        return [_described(reason, self._value_of(reason, values)) for reason in reasons]
 
-    @cached_property
-    def _usual(self) -> UsualValues | None:
-        """What is usual in the window; None if it is empty."""
-        return _UsualInLastRow(self._detector.forest, self._layout) if self._detector.forest.n_points else None
-
-
-class _UsualInLastRow(UsualValues):
-    """What is usual for the last row of a point: features are counted from its first column in the forest."""
-
-    def __init__(self, forest: MondrianForest, layout: RowLayout) -> None:
-        super().__init__(forest)
-        self._first = layout.n_values - layout.width
-
-    def is_category(self, j: int) -> bool:
-        return super().is_category(self._first + j)
-
-    def frequency(self, j: int, code: float) -> Frequency:
-        return super().frequency(self._first + j, code)
-
-    def range(self, j: int) -> tuple[float, float]:
-        return super().range(self._first + j)
+    def _value_of(self, reason: Reason, values: Sequence[Sequence[Value]]) -> Value:
+        """Return the value as it was posted; that of a number in an earlier row as a number, unknown text as null."""
+        if reason.rows_ago == (0, 0):
+            return values[-1][self._names.index(reason.feature)]
+        if reason.text is not None:
+            return reason.text or None
+        return None if np.isnan(reason.value) else reason.value
 
 
 def _text_of(value: Value) -> str:
     return MISSING_TEXT if value is None else category_text(value)
 
 
-def _described(reason: Reason, part: float, value: Value) -> schemas.Reason:
+def _described(reason: Reason, value: Value) -> schemas.Reason:
     """Return a reason as it is sent."""
     frequency = None if reason.frequency is None else schemas.Frequency(**reason.frequency._asdict())
     return schemas.Reason(
         feature=reason.feature,
+        rows_ago=reason.rows_ago,
         value=value,
-        usual=reason.usual,
+        expected=reason.expected,
         frequency=frequency,
-        part=part,
+        part=reason.part,
         share=reason.share,
         side=reason.side or None,
         text=str(reason),

@@ -118,15 +118,16 @@ class Frequency(BaseModel):
 
 
 class Reason(BaseModel):
-    """The part of a feature in the score of a point."""
+    """The part of a feature in the score of a point; with a shingle, in one row or a few neighbouring rows of it."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
                 {
                     "feature": "country",
+                    "rows_ago": [0, 0],
                     "value": "KP",
-                    "usual": None,
+                    "expected": None,
                     "frequency": {"count": 0, "n_points": 2048},
                     "part": 0.31,
                     "share": 0.41,
@@ -138,9 +139,15 @@ class Reason(BaseModel):
     )
 
     feature: str
-    value: SkipValidation[Value] = Field(description="As it was posted; null if it is missing.")
-    usual: tuple[float, float] | None = Field(
-        description="Range that contains 90 % of the numbers in the window; null for a category."
+    rows_ago: tuple[int, int] = Field(
+        description="The latest and the earliest row, counted back from the last row of a shingle; [0, 0] without one."
+    )
+    value: SkipValidation[Value] = Field(
+        description="As posted; null if it is missing or not known. Of several rows, the one with the largest part."
+    )
+    expected: tuple[float, float] | None = Field(
+        description="What would be ordinary, given the rest of the point: the 5 % and 95 % quantiles. Null for a"
+        " category, and after the third reason for a share below 0.05."
     )
     frequency: Frequency | None = Field(description="Of the category; null for a number.")
     part: float = Field(
@@ -152,9 +159,9 @@ class Reason(BaseModel):
 
 
 class Explanation(BaseModel):
-    """The score of a point divided among the features, largest first.
+    """The score of a point divided among the features, and with a shingle among its rows, largest first.
 
-    Without a shingle, the absolute parts sum to the score. With one, parts of opposite sign in its rows cancel.
+    The absolute parts sum to the score. While a shingle has too few rows, there are no parts.
     """
 
     anomaly_score: float
@@ -182,7 +189,7 @@ class History(BaseModel):
 class ExplainedRow(BaseModel):
     """A learned row, with an explanation by the current detector without that row, if the window still holds it.
 
-    The score is the one at arrival, so the parts need not sum to it.
+    The score is the one at arrival; the absolute parts sum to it.
     """
 
     index: int

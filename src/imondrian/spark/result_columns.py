@@ -9,7 +9,7 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, MapType, String
 
 from imondrian.column_names import EXPLANATION, EXPLANATION_TEXT
 from imondrian.engine.jit import Array
-from imondrian.explanations import UsualValues, reasons_of
+from imondrian.explanations import Expectations, reasons_of_rows
 from imondrian.fitted_model import FittedModel
 from imondrian.option_types import ON_ERROR
 from imondrian.spark.arrow_points import category_texts, check_usable, points_of, usable_rows
@@ -85,7 +85,7 @@ class RowScorer:
         self._model = model
         self._features = features._replace(n_features=model.n_features, categorical=model.categorical)
         self._outputs = outputs
-        self._usual = UsualValues(model.forest)
+        self._expectations = Expectations(model.forest, indicators=model.indicators)
 
     def columns(self, column: Any) -> list[Any]:
         """Score a column of features and return the result columns; an unusable row gets null in all of them."""
@@ -115,10 +115,17 @@ class RowScorer:
     def _explanation_texts(self, column: Any, points: Array, anomalies: Array) -> Any:
         """Return the explanations of the anomalies in words, null for other rows."""
         explained: list[str | None] = [None] * len(points)
-        texts, names = category_texts(column, anomalies.tolist(), self._features), self._names()
-        for i, parts, texts_of_row in zip(anomalies, self._model.explain(points[anomalies]), texts, strict=True):
-            reasons = reasons_of(parts, points[i], names, usual=self._usual, texts=texts_of_row)
-            explained[i] = "; ".join(map(str, reasons))
+        chosen = points[anomalies]
+        reasons = reasons_of_rows(
+            self._model.explain(chosen),
+            chosen,
+            self._names(),
+            expectations=self._expectations,
+            points=self._model.points_of_forest(chosen),
+            texts=category_texts(column, anomalies.tolist(), self._features),
+        )
+        for i, reasons_of_row in zip(anomalies, reasons, strict=True):
+            explained[i] = "; ".join(map(str, reasons_of_row))
         return pa.array(explained, pa.string())
 
     def _names(self) -> list[str]:

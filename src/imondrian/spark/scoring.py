@@ -51,7 +51,7 @@ def score(  # noqa: PLR0913
         The score to use instead of the model's own ("depth" for a MondrianForest).
     explain_text : bool or str, default=False
         Whether to add a column with the explanation of each anomaly in words, such as "country = KP (never seen), 41%;
-        amount = 99,999 (high; usual 4 to 210), 38%"; null for other rows. A str is the name of the column; True:
+        amount = 99,999 (high; expected 4 to 210), 38%"; null for other rows. A str is the name of the column; True:
         "explanation_text".
     on_error : "raise" or "skip", default="raise"
         How to handle a row that cannot be used (an infinite value, no value at all, or a missing number if the model

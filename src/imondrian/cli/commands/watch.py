@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from imondrian.cli.console import Console, discard_output
 from imondrian.cli.option_checks import check_jobs, check_output_path
 from imondrian.cli.options import ConsoleOptions, DetectorOptions, FeatureOptions, SourceOptions, WatchOptions
@@ -19,8 +17,9 @@ from imondrian.cli.watch_features import StreamChoice, StreamFeatures, features_
 from imondrian.cli.watch_input import WatchInput
 from imondrian.column_names import ERROR, EXPLANATION, LABEL, RESULTS, ROW, SCORE, THRESHOLD
 from imondrian.errors import InvalidInputError
-from imondrian.explanations import UsualValues, reasons_of
+from imondrian.row_layout import RowLayout
 from imondrian.stream import StreamDetector
+from imondrian.stream_explanations import reasons_of_point
 from imondrian.tables.feature_columns import check_names, result_names
 from imondrian.tables.line_records import Parser, Record
 from imondrian.tables.verbatim_json import json_members
@@ -117,6 +116,7 @@ class Watcher:
         self.is_writing = False  # True while output is being written, which may have to wait for its reader
         self._n_drifts = 0 if detector.detector is None else detector.detector.n_drifts
         self._n_filled_before = 0 if detector.detector is None else detector.detector.n_missing
+        self._earlier: list[list[Any]] = []  # with --explain: the values of the latest rows, as many as a shingle needs
         self.n_rows = self.n_anomalies = self.n_errors = 0
 
     def process(self, lines: list[bytes], parser: Parser) -> None:
@@ -253,7 +253,7 @@ class Watcher:
     def _scored_lines(self, rows: list[Row]) -> list[str]:
         features = self._features or StreamFeatures([])
         detector = self._watch_detector.detector or self._watch_detector.create(features)
-        extra = {EXPLANATION: _explanation(detector, features, rows[0])} if self._options.explain else {}
+        extra = {EXPLANATION: self._explained(detector, features, rows[0])} if self._options.explain else {}
         results = detector.process_many(_points(detector, features, rows))
         self.n_anomalies += int(results.is_anomaly.sum())
         columns = (column.tolist() for column in (results.index, results.score, results.is_anomaly, results.threshold))
@@ -261,6 +261,13 @@ class Watcher:
             self._line(row, {ROW: i + 1, SCORE: score, LABEL: label, THRESHOLD: _threshold_or_none(threshold), **extra})
             for row, i, score, label, threshold in zip(rows, *columns, strict=True)
         ]
+
+    def _explained(self, detector: StreamDetector, features: StreamFeatures, row: Row) -> str | None:
+        """Return the explanation of the next row, and keep its values for the rows after it."""
+        n_earlier = detector.parameters["shingle"] - 1
+        explanation = _explanation(detector, features, row, self._earlier)
+        self._earlier = [*self._earlier, row.values][-n_earlier:] if n_earlier else []
+        return explanation
 
     def _line(self, row: Row, results: dict[str, Any]) -> str:
         """Return a record with its results as a line of JSON."""
@@ -284,32 +291,30 @@ def _points(detector: StreamDetector, features: StreamFeatures, rows: list[Row])
     return features.points([row.values for row in rows])
 
 
-def _explanation(detector: StreamDetector, features: StreamFeatures, row: Row) -> str | None:
-    """Return the explanation of a row that will be labelled an anomaly, from the state before it is learned."""
+def _explanation(detector: StreamDetector, features: StreamFeatures, row: Row, earlier: list[list[Any]]) -> str | None:
+    """Return the explanation of a row that will be labelled an anomaly, from the state before it is learned.
+
+    `earlier` are the values of the rows before it in the same point, as far as they are known.
+    """
     if not detector.is_warm:
         return None
     point = features.points([row.values])
     if not detector.score(point)[0] > detector.threshold:
         return None
-    parts = detector.explain(point[0])
-    sizes = np.array(list(parts.values()))
-    if detector.parameters["shingle"] == 1:
-        usual, texts = UsualValues(detector.forest), features.texts(row.values)
-        return "; ".join(map(str, reasons_of(sizes, point[0], features.names, usual=usual, texts=texts)))
-    names = [_name_in_shingle(*key) for key in parts]
-    texts = {i: "" for i in range(len(names)) if i % len(features.names) in features.categorical}
-    reasons = reasons_of(
-        sizes, np.zeros(len(names)), names, texts=texts
-    )  # the values of earlier rows are not kept here
-    return "; ".join(f"{reason.feature}{_in_parentheses(reason.side)}, {reason.share:.0%}" for reason in reasons)
+    completed, layout = detector.next_point(point[0]), RowLayout.of(detector.parameters)
+    rows = layout.rows_of_point(completed)
+    rows[-1] = point[0]
+    texts = _category_texts([*earlier, row.values], features, layout)
+    return "; ".join(map(str, reasons_of_point(detector, completed, rows, features.names, texts=texts)))
 
 
-def _in_parentheses(text: str) -> str:
-    return f" ({text})" if text else ""
-
-
-def _name_in_shingle(name: str, n_rows_ago: int) -> str:
-    return name if n_rows_ago == 0 else f"{name} {n_rows_ago} row{'s' * (n_rows_ago > 1)} ago"
+def _category_texts(rows: list[list[Any]], features: StreamFeatures, layout: RowLayout) -> dict[int, str]:
+    """Return the categories of the rows of a point by index of the value; "" in rows before the first known one."""
+    n, first = layout.n_features, layout.size - len(rows)
+    texts = dict.fromkeys((i * n + j for i in range(first) for j in features.categorical), "")
+    for i, values in enumerate(rows, first):
+        texts |= {i * n + j: text for j, text in features.texts(values).items()}
+    return texts
 
 
 def _threshold_or_none(threshold: float) -> float | None:

@@ -70,7 +70,7 @@ function barsOf(reasons) {
   const rest = reasons.slice(MAX_SHOWN);
   if (rest.length === 0) return [list];
   const share = rest.reduce((sum, reason) => sum + reason.share, 0);
-  return [list, make("p", { className: "hint", textContent: `${rest.length} more features account for ${percent(share)} together.` })];
+  return [list, make("p", { className: "hint", textContent: `${rest.length} more parts account for ${percent(share)} together.` })];
 }
 
 function bar(reason) {
