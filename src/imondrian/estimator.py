@@ -33,7 +33,6 @@ from imondrian.option_types import (
 )
 from imondrian.scales import SCALES
 from imondrian.scores import SCORES
-from imondrian.thresholds import THRESHOLDS
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 _Key = tuple[Any, ...]
@@ -129,7 +128,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         "preset": [StrOptions(set(PRESETS))],
         "kind": [StrOptions({FROM_PRESET, *SCORES})],
         "scale": [None, StrOptions({FROM_PRESET, *SCALES}), "array-like"],
-        "contamination": [StrOptions({FROM_PRESET, *THRESHOLDS}), Interval(Real, 0, 0.5, closed="right")],
+        "contamination": [str, Interval(Real, 0, 0.5, closed="right")],
         "categorical": [StrOptions({mixed_tables.AUTO}), "array-like"],
         "missing": [StrOptions(set(MISSING))],
         "n_jobs": [None, Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right")],

@@ -23,8 +23,9 @@ from imondrian.missing_values import (
     without_indicators,
 )
 from imondrian.option_types import Kind
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import SCORES
-from imondrian.thresholds import threshold_rule
+from imondrian.thresholds import FIXED, Rule, batch_rule, batch_threshold
 
 _PARAMETERS = {  # of IsolationMondrianForest
     "n_estimators",
@@ -67,6 +68,8 @@ class FittedModel:
     # replaces the missing numbers of each feature; None: computed by `fill`
     stored_fill: Array | None = field(default=None, compare=False)
     indicators: tuple[int, ...] = ()  # the features whose missing values have an indicator
+    # of the scores of the rows that the forest was fitted on; None: computed by `distribution`
+    stored_distribution: ScoreDistribution | None = field(default=None, compare=False)
 
     @property
     def kind(self) -> Kind:
@@ -76,8 +79,13 @@ class FittedModel:
 
     @property
     def contamination(self) -> Any:
-        """How the threshold was found: "kmeans", "auto" or a share of the rows."""
+        """How the threshold was found: "kmeans", "auto", a share of the rows, or a text such as "surprise 3"."""
         return self.parameters["contamination"]
+
+    @property
+    def rule(self) -> Rule:
+        """The rule by which the threshold was found."""
+        return rule_of(self.parameters)
 
     @property
     def n_features(self) -> int:
@@ -108,11 +116,23 @@ class FittedModel:
             return self.stored_threshold
         return threshold_of_held_points(self.forest, self.parameters)
 
+    @cached_attribute
+    def distribution(self) -> ScoreDistribution:
+        """The distribution of scores; if none is stored, that of the points in the forest."""
+        if self.stored_distribution is not None:
+            return self.stored_distribution
+        return ScoreDistribution.of(*self.forest.rescore_without_copies(self.kind))
+
+    def surprise(self, scores: Array) -> Array:
+        """Return -log10 of the probability that an ordinary row has a score at least as high; NaN for NaN."""
+        return self.distribution.surprise(scores)
+
     def with_kind(self, kind: Kind | None) -> Self:
         """Return the model with another kind of score (None: the same one) and the same threshold."""
         if kind is None:
             return self
-        return replace(self, parameters={**self.parameters, "kind": kind}, stored_threshold=self.threshold)
+        parameters = {**self.parameters, "kind": kind}
+        return replace(self, parameters=parameters, stored_threshold=self.threshold, stored_distribution=None)
 
     def is_usable(self, points: Array) -> Array:
         """Return a mask of the points that have a score: those with a value, and with "raise" without missing numbers.
@@ -166,6 +186,7 @@ class FittedModel:
             "feature_names": self.feature_names,
             "fill": None if self.stored_fill is None else self.stored_fill.tolist(),
             "indicators": list(self.indicators),
+            "distribution": None if self.stored_distribution is None else self.stored_distribution.state(),
         }
 
     @classmethod
@@ -181,7 +202,9 @@ class FittedModel:
             raise ValueError(f"the offset must be between -1 and 0, but is {offset!r}.")
         fill = notes.get("fill")
         fill = None if fill is None else checked_fill(fill, n_features)
-        model = cls(forest, parameters, None if offset is None else -offset, names, fill, indicators)
+        distribution = notes.get("distribution")
+        distribution = None if distribution is None else ScoreDistribution.restored(distribution)
+        model = cls(forest, parameters, None if offset is None else -offset, names, fill, indicators, distribution)
         if parameters["categorical"] != list(model.categorical):
             raise ValueError(
                 f"categorical must be {list(model.categorical)}, but is {parameters['categorical']!r:.200}."
@@ -196,7 +219,7 @@ class FitResult(NamedTuple):
     """A fitted model, and the scores of the rows that it was fitted on."""
 
     model: FittedModel
-    scores: Array | None  # None if they were not computed: the threshold "auto" does not need them
+    scores: Array | None  # None if they were not computed, because the threshold does not depend on them
 
 
 def fit(
@@ -224,7 +247,7 @@ def fit(
     Returns
     -------
     FitResult
-        The fitted model and the scores of the rows; the scores are None if the threshold is "auto".
+        The fitted model and the scores of the rows; the scores are None if the threshold does not depend on them.
 
     Raises
     ------
@@ -240,11 +263,12 @@ def fit(
         raise InvalidInputError("No row has a value: everything is missing.")
     empty = new_model(usable, parameters, seed, feature_names)
     model = replace(empty, forest=empty.forest.build(empty.points_of_forest(usable)))
-    scores = None
-    if model.contamination != "auto":
-        scores = np.full(len(points), np.nan)
-        scores[has_value] = model.score(usable, progress)
-    return FitResult(replace(model, stored_threshold=_threshold_of(scores, model.contamination)), scores)
+    if model.rule.name == FIXED:
+        return FitResult(replace(model, stored_threshold=model.rule.value), None)
+    scores = np.full(len(points), np.nan)
+    scores[has_value] = model.score(usable, progress)
+    threshold, distribution = batch_threshold(model.rule, scores[has_value]), ScoreDistribution.of(scores)
+    return FitResult(replace(model, stored_threshold=threshold, stored_distribution=distribution), scores)
 
 
 def new_model(
@@ -300,26 +324,27 @@ def medians_of_held_points(forest: MondrianForest) -> Array:
 
 def threshold_of_rows(forest: MondrianForest, points: Array, parameters: dict[str, Any]) -> float:
     """Return the threshold computed from the scores of the rows that the forest was fitted on."""
-    rule = parameters["contamination"]
-    return _threshold_of(None if rule == "auto" else forest.score(points, parameters["kind"]), rule)
+    rule = rule_of(parameters)
+    return rule.value if rule.name == FIXED else batch_threshold(rule, forest.score(points, parameters["kind"]))
 
 
 def threshold_of_held_points(forest: MondrianForest, parameters: dict[str, Any]) -> float:
     """Return the threshold computed from the scores of the points that the forest holds."""
-    parameters = with_preset(parameters)
-    rule = parameters["contamination"]
-    if rule == "auto":
-        return _threshold_of(None, rule)
-    return threshold_rule(rule)(*forest.rescore_without_copies(parameters["kind"]))
+    parameters = with_preset({"preset": PRESET, **parameters})
+    rule = rule_of(parameters)
+    if rule.name == FIXED:
+        return rule.value
+    return batch_threshold(rule, *forest.rescore_without_copies(parameters["kind"]))
+
+
+def rule_of(parameters: dict[str, Any]) -> Rule:
+    """Return the rule for the threshold of a model with these parameters."""
+    return batch_rule(parameters["contamination"], parameters.get("preset", PRESET))
 
 
 def seed_from(random_state: np.random.RandomState) -> int:
     """Draw the seed of a forest from a random state of numpy."""
     return int(random_state.randint(_LARGEST_SEED))
-
-
-def _threshold_of(scores: Array | None, rule: Any) -> float:
-    return 0.5 if scores is None else threshold_rule(rule)(scores[~np.isnan(scores)])
 
 
 def _blocks(n_rows: int) -> Iterator[slice]:
@@ -348,7 +373,7 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
     preset_of(parameters["preset"])  # raises if it is unknown
     if parameters["kind"] not in SCORES:
         raise ValueError(f"the kind of the score must be one of {sorted(SCORES)}, but is {parameters['kind']!r}.")
-    threshold_rule(parameters["contamination"])  # raises if it is invalid
+    rule_of(parameters)  # raises if it is invalid
     checked_missing(parameters["missing"])
     if isinstance(parameters["scale"], list):
         as_weights(parameters["scale"], None)

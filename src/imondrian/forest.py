@@ -588,6 +588,13 @@ class MondrianForest:
         return state.layout.uncoded(state.sampler.points(state.trees))
 
     @read_locked
+    def numbered_points(self, first: int, end: int) -> Array:
+        """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
+        state = self._known_state()
+        window: Any = state.sampler  # only a forest with a window numbers its points
+        return state.layout.uncoded(window.numbered_points(first, end))
+
+    @read_locked
     def points_and_copies(self) -> tuple[Array, Array]:
         """Return the points that the forest holds and the number of copies of each.
 

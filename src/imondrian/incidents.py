@@ -54,8 +54,8 @@ class IncidentRules(NamedTuple):
     gap: int = GAP
     min_points: int = 1
     cooldown: int = 0
-    side: Mapping[Any, Side] = {}  # noqa: RUF012 (never changed)
-    ignore_within: Mapping[Any, float | str] = {}  # noqa: RUF012
+    side: Mapping[Any, Side] = {}
+    ignore_within: Mapping[Any, float | str] = {}
 
     @property
     def need_reasons(self) -> bool:
@@ -284,7 +284,7 @@ class IncidentTracker:
         elif self.open is not None:
             reasons = self.open.reasons
         if self.open is not None:
-            self.latest = (*self.latest[:-1], self.open._replace(**_figures(run), reasons=reasons))
+            self.latest = (*self.latest[:-1], self.open._replace(**_figures(run), reasons=reasons or ()))
         if not opens:
             return []
         opened = Incident(
@@ -409,7 +409,10 @@ def _restored_run(run: Any, n_seen: int) -> _Run:
     first, last, n_alarms, peak, score, surprise = run
     first = as_count(first, "the first alarm", 0, n_seen)
     last = as_count(last, "the last alarm", first, n_seen)
-    n_alarms, peak = as_count(n_alarms, "the number of alarms", 1, last - first + 1), as_count(peak, "the peak", first, last)
+    n_alarms, peak = (
+        as_count(n_alarms, "the number of alarms", 1, last - first + 1),
+        as_count(peak, "the peak", first, last),
+    )
     return _Run(first, last, n_alarms, peak, _finite(score), _finite(surprise))
 
 

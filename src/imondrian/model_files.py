@@ -11,6 +11,7 @@ from imondrian.fitted_model import FittedModel
 from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
 from imondrian.stream import StreamDetector
+from imondrian.thresholds import stream_rule
 
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest
@@ -119,14 +120,14 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     if isinstance(model, FittedModel):
         return model
     if isinstance(model, MondrianForest):
-        return FittedModel(model, {"kind": "depth", "contamination": "auto"}, 0.5, None)
-    shingle, rule = model.parameters["shingle"], model.parameters["threshold"]
+        return FittedModel(model, {"kind": "depth", "contamination": "score 0.5"}, 0.5, None)
+    shingle, rule = model.parameters["shingle"], stream_rule(model.threshold).text
     if shingle > 1:
         raise InvalidInputError(f"{name}: a point of this detector is {shingle} rows; a single row has no score.")
     names = None if model.feature_names is None else list(map(str, model.feature_names))
     missing, indicators = model.parameters["missing"], model.indicators
     parameters = {"kind": model.kind, "contamination": rule, "missing": "median" if missing == "previous" else missing}
-    return FittedModel(model.forest, parameters, model.threshold, names, indicators=indicators)
+    return FittedModel(model.forest, parameters, model.threshold_score, names, indicators=indicators)
 
 
 def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:

@@ -54,7 +54,11 @@ class ScoreDistribution:
     def state(self) -> dict[str, list[Any]]:
         """Return the occupied bins in types that JSON supports."""
         bins = np.flatnonzero(self.counted[COUNT])
-        return {"bins": bins.tolist(), "counts": self.counted[COUNT, bins].tolist(), "sums": self.counted[SUM, bins].tolist()}
+        return {
+            "bins": bins.tolist(),
+            "counts": self.counted[COUNT, bins].tolist(),
+            "sums": self.counted[SUM, bins].tolist(),
+        }
 
     @classmethod
     def restored(cls, state: Any) -> Self:
@@ -72,7 +76,7 @@ class ScoreDistribution:
         return cls(histogram)
 
     def _with_weights(self, histogram: Array) -> Array:
-        """Return the histogram in which surprising bins count a tenth; each bin that does may make others surprising."""
+        """Return the histogram in which surprising bins count a tenth; this may make further bins surprising."""
         occupied = np.flatnonzero(histogram[COUNT])
         means = np.minimum(histogram[SUM, occupied] / histogram[COUNT, occupied], 1.0)
         surprises, weights = np.empty(means.size), np.ones(N_BINS)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from imondrian.alarm_reasons import alarm_reasons, n_reference_points
 from imondrian.copying import shallow_copy
 from imondrian.defaults import (
     LEARN_ANOMALIES,
@@ -17,6 +18,7 @@ from imondrian.defaults import (
     SEED,
     SHINGLE,
     WINDOW,
+    resolved,
     with_preset,
 )
 from imondrian.drift import Drift
@@ -26,6 +28,15 @@ from imondrian.engine.stream_counts import N_SEEN, N_SHOWN
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
+from imondrian.incidents import (
+    NO_INCIDENT,
+    AlarmReason,
+    Incident,
+    IncidentEvent,
+    IncidentRules,
+    IncidentTracker,
+    checked_rules,
+)
 from imondrian.inputs import as_count, has_gaps, unchanged
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
 from imondrian.named_rows import RowConverter, lists_rows
@@ -44,9 +55,9 @@ from imondrian.samplers import Step
 from imondrian.scores import UNKNOWN_SCORE
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
-from imondrian.stream_parameters import check_forest, checked_parameters, restored_parameters
-from imondrian.stream_state import BlockResults, StreamState
-from imondrian.thresholds import StreamingThreshold
+from imondrian.stream_parameters import check_forest, checked_parameters, checked_threshold, restored_parameters
+from imondrian.stream_state import BlockResults, StreamState, empty_results, joined_results
+from imondrian.thresholds import StreamingThreshold, stream_rule
 
 _score_and_extend_block = unlocked(MondrianForest.score_and_extend_block)  # a detector holds the lock of its forest
 _score_and_extend_point = unlocked(MondrianForest.score_and_extend_point)
@@ -62,15 +73,19 @@ class Result(NamedTuple):
     is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up
     threshold: float  # the threshold before the row was counted
     index: int  # type: ignore[assignment]  # number of the row in the stream, from 0 (hides tuple.index)
+    surprise: float  # -log10 of the probability that an ordinary recent row scores as high; NaN for a skipped row
+    incident: int | None  # number of the incident that is open after the row
 
 
 class Results(NamedTuple):
-    """The results of many rows: the fields of `Result` as arrays."""
+    """The results of many rows: the fields of `Result` as arrays; `incident` is -1 where no incident is open."""
 
     score: Array
     is_anomaly: Array
     threshold: Array
     index: Array  # type: ignore[assignment]
+    surprise: Array
+    incident: Array
 
 
 class StreamDetector:
@@ -89,12 +104,14 @@ class StreamDetector:
         Approximate number of points of the window that a tree holds; None: all of them.
     n_trees : int, default=100
         Number of trees.
-    threshold : "preset", "auto", "kmeans" or float, default="preset"
-        Which points are anomalies. A float below 0.5: that share of the latest points, those with the highest scores.
-        "auto" or 0.5: scores above 0.5. "kmeans" (the paper): scores above the midpoint of the means of two clusters of
-        the latest scores; there are always two clusters, even if no score is unusual.
+    threshold : float or str, default="preset"
+        Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so an ordinary point
+        is one with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share of the latest
+        points, those with the highest scores. "kmeans" (the paper): scores above the midpoint of the means of two
+        clusters of the latest scores; there are always two clusters, even if no score is unusual. 0.5: scores above
+        0.5. "auto": 0.001 with the preset "practice", 0.5 with "paper". Can be changed at any time: `threshold`.
     preset : "practice" or "paper", default="practice"
-        "practice": `kind="size"`, `scale="std"`, `threshold=0.01`. "paper": `kind="depth"`, `scale=None` (unscaled
+        "practice": `kind="size"`, `scale="std"`, `threshold=0.001`. "paper": `kind="depth"`, `scale=None` (unscaled
         features), `threshold="kmeans"`.
     kind : "preset", "depth", "expected" or "size", default="preset"
         Which score to use; see `MondrianForest.score`.
@@ -124,6 +141,8 @@ class StreamDetector:
         window; replaced values do not count, and before the first value of a feature it is 0. "previous": repeat the
         last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
         that says whether it is missing. "raise": the row cannot be used. A row without any value can never be used.
+    rules : IncidentRules or dict, optional
+        Which alarms form an incident. Can be changed at any time: `rules`.
 
     Attributes
     ----------
@@ -135,6 +154,8 @@ class StreamDetector:
         Number of missing numbers that were replaced.
     drifts : tuple of Drift
         The latest reports of lasting changes of the stream, at most 16.
+    incidents : tuple of Incident
+        The latest incidents, at most 64; the last one may be open.
     forest : MondrianForest
         The forest.
     kind : str
@@ -151,13 +172,13 @@ class StreamDetector:
     >>> import numpy as np
     >>> from imondrian import StreamDetector
     >>> X = np.random.default_rng(0).normal(size=(1_000, 2))
-    >>> detector = StreamDetector(n_features=2, threshold=0.01, seed=0)
+    >>> detector = StreamDetector(n_features=2, seed=0)
     >>> results = detector.process_many(X)
-    >>> int(results.is_anomaly.sum()) < 25
+    >>> int(results.is_anomaly.sum()) < 5
     True
     >>> result = detector.process([9.0, 9.0])
-    >>> result.is_anomaly, result.index
-    (True, 1000)
+    >>> result.is_anomaly, result.index, result.surprise > 4, detector.incidents[-1].first
+    (True, 1000, True, 1000)
     """
 
     def __init__(  # noqa: PLR0913
@@ -179,6 +200,7 @@ class StreamDetector:
         n_jobs: int = N_JOBS,
         categorical: StreamCategorical = (),
         missing: StreamMissing = MISSING_VALUES,
+        rules: IncidentRules | dict[str, Any] | None = None,
     ) -> None:
         self._set_parameters(
             {
@@ -198,6 +220,7 @@ class StreamDetector:
                 "n_jobs": n_jobs,
                 "categorical": categorical,
                 "missing": missing,
+                "rules": IncidentRules() if rules is None else rules,
             }
         )
         layout, names = self._layout, ("n_trees", "max_samples", "window", "seed", "n_jobs")
@@ -224,7 +247,9 @@ class StreamDetector:
         shingle = Shingle(layout.size, layout.width)
         gaps = StreamGaps(layout, self._parameters["missing"], window)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
-        self._state = StreamState(shingle, gaps, threshold, window, self._parameters["warm_up"])
+        incidents = IncidentTracker(self._parameters["rules"])
+        self._state = StreamState(shingle, gaps, threshold, incidents, window, self._parameters["warm_up"])
+        self._events: tuple[IncidentEvent, ...] = ()
         self._next_state = self._state  # includes the rows being processed, which are not counted yet
         self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
 
@@ -273,9 +298,54 @@ class StreamDetector:
         return None if names is None else list(names)
 
     @property
-    def threshold(self) -> float:
+    def threshold(self) -> float | str:
+        """The rule for anomalies: see the parameter. Setting it changes nothing that the detector has learned."""
+        threshold: float | str = self._parameters["threshold"]
+        return threshold
+
+    @threshold.setter
+    @write_locked
+    def threshold(self, threshold: float | str) -> None:
+        checked = checked_threshold(
+            resolved(threshold, "threshold", self._parameters["preset"]), self._parameters["preset"]
+        )
+        state = self._state.copy()
+        state.threshold.use_rule(stream_rule(checked))
+        self._parameters, self._state = self._parameters | {"threshold": checked}, state
+
+    @property
+    def rules(self) -> IncidentRules:
+        """The rules for incidents. Setting them changes nothing that the detector has learned."""
+        rules: IncidentRules = self._parameters["rules"]
+        return rules
+
+    @rules.setter
+    @write_locked
+    def rules(self, rules: IncidentRules | dict[str, Any]) -> None:
+        checked = checked_rules(rules)
+        state = self._state.copy()
+        state.incidents.rules = checked
+        self._parameters, self._state = self._parameters | {"rules": checked}, state
+
+    @property
+    def threshold_score(self) -> float:
         """The score above which the next point is an anomaly, once the warm-up is over."""
         return self._recorded_state().threshold.threshold
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The latest incidents, at most 64; the last one may be open."""
+        return self._recorded_state().incidents.latest
+
+    @property
+    def n_incidents(self) -> int:
+        """Number of incidents so far."""
+        return self._recorded_state().incidents.n_opened
+
+    @property
+    def events(self) -> tuple[IncidentEvent, ...]:
+        """The incidents that opened or closed in the last call of `process` or `process_many`, in their order."""
+        return self._events
 
     @property
     def is_warm(self) -> bool:
@@ -309,17 +379,18 @@ class StreamDetector:
         """
         converter, state = self._row_converter(), self._state
         index = state.check_growth(1)
+        self._events = ()
         try:
             row = converter.point(x)
         except InvalidInputError:
             if self._parameters["on_error"] == "raise":
                 raise
+            incident = _number_or_none(state.incidents.number_at(index))
             state.skip(1)
-            return Result(float("nan"), False, state.threshold.threshold, index)
+            return Result(float("nan"), False, state.threshold.threshold, index, float("nan"), incident)
         if self._needs_copy_of_state(row, converter.names):
-            score, is_anomaly, threshold = (column[0].item() for column in self._process(row, converter.names))
-            return Result(score, is_anomaly, threshold, index)
-        return Result(*self._process_point(row[0]), index)
+            return _only_result(self._process(row, converter.names), index)
+        return self._process_point(row[0], index)
 
     @lists_rows
     @write_locked
@@ -338,14 +409,15 @@ class StreamDetector:
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
         converter, first = self._row_converter(), self._state.check_growth(len(X))
+        self._events = ()
         index = np.arange(first, first + len(X))
         if len(X) == 0:
-            return Results(np.empty(0), np.empty(0, np.bool_), np.empty(0), index)
+            return _results(empty_results(0), index)
         _check_growth(self.forest, len(X))
         if self._parameters["on_error"] == "raise":
-            return Results(*self._process(converter.points(X), converter.names), index)
+            return _results(self._process(converter.points(X), converter.names), index)
         rows, is_usable = converter.usable_points(X)
-        return Results(*self._process_usable(rows, is_usable, converter.names), index)
+        return _results(self._process_usable(rows, is_usable, converter.names), index)
 
     @write_locked
     def skip(self, n_rows: int = 1) -> None:
@@ -469,7 +541,8 @@ class StreamDetector:
     @read_locked
     def notes(self) -> dict[str, Any]:
         """Return what a model file stores in addition to the forest, in types that JSON supports."""
-        return {"parameters": self.parameters, **self._state.notes()}
+        parameters = self.parameters | {"rules": self.rules.as_json_value()}
+        return {"parameters": parameters, **self._state.notes()}
 
     @classmethod
     def from_notes(cls, forest: MondrianForest, notes: dict[str, Any]) -> Self:
@@ -511,7 +584,7 @@ class StreamDetector:
 
     def _restore(self, forest: MondrianForest, notes: dict[str, Any]) -> None:
         """Initialize the detector from a forest and notes; raise ValueError if they do not match."""
-        self._set_parameters(restored_parameters(notes["parameters"]))
+        self._set_parameters(restored_parameters(notes))
         check_forest(forest, self._parameters)
         self._set_forest(forest)
         self._state.restore(notes, forest.n_shown)
@@ -554,20 +627,16 @@ class StreamDetector:
 
     def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> BlockResults:
         """Process the usable rows and skip the others."""
-        score, is_anomaly = np.full(is_usable.size, np.nan), np.zeros(is_usable.size, np.bool_)
-        threshold = np.empty(is_usable.size)
-        n_done = first = 0
+        results, n_done = list[BlockResults](), 0
         for usable, run in groupby(is_usable):
             n = len(list(run))
-            block = slice(first, first + n)
             if usable:
-                score[block], is_anomaly[block], threshold[block] = self._process(rows[n_done : n_done + n], names)
+                results.append(self._process(rows[n_done : n_done + n], names))
                 n_done += n
             else:
+                results.append(self._state.results_of_skipped(n))
                 self._state.skip(n)
-                threshold[block] = self._state.threshold.threshold
-            first += n
-        return BlockResults(score, is_anomaly, threshold)
+        return joined_results(results)
 
     def _process(self, rows: Array, names: list[Any] | None) -> BlockResults:
         """Score, label and learn checked rows, block by block."""
@@ -581,7 +650,7 @@ class StreamDetector:
             process = self._process_incomplete if is_incomplete else self._process_block
             results.append(process(block, names))
             first += len(block)
-        return results[0] if len(results) == 1 else BlockResults(*map(np.concatenate, zip(*results, strict=True)))
+        return joined_results(results)
 
     def _owned(self, rows: Array) -> Array:
         """Return checked rows that nobody else can change; raise InvalidInputError if they have changed."""
@@ -593,7 +662,8 @@ class StreamDetector:
         state = self._state
         if state.is_warm and not self._parameters["learn_anomalies"]:
             return 1
-        return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(n_rows, self.kind))
+        longest = min(n_rows, n_reference_points(self._parameters["window"]))
+        return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(longest, self.kind))
 
     def _needs_copy_of_state(self, row: Array, names: list[Any] | None) -> bool:
         """Return True if more must be recorded for the row than `StreamState.count_row` does."""
@@ -619,7 +689,7 @@ class StreamDetector:
         """Return True if the next point must be labelled before it is learned; the first point is always learned."""
         return not self._parameters["learn_anomalies"] and state.is_warm and state.n_scored > 0
 
-    def _process_point(self, point: Array) -> tuple[float, bool, float]:
+    def _process_point(self, point: Array, index: int) -> Result:
         """Like `_process_block` for one point, usually without copying the state, which would take too long for one.
 
         No copy is needed to protect the state: `count_row` cannot be interrupted.
@@ -627,12 +697,11 @@ class StreamDetector:
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
         score, steps = _score_and_extend_point(self.forest, point, self.kind)
-        if steps or not state.updates_threshold:
-            results = self._record(np.array([score]), steps)
-            return score, bool(results.is_anomaly[0]), float(results.threshold[0])
-        is_warm, threshold = state.is_warm, state.threshold.threshold
-        state.count_row(score)
-        return score, is_warm and score > threshold, threshold
+        threshold = state.threshold.threshold
+        is_alarm = state.is_warm and score > threshold
+        if steps or is_alarm or not state.updates_threshold or not state.incidents.is_quiet:
+            return _only_result(self._record(np.array([score]), steps), index)
+        return Result(score, False, threshold, index, state.count_row(score), None)
 
     def _process_block(self, rows: Array, names: list[Any] | None) -> BlockResults:
         """Score, label and learn a block of rows, each of which completes a point."""
@@ -645,7 +714,7 @@ class StreamDetector:
         if not score[0] > state.threshold.threshold:
             state.gaps = marked
             self.forest.extend_scored(points[0], float(score[0]))
-        return self._record(score, [])
+        return self._record(score, [], points)
 
     def _state_with(self, rows: Array, names: list[Any] | None) -> tuple[StreamState, Array, StreamGaps]:
         """Return the state with the rows, not counted yet; the points; and the gaps to store if these are learned."""
@@ -661,20 +730,50 @@ class StreamDetector:
         state = self._state_with(rows, names)[0].copy()
         state.counts[N_SEEN] += len(rows)
         self._state = state
-        threshold = np.full(len(rows), state.threshold.threshold)
-        return BlockResults(np.full(len(rows), UNKNOWN_SCORE), np.zeros(len(rows), np.bool_), threshold)
+        results = state.results_of_skipped(len(rows))
+        return results._replace(score=np.full(len(rows), UNKNOWN_SCORE), surprise=np.zeros(len(rows)))
 
-    def _record(self, scores: Array, steps: list[Step]) -> BlockResults:
-        """Label and count the scores of rows that the forest was shown; can be repeated after an interruption."""
-        state = self._next_state.copy()
+    def _record(self, scores: Array, steps: list[Step], points: Array | None = None) -> BlockResults:
+        """Label and count the scores of rows that the forest was shown; can be repeated after an interruption.
+
+        `points` are the points of the rows; by default those that the window has learned.
+        """
+        state, first = self._next_state.copy(), self._next_state.n_shown
+
+        def explain(position: int) -> tuple[AlarmReason, ...]:
+            return self._alarm_reasons(first + position, None if points is None else points[position])
+
         if self._labels_before_learning(state):
             steps = self._own_step(state)
-        results = state.observe(scores, steps)
+        results, events = state.observe(scores, steps, explain)
         state.counts[N_SHOWN] = _n_shown(self.forest)
         self._state, self._first_unrecorded = state, _NONE
+        self._events += tuple(events)
         return results
+
+    def _alarm_reasons(self, number: int, point: Array | None) -> tuple[AlarmReason, ...]:
+        """Return the reasons for an alarm at a point of the window, or at a point that is not learned."""
+        n_before = n_reference_points(self._parameters["window"])
+        before = self.forest.numbered_points(number - n_before, number)
+        if point is None:
+            point = self.forest.numbered_points(number, number + 1)[0]
+        return alarm_reasons(before, point, self._parameters)
 
     def _own_step(self, state: StreamState) -> list[Step]:
         """Return a step after each eighth of a window of scored points, since the window itself may not advance."""
         is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.n_taken)] if is_due else []
+
+
+def _results(block: BlockResults, index: Array) -> Results:
+    return Results(**block._asdict(), index=index)
+
+
+def _only_result(block: BlockResults, index: int) -> Result:
+    """Return the result of the only row of a block."""
+    values = {name: column[0].item() for name, column in block._asdict().items()}
+    return Result(**values | {"index": index, "incident": _number_or_none(values["incident"])})
+
+
+def _number_or_none(number: int) -> int | None:
+    return None if number == NO_INCIDENT else number

@@ -10,6 +10,7 @@ from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.forest_parameters import MAX_SEED
+from imondrian.incidents import checked_rules
 from imondrian.inputs import as_count, as_weights
 from imondrian.mixed_tables import column_indices
 from imondrian.option_types import ON_ERROR, STREAM_MISSING
@@ -38,6 +39,7 @@ def checked_parameters(  # noqa: PLR0913
     n_jobs: Any,
     categorical: Any,
     missing: Any,
+    rules: Any,
 ) -> dict[str, Any]:
     """Check the arguments of a detector; return them as plain Python types."""
     window, n_features = as_count(window, "window", 1, MAX_POINTS), as_count(n_features, "n_features", 1, MAX_POINTS)
@@ -58,15 +60,27 @@ def checked_parameters(  # noqa: PLR0913
         "n_jobs": as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS),
         "categorical": _checked_categorical(categorical, n_features),
         "missing": _checked_choice(missing, "missing", STREAM_MISSING),
+        "rules": checked_rules(rules),
     }
 
 
-def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a model file under their current names, with those that older files do not have.
 
-    Before there were categories, rows with missing numbers were refused.
+    Before there were categories, rows with missing numbers were refused. Before there was a surprise, a number was a
+    share of the latest points, and "auto" was 0.5.
     """
-    return {"categorical": [], "missing": "raise"} | renamed_parameters(parameters)
+    parameters = {"categorical": [], "missing": "raise", "rules": {}} | renamed_parameters(notes["parameters"])
+    return (
+        parameters if "incidents" in notes else parameters | {"threshold": current_threshold(parameters["threshold"])}
+    )
+
+
+def current_threshold(threshold: Any) -> Any:
+    """Return how a threshold of a version without surprise is written now."""
+    if threshold == AUTO:
+        return 0.5
+    return f"top {100.0 * threshold:.15g}%" if isinstance(threshold, float) and threshold < 0.5 else threshold
 
 
 def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:

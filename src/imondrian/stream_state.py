@@ -11,7 +11,7 @@ from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.engine.stream_counts import N_DRIFTS, N_SCORED, N_SEEN, N_SHOWN, N_SKIPPED, count_row
 from imondrian.errors import InvalidInputError
-from imondrian.incidents import Explain, IncidentEvent, IncidentTracker, LabelledRows
+from imondrian.incidents import NO_INCIDENT, Explain, IncidentEvent, IncidentTracker, LabelledRows
 from imondrian.inputs import as_count
 from imondrian.named_rows import RowConverter
 from imondrian.samplers import Step
@@ -31,6 +31,17 @@ class BlockResults(NamedTuple):
     threshold: Array
     surprise: Array
     incident: Array  # number of the incident that is open after the row, or NO_INCIDENT
+
+
+def empty_results(n_rows: int) -> BlockResults:
+    """Return results for rows without a score: NaN, no anomaly, no incident; the thresholds are NaN too."""
+    values = np.full((3, n_rows), np.nan)
+    return BlockResults(values[0], np.zeros(n_rows, np.bool_), values[1], values[2], np.full(n_rows, NO_INCIDENT))
+
+
+def joined_results(results: list[BlockResults]) -> BlockResults:
+    """Return the results of consecutive blocks as one."""
+    return results[0] if len(results) == 1 else BlockResults(*map(np.concatenate, zip(*results, strict=True)))
 
 
 class StreamState:
@@ -138,6 +149,12 @@ class StreamState:
     def skip(self, n_rows: int) -> None:
         """Count rows that cannot be used."""
         self.counts += np.array([n_rows, n_rows, 0, 0, 0])
+
+    def results_of_skipped(self, n_rows: int) -> BlockResults:
+        """Return the results of the next rows if they are skipped."""
+        numbers = [self.incidents.number_at(self.n_seen + i) for i in range(n_rows)]
+        threshold = np.full(n_rows, self.threshold.threshold)
+        return empty_results(n_rows)._replace(threshold=threshold, incident=np.array(numbers, np.int64))
 
     def observe(self, scores: Array, steps: list[Step], explain: Explain) -> tuple[BlockResults, list[IncidentEvent]]:
         """Label and count scores that all belong to the same phase of the warm-up; find incidents."""

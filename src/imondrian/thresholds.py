@@ -8,8 +8,16 @@ import numpy as np
 
 from imondrian.copying import shallow_copy
 from imondrian.defaults import AUTO, PRESET, PRESETS, WINDOW, auto_threshold
-from imondrian.engine.histogram import COUNT, MAX_WEIGHT, N_BINS, N_COUNTED, SUM, WEIGHT, quantile_threshold
-from imondrian.engine.histogram import two_means_threshold
+from imondrian.engine.histogram import (
+    COUNT,
+    MAX_WEIGHT,
+    N_BINS,
+    N_COUNTED,
+    SUM,
+    WEIGHT,
+    quantile_threshold,
+    two_means_threshold,
+)
 from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.streaming_thresholds import (
     count_and_write_quantiles,
@@ -33,8 +41,8 @@ from imondrian.order_statistics import quantile_of_copies
 from imondrian.score_distribution import ScoreDistribution
 
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
-_TEXT = re.compile(r"\s*(top|surprise)\s+(\d+\.?\d*|\.\d+)\s*(%?)\s*", re.IGNORECASE)
-_MAX_SURPRISE = 300.0
+_TEXT = re.compile(r"\s*(top|surprise|score)\s+(\d+\.?\d*|\.\d+)\s*(%?)\s*", re.IGNORECASE)
+_TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, 300.0), "score": (FIXED, 1.0)}  # and largest values
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
 
 
@@ -45,13 +53,22 @@ class Rule(NamedTuple):
     value: float = 0.0  # of "fixed": the threshold; of "share": the share; of "surprise": the surprise
 
     @property
+    def text(self) -> str:
+        """The rule as text: "kmeans", "top 5%", "surprise 3" or "score 0.5"."""
+        if self.name == KMEANS:
+            return KMEANS
+        if self.name == SHARE:
+            return f"top {100.0 * self.value:.15g}%"
+        return f"{'score' if self.name == FIXED else SURPRISE} {self.value:.17g}"
+
+    @property
     def probability(self) -> float:
         """The probability that an ordinary row has at least the surprise of this rule."""
         return 10.0**-self.value
 
 
 def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
-    """Return the rule for a threshold: "kmeans", "top 5%", "surprise 3", a probability below 0.5, or 0.5.
+    """Return the rule for a threshold: a probability below 0.5, 0.5, or a text such as "kmeans" or "top 5%".
 
     Raises
     ------
@@ -68,14 +85,14 @@ def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
         rule = Rule(FIXED, 0.5) if threshold == 0.5 else Rule(SURPRISE, _level(threshold))
     if rule is None:
         raise InvalidInputError(
-            f"{name} must be a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a text such as 'top 5%' or"
-            f" 'surprise 3', but is {threshold!r:.200}."
+            f"{name} must be a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a text such as 'top 5%',"
+            f" 'surprise 3' or 'score 0.6', but is {threshold!r:.200}."
         )
     return rule
 
 
 def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contamination") -> Rule:
-    """Return the rule for a contamination: "auto", "kmeans", "top 5%", "surprise 3", or a share in (0, 0.5].
+    """Return the rule for a contamination: "auto", "kmeans", a share in (0, 0.5], or a text such as "surprise 3".
 
     "auto" is a surprise of 3 with the preset "practice", and scores above 0.5 with "paper".
 
@@ -91,14 +108,14 @@ def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contaminat
         rule = Rule(SHARE, float(contamination))
     if rule is None:
         raise InvalidInputError(
-            f"{name} must be 'auto', 'kmeans', a share between 0 (excluded) and 0.5, or a text such as 'top 5%' or"
-            f" 'surprise 3', but is {contamination!r:.200}."
+            f"{name} must be 'auto', 'kmeans', a share between 0 (excluded) and 0.5, or a text such as 'top 5%',"
+            f" 'surprise 3' or 'score 0.6', but is {contamination!r:.200}."
         )
     return rule
 
 
 def _rule_of_text(text: Any) -> Rule | None:
-    """Return the rule "kmeans", "top 5%" or "surprise 3"; None if the value is something else."""
+    """Return the rule "kmeans", "top 5%", "surprise 3" or "score 0.5"; None if the value is something else."""
     if not isinstance(text, str):
         return None
     if text == KMEANS:
@@ -106,10 +123,9 @@ def _rule_of_text(text: Any) -> Rule | None:
     match = _TEXT.fullmatch(text)
     if match is None or (match[1].lower() == "top") != (match[3] == "%"):
         return None
-    value = float(match[2])
-    if match[3]:
-        return Rule(SHARE, value / 100.0) if 0.0 < value <= 50.0 else None
-    return Rule(SURPRISE, value) if 0.0 < value <= _MAX_SURPRISE else None
+    name, largest = _TEXT_RULES[match[1].lower()]
+    value = float(match[2]) / (100.0 if match[3] else 1.0)
+    return Rule(name, value) if 0.0 < value <= largest else None
 
 
 def _is_number(value: Any) -> bool:

@@ -1,13 +1,15 @@
 """Checks of options that run before any work is done."""
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from imondrian.cli.options import ConsoleOptions, ForestOptions, OutputOptions, SourceOptions
+from imondrian.defaults import AUTO
 from imondrian.errors import InvalidInputError
 from imondrian.files import real_path
 from imondrian.tables.formats import output_format
-from imondrian.thresholds import THRESHOLDS
+from imondrian.thresholds import stream_rule
 
 
 def check_outputs(source: SourceOptions, outputs: OutputOptions, console: ConsoleOptions) -> None:
@@ -47,16 +49,14 @@ def check_forest_options(options: ForestOptions) -> None:
 
 
 def parse_threshold(text: str | None) -> Any:
-    """Return a threshold: 'kmeans', 'auto' (also for 0.5), a share below 0.5, or None."""
-    if text is None or text in THRESHOLDS:
+    """Return a threshold as a stream detector accepts it: a probability, 0.5, or a text; None if there is none."""
+    if text is None or text == AUTO:
         return text
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0.0 < share <= 0.5:
-        raise InvalidInputError(f"--threshold must be 'kmeans', 'auto' or a share in (0, 0.5], but is {text!r}.")
-    return "auto" if share == 0.5 else share
+    value: Any = text
+    with suppress(ValueError):
+        value = float(text)
+    stream_rule(value, "--threshold")  # raises if it is invalid
+    return value
 
 
 def check_jobs(jobs: int) -> int:

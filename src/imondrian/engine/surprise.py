@@ -49,7 +49,7 @@ _SLOPES = -1.0 / (_CENTRES * np.log(_CENTRES))  # derivative of the level with r
 
 
 def new_clock() -> Array:
-    """Return the clock of an empty histogram: weight of the next score, scores counted, scores since a surprising one."""
+    """Return the clock of an empty histogram: weight of the next score, number of scores, and `SINCE`."""
     return np.array([1.0, 0.0, RUN_LENGTH])
 
 

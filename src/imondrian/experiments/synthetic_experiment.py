@@ -14,11 +14,11 @@ from imondrian.experiments.ranking_metrics import auc
 from imondrian.experiments.repeats import Row, StepProgress
 from imondrian.experiments.splits import stratified_stages
 from imondrian.plots import Grid, Surface, grid_over
-from imondrian.thresholds import fixed, two_means
+from imondrian.thresholds import two_means
 
 BATCH_FIGURE, ONLINE_FIGURE = "1", "2"
 HALF, K_MEANS = "0.5", "K-means"
-RULES = {HALF: fixed(0.5), K_MEANS: two_means}
+RULES: dict[str, Callable[[Array], float]] = {HALF: lambda _scores: 0.5, K_MEANS: two_means}
 BATCH_FIGURE_RULES = {
     "imforest": (HALF, K_MEANS),
     "iforest": (HALF,),

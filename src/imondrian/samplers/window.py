@@ -229,6 +229,11 @@ class Window:
         """Return the points in the window, oldest first."""
         return _without_empty_rows(self._oldest_first())
 
+    def numbered_points(self, first: int, end: int) -> Array:
+        """Return the points with the numbers first, ..., end - 1 that are in the ring, oldest first."""
+        numbers = np.arange(max(first, self.number - self.length, 0), min(end, self.number))
+        return _without_empty_rows(self.ring[numbers % self.length])
+
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
         """Return the points in the window, oldest first, each of them once per copy."""
         points = self.points(trees)

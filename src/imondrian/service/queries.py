@@ -42,7 +42,7 @@ def scores_of(handle: DetectorHandle, points: Array) -> schemas.Scores:
     """Return the scores of points, each as if it were the next point of the stream."""
     with _detector_to_read(handle, len(points)) as detector:
         scores = detector.score(points.view(CodedRows)).tolist()
-        return schemas.Scores(anomaly_score=scores, threshold=detector.threshold, n_seen=detector.n_seen)
+        return schemas.Scores(anomaly_score=scores, threshold=detector.threshold_score, n_seen=detector.n_seen)
 
 
 def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explanations:

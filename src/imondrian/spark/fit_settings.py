@@ -6,7 +6,7 @@ from imondrian.defaults import preset_of, resolved
 from imondrian.forest import MondrianForest
 from imondrian.missing_values import checked_missing
 from imondrian.scores import score_kind
-from imondrian.thresholds import threshold_rule
+from imondrian.thresholds import batch_rule
 
 _MAX_RANDOM_STATE = 2**32 - 1  # the largest that scikit-learn accepts
 
@@ -35,7 +35,7 @@ class FitSettings(NamedTuple):
             checked_missing(missing),
         )
         score_kind(settings.kind)
-        threshold_rule(settings.threshold, "threshold")
+        batch_rule(settings.threshold, preset, "threshold")
         return settings
 
     def parameters(self, forest: MondrianForest) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from imondrian.option_types import KindOrPreset, Missing, OnError, PresetName, S
 from imondrian.spark.fitting import fit
 from imondrian.spark.point_columns import column_named
 from imondrian.spark.scoring import score
-from imondrian.thresholds import threshold_rule
+from imondrian.thresholds import batch_rule
 
 _DATA = "data"
 
@@ -161,7 +161,9 @@ class IsolationMondrianForest(
 
     def _fit(self, dataset: DataFrame) -> "IsolationMondrianForestModel":
         features, contamination = self._features(), self._value("contamination")
-        threshold_rule(resolved(contamination, "contamination", self._value("preset")))  # checks it under this name
+        batch_rule(
+            resolved(contamination, "contamination", self._value("preset")), self._value("preset")
+        )  # checks it under this name
         estimator = fit(
             dataset,
             features,

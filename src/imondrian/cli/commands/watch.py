@@ -245,7 +245,7 @@ class Watcher:
         self.n_errors += len(rows)
         extra = {EXPLANATION: None} if self._options.explain else {}
         first, detector = self._watch_detector.n_seen, self._watch_detector.detector
-        threshold = None if detector is None else _threshold_or_none(detector.threshold)
+        threshold = None if detector is None else _threshold_or_none(detector.threshold_score)
         self._watch_detector.skip(len(rows))
         results = {SCORE: None, LABEL: False, THRESHOLD: threshold, **extra}
         return [self._line(row, {ROW: first + i + 1, **results, ERROR: row.error}) for i, row in enumerate(rows)]
@@ -299,7 +299,7 @@ def _explanation(detector: StreamDetector, features: StreamFeatures, row: Row, e
     if not detector.is_warm:
         return None
     point = features.points([row.values])
-    if not detector.score(point)[0] > detector.threshold:
+    if not detector.score(point)[0] > detector.threshold_score:
         return None
     completed, layout = detector.next_point(point[0]), RowLayout.of(detector.parameters)
     rows = layout.rows_of_point(completed)
