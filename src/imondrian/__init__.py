@@ -10,6 +10,7 @@ if _TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest
     from imondrian.expected_values import ExpectedValues
     from imondrian.forest import MondrianForest
+    from imondrian.incidents import Incident, IncidentEvent, IncidentRules
     from imondrian.model_files import load, save
     from imondrian.shingles import Shingle
     from imondrian.stream import Result, Results, StreamDetector
@@ -22,6 +23,9 @@ __all__ = [
     "EmptyForestError",
     "ExpectedValues",
     "ImondrianError",
+    "Incident",
+    "IncidentEvent",
+    "IncidentRules",
     "InvalidInputError",
     "IsolationMondrianForest",
     "MondrianForest",
@@ -39,6 +43,9 @@ _MODULES = {
     "EmptyForestError": "errors",
     "ExpectedValues": "expected_values",
     "ImondrianError": "errors",
+    "Incident": "incidents",
+    "IncidentEvent": "incidents",
+    "IncidentRules": "incidents",
     "InvalidInputError": "errors",
     "IsolationMondrianForest": "estimator",
     "MondrianForest": "forest",

@@ -57,7 +57,17 @@ def alarm_reasons(before: Array, point: Array, parameters: dict[str, Any]) -> tu
         expected.low[0],
         expected.high[0],
     )
-    return tuple(AlarmReason(*reason) for reason in zip(*(column.tolist() for column in columns), strict=True))
+    reasons = [AlarmReason(*reason) for reason in zip(*(column.tolist() for column in columns), strict=True)]
+    return tuple(_with_count(reason, reference, layout) for reason in reasons)
+
+
+def _with_count(reason: AlarmReason, reference: MondrianForest, layout: RowLayout) -> AlarmReason:
+    """Add how many points before the alarm had the same category; a number is returned unchanged."""
+    if reason.feature not in layout.categorical:
+        return reason
+    value = (layout.size - 1 - reason.lag) * layout.width + reason.feature
+    counts, n_points = reference.category_counts(value, [reason.value])
+    return reason._replace(count=int(counts[0]), n_points=n_points)
 
 
 def _reference(before: Array, layout: RowLayout, parameters: dict[str, Any]) -> MondrianForest:

@@ -138,6 +138,8 @@ class AlarmReason(NamedTuple):
     median: float  # of what was expected
     low: float  # 5 % quantile of what was expected
     high: float  # 95 % quantile of what was expected
+    count: int | None = None  # type: ignore[assignment]  # of a category: how many points before had it (hides tuple.count)
+    n_points: int = 0  # number of points before
 
 
 class Incident(NamedTuple):
@@ -399,10 +401,17 @@ def _restored_incident(values: Any, n_seen: int) -> Incident:
     )
 
 
-def _restored_reason(feature: Any, lag: Any, share: Any, value: Any, is_high: Any, *expected: Any) -> AlarmReason:
-    feature, lag = (as_count(number, "a feature of an incident", 0, MAX_SHOWN) for number in (feature, lag))
-    median, low, high = map(_finite, expected)
-    return AlarmReason(feature, lag, _finite(share), _finite(value), bool(is_high), median, low, high)
+def _restored_reason(*values: Any) -> AlarmReason:
+    reason = AlarmReason(*values)
+    feature, lag, n_points = (
+        as_count(number, "a number of a reason", 0, MAX_SHOWN)
+        for number in (reason.feature, reason.lag, reason.n_points)
+    )
+    numbers = {name: _finite(getattr(reason, name)) for name in ("share", "value", "median", "low", "high")}
+    n_same = None if reason.count is None else as_count(reason.count, "the count of a category", 0, n_points)
+    return reason._replace(
+        feature=feature, lag=lag, is_high=bool(reason.is_high), count=n_same, n_points=n_points, **numbers
+    )
 
 
 def _restored_run(run: Any, n_seen: int) -> _Run:
