@@ -6,13 +6,14 @@ import numpy as np
 
 from imondrian.engine.histogram import COUNT, N_BINS, SUM
 from imondrian.engine.jit import Array
-from imondrian.engine.surprise import RUN_WEIGHT, SURPRISING, new_clock, tail_threshold, write_surprises
+from imondrian.engine.surprise import SURPRISING, new_clock, tail_threshold, write_surprises
 
 
 class ScoreDistribution:
     """A histogram of scores with a tail fitted to the highest, for their surprise; see `imondrian.engine.surprise`.
 
-    Surprising scores count a tenth, so that anomalies do not make anomalies ordinary.
+    If there are more surprising scores than is to be expected, they count less, so that anomalies do not make anomalies
+    ordinary.
 
     Parameters
     ----------
@@ -23,7 +24,7 @@ class ScoreDistribution:
     --------
     >>> scores = np.random.default_rng(0).normal(0.45, 0.03, 10_000)
     >>> ScoreDistribution.of(scores).surprise([0.45, 0.55, 0.7]).round(1)
-    array([0.3, 3.3, 9.5])
+    array([ 0.3,  3.5, 13.6])
     """
 
     def __init__(self, histogram: Array) -> None:
@@ -76,19 +77,28 @@ class ScoreDistribution:
         return cls(histogram)
 
     def _with_weights(self, histogram: Array) -> Array:
-        """Return the histogram in which surprising bins count a tenth; this may make further bins surprising."""
+        """Return the histogram in which surprising scores weigh no more together than is to be expected.
+
+        This may make further scores surprising.
+        """
         occupied = np.flatnonzero(histogram[COUNT])
         means = np.minimum(histogram[SUM, occupied] / histogram[COUNT, occupied], 1.0)
-        surprises, weights = np.empty(means.size), np.ones(N_BINS)
+        surprises, is_surprising = np.empty(means.size), np.zeros(means.size, np.bool_)
         weighted = histogram
-        for _ in range(N_BINS):
+        for _ in range(means.size):
             write_surprises(weighted, self._clock, means, surprises)
-            is_new = (surprises > SURPRISING) & (weights[occupied] == 1.0)
-            if not is_new.any():
+            if not (surprises[~is_surprising] > SURPRISING).any():
                 break
-            weights[occupied[is_new]] = RUN_WEIGHT
-            weighted = histogram * weights
+            is_surprising |= surprises > SURPRISING
+            weighted = histogram.copy()
+            weighted[:, occupied[is_surprising]] *= _weight(histogram[COUNT, occupied], is_surprising)
         return weighted
+
+
+def _weight(counts: Array, is_surprising: Array) -> float:
+    """Return the weight with which surprising scores have the share of all scores that is to be expected, at most 1."""
+    n_surprising = counts[is_surprising].sum()
+    return float(min((counts.sum() - n_surprising) * 10.0**-SURPRISING / n_surprising, 1.0))
 
 
 def _are_bins(bins: Array) -> bool:

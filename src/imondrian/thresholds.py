@@ -135,7 +135,7 @@ def _is_number(value: Any) -> bool:
 def _level(probability: float) -> float:
     """Return -log10 of a probability; a whole number for 0.1, 0.01, 0.001 and so on."""
     level = -math.log10(probability)
-    return round(level) if math.isclose(level, round(level), abs_tol=1e-12) else level
+    return float(round(level)) if math.isclose(level, round(level), abs_tol=1e-12) else level
 
 
 def batch_threshold(rule: Rule, scores: Array, copies: Array | None = None) -> float:
