@@ -378,7 +378,7 @@ def test_a_signal_handler_can_read_counts_and_gets_an_error_otherwise(n_jobs):
     seen, errors = [], []
 
     def handle(*_):
-        seen.append((detector.n_seen, detector.threshold, detector.is_warm))
+        seen.append((detector.n_seen, detector.threshold_score, detector.is_warm))
         for change in (detector.process, detector.process_many, detector.forget):
             try:
                 change(X[0])

@@ -123,7 +123,7 @@ def test_two_threads_on_one_detector_lose_no_row_and_corrupt_nothing():
         lambda: [detector.process(row) for row in X[:1_500]],
         lambda: [detector.score(X[:20]) for _ in range(150)],
         lambda: [detector.explain(row) for row in X[:100]],
-        lambda: [(detector.n_seen, detector.threshold, detector.rescore()) for _ in range(60)],
+        lambda: [(detector.n_seen, detector.threshold_score, detector.rescore()) for _ in range(60)],
     )
     assert detector.n_seen == detector.n_scored == 5_510
     assert detector.forest.n_points == 300
@@ -280,9 +280,9 @@ def test_points_that_extend_the_forest_directly_are_not_counted_by_the_detector(
         if process == "process":
             for row in X[500:550]:
                 detector.process(row)
-        n_seen, threshold = detector.n_seen, detector.threshold
+        n_seen, threshold = detector.n_seen, detector.threshold_score
         detector.forest.score_and_extend(X[500:501])
-        assert (detector.n_seen, detector.n_scored, detector.threshold) == (n_seen, n_seen, threshold)
+        assert (detector.n_seen, detector.n_scored, detector.threshold_score) == (n_seen, n_seen, threshold)
 
 
 def test_readers_do_not_wait_for_an_iterator_of_rows():

@@ -27,8 +27,11 @@ VARIANTS = [
     {"threshold": "preset"},
     {"max_samples": None},
     {"threshold": 0.05, "warm_up": 0},
-    {"threshold": "auto", "learn_anomalies": False},
+    {"threshold": 0.5, "learn_anomalies": False},
     {"threshold": 0.1, "learn_anomalies": False, "warm_up": 0},
+    {"threshold": "top 5%"},
+    {"threshold": "surprise 1.5", "rules": {"gap": 3, "min_points": 2, "cooldown": 10}},
+    {"threshold": 0.1, "rules": {"gap": 7, "side": {0: "high", 2: "low"}, "ignore_within": {1: "50%"}}},
     {"shingle": 3},
     {"window": 5, "max_samples": 2},
     {"window": 1},
@@ -49,7 +52,13 @@ def state_of(detector):
 
 
 def one_by_one(detector, rows):
-    return [np.array(column) for column in zip(*(detector.process(x) for x in rows), strict=True)]
+    """Return the results of `process`, as `process_many` returns them: -1 stands for no incident."""
+    results = [result._replace(incident=number_of(result)) for result in map(detector.process, rows)]
+    return [np.array(column) for column in zip(*results, strict=True)]
+
+
+def number_of(result):
+    return -1 if result.incident is None else result.incident
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -123,14 +132,14 @@ def test_memory_is_known_before_the_first_point_and_does_not_change():
 
 def test_no_point_is_flagged_during_the_warm_up():
     rows = np.vstack([X[:30], [[1e6, 1e6, 1e6]], X[30:60], [[1e9, 1e9, 1e9]]])
-    results = detector_of(threshold="auto", warm_up=40).process_many(rows)
+    results = detector_of(threshold=0.5, warm_up=40).process_many(rows)
     assert not results.is_anomaly[:40].any()
     assert results.is_anomaly[-1]
     assert results.score[30] > 0.5 == results.threshold[30]
 
 
 def test_flagged_points_are_not_learned_if_learn_anomalies_is_false():
-    detector = detector_of(threshold="auto", learn_anomalies=False)
+    detector = detector_of(threshold=0.5, learn_anomalies=False)
     detector.process_many(RNG.normal(size=(100, 3)))
     results = detector.process_many(np.tile([[9.0, 9.0, 9.0]], (200, 1)))
     assert results.is_anomaly.all()
@@ -153,8 +162,8 @@ def test_the_detector_adapts_to_a_change_within_one_and_a_half_windows():
         first = detector.process_many(new).score[:8]
         assert (first > 0.6).all()  # anomalous at first
         then_old, then_new = detector.score(old[:200]), detector.score(rng.normal(30.0, 1.0, (200, 4)))
-        assert (then_old > detector.threshold).all()
-        assert (then_new > detector.threshold).mean() < 0.2
+        assert (then_old > detector.threshold_score).all()
+        assert (then_new > detector.threshold_score).mean() < 0.2
 
 
 # -- rows of any type -------------------------------------------------------------------------------------------------
@@ -255,8 +264,15 @@ def test_the_first_row_must_name_every_feature():
         ({"window": 0}, "window must be between 1"),
         ({"max_samples": 0}, "max_samples must be between 1"),
         ({"n_trees": 2.5}, "n_trees must be an integer"),
-        ({"threshold": "median"}, "threshold must be 'kmeans', 'auto' or 0.5"),
-        ({"threshold": 0.7}, "a share below 0.5, but is 0.7"),
+        ({"threshold": "median"}, "threshold must be a probability below 0.5, 0.5 .* but is 'median'"),
+        ({"threshold": 0.7}, "must be a probability below 0.5, .* but is 0.7"),
+        ({"threshold": "top 60%"}, "but is 'top 60%'"),
+        ({"rules": {"gap": 0}}, "gap must be between 1"),
+        ({"rules": {"length": 3}}, "but 'length' is given"),
+        ({"rules": {"side": {"a": "up"}}}, "side must be one of high, low, both, but is 'up'"),
+        ({"rules": {"ignore_within": {0: "5"}}}, "or a share such as '10%', but is '5'"),
+        ({"rules": {"ignore_within": {0: -1.0}}}, "not negative .* but is -1.0"),
+        ({"rules": 3}, "rules must be IncidentRules or a dictionary, but is 3"),
         ({"preset": "best"}, "preset must be one of practice, paper, but is 'best'"),
         ({"kind": "width"}, "width"),
         ({"kind": None}, "None"),
@@ -278,8 +294,8 @@ def test_bad_parameters_are_named(settings, message):
 def test_an_empty_batch_changes_nothing():
     detector = detector_of()
     before = state_of(detector)
-    assert [len(column) for column in detector.process_many([])] == [0, 0, 0, 0]
-    assert [len(column) for column in detector.process_many(np.empty((0, 3)))] == [0, 0, 0, 0]
+    assert [len(column) for column in detector.process_many([])] == [0] * 6
+    assert [len(column) for column in detector.process_many(np.empty((0, 3)))] == [0] * 6
     assert state_of(detector) == before
 
 
@@ -404,7 +420,7 @@ def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
 
 
 def test_forgetting_an_outlier_restores_weights_and_levels():
-    detector = StreamDetector(2, window=512, n_trees=50, threshold="auto")
+    detector = StreamDetector(2, window=512, n_trees=50, threshold=0.5)
     rows = np.random.default_rng(0).normal(size=(1160, 2))
     detector.process_many(rows[:1000])
     detector.process([1e6, 1e6])
@@ -450,7 +466,7 @@ def test_kind_and_scale_override_the_preset():
 
 
 def test_the_preset_determines_settings_that_are_not_given():
-    for preset, threshold in (("practice", 0.01), ("paper", "kmeans")):
+    for preset, threshold in (("practice", 0.001), ("paper", "kmeans")):
         detector = StreamDetector(2, preset=preset)
         parameters = detector.parameters
         assert (detector.kind, parameters["kind"]) == (PRESETS[preset].kind,) * 2
@@ -491,9 +507,7 @@ def test_a_file_without_kind_and_scale_is_read(tmp_path):
 
 def test_a_shift_is_reported_even_if_its_points_are_not_learned():
     rng = np.random.default_rng(1)
-    detector = StreamDetector(
-        3, window=512, max_samples=64, n_trees=20, threshold="auto", learn_anomalies=False, seed=1
-    )
+    detector = StreamDetector(3, window=512, max_samples=64, n_trees=20, threshold=0.5, learn_anomalies=False, seed=1)
     detector.process_many(rng.normal(size=(4000, 3)))
     assert detector.n_drifts == 0
     assert detector.process_many(rng.normal(size=(600, 3)) + 40.0).is_anomaly.all()

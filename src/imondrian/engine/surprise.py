@@ -70,6 +70,14 @@ def level(score: float) -> float:
 
 
 @helper
+def level_near(score: float, i: int) -> float:
+    """Return the level of a score in bin i: linear within the bin, except in the first and the last one."""
+    if 0 < i < N_BINS - 1:
+        return _LEVELS[i] + _SLOPES[i] * (score - _CENTRES[i])
+    return level(score)
+
+
+@helper
 def score_at(value: float) -> float:
     """Return the score with this level."""
     return 2.0 ** -math.exp(-value)
@@ -92,7 +100,7 @@ def tail_of(histogram: Array, clock: Array) -> Tail:
     for i in range(first, histogram.shape[1]):
         if histogram[COUNT, i] > 0.0:
             average = histogram[SUM, i] / histogram[COUNT, i]
-            excess = _LEVELS[i] + _SLOPES[i] * (average - _CENTRES[i]) - start
+            excess = level_near(average, i) - start
             weight += histogram[COUNT, i]
             mean += histogram[COUNT, i] * excess
             square += histogram[COUNT, i] * excess * excess
