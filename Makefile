@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench quality expected soak spark service streams thresholds reproduce pictures format clean
+.PHONY: demo check test bench quality expected soak spark service streams alarms thresholds reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -47,6 +47,10 @@ service: $(VENV)/.serve
 
 streams: $(VENV)/.base
 	$(BIN)/python benchmarks/streams.py
+
+# False and useful alarms on streams, with every rule for the threshold.
+alarms: $(VENV)/.base
+	$(BIN)/python benchmarks/alarms.py
 
 thresholds: $(VENV)/.base
 	$(BIN)/python benchmarks/thresholds.py

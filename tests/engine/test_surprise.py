@@ -176,4 +176,4 @@ def test_a_damaged_number_of_scores_since_a_surprising_one_is_refused(since):
 
 
 def test_constants_are_those_of_the_documentation():
-    assert (SURPRISING, RUN_LENGTH, RUN_WEIGHT) == (2.5, 64, 0.1)
+    assert (SURPRISING, RUN_LENGTH, RUN_WEIGHT) == (2.5, 32, 1 / 32)
