@@ -27,7 +27,7 @@ from imondrian.explanations import Expectations, Frequency, Part, Reason, merged
         (Reason("x", 1001.1, 0.38, True, expected=(994.21, 1004.31)), "x = 1,001.1 (expected 994 to 1,004), 38%"),
         (
             Reason("x", 20367.0, 0.38, True, expected=(7081.0, 20358.0)),
-            "x = 20,367 (high; expected 7,081 to 20,358), 38%",
+            "x = 20,367 (high; expected 7,081 to 20,360), 38%",
         ),
         (Reason("x", 9.0, 0.38, True, expected=(1013.25, 1013.31)), "x = 9 (high; expected 1,013.25 to 1,013.31), 38%"),
         (Reason("x", 9.0, 0.38, True, expected=(1013.25, 1013.25)), "x = 9 (high; expected 1,013.25), 38%"),
