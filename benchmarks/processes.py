@@ -34,6 +34,7 @@ def first_use() -> dict[str, float]:
             forest.score(rows, kind)
             forest.score_one(rows[0], kind)
             forest.explain(rows, kind)
+        forest.expected_values(rows)
     forest_seconds = time.perf_counter() - START
     for preset in ("paper", "practice"):
         detector = StreamDetector(2, window=32, max_samples=8, n_trees=2, preset=preset, threshold="kmeans")

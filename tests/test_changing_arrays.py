@@ -130,6 +130,9 @@ def test_scoring_and_looking_up_rows_that_change_is_harmless(change_after_check)
             forest.score_next(rows, kind)
             rows[:] = X
             forest.explain(rows, kind)
+            rows[:] = X
+            with suppress(InvalidInputError):
+                forest.expected_values(rows)
             change_after_check(row, value)
             forest.score_one(row, kind)
         change_after_check(rows, value)

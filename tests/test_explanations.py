@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from imondrian import MondrianForest
 from imondrian.categories import MISSING_CODE, category_code
-from imondrian.explanations import Expectations, Frequency, Part, Reason, merged_parts, reasons_of, reasons_of_rows
+from imondrian.explanations import (
+    Expectations,
+    Frequency,
+    Part,
+    Reason,
+    largest_parts,
+    merged_parts,
+    reasons_of,
+    reasons_of_rows,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +36,7 @@ from imondrian.explanations import Expectations, Frequency, Part, Reason, merged
         (Reason("x", 1001.1, 0.38, True, expected=(994.21, 1004.31)), "x = 1,001.1 (expected 994 to 1,004), 38%"),
         (
             Reason("x", 20367.0, 0.38, True, expected=(7081.0, 20358.0)),
-            "x = 20,367 (high; expected 7,081 to 20,358), 38%",
+            "x = 20,367 (high; expected 7,081 to 20,360), 38%",
         ),
         (Reason("x", 9.0, 0.38, True, expected=(1013.25, 1013.31)), "x = 9 (high; expected 1,013.25 to 1,013.31), 38%"),
         (Reason("x", 9.0, 0.38, True, expected=(1013.25, 1013.25)), "x = 9 (high; expected 1,013.25), 38%"),
@@ -114,7 +123,9 @@ def test_merged_parts_cover_every_value_once_and_have_the_same_sum(parts, data):
     parts = np.array(parts)
     is_category = data.draw(st.lists(st.booleans(), min_size=parts.shape[1], max_size=parts.shape[1]))
     rows = np.random.default_rng(0).choice([0.0, 1.0, np.nan], parts.shape)
-    merged = merged_parts(parts, rows, is_category)
+    categorical = [j for j, is_one in enumerate(is_category) if is_one]
+    merged = merged_parts(parts, rows, categorical)
+    assert largest_parts(parts, rows, categorical, 3) == merged[:3]
     n_covered = np.zeros(parts.shape, int)
     for part in merged:
         own = parts[part.first : part.last + 1, part.feature]

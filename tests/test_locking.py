@@ -142,6 +142,7 @@ def test_any_mix_of_calls_leaves_a_sound_forest(settings, n_jobs):
         lambda: [forget_one(forest) for _ in range(40)],
         lambda: [forest.score(X[:200], kind) for _ in range(20) for kind in ("depth", "expected", "size")],
         lambda: [(forest.score_one(X[0], "size"), forest.explain(X[:9]), forest.rescore()) for _ in range(20)],
+        lambda: [forest.expected_values(X[:50]) for _ in range(20)],
         lambda: [(pickle.dumps(forest), copy.deepcopy(forest), list(forest.trees())) for _ in range(5)],
     )
     if "window" not in settings:

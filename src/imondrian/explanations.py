@@ -1,7 +1,7 @@
 """Explanations in words: the features that make a row anomalous, and what is expected of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -124,14 +124,10 @@ class Expectations:
 
     def __init__(self, forest: MondrianForest, n_rows: int = 1, indicators: Sequence[int] = ()) -> None:
         self._forest = forest
-        self._categorical = frozenset(forest.categorical)
         self._width = (forest.n_features or 0) // n_rows
+        self.categorical = frozenset(j for j in forest.categorical if j < self._width)  # features of a row
         first = self._width - len(indicators)
         self._indicators = {j: first + k for k, j in enumerate(indicators)}
-
-    def is_category(self, j: int) -> bool:
-        """Return True if feature j of a row is categorical."""
-        return j in self._categorical
 
     def frequency(self, row: int, j: int, code: float) -> Frequency:
         """Return how many points that the forest counts have a category in feature j of a row of the point."""
@@ -167,7 +163,15 @@ class Part(NamedTuple):
     size: float  # the sum of the parts, which have the same sign
 
 
-def merged_parts(parts: Array, rows: Array, is_category: Sequence[bool]) -> list[Part]:
+def largest_parts(parts: Array, rows: Array, categorical: Collection[int], n: int) -> list[Part]:
+    """Return the n largest parts, largest first, after merging those of neighbouring rows."""
+    if len(parts) > 1:
+        return merged_parts(parts, rows, categorical)[:n]
+    order = np.argsort(-np.abs(parts[0]), kind="stable")[:n].tolist()
+    return [Part(j, 0, 0, 0, float(parts[0, j])) for j in order]
+
+
+def merged_parts(parts: Array, rows: Array, categorical: Collection[int]) -> list[Part]:
     """Merge the parts of neighbouring rows and sort them, largest first.
 
     Starting with the largest part of all, the neighbouring rows of the same feature are added as long as their parts
@@ -180,8 +184,8 @@ def merged_parts(parts: Array, rows: Array, is_category: Sequence[bool]) -> list
         The parts of the values of a point.
     rows : array of shape (n_rows, n_features)
         The values.
-    is_category : sequence of bool
-        Whether each feature is categorical.
+    categorical : collection of int
+        The categorical features.
 
     Returns
     -------
@@ -190,22 +194,19 @@ def merged_parts(parts: Array, rows: Array, is_category: Sequence[bool]) -> list
     Examples
     --------
     >>> parts = np.array([[0.01], [0.2], [0.3], [0.02]])
-    >>> [tuple(part) for part in merged_parts(parts, np.zeros((4, 1)), [False])]
+    >>> [tuple(part) for part in merged_parts(parts, np.zeros((4, 1)), [])]
     [(0, 1, 2, 2, 0.5), (0, 3, 3, 3, 0.02), (0, 0, 0, 0, 0.01)]
     """
-    order = np.argsort(-np.abs(parts), axis=None, kind="stable").tolist()
-    if len(parts) == 1:  # nothing to merge
-        return [Part(j, 0, 0, 0, float(parts[0, j])) for j in order]
     merged: list[Part] = []
     is_used = np.zeros(parts.shape, np.bool_)
-    for i in order:
+    for i in np.argsort(-np.abs(parts), axis=None, kind="stable").tolist():
         leading, j = divmod(i, parts.shape[1])
         if is_used[leading, j]:
             continue
         largest = parts[leading, j]
         is_similar = ~is_used[:, j] & (parts[:, j] * np.sign(largest) >= _NEAR_EQUAL * abs(largest))
         is_similar &= np.isnan(rows[:, j]) == np.isnan(rows[leading, j])
-        if is_category[j]:
+        if j in categorical:
             is_similar &= rows[:, j] == rows[leading, j]
         first = last = leading
         while first > 0 and is_similar[first - 1]:
@@ -297,10 +298,13 @@ def reasons_of_rows(
         return []
     shape = (len(parts), -1, parts.shape[-1])
     describers = [
-        _RowDescriber(own_parts, row, names, expectations, own_texts)
-        for own_parts, row, own_texts in zip(parts.reshape(shape), rows.reshape(shape), texts, strict=True)
+        _RowDescriber(row, names, expectations, own_texts)
+        for row, own_texts in zip(rows.reshape(shape), texts, strict=True)
     ]
-    chosen = [describer.leading(n, min_share) for describer in describers]
+    chosen = [
+        describer.leading(own_parts, n, min_share)
+        for describer, own_parts in zip(describers, parts.reshape(shape), strict=True)
+    ]
     ranges: dict[tuple[int, int], tuple[float, float] | None] = {}
     if expectations is not None:
         held = (rows if points is None else points).reshape(len(parts), -1)
@@ -323,24 +327,22 @@ class _RowDescriber:
     """Describes the parts of one row, or of one point with several rows."""
 
     def __init__(
-        self, parts: Array, rows: Array, names: list[str], expectations: Expectations | None, texts: Mapping[int, str]
+        self, rows: Array, names: list[str], expectations: Expectations | None, texts: Mapping[int, str]
     ) -> None:
         self._rows, self._names, self._expectations, self._texts = rows, names, expectations, texts
-        n_features = parts.shape[1]
-        with_text = {i % n_features for i in texts}
-        self._is_category = [
-            j in with_text or (expectations is not None and expectations.is_category(j)) for j in range(n_features)
-        ]
-        self._parts = merged_parts(parts, rows, self._is_category)
-        self._total = max(float(np.abs(parts).sum()), np.finfo(float).tiny)
+        known = frozenset() if expectations is None else expectations.categorical
+        self._categorical = known | {i % rows.shape[1] for i in texts}
+        self._total = 0.0
 
-    def leading(self, n: int, min_share: float) -> list[Part]:
+    def leading(self, parts: Array, n: int, min_share: float) -> list[Part]:
         """Return the largest parts, at most n; after the first, only those with a large enough share."""
-        return [part for rank, part in enumerate(self._parts[:n]) if rank == 0 or self._share(part) >= min_share]
+        self._total = max(float(np.abs(parts).sum()), np.finfo(float).tiny)
+        largest = largest_parts(parts, self._rows, self._categorical, n)
+        return [part for rank, part in enumerate(largest) if rank == 0 or self._share(part) >= min_share]
 
     def is_range_worthwhile(self, rank: int, part: Part) -> bool:
         """Return True if the part is that of a number, and large enough to say what is expected."""
-        return not self._is_category[part.feature] and (rank < _ALWAYS_WITH_RANGE or self._share(part) >= _MIN_SHARE)
+        return part.feature not in self._categorical and (rank < _ALWAYS_WITH_RANGE or self._share(part) >= _MIN_SHARE)
 
     def reason(self, part: Part, expected: tuple[float, float] | None) -> Reason:
         """Return the reason in numbers and words."""
@@ -355,7 +357,7 @@ class _RowDescriber:
             rows_ago=(latest - part.last, latest - part.first),
             part=part.size,
         )
-        if self._is_category[j]:
+        if j in self._categorical:
             known = self._expectations
             frequency = None if known is None else known.frequency(part.leading, j, value)
             return reason._replace(is_high=False, text=self._category_text(part.leading, j, value), frequency=frequency)

@@ -566,6 +566,29 @@ def test_anomalies_are_explained_by_the_rows_before_them(shell):
     assert shingled[99]["explanation"].startswith("b = 15 (high; expected ")
 
 
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        ({"load": 40.0, "state": "on"}, ("load", " = 40 (high; expected ")),
+        ({"load": 1.0, "state": "broken"}, ("state", " = broken (never seen), ")),
+    ],
+)
+def test_with_a_shingle_the_odd_row_is_named_with_its_value(shell, odd, reason):
+    rng = np.random.default_rng(0)
+    rows = [{"load": load, "state": "on" if i % 3 else "idle"} for i, load in enumerate(rng.normal(size=304).round(2))]
+    rows[300] = odd
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    options = ("-q", "--explain", "--shingle", "4", "--threshold", "0.05", "--window", "256", "--model", "s.imf")
+    found = [row["explanation"] for row in lines_of(shell.run("watch", *options, stdin=text).stdout)[300:]]
+    feature, value = reason
+    for explanation, ago in zip(found, ("", " 1 row ago", " 2 rows ago", " 3 rows ago"), strict=True):
+        assert explanation.startswith(f"{feature}{ago}{value}")
+        assert explanation.count("%") <= 6  # three reasons, and how common a category is
+    resumed = '{"load": 1.0, "state": "worn"}\n'  # the categories of the rows before it are not known
+    explanation = lines_of(shell.run("watch", *options, stdin=resumed).stdout)[0]["explanation"]
+    assert explanation.startswith("state = worn (never seen), ")
+
+
 def test_the_output_can_be_watched_again(shell):
     once = shell.run("watch", "data.csv", "-q", "--features", "a,b,c", "--explain", *SETTINGS).stdout
     twice = shell.run("watch", "-q", "--ignore", "id,name", *SETTINGS, stdin=once).stdout

@@ -93,7 +93,7 @@ def known_distance(row, point, weights):
     return min(total, np.finfo(float).max)
 
 
-def reached(node, row, draws, n_walks=N_WALKS):
+def reached(node, row, draws, n_walks):
     """Yield the leaves that the walks reach, with the number of walks; coordinates that are NaN are not known."""
     if not node.children:
         yield node, n_walks
@@ -109,7 +109,8 @@ def reached(node, row, draws, n_walks=N_WALKS):
 def plain_nearest(root, row, weights, draws):
     """Return the nearest leaf that is reached; of equally near ones, one in proportion to the walks that end there."""
     least, n_nearest, nearest = math.inf, 0, None
-    for leaf, n_walks in reached(root, row, draws):
+    n_started = 1 if all(map(math.isnan, row[: len(weights)])) else N_WALKS
+    for leaf, n_walks in reached(root, row, draws, n_started):
         distance = known_distance(row, leaf.point, weights)
         if distance < least:
             least, n_nearest, nearest = distance, n_walks, leaf

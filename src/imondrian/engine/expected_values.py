@@ -140,7 +140,8 @@ def write_path_of_copy(trees: Trees, t: int, search: Search) -> int:
 def nearest_leaf(trees: Trees, t: int, weights: Array, search: Search, n_path: int) -> Any:
     """Return the nearest leaf that is reached; of equally near ones, one in proportion to the walks that end there."""
     nodes, counts, depths, path, row = search.nodes, search.counts, search.depths, search.path, search.row
-    nodes[0], counts[0], depths[0] = trees.heads[t]["root"], N_WALKS, 0 if n_path > 0 else _OFF_PATH
+    nodes[0], counts[0] = trees.heads[t]["root"], n_useful_walks(row, weights.size)
+    depths[0] = 0 if n_path > 0 else _OFF_PATH
     n_waiting, n_draws = 1, 0
     least, n_nearest, nearest = np.inf, 0, NO_NODE
     while n_waiting > 0:
@@ -179,6 +180,15 @@ def nearest_leaf(trees: Trees, t: int, weights: Array, search: Search, n_path: i
                 nearest = node
             n_draws += 1
     return nearest
+
+
+@helper
+def n_useful_walks(row: Array, n_coordinates: int) -> int:
+    """Return the number of walks: one if no coordinate is known, since all leaves are equally near then."""
+    for j in range(n_coordinates):
+        if not np.isnan(row[j]):
+            return N_WALKS
+    return 1
 
 
 @helper
