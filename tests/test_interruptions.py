@@ -533,6 +533,51 @@ def test_a_river_model_knows_the_feature_names_of_an_interrupted_call_if_the_for
     assert 0 < sum(n_known) < len(n_known)
 
 
+FIRST_ROWS = {
+    "numbers": {"b": 1.0, "c": 2.0},
+    "a category and a number": {"a": "text", "b": 1.0},
+    "categories": {"a": "text", "b": True},
+}
+LATER_ROWS = [{"a": float(x), "d": "x" if y > 0 else "y", "b": float(z)} for x, y, z in X[:30]]
+
+
+def results_of(model):
+    """Return scores and parts after learning rows in which `a` and `b` are numbers."""
+    for row in LATER_ROWS:
+        model.learn_one(row)
+    return [model.explain_one(row) for row in LATER_ROWS]
+
+
+@pytest.mark.parametrize("row", FIRST_ROWS)
+def test_a_river_model_whose_first_call_was_interrupted_has_learned_the_row_or_is_new(row):
+    def new():
+        return RiverForest(n_trees=4, seed=0)
+
+    def learn(model):
+        model.learn_one(FIRST_ROWS[row])
+
+    expected, reference, n_new = results_of(new()), new(), 0
+    learn(reference)
+    for model in interrupted(new, learn, n_lines=400):
+        if model._forest.n_shown:
+            model.score_one({})  # completes the interrupted call
+            assert (model._columns, to_bytes(model._forest)) == (reference._columns, to_bytes(reference._forest))
+        else:
+            assert results_of(model) == expected
+            n_new += 1
+    assert n_new > 0
+
+
+def test_a_river_model_whose_first_call_failed_is_new():
+    """A call fails if the number of features is not that of the weights."""
+    settings = {"n_trees": 4, "seed": 0, "scale": [1.0, 2.0, 3.0]}
+    expected, model = results_of(RiverForest(**settings)), RiverForest(**settings)
+    for row in FIRST_ROWS.values():
+        with pytest.raises(imondrian.InvalidInputError, match="scale"):
+            model.learn_one(row)
+    assert results_of(model) == expected
+
+
 # -- threads --------------------------------------------------------------------------------
 
 
