@@ -368,9 +368,10 @@ class StreamDetector:
         array of shape (n_rows,)
         """
         rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
-        points = [self._state.shingle.preview(self._filled_next(row[None])) for row in rows]
-        if sum(map(len, points)) == 0:
+        shingle = self._state.shingle
+        if len(rows) == 0 or shingle.n_missing > 0:
             return np.full(len(rows), UNKNOWN_SCORE)
+        points = [shingle.preview(row[None]) for row in self._filled_next(rows)]
         return self.forest.score_next(np.vstack(points), self.kind)
 
     @read_locked
@@ -433,7 +434,7 @@ class StreamDetector:
         size = self._state.shingle.size
         if size > 1:
             raise InvalidInputError(f"Single rows cannot be forgotten: a point consists of {size} rows.")
-        self.forest.forget(np.vstack([self._filled_next(row[None]) for row in self._row_converter().points(X)]))
+        self.forest.forget(self._filled_next(self._row_converter().points(X)))
         return self
 
     @read_locked
@@ -587,17 +588,23 @@ class StreamDetector:
         return not is_point or names is not state.names or self._labels_before_learning(state) or has_gaps(row[0])
 
     def _filled_next(self, rows: Array) -> Array:
-        """Return rows without gaps, as if they came next."""
+        """Return rows without gaps, each as if it came next."""
         state = self._state
         gaps = state.gaps.with_medians_for(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
-        return gaps.filled(rows, self._last_row(rows))
+        return gaps.filled_separately(rows, self._last_row(rows))
 
     def _last_row(self, rows: Array) -> Array | None:
-        """Return the row before the next ones, if it is needed to fill the first of them; None if there is none."""
-        if self._parameters["missing"] != "previous" or not has_gaps(rows[0]):
+        """Return the row before the next ones, if it is needed to fill them; None if there is none.
+
+        Its categories are not those of the row: gaps are numbers only.
+        """
+        if self._parameters["missing"] != "previous" or not np.isnan(rows).any():
             return None
-        last = self._state.shingle.last if self._layout.size > 1 else self.forest.points()
-        return last[-1, : self._layout.n_features] if len(last) else None
+        if self._layout.size > 1:
+            last = self._state.shingle.last
+            return last[-1, : self._layout.n_features] if len(last) else None
+        point = self.forest.sampler.newest_point()  # type: ignore[attr-defined]  # a detector always has a window
+        return None if point is None else self._layout.numbers_of_point(point)
 
     def _labels_before_learning(self, state: StreamState) -> bool:
         """Return True if the next point must be labelled before it is learned; the first point is always learned."""

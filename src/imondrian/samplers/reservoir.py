@@ -46,6 +46,10 @@ class Reservoir:
         """Return the number of points shown and not forgotten; if it differs between trees, the largest."""
         return int(trees.heads["n_points"].max())
 
+    def is_empty(self, trees: Trees) -> bool:
+        """Return True if all points have been forgotten, or none has been shown."""
+        return self.n_points(trees) == 0
+
     def n_shown(self, trees: Trees) -> int:
         """Return the number of points shown; a point that compensates for a forgotten one is not counted."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
@@ -106,7 +110,7 @@ class Reservoir:
     ) -> tuple[float, list[Step]]:
         """Score one row and then show it to the trees; there are no steps."""
         score = UNKNOWN_SCORE
-        if self.n_points(trees) > 0:
+        if not self.is_empty(trees):
             self.counts.write_rarities(x[None])
             score = SCORES[kind].score_row(ScoringCache(trees, scale.weights(), Threads(1)), x)
         self.extend(trees, x[None], scale, on_trees)
