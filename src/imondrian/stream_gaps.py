@@ -17,6 +17,11 @@ from imondrian.samplers import ROWS_PER_BLOCK
 _STEPS_PER_WINDOW = 8
 
 
+def n_mark_entries(window: int) -> int:
+    """Return the number of entries for marks: those that count, and those that the next block may write."""
+    return window + min(window, ROWS_PER_BLOCK)
+
+
 class StreamGaps:
     """The missing numbers of a stream: what replaces them, and which values in the window are replacements.
 
@@ -47,7 +52,7 @@ class StreamGaps:
         self._expires = 0  # number of points shown after which the medians are computed again
         # of the points with gaps, in their order: the number of the point, and which features were missing. Entry i is
         # at i % n_entries. The last `window` of `n_marked` entries count; the next ones may be written at any time.
-        n_entries = window + min(window, ROWS_PER_BLOCK) if rule in ("median", "indicator") else 0
+        n_entries = n_mark_entries(window) if rule in ("median", "indicator") else 0
         self._n_marked = 0
         self._numbers, self._masks = np.zeros(n_entries, np.int64), np.zeros((n_entries, layout.n_features), np.bool_)
 
