@@ -293,6 +293,27 @@ def test_filled_rows_can_be_forgotten():
     assert detector.rescore()[0][-1].tolist() == [3.0, 1.0]
 
 
+@pytest.mark.parametrize("missing", ["median", "indicator", "previous"])
+@pytest.mark.parametrize("n_built", [1, 20, 300, 330, 400])
+def test_gaps_of_a_forest_that_was_built_again_have_no_effect(missing, n_built):
+    """No value of the new points is a replacement, and medians are those of the new points."""
+    detector, new = detector_of(missing=missing), detector_of(missing=missing)
+    detector.process_many(ROWS)
+    n_missing = detector.n_missing
+    points = np.tile([[category_code("FR"), 7.0, 8.0]], (n_built, 1)) + np.arange(n_built)[:, None] * [0.0, 1.0, 1.0]
+    if missing == "indicator":
+        points = np.hstack([points, np.zeros((n_built, 2))])
+    for each in (detector, new):
+        each.forest.build(points)
+    assert imondrian.model_files.from_bytes(imondrian.model_files.to_bytes(detector)).n_missing == n_missing
+    row = {"country": "FR", "amount": None, "weight": 1.0}
+    np.testing.assert_array_equal(detector.score([row]), new.score([row]))
+    detector.process_many(ROWS[:30])
+    new.process_many(ROWS[:30])
+    np.testing.assert_array_equal(detector.rescore()[0], new.rescore()[0])
+    assert detector.notes()["gaps"] | {"n_missing": 0} == new.notes()["gaps"] | {"n_missing": 0}
+
+
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 

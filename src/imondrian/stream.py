@@ -203,8 +203,8 @@ class StreamDetector:
         layout, names = self._layout, ("n_trees", "max_samples", "window", "seed", "n_jobs")
         settings = {name: self._parameters[name] for name in names}
         weights = layout.forest_scale(self._parameters["scale"])
-        self._set_forest(MondrianForest(**settings, scale=weights, categorical=layout.categorical_values))
-        self.forest.reserve(layout.n_values)
+        forest = MondrianForest(**settings, scale=weights, categorical=layout.categorical_values)
+        self._set_forest(forest.reserve(layout.n_values))
 
     def _set_parameters(self, parameters: dict[str, Any]) -> None:
         """Check and store the parameters."""
@@ -224,6 +224,7 @@ class StreamDetector:
         shingle = Shingle(layout.size, layout.width)
         gaps = StreamGaps(layout, self._parameters["missing"], window)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
+        self._sampler = forest.sampler  # another one: the forest was built again
         self._state = StreamState(shingle, gaps, threshold, window, self._parameters["warm_up"])
         self._next_state = self._state  # includes the rows being processed, which are not counted yet
         self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
@@ -511,15 +512,20 @@ class StreamDetector:
         return self._state
 
     def _is_settled(self) -> bool:
-        forest = self.forest
-        return forest.sampler.updates.pending is None and _n_shown(forest) == self._state.n_shown
+        forest, sampler = self.forest, self.forest.sampler
+        is_same = sampler is self._sampler and _n_shown(forest) == self._state.n_shown
+        return is_same and sampler.updates.pending is None
 
     def _settle(self) -> None:
         """Finish the work of an interrupted call: record the rows that the forest was shown."""
         self.forest._settle()  # noqa: SLF001 (the locks are held)
-        n_shown, n_recorded = _n_shown(self.forest), self._state.n_shown
-        if n_shown != n_recorded:
-            scored = self.forest.sampler.last_scored
+        n_shown, n_recorded, sampler = _n_shown(self.forest), self._state.n_shown, self.forest.sampler
+        if sampler is not self._sampler:
+            state = self._state.copy()
+            state.gaps, state.counts[N_SHOWN] = state.gaps.restarted(), n_shown
+            self._state, self._sampler = state, sampler
+        elif n_shown != n_recorded:
+            scored = sampler.last_scored
             expected = (self._first_unrecorded, n_shown)
             if scored is not None and (scored.first, scored.end) == expected and scored.first == n_recorded:
                 self._record(*scored.read())

@@ -120,6 +120,15 @@ class StreamGaps:
         with_gaps = np.flatnonzero(is_gap.any(axis=1)) if self._numbers.size else np.empty(0, np.int64)
         return self._with_marks(n_shown + with_gaps, is_gap[with_gaps])
 
+    def restarted(self) -> "StreamGaps":
+        """Return these gaps for a window with other points, none of which has a replaced value.
+
+        The medians are computed again at the next gap.
+        """
+        other = shallow_copy(self)
+        other._expires = other._n_marked = 0
+        return other
+
     # -- model files ------------------------------------------------------------------------------------------
 
     def state(self, n_shown: int) -> dict[str, Any]:
