@@ -339,6 +339,37 @@ def test_signals_at_random_moments_lose_no_rows(make, n_jobs):
     assert n_interrupted > 0
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+def test_an_interrupted_forget_raises_the_exception_of_the_signal_handler():
+    """Comparing the rows must not replace it by another exception."""
+
+    def interrupt(_number, _frame):
+        if is_inside:
+            raise KeyboardInterrupt
+
+    wide = np.random.default_rng(0).normal(size=(200, 1_000))
+    forest, delays = MondrianForest(2, max_samples=64).build(wide), np.random.default_rng(1).uniform(size=150)
+    forest.sampler._check_presence(forest.state()[0], wide)
+    began = time.perf_counter()
+    forest.sampler._check_presence(forest.state()[0], wide)
+    duration, n_interrupted, is_inside = time.perf_counter() - began, 0, False
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for delay in delays:
+            try:
+                is_inside = True
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + duration * delay)
+                forest.sampler._check_presence(forest.state()[0], wide)
+                is_inside = False
+            except KeyboardInterrupt:
+                n_interrupted += 1
+    finally:
+        is_inside = False
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupted > 0
+
+
 def test_an_interrupted_wait_for_threads_changes_no_tree_twice():
     """Blocks are so long that the second interruption comes while tasks of the first call still run."""
 
