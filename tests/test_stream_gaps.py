@@ -314,6 +314,22 @@ def test_gaps_of_a_forest_that_was_built_again_have_no_effect(missing, n_built):
     assert detector.notes()["gaps"] | {"n_missing": 0} == new.notes()["gaps"] | {"n_missing": 0}
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_point_of_the_window_can_be_forgotten(variant):
+    """As `rescore` returns it or, with indicators or a shingle, as the forest holds it."""
+    detector = detector_of(**variant)
+    detector.process_many(ROWS[:120])
+    while detector.forest.n_points:
+        i = detector.forest.n_points * 2 // 3
+        rows, points = detector.rescore()[0], detector.forest.points()
+        if "shingle" in variant or variant.get("missing") == "indicator":
+            detector.forest.forget(points[i : i + 1])
+        else:
+            detector.forget(rows[i : i + 1])
+        left, removed = detector.forest.points(), np.flatnonzero((points == points[i]).all(axis=1))[0]
+        np.testing.assert_array_equal(left, np.delete(points, removed, axis=0))  # of copies, the oldest
+
+
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 

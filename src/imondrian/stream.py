@@ -28,7 +28,7 @@ from imondrian.forest import MondrianForest
 from imondrian.forest_state import Snapshot
 from imondrian.inputs import as_count, has_gaps, unchanged
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
-from imondrian.named_rows import RowConverter, lists_rows
+from imondrian.named_rows import CodedRows, RowConverter, lists_rows
 from imondrian.option_types import (
     Kind,
     KindOrPreset,
@@ -416,7 +416,9 @@ class StreamDetector:
 
         The threshold and the drift monitor still count their scores. With a shingle, a point consists of several rows,
         so single rows cannot be forgotten. A row with missing numbers must be given as the window holds it, with the
-        numbers that replaced them; see `rescore`.
+        numbers that replaced them, which `rescore` returns; otherwise they are replaced as if the row came next. With
+        "indicator", such a row differs from one that had these numbers. Then, and with a shingle, forget the points
+        themselves: ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
 
         Parameters
         ----------
@@ -445,11 +447,13 @@ class StreamDetector:
         Returns
         -------
         points : array of shape (n_points, n_features)
-            Oldest first. Categories are numbers (see `imondrian.categories`), and missing numbers are replaced.
+            Oldest first. Categories are numbers (see `imondrian.categories`), and missing numbers are replaced. Other
+            methods accept these rows (without a shingle): if there are categories, they are `CodedRows`.
         scores : array of shape (n_points,)
         """
         points, scores = self.forest.rescore(self.kind)
-        return self._layout.features_of_points(points), scores
+        features = self._layout.features_of_points(points)
+        return features.view(CodedRows) if self._layout.categorical else features, scores
 
     # -- saving and copying -----------------------------------------------------------------------------------------
 
