@@ -344,15 +344,18 @@ def test_an_interrupted_forget_raises_the_exception_of_the_signal_handler():
     """Comparing the rows must not replace it by another exception."""
 
     def interrupt(_number, _frame):
+        nonlocal is_inside
         if is_inside:
+            is_inside = False
             raise KeyboardInterrupt
 
+    is_inside = False
     wide = np.random.default_rng(0).normal(size=(200, 1_000))
     forest, delays = MondrianForest(2, max_samples=64).build(wide), np.random.default_rng(1).uniform(size=150)
     forest.sampler._check_presence(forest.state()[0], wide)
     began = time.perf_counter()
     forest.sampler._check_presence(forest.state()[0], wide)
-    duration, n_interrupted, is_inside = time.perf_counter() - began, 0, False
+    duration, n_interrupted = time.perf_counter() - began, 0
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         for delay in delays:
