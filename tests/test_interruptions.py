@@ -339,6 +339,40 @@ def test_signals_at_random_moments_lose_no_rows(make, n_jobs):
     assert n_interrupted > 0
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+def test_an_interrupted_forget_raises_the_exception_of_the_signal_handler():
+    """Comparing the rows must not replace it by another exception."""
+
+    def interrupt(_number, _frame):
+        nonlocal is_inside
+        if is_inside:
+            is_inside = False
+            raise KeyboardInterrupt
+
+    is_inside = False
+    wide = np.random.default_rng(0).normal(size=(200, 1_000))
+    forest, delays = MondrianForest(2, max_samples=64).build(wide), np.random.default_rng(1).uniform(size=150)
+    forest.sampler._check_presence(forest.state()[0], wide)
+    began = time.perf_counter()
+    forest.sampler._check_presence(forest.state()[0], wide)
+    duration, n_interrupted = time.perf_counter() - began, 0
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for delay in delays:
+            try:
+                is_inside = True
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + duration * delay)
+                forest.sampler._check_presence(forest.state()[0], wide)
+                is_inside = False
+            except KeyboardInterrupt:
+                n_interrupted += 1
+    finally:
+        is_inside = False
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupted > 0
+
+
 def test_an_interrupted_wait_for_threads_changes_no_tree_twice():
     """Blocks are so long that the second interruption comes while tasks of the first call still run."""
 
@@ -531,6 +565,51 @@ def test_a_river_model_knows_the_feature_names_of_an_interrupted_call_if_the_for
             assert model._forest.categorical == ((1,) if is_known and text == "text" else ())
             n_known.append(is_known)
     assert 0 < sum(n_known) < len(n_known)
+
+
+FIRST_ROWS = {
+    "numbers": {"b": 1.0, "c": 2.0},
+    "a category and a number": {"a": "text", "b": 1.0},
+    "categories": {"a": "text", "b": True},
+}
+LATER_ROWS = [{"a": float(x), "d": "x" if y > 0 else "y", "b": float(z)} for x, y, z in X[:30]]
+
+
+def results_of(model):
+    """Return scores and parts after learning rows in which `a` and `b` are numbers."""
+    for row in LATER_ROWS:
+        model.learn_one(row)
+    return [model.explain_one(row) for row in LATER_ROWS]
+
+
+@pytest.mark.parametrize("row", FIRST_ROWS)
+def test_a_river_model_whose_first_call_was_interrupted_has_learned_the_row_or_is_new(row):
+    def new():
+        return RiverForest(n_trees=4, seed=0)
+
+    def learn(model):
+        model.learn_one(FIRST_ROWS[row])
+
+    expected, reference, n_new = results_of(new()), new(), 0
+    learn(reference)
+    for model in interrupted(new, learn, n_lines=400):
+        if model._forest.n_shown:
+            model.score_one({})  # completes the interrupted call
+            assert (model._columns, to_bytes(model._forest)) == (reference._columns, to_bytes(reference._forest))
+        else:
+            assert results_of(model) == expected
+            n_new += 1
+    assert n_new > 0
+
+
+def test_a_river_model_whose_first_call_failed_is_new():
+    """A call fails if the number of features is not that of the weights."""
+    settings = {"n_trees": 4, "seed": 0, "scale": [1.0, 2.0, 3.0]}
+    expected, model = results_of(RiverForest(**settings)), RiverForest(**settings)
+    for row in FIRST_ROWS.values():
+        with pytest.raises(imondrian.InvalidInputError, match="scale"):
+            model.learn_one(row)
+    assert results_of(model) == expected
 
 
 # -- threads --------------------------------------------------------------------------------

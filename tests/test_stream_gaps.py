@@ -17,6 +17,7 @@ from imondrian.categories import MISSING_CODE, category_code, is_missing
 from imondrian.model_files import as_fitted_model
 from imondrian.named_rows import CodedRows
 from imondrian.row_layout import RowLayout
+from imondrian.samplers import Window
 from imondrian.stream_gaps import StreamGaps
 
 NAMES = ["country", "amount", "weight"]
@@ -203,6 +204,88 @@ def test_scoring_fills_like_processing_and_changes_nothing():
                 detector.process(row)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("n_before", [0, 1, 70, 200])
+def test_scoring_many_rows_scores_each_as_if_it_came_next(variant, n_before):
+    detector = detector_of(**variant)
+    detector.process_many(ROWS[:n_before])
+    named = [*ROWS[:1], *ROWS[200:260]]  # the first row has all names
+    np.testing.assert_array_equal(detector.score(named), [detector.score([row])[0] for row in named])
+
+
+class Calls:
+    """Counts the calls of methods."""
+
+    def __init__(self, monkeypatch):
+        self._patch, self.n = monkeypatch, {}
+
+    def count(self, owner, name):
+        method = getattr(owner, name)
+        self.n[name] = 0
+
+        def counted(*args, **kwargs):
+            self.n[name] += 1
+            return method(*args, **kwargs)
+
+        self._patch.setattr(owner, name, counted)
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator", "previous"])
+@pytest.mark.parametrize("categorical", [[], [1]])
+@pytest.mark.parametrize("call", ["score", "forget", "process_many"])
+def test_rows_with_gaps_do_not_read_the_whole_window_each(monkeypatch, missing, categorical, call):
+    """The window is read once per call to compute medians, and never for the previous row."""
+    settings = SMALL | {"window": 512, "threshold": 1e-9, "warm_up": 8, "missing": missing, "categorical": categorical}
+    detector = StreamDetector(**settings, learn_anomalies=False)
+    detector.process_many(np.random.default_rng(0).normal(size=(512, 3)).tolist())  # medians have not been computed yet
+    calls = Calls(monkeypatch)
+    calls.count(StreamGaps, "_medians_of")
+    calls.count(Window, "points")
+    calls.count(Window, "_oldest_first")
+    calls.count(Window, "n_points")
+    rows = [[float(i), 1.0, None] for i in range(40)]
+    if call == "forget":
+        with pytest.raises(InvalidInputError, match="is not in the forest"):
+            detector.forget(rows)
+    else:
+        getattr(detector, call)(rows)
+    assert calls.n == {"_medians_of": missing != "previous", "points": 0, "_oldest_first": 0, "n_points": 0}
+
+
+@given(
+    blocks=st.lists(
+        st.tuples(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=7), st.booleans()), max_size=12
+    ),
+    window=st.integers(1, 7),
+)
+def test_marks_that_are_not_stored_have_no_effect(blocks, window):
+    """A block is marked before it is learned; if it is not learned, the old object is used again."""
+    new = StreamGaps(RowLayout(2, (), (), 1), "median", window)
+    gaps, learned = new, []
+    for rows, is_learned in blocks:
+        is_gap = np.array(rows)[:window]
+        marked = gaps.marked(np.where(is_gap, np.nan, 1.0), len(learned))
+        assert marked._masks is new._masks  # the marks are not copied
+        if is_learned:
+            gaps, learned = marked, learned + is_gap.tolist()
+        masks = np.array(learned[-window:], np.bool_)
+        expected = base64.b64encode(np.packbits(masks).tobytes()).decode() if masks.any() else ""
+        assert gaps.state(len(learned))["replaced"] == expected
+        state = gaps.state(len(learned))
+        assert new.restored(state, len(learned)).state(len(learned)) == state
+
+
+def test_previous_skips_rows_that_were_forgotten():
+    rows = [[float(i), 10.0 + i] for i in range(11)]
+    for n_forgotten in range(1, 9):
+        detector = StreamDetector(2, window=8, n_trees=2, missing="previous")
+        detector.process_many(rows)
+        detector.forget(rows[-n_forgotten:])
+        detector.process([None, 0.5])
+        last = 0.0 if n_forgotten == 8 else 10.0 - n_forgotten  # 0 if nothing is left
+        assert detector.rescore()[0][-1].tolist() == [last, 0.5]
+
+
 def test_filled_rows_can_be_forgotten():
     detector = StreamDetector(2, window=16, n_trees=3)
     detector.process_many([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
@@ -210,6 +293,43 @@ def test_filled_rows_can_be_forgotten():
     assert detector.forest.n_points == 2
     detector.process([np.nan, 1.0])
     assert detector.rescore()[0][-1].tolist() == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator", "previous"])
+@pytest.mark.parametrize("n_built", [1, 20, 300, 330, 400])
+def test_gaps_of_a_forest_that_was_built_again_have_no_effect(missing, n_built):
+    """No value of the new points is a replacement, and medians are those of the new points."""
+    detector, new = detector_of(missing=missing), detector_of(missing=missing)
+    detector.process_many(ROWS)
+    n_missing = detector.n_missing
+    points = np.tile([[category_code("FR"), 7.0, 8.0]], (n_built, 1)) + np.arange(n_built)[:, None] * [0.0, 1.0, 1.0]
+    if missing == "indicator":
+        points = np.hstack([points, np.zeros((n_built, 2))])
+    for each in (detector, new):
+        each.forest.build(points)
+    assert imondrian.model_files.from_bytes(imondrian.model_files.to_bytes(detector)).n_missing == n_missing
+    row = {"country": "FR", "amount": None, "weight": 1.0}
+    np.testing.assert_array_equal(detector.score([row]), new.score([row]))
+    detector.process_many(ROWS[:30])
+    new.process_many(ROWS[:30])
+    np.testing.assert_array_equal(detector.rescore()[0], new.rescore()[0])
+    assert detector.notes()["gaps"] | {"n_missing": 0} == new.notes()["gaps"] | {"n_missing": 0}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_point_of_the_window_can_be_forgotten(variant):
+    """As `rescore` returns it or, with indicators or a shingle, as the forest holds it."""
+    detector = detector_of(**variant)
+    detector.process_many(ROWS[:120])
+    while detector.forest.n_points:
+        i = detector.forest.n_points * 2 // 3
+        rows, points = detector.rescore()[0], detector.forest.points()
+        if "shingle" in variant or variant.get("missing") == "indicator":
+            detector.forest.forget(points[i : i + 1])
+        else:
+            detector.forget(rows[i : i + 1])
+        left, removed = detector.forest.points(), np.flatnonzero((points == points[i]).all(axis=1))[0]
+        np.testing.assert_array_equal(left, np.delete(points, removed, axis=0))  # of copies, the oldest
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------

@@ -475,7 +475,7 @@ class MondrianForest:
         """Return the score that `score_and_extend` would give each row if it came next; nothing is learned."""
         score_kind(kind)
         points = as_points(X, self.n_features)
-        if self.n_points == 0:
+        if self._state is None or self._state.is_empty:
             return np.full(points.shape[0], UNKNOWN_SCORE)
         rows = self._known_state().coded(points)
         return self.sampler.score_next(self._scoring_cache(), rows, kind, self._on_trees)
@@ -741,7 +741,7 @@ class MondrianForest:
     def _scoring_cache(self) -> ScoringCache:
         state = self._known_state()
         if self._cache is None:
-            if self.n_points == 0:
+            if state.is_empty:
                 raise EmptyForestError("The forest has forgotten all its points: call build or extend first.")
             self._cache = ScoringCache(state.trees, state.scale.weights(), self._threads)
         return self._cache

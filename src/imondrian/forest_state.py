@@ -95,6 +95,11 @@ class ForestState:
         return self.sampler.n_points(self.trees)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether `n_points` is 0."""
+        return self.sampler.is_empty(self.trees)
+
+    @property
     def n_shown(self) -> int:
         """Number of points shown so far, as the sampler counts them."""
         return self.sampler.n_shown(self.trees)

@@ -106,12 +106,19 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._learning is None and self._forest._is_settled()  # noqa: SLF001
 
     def _settle(self) -> None:
-        """Complete an interrupted call: store its columns if the forest has got them."""
+        """Complete an interrupted or failed call: store its columns if the forest has got them.
+
+        If no point has been learned yet, start again with a new forest, which has neither columns nor categories.
+        """
         self._forest._settle()  # noqa: SLF001
         learning = self._learning
-        if learning is not None:
-            has_columns = self._forest.n_features == len(learning)
-            self._columns, self._learning = learning if has_columns else self._columns, None
+        if learning is None:
+            return
+        if self._forest.n_shown == 0:
+            self._forest = self._empty_forest(())
+        elif self._forest.n_features == len(learning):
+            self._columns = learning
+        self._learning = None
 
     @read_locked
     def __getstate__(self) -> dict[str, Any]:
@@ -218,9 +225,13 @@ class IsolationMondrianForest(AnomalyDetector):
         if n_known is not None:
             self._forest.widen(n_columns, {j: MISSING_CODE for j in categorical if j >= n_known})
         elif categorical != self._categorical:
-            forest = MondrianForest(**self._forest.parameters() | {"categorical": categorical})
-            forest._locks = self._locks  # noqa: SLF001 (this call holds them)
-            self._forest = forest
+            self._forest = self._empty_forest(categorical)
+
+    def _empty_forest(self, categorical: tuple[int, ...]) -> MondrianForest:
+        """Return a forest without points that has the parameters and the locks of the current one."""
+        forest = MondrianForest(**self._forest.parameters() | {"categorical": categorical})
+        forest._locks = self._locks  # noqa: SLF001 (the caller holds them)
+        return forest
 
     def _update_medians(self) -> None:
         """Compute the medians of the points that the forest holds, if the current ones have expired."""

@@ -33,7 +33,8 @@ class RowLayout(NamedTuple):
     @property
     def numeric(self) -> list[int]:
         """The features that are numbers."""
-        return [j for j in range(self.n_features) if j not in self.categorical]
+        categorical = set(self.categorical)
+        return [j for j in range(self.n_features) if j not in categorical]
 
     @property
     def width(self) -> int:
@@ -57,6 +58,15 @@ class RowLayout(NamedTuple):
             return scale
         weights = as_weights(scale, self.n_features * self.size).reshape(self.size, self.n_features)
         return np.hstack([weights, np.ones((self.size, len(self.indicators)))]).ravel().tolist()
+
+    def numbers_of_point(self, point: Array) -> Array:
+        """Return the last row of a point of the window, in which the categories are 0.
+
+        A point of the window begins with the numbers of all its rows.
+        """
+        row, n_numbers = np.zeros(self.n_features), len(self.numeric)
+        row[self.numeric] = point[n_numbers * (self.size - 1) : n_numbers * self.size]
+        return row
 
     def features_of_points(self, points: Array) -> Array:
         """Return points without their indicators."""

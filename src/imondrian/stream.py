@@ -39,7 +39,7 @@ from imondrian.incidents import (
 )
 from imondrian.inputs import as_count, has_gaps, unchanged
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
-from imondrian.named_rows import RowConverter, lists_rows
+from imondrian.named_rows import CodedRows, RowConverter, lists_rows
 from imondrian.option_types import (
     Kind,
     KindOrPreset,
@@ -226,8 +226,8 @@ class StreamDetector:
         layout, names = self._layout, ("n_trees", "max_samples", "window", "seed", "n_jobs")
         settings = {name: self._parameters[name] for name in names}
         weights = layout.forest_scale(self._parameters["scale"])
-        self._set_forest(MondrianForest(**settings, scale=weights, categorical=layout.categorical_values))
-        self.forest.reserve(layout.n_values)
+        forest = MondrianForest(**settings, scale=weights, categorical=layout.categorical_values)
+        self._set_forest(forest.reserve(layout.n_values))
 
     def _set_parameters(self, parameters: dict[str, Any]) -> None:
         """Check and store the parameters."""
@@ -247,6 +247,7 @@ class StreamDetector:
         shingle = Shingle(layout.size, layout.width)
         gaps = StreamGaps(layout, self._parameters["missing"], window)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
+        self._sampler = forest.sampler  # another one: the forest was built again
         incidents = IncidentTracker(self._parameters["rules"])
         self._state = StreamState(shingle, gaps, threshold, incidents, window, self._parameters["warm_up"])
         self._events: tuple[IncidentEvent, ...] = ()
@@ -440,9 +441,10 @@ class StreamDetector:
         array of shape (n_rows,)
         """
         rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
-        points = [self._state.shingle.preview(self._filled_next(row[None])) for row in rows]
-        if sum(map(len, points)) == 0:
+        shingle = self._state.shingle
+        if len(rows) == 0 or shingle.n_missing > 0:
             return np.full(len(rows), UNKNOWN_SCORE)
+        points = [shingle.preview(row[None]) for row in self._filled_next(rows)]
         return self.forest.score_next(np.vstack(points), self.kind)
 
     @read_locked
@@ -483,7 +485,8 @@ class StreamDetector:
     @read_locked
     def point_of_rows(self, rows: Array) -> Array:
         """Return the point of the forest for consecutive rows; missing numbers are replaced as if they came next."""
-        return self._filled_next(np.asarray(rows)).ravel()
+        rows = np.asarray(rows)
+        return self._gaps_for(rows).filled(rows, self._last_row(rows)).ravel()
 
     @read_locked
     def explain_point(self, point: Array) -> Array:
@@ -501,7 +504,9 @@ class StreamDetector:
 
         The threshold and the drift monitor still count their scores. With a shingle, a point consists of several rows,
         so single rows cannot be forgotten. A row with missing numbers must be given as the window holds it, with the
-        numbers that replaced them; see `rescore`.
+        numbers that replaced them, which `rescore` returns; otherwise they are replaced as if the row came next. With
+        "indicator", such a row differs from one that had these numbers. Then, and with a shingle, forget the points
+        themselves: ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
 
         Parameters
         ----------
@@ -520,7 +525,7 @@ class StreamDetector:
         size = self._state.shingle.size
         if size > 1:
             raise InvalidInputError(f"Single rows cannot be forgotten: a point consists of {size} rows.")
-        self.forest.forget(np.vstack([self._filled_next(row[None]) for row in self._row_converter().points(X)]))
+        self.forest.forget(self._filled_next(self._row_converter().points(X)))
         return self
 
     @read_locked
@@ -530,11 +535,13 @@ class StreamDetector:
         Returns
         -------
         points : array of shape (n_points, n_features)
-            Oldest first. Categories are numbers (see `imondrian.categories`), and missing numbers are replaced.
+            Oldest first. Categories are numbers (see `imondrian.categories`), and missing numbers are replaced. Other
+            methods accept these rows (without a shingle): if there are categories, they are `CodedRows`.
         scores : array of shape (n_points,)
         """
         points, scores = self.forest.rescore(self.kind)
-        return self._layout.features_of_points(points), scores
+        features = self._layout.features_of_points(points)
+        return features.view(CodedRows) if self._layout.categorical else features, scores
 
     # -- saving and copying -----------------------------------------------------------------------------------------
 
@@ -598,15 +605,20 @@ class StreamDetector:
         return self._state
 
     def _is_settled(self) -> bool:
-        forest = self.forest
-        return forest.sampler.updates.pending is None and _n_shown(forest) == self._state.n_shown
+        forest, sampler = self.forest, self.forest.sampler
+        is_same = sampler is self._sampler and _n_shown(forest) == self._state.n_shown
+        return is_same and sampler.updates.pending is None
 
     def _settle(self) -> None:
         """Finish the work of an interrupted call: record the rows that the forest was shown."""
         self.forest._settle()  # noqa: SLF001 (the locks are held)
-        n_shown, n_recorded = _n_shown(self.forest), self._state.n_shown
-        if n_shown != n_recorded:
-            scored = self.forest.sampler.last_scored
+        n_shown, n_recorded, sampler = _n_shown(self.forest), self._state.n_shown, self.forest.sampler
+        if sampler is not self._sampler:
+            state = self._state.copy()
+            state.gaps, state.counts[N_SHOWN] = state.gaps.restarted(), n_shown
+            self._state, self._sampler = state, sampler
+        elif n_shown != n_recorded:
+            scored = sampler.last_scored
             expected = (self._first_unrecorded, n_shown)
             if scored is not None and (scored.first, scored.end) == expected and scored.first == n_recorded:
                 self._record(*scored.read())
@@ -672,18 +684,26 @@ class StreamDetector:
         return not is_point or names is not state.names or self._labels_before_learning(state) or has_gaps(row[0])
 
     def _filled_next(self, rows: Array) -> Array:
-        """Return rows without gaps, as if they came next."""
-        state, ring = self._state, self.forest.sampler.ring  # type: ignore[attr-defined]
-        from_first_gap = rows[np.isnan(rows).any(axis=1).argmax() :]
-        gaps = state.gaps.with_medians_for(from_first_gap, ring, state.n_shown)
-        return gaps.filled(rows, self._last_row(rows))
+        """Return rows without gaps, each as if it came next."""
+        return self._gaps_for(rows).filled_separately(rows, self._last_row(rows))
+
+    def _gaps_for(self, rows: Array) -> StreamGaps:
+        """Return the gaps with the medians for rows that might come next."""
+        state = self._state
+        return state.gaps.with_medians_for(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
 
     def _last_row(self, rows: Array) -> Array | None:
-        """Return the row before the next ones, if it is needed to fill the first of them; None if there is none."""
-        if self._parameters["missing"] != "previous" or not has_gaps(rows[0]):
+        """Return the row before the next ones, if it is needed to fill them; None if there is none.
+
+        Its categories are not those of the row: gaps are numbers only.
+        """
+        if self._parameters["missing"] != "previous" or not np.isnan(rows).any():
             return None
-        last = self._state.shingle.last if self._layout.size > 1 else self.forest.points()
-        return last[-1, : self._layout.n_features] if len(last) else None
+        if self._layout.size > 1:
+            last = self._state.shingle.last
+            return last[-1, : self._layout.n_features] if len(last) else None
+        point = self.forest.sampler.newest_point()  # type: ignore[attr-defined]  # a detector always has a window
+        return None if point is None else self._layout.numbers_of_point(point)
 
     def _labels_before_learning(self, state: StreamState) -> bool:
         """Return True if the next point must be labelled before it is learned; the first point is always learned."""

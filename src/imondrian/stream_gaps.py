@@ -12,9 +12,14 @@ from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.inputs import as_count
 from imondrian.missing_values import UNKNOWN_MEDIAN, checked_fill, without_gaps
 from imondrian.row_layout import RowLayout
+from imondrian.samplers import ROWS_PER_BLOCK
 
 _STEPS_PER_WINDOW = 8
-_NONE = -1
+
+
+def n_mark_entries(window: int) -> int:
+    """Return the number of entries for marks: those that count, and those that the next block may write."""
+    return window + min(window, ROWS_PER_BLOCK)
 
 
 class StreamGaps:
@@ -22,7 +27,8 @@ class StreamGaps:
 
     The medians are computed from the window, without replaced values, at the first gap and then at the first gap after
     each eighth of the window (of the points so far, until it is full). Before a feature has a value, its gaps are 0.
-    Objects are never changed, only replaced by others, so that an interruption leaves either the old or the new one.
+    Objects are replaced by others, so that an interruption leaves either the old or the new one. They share the arrays
+    of marks, so that a row costs no copy of them: `marked` writes only to entries that the old object does not read.
 
     Parameters
     ----------
@@ -44,9 +50,11 @@ class StreamGaps:
         self._layout, self._window, self._repeats = layout, window, rule == "previous"
         self._medians = np.full(0 if rule == "raise" else layout.n_features, UNKNOWN_MEDIAN)
         self._expires = 0  # number of points shown after which the medians are computed again
-        n_slots = window if rule in ("median", "indicator") else 0
-        # of points with gaps, at (number of the point) % window: the number, and which features were missing
-        self._numbers, self._masks = np.full(n_slots, _NONE), np.zeros((n_slots, layout.n_features), np.bool_)
+        # of the points with gaps, in their order: the number of the point, and which features were missing. Entry i is
+        # at i % n_entries. The last `window` of `n_marked` entries count; the next ones may be written at any time.
+        n_entries = n_mark_entries(window) if rule in ("median", "indicator") else 0
+        self._n_marked = 0
+        self._numbers, self._masks = np.zeros(n_entries, np.int64), np.zeros((n_entries, layout.n_features), np.bool_)
 
     @property
     def n_features(self) -> int:
@@ -73,9 +81,10 @@ class StreamGaps:
     def with_medians_for(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
         """Return these gaps with the medians for the next rows, at most `n_rows_with_same_medians` of them.
 
-        A row of the ring is a point of the window; it begins with the numbers of all rows of the point.
+        The rows may also be alternatives, each of which might come next. A row of the ring is a point of the window; it
+        begins with the numbers of all rows of the point.
         """
-        if not self._numbers.size or self._expires > n_shown or not np.isnan(rows[0]).any():
+        if not self._numbers.size or self._expires > n_shown or not np.isnan(rows).any():
             return self
         other = shallow_copy(self)
         other._medians, other._expires = self._medians_of(ring, n_shown), n_shown + self._step(n_shown)
@@ -87,6 +96,12 @@ class StreamGaps:
             return _repeated(rows, self._medians if last is None else last)
         return without_gaps(rows, self._medians, list(self._layout.indicators))
 
+    def filled_separately(self, rows: Array, last: Array | None) -> Array:
+        """Like `filled` for rows each of which might come next, so that "previous" never repeats one of them."""
+        if self._repeats:
+            return without_gaps(rows, self._medians if last is None else last, [])
+        return self.filled(rows, last)
+
     def counted(self, rows: Array) -> "StreamGaps":
         """Return these gaps after counting those of the rows."""
         is_gap = np.isnan(rows)
@@ -97,14 +112,21 @@ class StreamGaps:
         return other
 
     def marked(self, rows: Array, n_shown: int) -> "StreamGaps":
-        """Return these gaps after marking those of the rows, which become the points from number n_shown on."""
+        """Return these gaps after marking those of the rows, which become the points from number n_shown on.
+
+        There may be at most ROWS_PER_BLOCK rows. This object does not change, and may mark other rows instead.
+        """
         is_gap = np.isnan(rows)
-        with_gaps = np.flatnonzero(is_gap.any(axis=1))[-self._window :]
-        if not self._numbers.size or not with_gaps.size:
-            return self
-        other, slots = shallow_copy(self), (n_shown + with_gaps) % self._window
-        other._numbers, other._masks = self._numbers.copy(), self._masks.copy()
-        other._numbers[slots], other._masks[slots] = n_shown + with_gaps, is_gap[with_gaps]
+        with_gaps = np.flatnonzero(is_gap.any(axis=1)) if self._numbers.size else np.empty(0, np.int64)
+        return self._with_marks(n_shown + with_gaps, is_gap[with_gaps])
+
+    def restarted(self) -> "StreamGaps":
+        """Return these gaps for a window with other points, none of which has a replaced value.
+
+        The medians are computed again at the next gap.
+        """
+        other = shallow_copy(self)
+        other._expires = other._n_marked = 0
         return other
 
     # -- model files ------------------------------------------------------------------------------------------
@@ -114,14 +136,12 @@ class StreamGaps:
 
         The replaced values are a table of bits with one row per point of the window, oldest first.
         """
-        numbers = self._numbers_in_window(n_shown)
-        slots = numbers % self._window
-        is_marked = self._numbers[slots] == numbers
+        slots = self._numbers_in_window(n_shown) % self._window
         return {
             "n_missing": self.n_missing,
             "medians": self._medians.tolist(),
             "expires": self._expires,
-            "replaced": _packed(self._masks[slots] & is_marked[:, None]),
+            "replaced": _packed(self._is_replaced(n_shown)[slots]) if slots.size else "",
         }
 
     def restored(self, state: dict[str, Any], n_shown: int) -> "StreamGaps":
@@ -130,12 +150,10 @@ class StreamGaps:
         other.n_missing = as_count(state["n_missing"], "n_missing", 0, MAX_SHOWN)
         other._medians = checked_fill(state["medians"], self._medians.size)
         other._expires = as_count(state["expires"], "expires", 0, n_shown + self._window)
-        other._numbers, other._masks = self._numbers.copy(), self._masks.copy()
         numbers = self._numbers_in_window(n_shown)
         masks = _unpacked(state["replaced"], (numbers.size, self._layout.n_features))
-        numbers, masks = numbers[masks.any(axis=1)], masks[masks.any(axis=1)]
-        other._numbers[numbers % self._window], other._masks[numbers % self._window] = numbers, masks
-        return other
+        other._numbers, other._masks, other._n_marked = self._numbers.copy(), self._masks.copy(), 0
+        return other._with_marks(numbers[masks.any(axis=1)], masks[masks.any(axis=1)])
 
     # -- internal ---------------------------------------------------------------------------------------------
 
@@ -146,16 +164,31 @@ class StreamGaps:
     def _step(self, n_shown: int) -> int:
         return max(min(n_shown, self._window) // _STEPS_PER_WINDOW, 1)
 
+    def _with_marks(self, numbers: Array, masks: Array) -> "StreamGaps":
+        """Return these gaps with more entries: points of these numbers, with gaps where the masks are True."""
+        if not numbers.size:
+            return self
+        other, entries = shallow_copy(self), np.arange(self._n_marked, self._n_marked + numbers.size)
+        other._numbers[entries % self._numbers.size] = numbers
+        other._masks[entries % self._numbers.size] = masks
+        other._n_marked += numbers.size
+        return other
+
+    def _is_replaced(self, n_shown: int) -> Array:
+        """Return a table of the ring that is True for values that are replacements."""
+        table = np.zeros((self._window, self._layout.n_features), np.bool_)
+        entries = np.arange(max(self._n_marked - self._window, 0), self._n_marked) % self._numbers.size
+        entries = entries[self._numbers[entries] >= n_shown - self._window]
+        table[self._numbers[entries] % self._window] = self._masks[entries]
+        return table
+
     def _medians_of(self, ring: Array, n_shown: int) -> Array:
         """Return the medians of the values in the window that are not replacements; if there are none, the old one."""
-        medians, numeric = self._medians.copy(), self._layout.numeric
+        medians, numeric, is_replaced = self._medians.copy(), self._layout.numeric, self._is_replaced(n_shown)
         first = len(numeric) * (self._layout.size - 1)  # the last row of a point
-        newest = n_shown - 1
-        numbers_in_ring = newest - (newest - np.arange(self._window)) % self._window
-        is_marked = self._numbers == numbers_in_ring
         for k, j in enumerate(numeric):
             column = ring[:, first + k]
-            values = column[~(np.isnan(column) | (is_marked & self._masks[:, j]))]
+            values = column[~(np.isnan(column) | is_replaced[:, j])]
             if values.size:
                 medians[j] = np.median(values)
         return medians

@@ -538,6 +538,29 @@ def test_a_detector_created_in_python_can_be_resumed(shell):
     assert "has 2 unnamed features" in message
 
 
+@pytest.mark.parametrize("options", [(), ("--features", "x,c"), ("--missing", "drop")])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["{}", '{"x": null, "c": null, "t": 1}', '{"x": 1.5, "c": "a", "t": 2}', '{"x": null, "c": "", "t": 3}'],
+        ["x,c,t", ",,1", " ,NA,2", "1.5,a,3", ",,4"],
+    ],
+    ids=["json", "csv"],
+)
+def test_first_rows_in_which_everything_is_missing_are_skipped_like_later_ones(shell, options, lines):
+    """They do not determine the features: c is a category because of the first row with values."""
+    n_rows = len(lines) - (lines[0] == "x,c,t")
+    done = shell.run("watch", "--time", "t", *options, *SETTINGS, stdin="\n".join(lines) + "\n")
+    rows = lines_of(done.stdout)
+    assert [row["row"] for row in rows] == list(range(1, n_rows + 1))
+    assert [row.get("error") is None for row in rows] == [row.get("x") == 1.5 for row in rows]
+    assert {row["error"] for row in rows[: n_rows - 2]} == {"every value is missing."}
+    assert "features: x, c (category); left out: t (the timestamp column)" in done.stderr
+    assert f"{n_rows:,} rows, 0 anomalies, {n_rows - 1:,} unusable rows" in done.stderr
+    done = shell.run("watch", "--on-error", "fail", *options, "--time", "t", stdin="\n".join(lines), check=2)
+    assert "Row 1: every value is missing." in done.stderr
+
+
 def test_unusable_rows_before_the_first_usable_one_are_numbered(shell):
     text = '{"a": 1\n[]\n{"a": 1}\n{"a": "x"}\n'
     rows = lines_of(shell.run("watch", "-q", "--model", "s.imf", *SETTINGS, stdin=text).stdout)

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,61 @@ def test_a_kernel_works_if_its_cache_files_cannot_be_read_or_written(tmp_path):
         path.mkdir()  # even root cannot read or replace it
         (path / "file").touch()
     assert not run_small_kernel(tmp_path)
+
+
+INTERRUPTED_KERNELS = """
+import signal
+import traceback
+from numba import njit
+from imondrian.engine.jit import call_without_dispatch, kernel
+
+n_signals = n_raised = n_inside = 0
+
+def interrupt(_number, frame):
+    global n_signals, n_raised, n_inside
+    names = [frame.name for frame in traceback.extract_stack(frame) if "/numba/" in frame.filename]
+    n_signals, n_inside = n_signals + 1, n_inside + bool({"compile", "refresh"} & {*names})
+    if names and n_signals % 10 == 0 and n_raised < 5:
+        n_raised += 1
+        raise KeyboardInterrupt
+
+def called(function, *args):
+    while True:
+        try:
+            return function(*args)
+        except KeyboardInterrupt:
+            pass
+
+@kernel
+def doubled(x):
+    return 2.0 * x
+
+@kernel
+def quadrupled(x):
+    return doubled(doubled(x))
+
+@njit
+def octupled(x):
+    return doubled(quadrupled(x))
+
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+results = [called(quadrupled, 1.5), called(call_without_dispatch, doubled, 1), called(doubled, 1.5)]
+signal.setitimer(signal.ITIMER_REAL, 0.0)
+print(*results, octupled(1), n_inside, n_raised > 0)
+"""
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(config.DISABLE_JIT, reason="needs compiled kernels")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+def test_compilation_is_not_interrupted_by_signals(tmp_path):
+    """An interruption inside Numba's registration of implementations would break every later call of the process.
+
+    Functions of other packages may call kernels: then the main thread already holds the lock of the compiler.
+    """
+    path = tmp_path / "interrupted_kernels.py"
+    path.write_text(INTERRUPTED_KERNELS)
+    for _ in range(2):  # compiled, then loaded from the cache
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True, timeout=300)
+        assert done.stdout.split() == ["6.0", "2.0", "3.0", "8.0", "0", "True"]

@@ -17,7 +17,7 @@ from imondrian.service import uploads
 from imondrian.service.asgi import create_app
 from imondrian.service.capacity import MemoryBudget
 from imondrian.service.client import ServiceError
-from imondrian.service.configuration import DEFAULTS, DetectorSize, memory_bytes_of, new_detector
+from imondrian.service.configuration import DEFAULTS, DetectorSize, checked_size, memory_bytes_of, new_detector
 from imondrian.service.errors import ConflictError
 from imondrian.service.limits import Limits
 from imondrian.service.registry import Registry
@@ -79,6 +79,15 @@ def peak_of(call):
 def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):
     detector = StreamDetector(n_features, **settings)
     assert memory_bytes_of(DetectorSize.of(n_features, detector.parameters)) == detector.n_bytes
+
+
+@pytest.mark.parametrize(("n_features", "shingle"), [(1_000, 2), (1_000, 1_000), (7, 143), (1, 1_001), (1, 2**31)])
+def test_the_number_of_values_in_a_point_is_limited(n_features, shingle):
+    size, limits = DetectorSize(n_features, 1, 1, 1, shingle), Limits(features=1_000)
+    message = "shingle must be between 1" if shingle == 2**31 else "features times shingle must be at most 1000, but is"
+    with pytest.raises(InvalidInputError, match=message):
+        checked_size(size, limits)
+    checked_size(size._replace(shingle=1_000 // n_features), limits)
 
 
 def test_a_file_whose_forest_has_more_trees_than_its_detector_is_refused_before_it_is_read(registry, server):

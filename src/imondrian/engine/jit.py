@@ -4,7 +4,10 @@ import hashlib
 import logging
 import pickle
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import wraps
 from pathlib import Path
+from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 import numba
@@ -50,7 +53,39 @@ def kernel(function: Function) -> Function:
     compiled = _compile(cache=True, nogil=True, **_OPTIONS)(function)
     if hasattr(compiled, "_cache"):  # there is none without JIT compilation
         compiled._cache = _KernelCache(function)  # noqa: SLF001
+        compiled.compile = _in_helper_thread(compiled.compile)
     return compiled
+
+
+def _in_helper_thread(function: Function) -> Function:
+    """Return a function that runs in a helper thread if the main thread calls it.
+
+    Signal handlers, such as that of Ctrl+C, run in the main thread only. When the first kernels are compiled or loaded,
+    Numba registers its implementations through generators; an exception inside one of them would make every later call
+    in the process fail. If a handler raises one in the main thread, the helper thread completes its work nevertheless.
+    """
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        holds_lock = global_compiler_lock.is_locked()  # the helper thread would wait for this one
+        if holds_lock or current_thread() is not main_thread():
+            return function(*args)
+        result: Future[Any] = Future()
+        try:
+            Thread(target=_complete, args=(result, function, args)).start()
+        except RuntimeError:  # no more threads can be started
+            return function(*args)
+        return result.result()
+
+    return run  # type: ignore[return-value]
+
+
+def _complete(result: "Future[Any]", function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Call a function and store its result or its exception."""
+    try:
+        result.set_result(function(*args))
+    except BaseException as error:  # noqa: BLE001 (the caller raises it)
+        result.set_exception(error)
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]

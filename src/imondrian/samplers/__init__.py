@@ -4,10 +4,10 @@ from imondrian.defaults import MAX_SAMPLES
 from imondrian.engine.nodes import NO_LIMIT
 from imondrian.samplers.category_counts import MAX_CATEGORIES, CategoryCounts
 from imondrian.samplers.reservoir import Reservoir
-from imondrian.samplers.sampler import NewFeatures, OnTrees, Sampler, Step
+from imondrian.samplers.sampler import ROWS_PER_BLOCK, NewFeatures, OnTrees, Sampler, Step
 from imondrian.samplers.window import Window
 
-__all__ = ["NewFeatures", "OnTrees", "Reservoir", "Sampler", "Step", "Window", "new_sampler"]
+__all__ = ["ROWS_PER_BLOCK", "NewFeatures", "OnTrees", "Reservoir", "Sampler", "Step", "Window", "new_sampler"]
 
 
 def new_sampler(max_samples: int | None, window: int | None, n_categorical: int = 0) -> Sampler:

@@ -46,6 +46,10 @@ class Reservoir:
         """Return the number of points shown and not forgotten; if it differs between trees, the largest."""
         return int(trees.heads["n_points"].max())
 
+    def is_empty(self, trees: Trees) -> bool:
+        """Return True if all points have been forgotten, or none has been shown."""
+        return self.n_points(trees) == 0
+
     def n_shown(self, trees: Trees) -> int:
         """Return the number of points shown; a point that compensates for a forgotten one is not counted."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
@@ -106,7 +110,7 @@ class Reservoir:
     ) -> tuple[float, list[Step]]:
         """Score one row and then show it to the trees; there are no steps."""
         score = UNKNOWN_SCORE
-        if self.n_points(trees) > 0:
+        if not self.is_empty(trees):
             self.counts.write_rarities(x[None])
             score = SCORES[kind].score_row(ScoringCache(trees, scale.weights(), Threads(1)), x)
         self.extend(trees, x[None], scale, on_trees)
@@ -190,11 +194,22 @@ class Reservoir:
         uncounted = self.counts.first_uncounted(X)
         if uncounted is not None:
             raise not_held_error(X, uncounted)
-        rows, first_index, counts = np.unique(X, axis=0, return_index=True, return_counts=True)
-        held = np.empty((trees.heads.size, rows.shape[0]), np.int64)
-        write_copies_held(trees, rows, held)
+        first_index, counts = _distinct_rows(X)
+        held = np.empty((trees.heads.size, first_index.size), np.int64)
+        write_copies_held(trees, X[first_index], held)
         absent = np.maximum(counts - held, 0)
         n_not_held = trees.heads["n_points"] - trees.copies.sum(axis=1, dtype=np.int64)
         if (absent.sum(axis=1) > n_not_held).any():
             t = int(np.flatnonzero(absent.sum(axis=1) > n_not_held)[0])
             raise not_held_error(X, int(first_index[absent[t] > 0].min()))
+
+
+def _distinct_rows(X: Array) -> tuple[Array, Array]:
+    """Return the index of the first copy of each distinct row, and the number of its copies.
+
+    Rows are compared as bytes. `np.unique` with an axis compares structured arrays, and raises a TypeError instead of a
+    KeyboardInterrupt if it is interrupted.
+    """
+    rows = (X + 0.0).view(f"V{X.shape[1] * X.itemsize}").ravel()  # -0.0 becomes 0.0
+    _, first_index, counts = np.unique(rows, return_index=True, return_counts=True)
+    return first_index, counts

@@ -106,6 +106,9 @@ class Sampler(Protocol):
     def n_points(self, trees: Trees) -> int:
         """Return the number of points shown and neither forgotten nor, with a window, expired."""
 
+    def is_empty(self, trees: Trees) -> bool:
+        """Return True if `n_points` is 0; usually faster than counting."""
+
     def n_shown(self, trees: Trees) -> int:
         """Return the number of points shown so far.
 

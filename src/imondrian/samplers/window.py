@@ -78,6 +78,10 @@ class Window:
         """Return the number of points in the window."""
         return int(np.count_nonzero(~np.isnan(self.ring[:, 0])))
 
+    def is_empty(self, trees: Trees) -> bool:
+        """Return True if there is no point in the window."""
+        return self.newest_point() is None
+
     def n_shown(self, trees: Trees) -> int:
         """Return the number of points shown, which is the number of the next point."""
         return self.number
@@ -238,6 +242,17 @@ class Window:
         """Return the points in the window, oldest first, each of them once per copy."""
         points = self.points(trees)
         return points, np.ones(points.shape[0], np.int64)
+
+    def newest_point(self) -> Array | None:
+        """Return the newest point in the window, a view; None if there is none. Usually no other point is read."""
+        newest = (self.number - 1) % self.length
+        if math.isnan(self.ring[newest, 0]):  # it was forgotten, or there is none
+            slots = np.arange(newest, newest - self.length, -1)
+            held = slots[~np.isnan(self.ring[slots, 0])]
+            if not held.size:
+                return None
+            newest = int(held[0])
+        return self.ring[newest]
 
     def widened(self, trees: Trees, new: NewFeatures) -> Self:
         """Return a window like this one whose points have new features."""

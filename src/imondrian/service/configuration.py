@@ -24,6 +24,7 @@ from imondrian.samplers import new_sampler
 from imondrian.samplers.category_counts import window_count_bytes
 from imondrian.service.limits import Limits
 from imondrian.stream import StreamDetector
+from imondrian.stream_gaps import n_mark_entries
 from imondrian.stream_parameters import restored_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -146,7 +147,12 @@ def checked_size(size: DetectorSize, limits: Limits) -> int:
     as_count(size.n_features, "the number of features", 1, limits.features)
     as_count(size.window, "window", 1, limits.window)
     as_count(size.n_trees, "n_trees", 1, limits.trees)
-    as_count(size.shingle, "shingle", 1, limits.features // size.n_features)
+    as_count(size.shingle, "shingle", 1, MAX_POINTS)
+    if size.n_features * size.shingle > limits.features:
+        raise InvalidInputError(
+            f"The number of features times shingle must be at most {limits.features}, but is {size.n_features} x"
+            f" {size.shingle} = {size.n_features * size.shingle}."
+        )
     if size.max_samples is not None:
         as_count(size.max_samples, "max_samples", 1, MAX_POINTS)
     n_bytes = memory_bytes_of(size)
@@ -171,7 +177,7 @@ def memory_bytes_of(size: DetectorSize) -> int:
     counts = window_count_bytes(size.n_categories, size.window)
     shingle = (size.shingle - 1) * size.n_values // size.shingle * _VALUE_BYTES
     medians = 0 if size.missing == "raise" else size.n_features * _VALUE_BYTES
-    marks = size.window * (_VALUE_BYTES + size.n_features) if size.marks_gaps else 0
+    marks = n_mark_entries(size.window) * (_VALUE_BYTES + size.n_features) if size.marks_gaps else 0
     return trees + ring + counts + shingle + medians + marks + _fixed_bytes()
 
 
