@@ -41,7 +41,7 @@ from imondrian.order_statistics import quantile_of_copies
 from imondrian.score_distribution import ScoreDistribution
 
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
-_TEXT = re.compile(r"\s*(top|surprise|score)\s+(\d+\.?\d*|\.\d+)\s*(%?)\s*", re.IGNORECASE)
+_TEXT = re.compile(r"\s*(top|surprise|score)\s+((?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(%?)\s*", re.IGNORECASE)
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, 300.0), "score": (FIXED, 1.0)}  # and largest values
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
 
@@ -112,6 +112,22 @@ def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contaminat
             f" 'surprise 3' or 'score 0.6', but is {contamination!r:.200}."
         )
     return rule
+
+
+def contamination_of(threshold: Any, name: str = "threshold") -> str:
+    """Return the contamination with the meaning of a threshold, for which a number is a probability and not a share.
+
+    Raises
+    ------
+    InvalidInputError
+        If the threshold is neither "auto" nor valid for `stream_rule`; `name` is its name in the message.
+
+    Examples
+    --------
+    >>> contamination_of(0.01), contamination_of(0.5), contamination_of("auto")
+    ('surprise 2', 'score 0.5', 'auto')
+    """
+    return AUTO if isinstance(threshold, str) and threshold == AUTO else stream_rule(threshold, name).text
 
 
 def _rule_of_text(text: Any) -> Rule | None:
