@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def compare_errors() -> None:
-    """Print the mean absolute error of every method on every set in standard deviations, and how good our ranges are."""
+    """Print the mean absolute error of each method on each set in standard deviations, and how good our ranges are."""
     methods = {name: method for name, method in METHODS.items() if name in present(METHODS)}
     print(f"| set | {' | '.join(methods)} | in our range | width of our range |\n|{'---|' * (len(methods) + 3)}")
     found = []

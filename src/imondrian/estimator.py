@@ -209,7 +209,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         belong to an earlier forest and are computed again; those of a later forest would be used by mistake.
         """
         state: dict[str, Any] = dict(super().__getstate__())
-        caches = {name: shallow_copy(state[name]) for name in ("_thresholds", "_distributions", "_medians") if name in state}
+        caches = {
+            name: shallow_copy(state[name]) for name in ("_thresholds", "_distributions", "_medians") if name in state
+        }
         return state | caches
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -358,9 +360,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """
         points, model = self._checked(X)
         forest = model.forest_
-        return forest.while_unchanged(
-            lambda: model._find_distribution().surprise(forest.score(points, model._kind()))
-        )
+        return forest.while_unchanged(lambda: model._find_distribution().surprise(forest.score(points, model._kind())))
 
     def explain(self, X: Any) -> Any:
         """Divide the score of each row among its features.

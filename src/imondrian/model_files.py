@@ -127,7 +127,14 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     names = None if model.feature_names is None else list(map(str, model.feature_names))
     missing, indicators = model.parameters["missing"], model.indicators
     parameters = {"kind": model.kind, "contamination": rule, "missing": "median" if missing == "previous" else missing}
-    return FittedModel(model.forest, parameters, model.threshold_score, names, indicators=indicators)
+    return FittedModel(
+        model.forest,
+        parameters,
+        model.threshold_score,
+        names,
+        indicators=indicators,
+        stored_distribution=model.score_distribution,
+    )
 
 
 def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:

@@ -33,6 +33,13 @@ class ScoreDistribution:
         self.counted = histogram
 
     @classmethod
+    def of_weights(cls, histogram: Array) -> Self:
+        """Return the distribution of a histogram whose scores have their weights already, as that of a stream."""
+        distribution = cls(histogram)
+        distribution._histogram = histogram
+        return distribution
+
+    @classmethod
     def of(cls, scores: Array, copies: Array | None = None) -> Self:
         """Return the distribution of scores; `copies` is the number of copies of each, by default 1. NaN is ignored."""
         counts = np.ones(len(scores)) if copies is None else np.asarray(copies, np.float64)

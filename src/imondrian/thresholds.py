@@ -257,6 +257,10 @@ class StreamingThreshold:
         write_surprises(self.histogram, self.clock, scores, surprises)
         return surprises
 
+    def distribution(self) -> ScoreDistribution:
+        """Return the distribution of the scores counted so far."""
+        return ScoreDistribution.of_weights(self.histogram / self.clock[WEIGHT])
+
     def update(self, score: float) -> None:
         """Count one score and reduce the relative weight of all earlier ones."""
         if not 0.0 <= score <= 1.0:
