@@ -7,7 +7,8 @@ distribution with the mean and the variance of the excesses. The variance is shr
 distribution (shape 1), since the tail often contains few scores.
 
 Surprising scores come in runs: a run teaches little more than its first score. Otherwise a day of anomalies would make
-anomalies ordinary. The others of a run count a tenth, so that a stream that has changed for good becomes ordinary too.
+anomalies ordinary. The others of a run have a small weight, so that a stream that has changed for good becomes
+ordinary too.
 """
 
 import math
@@ -30,8 +31,8 @@ from imondrian.engine.jit import Array, helper, kernel
 
 SINCE = 2  # entry of the clock of a histogram: number of scores since the last surprising one, at most RUN_LENGTH
 SURPRISING = 2.5  # a score with a higher surprise is surprising: 1 in 316
-RUN_LENGTH = 64.0  # surprising scores with fewer scores between them are a run
-RUN_WEIGHT = 0.1  # weight of the surprising scores of a run after its first
+RUN_LENGTH = 32.0  # surprising scores with fewer scores between them are a run
+RUN_WEIGHT = 1.0 / RUN_LENGTH  # weight of the surprising scores of a run after its first
 FULL_WEIGHT = 1.0
 _TAIL_SHARE = 0.1  # the tail: the highest scores with this share of the weight
 _MIN_TAIL = 0.25  # if the bins of the tail have less than this part of it, the next bin belongs to the tail too
@@ -70,6 +71,14 @@ def level(score: float) -> float:
 
 
 @helper
+def level_near(score: float, i: int) -> float:
+    """Return the level of a score in bin i: linear within the bin, except in the first and the last one."""
+    if 0 < i < N_BINS - 1:
+        return _LEVELS[i] + _SLOPES[i] * (score - _CENTRES[i])
+    return level(score)
+
+
+@helper
 def score_at(value: float) -> float:
     """Return the score with this level."""
     return 2.0 ** -math.exp(-value)
@@ -92,7 +101,7 @@ def tail_of(histogram: Array, clock: Array) -> Tail:
     for i in range(first, histogram.shape[1]):
         if histogram[COUNT, i] > 0.0:
             average = histogram[SUM, i] / histogram[COUNT, i]
-            excess = _LEVELS[i] + _SLOPES[i] * (average - _CENTRES[i]) - start
+            excess = level_near(average, i) - start
             weight += histogram[COUNT, i]
             mean += histogram[COUNT, i] * excess
             square += histogram[COUNT, i] * excess * excess
