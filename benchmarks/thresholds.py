@@ -24,7 +24,7 @@ CLEAN_TABLES: dict[str, Draw] = {
     "log-normal": lambda rng, shape: rng.lognormal(size=shape),
 }
 FEATURES = (1, 5, 20)
-ROWS = {50: 60, 300: 40, 2_000: 10, 20_000: 2}  # number of tables of each length
+ROWS = {50: 60, 300: 40, 500: 40, 2_000: 10, 20_000: 2}  # number of tables of each length
 LEVELS = (2.0, 3.0)  # of surprise
 
 

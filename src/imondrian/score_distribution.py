@@ -9,14 +9,14 @@ from imondrian.engine.jit import Array
 from imondrian.engine.surprise import SURPRISING, new_clock, tail_threshold, write_surprises
 
 _SUSPECT_SHARE = 0.1  # share of the scores that may be anomalies
-_MIN_SCORES = 300  # with fewer scores, ordinary ones would often be taken for anomalies
+_MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for anomalies
 
 
 class ScoreDistribution:
     """A histogram of scores with a tail fitted to the highest, for their surprise; see `imondrian.engine.surprise`.
 
     If there are more surprising scores than is to be expected, they count less, so that anomalies do not make anomalies
-    ordinary: up to a tenth of at least 300 scores may be anomalies.
+    ordinary: up to a tenth of at least 500 scores may be anomalies.
 
     Parameters
     ----------

@@ -59,7 +59,9 @@ class Rule(NamedTuple):
             return KMEANS
         if self.name == SHARE:
             return f"top {100.0 * self.value:.15g}%"
-        return f"{'score' if self.name == FIXED else SURPRISE} {self.value:.17g}"
+        digits = f"{self.value:.15g}"
+        digits = digits if float(digits) == self.value else repr(self.value)
+        return f"{'score' if self.name == FIXED else SURPRISE} {digits}"
 
     @property
     def probability(self) -> float:
