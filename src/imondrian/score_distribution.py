@@ -27,7 +27,7 @@ class ScoreDistribution:
     --------
     >>> scores = np.random.default_rng(0).normal(0.45, 0.03, 10_000)
     >>> ScoreDistribution.of(scores).surprise([0.45, 0.55, 0.7]).round(1)
-    array([ 0.3,  3.5, 13.6])
+    array([ 0.3,  3.5, 14.1])
     """
 
     def __init__(self, histogram: Array) -> None:
