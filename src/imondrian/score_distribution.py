@@ -8,6 +8,7 @@ from imondrian.engine.histogram import COUNT, N_BINS, SUM
 from imondrian.engine.jit import Array
 from imondrian.engine.surprise import SURPRISING, new_clock, tail_threshold, write_surprises
 
+_UNIT = 2.0**-24  # scores are rounded to multiples of it, so that their sums are exact
 _SUSPECT_SHARE = 0.1  # share of the scores that may be anomalies
 _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for anomalies
 
@@ -44,12 +45,16 @@ class ScoreDistribution:
 
     @classmethod
     def of(cls, scores: Array, copies: Array | None = None) -> Self:
-        """Return the distribution of scores; `copies` is the number of copies of each, by default 1. NaN is ignored."""
+        """Return the distribution of scores; `copies` is the number of copies of each, by default 1. NaN is ignored.
+
+        The order of the scores has no effect, not even on the last bit.
+        """
         counts = np.ones(len(scores)) if copies is None else np.asarray(copies, np.float64)
         is_score = ~np.isnan(scores)
         scores, counts = scores[is_score], counts[is_score]
         bins = np.minimum((scores * N_BINS).astype(np.intp), N_BINS - 1)
-        return cls(np.array([np.bincount(bins, weights, N_BINS) for weights in (counts, counts * scores)]))
+        sums = np.bincount(bins, counts * np.rint(scores / _UNIT), N_BINS) * _UNIT
+        return cls(np.array([np.bincount(bins, counts, N_BINS), sums]))
 
     def surprise(self, scores: Any) -> Array:
         """Return -log10 of the probability of a score at least as high as each of these; NaN for NaN."""
