@@ -8,7 +8,7 @@ from imondrian.engine.histogram import COUNT, N_BINS, SUM
 from imondrian.engine.jit import Array
 from imondrian.engine.surprise import SURPRISING, new_clock, tail_threshold, write_surprises
 
-_UNIT = 2.0**-24  # scores are rounded to multiples of it, so that their sums are exact
+_UNIT = 2.0**-24  # scores are rounded up to multiples of it, so that their sums are exact
 _SUSPECT_SHARE = 0.1  # share of the scores that may be anomalies
 _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for anomalies
 
@@ -53,7 +53,7 @@ class ScoreDistribution:
         is_score = ~np.isnan(scores)
         scores, counts = scores[is_score], counts[is_score]
         bins = np.minimum((scores * N_BINS).astype(np.intp), N_BINS - 1)
-        sums = np.bincount(bins, counts * np.rint(scores / _UNIT), N_BINS) * _UNIT
+        sums = np.bincount(bins, counts * np.ceil(scores / _UNIT), N_BINS) * _UNIT
         return cls(np.array([np.bincount(bins, counts, N_BINS), sums]))
 
     def surprise(self, scores: Any) -> Array:
