@@ -30,19 +30,12 @@ def main() -> None:
     orders = [FOLDER / name for name in ("orders.csv", "scored.csv", "report.html", "model.imf")]
     outputs = ("-o", orders[1], "--report", orders[2], "--save", orders[3])
     run("detect", orders[0], "--id", "order", "--time", "created", *outputs)
-    scores = pl.read_csv(orders[1])["anomaly_score"].rank("ordinal", descending=True)
+    scored = pl.read_csv(orders[1])
+    scores, is_anomaly = scored["anomaly_score"].rank("ordinal", descending=True), scored["is_anomaly"]
     ranks = ", ".join(str(rank) for rank in sorted(scores[i] for i in MISTAKES))
-    print(f"\nThe {len(MISTAKES)} orders with a mistake have the ranks {ranks} among {N_ORDERS:,} orders.\n")
-    run(
-        "watch",
-        FOLDER / "sensor.csv",
-        "--time",
-        "time",
-        "--threshold",
-        "0.01",
-        "--explain",
-        show=print_anomalies,
-    )
+    print(f"\nThe {len(MISTAKES)} orders with a mistake have the ranks {ranks} among {N_ORDERS:,} orders;")
+    print(f"{sum(is_anomaly[i] for i in MISTAKES)} of the {is_anomaly.sum()} anomalies are these orders.\n")
+    run("watch", FOLDER / "sensor.csv", "--time", "time", "--explain", show=print_anomalies)
     print("\nThe sensor data have faults of four minutes at 2026-01-02T09:20 and 2026-01-02T19:20.")
     print(f"\nOpen {orders[2].resolve()}")
 
@@ -97,8 +90,8 @@ def run(*arguments: str | Path, show=None) -> None:  # noqa: ANN001
 
 
 def print_anomalies(text: str) -> None:
-    """Print the ten anomalies with the highest scores, in order of time."""
-    print("The ten anomalies with the highest scores, in order of time:")
+    """Print at most ten anomalies, those with the highest scores, in order of time."""
+    print("The anomalies with the highest scores, in order of time:")
     anomalies = [record for record in map(json.loads, text.splitlines()) if record["is_anomaly"]]
     highest = sorted(anomalies, key=lambda record: -record["anomaly_score"])[:10]
     for record in sorted(highest, key=lambda record: record["row"]):

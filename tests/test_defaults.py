@@ -34,8 +34,8 @@ def assert_has(call, expected):
 def test_default_values():
     assert STREAM == {"n_trees": 100, "max_samples": 256, "window": 2048, "shingle": 1, "seed": 0}
     assert {
-        "practice": Preset(kind="size", scale="std", contamination=0.05, threshold=0.01),
-        "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans"),
+        "practice": Preset("size", "std", contamination=0.05, table_threshold="auto", threshold=0.001, auto=0.001),
+        "paper": Preset("depth", None, contamination="kmeans", table_threshold="kmeans", threshold="kmeans", auto=0.5),
     } == PRESETS
     assert (defaults.KEYED_N_TREES, defaults.KEYED_MAX_SAMPLES, defaults.KEYED_WINDOW) == (25, 64, 256)
 
@@ -47,7 +47,7 @@ def test_defaults_of_classes():
     assert_has(IsolationMondrianForest, {"n_estimators": 100, **FROM_PRESET, "contamination": "preset"})
     assert_has(IMForest, {"n_estimators": 100, **FROM_PRESET, "contamination": 0.1})
     assert_has(RiverForest, {**SIZES, **FROM_PRESET})
-    assert_has(StreamingThreshold, {"rule": 0.01, "half_life": 1024})
+    assert_has(StreamingThreshold, {"rule": 0.001, "half_life": 1024})
 
 
 def test_defaults_of_the_service():
@@ -69,8 +69,8 @@ def test_defaults_of_the_command_line(command):
         found = {name: options[name].default for name in ("preset", "trees", "samples", "seed")}
         assert found == {"preset": "practice", "trees": 100, "samples": 256, "seed": 0}
         assert {name: getattr(ForestOptions(), name) for name in found} == found
-    share = "0.01" if command == "watch" else "0.05"
-    assert f"[default: {share} (practice), kmeans (paper)]" in options["threshold"].help
+    threshold = "0.001" if command == "watch" else "auto"
+    assert f"[default: {threshold} (practice), kmeans (paper)]" in options["threshold"].help
     assert list(options["preset"].type.choices) == list(PRESETS)
     assert isinstance(options["preset"].type, click.Choice)
 
@@ -123,15 +123,15 @@ def test_defaults_of_spark():
     assert_has(spark.watch, {**keyed, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
     pipeline = {"nTrees": 100, "maxSamples": 256, "seed": 0, **FROM_PRESET, "contamination": "preset"}
     assert_has(spark.IsolationMondrianForest.__init__, pipeline)
-    assert_has(spark.score, {"output": "anomaly_score"})
-    assert_has(spark.score_by_key, {"output": "anomaly_score"})
+    assert_has(spark.score, {"output": "anomaly_score", "surprise": "surprise"})
+    assert_has(spark.score_by_key, {"output": "anomaly_score", "surprise": "surprise"})
 
 
 def test_preset_values_are_replaced():
-    assert resolved("preset", "threshold", "practice") == 0.01
+    assert resolved("preset", "threshold", "practice") == 0.001
     assert resolved(None, "scale", "practice") is None
     given = {"preset": "practice", "kind": "preset", "scale": [1.0], "threshold": "preset", "max_samples": "preset"}
-    assert with_preset(given) == given | {"kind": "size", "threshold": 0.01}
+    assert with_preset(given) == given | {"kind": "size", "threshold": 0.001}
     for wrong in ("best", None, ["paper"], "preset"):
         with pytest.raises(InvalidInputError, match="preset must be one of practice, paper, but is"):
             preset_of(wrong)

@@ -14,11 +14,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import imondrian
 from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, storage
 from imondrian.fitted_model import threshold_of_held_points
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import SCORES
 from imondrian.thresholds import two_means
 
@@ -53,20 +55,98 @@ def test_scores_are_those_of_the_forest_with_the_sign_reversed(data):
         assert (model.predict(new) == np.where(model.decision_function(new) < 0, -1, 1)).all()
 
 
-def test_the_three_rules_for_the_threshold(data):
+def test_the_rules_for_the_threshold(data):
     X, _ = data
-    thresholds = {
-        c: -IsolationMondrianForest(contamination=c, random_state=0).fit(X).offset_ for c in ("auto", "kmeans", 0.1)
-    }
-    scores = -IsolationMondrianForest(random_state=0).fit(X).score_samples(X)
-    assert thresholds["auto"] == 0.5
+    rules = ("auto", "kmeans", 0.1, "top 10%", "surprise 2", "surprise 3", "score 0.6")
+    thresholds = {c: -IsolationMondrianForest(contamination=c, random_state=0).fit(X).offset_ for c in rules}
+    model = IsolationMondrianForest(random_state=0).fit(X)
+    scores = -model.score_samples(X)
     assert thresholds["kmeans"] == two_means(scores)
+    assert thresholds["score 0.6"] == 0.6
+    assert thresholds["auto"] == thresholds["surprise 3"] == ScoreDistribution.of(scores).threshold(0.001)
+    assert thresholds["surprise 2"] == ScoreDistribution.of(scores).threshold(0.01)
+    assert thresholds["top 10%"] == thresholds[0.1] == np.quantile(scores, 0.9)
     labels = IsolationMondrianForest(contamination=0.1, random_state=0).fit_predict(X)
     assert (labels == -1).sum() == 60
+    paper = IsolationMondrianForest(preset="paper", contamination="auto", random_state=0).fit(X)
+    assert -paper.offset_ == 0.5
+
+
+@pytest.mark.parametrize("wrong", ["mean", "top 60%", "top 5", "surprise 0", "score 2", "", 0.6, 0, -0.1, None])
+def test_a_wrong_contamination_is_named(data, wrong):
+    texts = ".*'auto'.* or a text such as 'top 5%', 'surprise 3' or 'score 0.6' or a float in the range"
+    message = rf"^The 'contamination' parameter of IsolationMondrianForest must be {texts}.* Got {wrong!r} instead"
+    for call in ("fit", "partial_fit"):
+        with pytest.raises(InvalidParameterError, match=message):
+            getattr(IsolationMondrianForest(contamination=wrong), call)(data[0])
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_rows_with_a_high_surprise_are_the_anomalies(data, kind):
+    """After fitting, after a change of the parameters, and after learning and forgetting."""
+    X, new = data
+    new = np.vstack([new, [[99.0, 0.0, 0.0]]])
+    model = IsolationMondrianForest(kind=kind, contamination="surprise 2", max_samples=64, random_state=0).fit(X)
+
+    def assert_labels(level):
+        surprises = model.surprise_samples(new)
+        assert (model.predict(new) == np.where(surprises > level, -1, 1)).all()
+        assert (np.diff(surprises[np.argsort(model.score_samples(new))]) <= 1e-9).all()
+
+    assert_labels(2.0)
+    expected = ScoreDistribution.of(-model.score_samples(X)).surprise(-model.score_samples(new))
+    assert (model.surprise_samples(new) == expected).all()
+    model.set_params(contamination="surprise 1.5")
+    assert_labels(1.5)
+    model.partial_fit(new)
+    assert_labels(1.5)
+    held = ScoreDistribution.of(*model.forest_.rescore_without_copies(kind))
+    assert (model.surprise_samples(new) == held.surprise(-model.score_samples(new))).all()
+    model.forget(new[-1:])
+    assert_labels(1.5)
+    assert (model.surprise_samples(new) != held.surprise(-model.score_samples(new))).any()
+
+
+def test_the_distribution_of_scores_is_saved_with_the_estimator(data, tmp_path):
+    """The forest holds a sample of the rows, from which another distribution would be computed."""
+    X, new = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=64, random_state=0).fit(X)
+    surprises = model.surprise_samples(new)
+    imondrian.save(model, tmp_path / "model.imf")
+    copies = [imondrian.load(tmp_path / "model.imf"), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]  # noqa: S301
+    for resumed in copies:
+        assert (resumed.surprise_samples(new) == surprises).all()
+    assert (model.set_params(kind="depth").surprise_samples(new) != surprises).any()
+    assert (model.set_params(kind="preset").surprise_samples(new) == surprises).all()
+    model.partial_fit(new)
+    for resumed in copies:
+        resumed.partial_fit(new)
+        assert (resumed.surprise_samples(new) == model.surprise_samples(new)).all()
+        assert resumed.offset_ == model.offset_
+
+
+def test_a_file_of_an_earlier_version_keeps_its_threshold(data, tmp_path):
+    """Earlier versions stored no distribution, and "auto" meant scores above 0.5 with every preset."""
+    X, new = data
+    for contamination, meaning in {"auto": "score 0.5", 0.05: 0.05, "kmeans": "kmeans"}.items():
+        model = IsolationMondrianForest(n_estimators=5, contamination=contamination, random_state=0).fit(X)
+        notes = model.fitted_model().notes()
+        del notes["distribution"]
+        notes["offset"] = -0.5 if contamination == "auto" else notes["offset"]
+        storage.save(model.forest_.snapshot(), tmp_path / "model.imf", {"IsolationMondrianForest": notes})
+        resumed = imondrian.load(tmp_path / "model.imf")
+        assert resumed.contamination == meaning
+        assert resumed.offset_ == notes["offset"]
+        assert (resumed.score_samples(new) == model.score_samples(new)).all()
+        held = ScoreDistribution.of(*model.forest_.rescore_without_copies("size"))
+        assert (resumed.surprise_samples(new) == held.surprise(-model.score_samples(new))).all()
+        assert (resumed.partial_fit(new).offset_ == -0.5) == (contamination == "auto")
+        imondrian.save(resumed, tmp_path / "again.imf")
+        assert imondrian.load(tmp_path / "again.imf").contamination == meaning
 
 
 @pytest.mark.parametrize("max_samples", ["auto", 64, 0.5, None])
-@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.1])
+@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.1, "score 0.6"])
 def test_partial_fit_does_not_depend_on_the_division_into_calls(data, max_samples, contamination):
     X, new = data
     if max_samples == 0.5:
@@ -165,7 +245,7 @@ def test_the_kind_is_a_parameter_like_any_other():
     assert not hasattr(model, "score")  # scikit-learn would call a method of this name
 
 
-@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.2])
+@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.2, "surprise 2", "top 3%", "score 0.6"])
 @pytest.mark.parametrize("named", [True, False])
 def test_an_estimator_is_restored_from_a_model_file(data, tmp_path, contamination, named):
     X, new = data
@@ -250,6 +330,11 @@ def test_a_file_with_the_names_of_version_0_1_is_read(data, tmp_path, scale):
         lambda notes: notes.update(feature_names=[1, 2, 3]),
         lambda notes: notes.update(offset=5.0),
         lambda notes: notes.update(offset="x"),
+        lambda notes: notes["parameters"].update(contamination="surprise"),
+        lambda notes: notes.update(distribution={}),
+        lambda notes: notes.update(distribution=[1]),
+        lambda notes: notes["distribution"]["counts"].append(1.0),
+        lambda notes: notes["distribution"].update(counts=[float("nan")] * len(notes["distribution"]["bins"])),
     ],
 )
 def test_damaged_notes_are_rejected(data, tmp_path, damage):
@@ -299,7 +384,7 @@ def test_the_offset_depends_on_the_parameters(data):
         assert (model.set_params(kind="size").predict(X) == -1).sum() == 240
 
 
-OTHER_PARAMETERS = [{"contamination": 0.4}, {"contamination": "kmeans"}, {"kind": "depth"}]
+OTHER_PARAMETERS = [{"contamination": 0.4}, {"contamination": "kmeans"}, {"contamination": "auto"}, {"kind": "depth"}]
 
 
 @pytest.mark.parametrize("other", [*OTHER_PARAMETERS, {"preset": "paper"}])
@@ -408,6 +493,18 @@ def test_a_copy_never_has_the_threshold_of_a_later_forest(monkeypatch, data, dup
     other.partial_fit(np.full((50, 3), 50.0))  # has as many changes as the later forest
     assert other.forest_.n_changes == model.forest_.n_changes
     assert -other.offset_ == threshold_of_held_points(other.forest_, other.get_params())
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES)
+def test_a_copy_never_has_the_distribution_of_a_later_forest(monkeypatch, data, duplicate):
+    X, new = data
+    model = IsolationMondrianForest(n_estimators=10, contamination="auto", random_state=0).partial_fit(X)
+    other = copied_beside(monkeypatch, model, lambda: model.partial_fit(new).surprise_samples(new), duplicate)
+    other.partial_fit(np.full((50, 3), 50.0))  # has as many changes as the later forest
+    assert other.forest_.n_changes == model.forest_.n_changes
+    held = ScoreDistribution.of(*other.forest_.rescore_without_copies("size"))
+    assert (other.surprise_samples(new) == held.surprise(-other.score_samples(new))).all()
+    assert -other.offset_ == held.threshold(0.001)
 
 
 @pytest.mark.parametrize("duplicate", DUPLICATES)

@@ -257,6 +257,26 @@ def test_all_labels_of_a_prediction_come_from_the_same_fit(new):
     in_threads(fit, predict)
 
 
+def test_all_surprises_come_from_the_same_fit():
+    near, far = X[:300], X[:300] * [1.0, 9.0, 1.0] + 5.0
+    model, is_over = IsolationMondrianForest(n_estimators=5, random_state=0).fit(near), threading.Event()
+    of_near = model.surprise_samples(X[:500])
+    of_far = model.fit(far).surprise_samples(X[:500])
+    assert not np.array_equal(of_near, of_far)
+
+    def fit():
+        for i in range(150):
+            model.fit((near, far)[i % 2])
+        is_over.set()
+
+    def compute_surprises():
+        while not is_over.is_set():
+            surprises = model.surprise_samples(X[:500])
+            assert np.array_equal(surprises, of_near) or np.array_equal(surprises, of_far)
+
+    in_threads(fit, compute_surprises)
+
+
 def test_a_copy_of_a_river_model_is_consistent():
     model, is_over = RiverForest(n_trees=3, seed=0), threading.Event()
     model.learn_one({"a0": 0.0})

@@ -63,14 +63,14 @@ MISTAKES = [
     "MondrianForest(10, 256)",
     'IsolationMondrianForest(kind="typo")',
     'IsolationMondrianForest(preset="typo")',
-    'IsolationMondrianForest(contamination="typo")',
+    'IsolationMondrianForest(contamination=["typo"])',  # texts such as "top 5%" are checked when the model is fitted
     'StreamDetector(2, kind="typo")',
     'StreamDetector(2, scale="typo")',
-    'StreamDetector(2, threshold="typo")',
+    'StreamDetector(2, threshold=["typo"])',
     'StreamDetector(2, on_error="typo")',
     'StreamDetector(2, preset="typo")',
     "StreamDetector(2, n_estimators=5)",
-    'StreamingThreshold("typo")',
+    'StreamingThreshold(["typo"])',
     "loaded.process(X[0])",
 ]
 

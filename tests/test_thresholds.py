@@ -8,11 +8,33 @@ from sklearn.cluster import KMeans
 
 from imondrian import InvalidInputError, thresholds
 from imondrian.order_statistics import median_of_copies, quantile_of_copies
-from imondrian.thresholds import StreamingThreshold, fixed, quantile, threshold_rule, two_means
+from imondrian.score_distribution import ScoreDistribution
+from imondrian.thresholds import (
+    FIXED,
+    KMEANS,
+    SHARE,
+    SURPRISE,
+    Rule,
+    StreamingThreshold,
+    batch_rule,
+    batch_threshold,
+    contamination_of,
+    quantile,
+    stream_rule,
+    two_means,
+)
 
 SCORES = st.lists(st.floats(0.001, 0.999), min_size=1, max_size=40).map(np.array)
 RNG = np.random.default_rng(0)
 TYPICAL = np.clip(np.concatenate([RNG.normal(0.42, 0.04, 900), RNG.normal(0.7, 0.05, 100)]), 0.0, 1.0)
+
+
+RULES = st.one_of(
+    st.just(Rule(KMEANS)),
+    st.builds(Rule, st.just(SHARE), st.floats(1e-9, 0.5)),
+    st.builds(Rule, st.just(SURPRISE), st.floats(1e-9, 300.0)),
+    st.builds(Rule, st.just(FIXED), st.floats(1e-9, 1.0)),
+)
 
 
 def squares(values):
@@ -43,35 +65,113 @@ def test_no_score_is_an_anomaly_if_all_are_equal(scores):
 @given(scores=SCORES, share=st.floats(0.01, 0.5))
 def test_the_given_share_of_scores_lies_above_the_quantile(scores, share):
     """Up to one score, since the quantile is interpolated between scores, as in scikit-learn."""
-    assert (scores > quantile(share)(scores)).mean() <= share + 1 / scores.size
-    assert (scores >= quantile(share)(scores)).mean() >= share - 1 / scores.size
+    assert (scores > quantile(scores, share)).mean() <= share + 1 / scores.size
+    assert (scores >= quantile(scores, share)).mean() >= share - 1 / scores.size
 
 
 def test_rules_are_selected_by_name():
-    assert threshold_rule("auto")(TYPICAL) == fixed()(TYPICAL) == 0.5
-    assert threshold_rule("kmeans")(TYPICAL) == two_means(TYPICAL)
-    assert threshold_rule(0.1)(TYPICAL) == np.quantile(TYPICAL, 0.9)
+    assert batch_threshold(batch_rule("auto", "paper"), TYPICAL) == 0.5
+    assert batch_threshold(batch_rule("score 0.6"), TYPICAL) == 0.6
+    assert batch_threshold(batch_rule("kmeans"), TYPICAL) == two_means(TYPICAL)
+    assert batch_threshold(batch_rule(0.1), TYPICAL) == np.quantile(TYPICAL, 0.9)
+    assert batch_threshold(batch_rule("top 10%"), TYPICAL) == np.quantile(TYPICAL, 0.9)
+    tail = ScoreDistribution.of(TYPICAL).threshold(0.001)
+    assert batch_threshold(batch_rule("auto", "practice"), TYPICAL) == tail
+    assert batch_threshold(batch_rule("surprise 3"), TYPICAL) == tail
 
 
-@pytest.mark.parametrize("wrong", ["mean", 0.0, 0.6, -0.1, None, True, float("nan")])
-@pytest.mark.parametrize(("function", "name"), [(threshold_rule, "contamination"), (StreamingThreshold, "rule")])
-def test_a_wrong_contamination_is_named(function, name, wrong):
-    with pytest.raises(InvalidInputError, match=rf"^{name} must be 'auto', 'kmeans' or a share .* but is"):
+def test_a_number_is_a_share_for_estimators_and_a_probability_elsewhere():
+    assert batch_rule(0.01) == batch_rule("top 1%") == stream_rule("top 1%") == Rule(SHARE, 0.01)
+    assert stream_rule(0.01) == stream_rule("surprise 2") == batch_rule("surprise 2") == Rule(SURPRISE, 2.0)
+    assert batch_rule(0.5) == Rule(SHARE, 0.5)
+    assert stream_rule(0.5) == stream_rule("score 0.5") == batch_rule("score 0.5") == Rule(FIXED, 0.5)
+
+
+@given(rule=RULES)
+def test_the_text_of_a_rule_means_the_same_rule(rule):
+    """A share is written in percent, which may round its last digit."""
+    for again in (stream_rule(rule.text), batch_rule(rule.text)):
+        assert again.name == rule.name
+        assert again.value == (pytest.approx(rule.value, rel=1e-14) if rule.name == SHARE else rule.value)
+
+
+@given(threshold=st.one_of(st.floats(1e-300, 0.5), RULES.map(lambda rule: rule.text)))
+def test_the_contamination_of_a_threshold_has_its_rule(threshold):
+    found, expected = batch_rule(contamination_of(threshold)), stream_rule(threshold)
+    assert found.name == expected.name
+    assert found.value == pytest.approx(expected.value, rel=1e-14)
+
+
+@pytest.mark.parametrize("preset", ["practice", "paper"])
+def test_the_contamination_of_auto_depends_on_the_preset(preset):
+    assert contamination_of("auto") == "auto"
+    assert batch_rule("auto", preset).text == {"practice": "surprise 3", "paper": "score 0.5"}[preset]
+
+
+WRONG = ["mean", 0.0, 0.6, -0.1, None, True, float("nan"), "top 0%", "top 60%", "top 5", "surprise 3%", "surprise 0"]
+WRONG += ["score 1.5", "surprise 301", "surprise -1", "surprise nan", "top", "5%", "", ["kmeans"], "top 5% 3"]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize(
+    ("function", "name", "first"),
+    [
+        (batch_rule, "contamination", "'auto', 'kmeans', a share between 0"),
+        (stream_rule, "threshold", "a probability below 0.5"),
+        (contamination_of, "threshold", "a probability below 0.5"),
+        (StreamingThreshold, "rule", "a probability below 0.5"),
+    ],
+)
+def test_a_wrong_contamination_is_named(function, name, first, wrong):
+    with pytest.raises(InvalidInputError, match=rf"^{name} must be {first}.* but is ") as caught:
         function(wrong)
+    assert str(caught.value).endswith(f"but is {wrong!r}.")
 
 
-@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.05, 0.3])
-def test_streaming_and_batch_thresholds_agree(contamination):
+AGREEING = {"score 0.5": 0.5, "kmeans": "kmeans", "top 5%": "top 5%", "top 30%": "top 30%"}
+
+
+@pytest.mark.parametrize("text", AGREEING)
+def test_streaming_and_batch_thresholds_agree(text):
     """The histogram has 1,024 bins, so that its thresholds are accurate to about 0.001."""
-    stream = StreamingThreshold(contamination, half_life=10**9)
+    stream, expected = StreamingThreshold(AGREEING[text], half_life=10**9), batch_threshold(batch_rule(text), TYPICAL)
     for score in TYPICAL:
         stream.update(score)
-    assert stream.threshold == pytest.approx(threshold_rule(contamination)(TYPICAL), abs=2e-3)
+    assert stream.threshold == pytest.approx(expected, abs=2e-3)
     labels = [stream.is_anomaly(score) for score in TYPICAL]
-    assert np.mean(labels == (threshold_rule(contamination)(TYPICAL) < TYPICAL)) > 0.99
+    assert np.mean(labels == (expected < TYPICAL)) > 0.99
 
 
-@pytest.mark.parametrize("contamination", ["kmeans", 0.1])
+def test_streaming_and_batch_surprises_agree_without_anomalies():
+    """A stream whose weights do not decay has the histogram of a batch; surprising scores may weigh less."""
+    scores = np.clip(RNG.normal(0.42, 0.04, 5_000), 0.0, 1.0)
+    stream, batch = StreamingThreshold(0.001, half_life=10**9), ScoreDistribution.of(scores)
+    stream.observe(scores)
+    assert stream.threshold == pytest.approx(batch.threshold(0.001), abs=0.01)
+    levels = np.linspace(0.3, 0.6, 31)
+    assert stream.surprise(levels) == pytest.approx(batch.surprise(levels), rel=0.1, abs=0.02)
+
+
+def test_the_distribution_of_a_stream_has_its_threshold_and_surprises():
+    stream = StreamingThreshold(0.001, half_life=100)
+    stream.observe(TYPICAL)
+    distribution, levels = stream.distribution(), np.linspace(0.0, 1.0, 101)
+    assert distribution.threshold(0.001) == pytest.approx(stream.threshold, rel=1e-12)
+    assert distribution.surprise(levels) == pytest.approx(stream.surprise(levels), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["kmeans", "top 10%", 0.1, 0.001, 0.5])
+def test_observing_many_scores_equals_updating_one_by_one(rule):
+    many, one = StreamingThreshold(rule, 200), StreamingThreshold(rule, 200)
+    thresholds, surprises = many.observe(TYPICAL)
+    for i, score in enumerate(TYPICAL):
+        assert thresholds[i] == one.threshold
+        assert surprises[i] == one.surprise(np.array([score]))[0]
+        one.update(score)
+    assert (many.histogram == one.histogram).all()
+
+
+@pytest.mark.parametrize("contamination", ["kmeans", "top 10%", 0.1])
 def test_old_scores_are_forgotten(contamination):
     moved, fresh = StreamingThreshold(contamination, 100), StreamingThreshold(contamination, 100)
     for score in TYPICAL * 0.3:
@@ -92,14 +192,14 @@ def test_the_threshold_does_not_depend_on_the_scale_of_the_weights():
 
 
 def test_an_endless_stream_does_not_overflow():
-    stream = StreamingThreshold(0.1, half_life=1)
+    stream = StreamingThreshold("top 10%", half_life=1)
     for score in np.tile(TYPICAL, 3):
         stream.update(score)
     assert np.isfinite(stream.histogram).all()
     assert 0.0 < stream.threshold < 1.0
 
 
-@pytest.mark.parametrize("contamination", ["kmeans", 0.1])
+@pytest.mark.parametrize("contamination", ["kmeans", "top 10%", 0.1, 0.001])
 def test_no_score_is_flagged_before_the_first_update(contamination):
     assert not StreamingThreshold(contamination).is_anomaly(0.99)
 
@@ -132,20 +232,23 @@ def test_a_very_old_score_does_not_form_a_cluster(early):
     assert stream.threshold == 1.0
 
 
+@pytest.mark.parametrize("rule", ["top 10%", 0.1, 0.001])
 @pytest.mark.parametrize("score", [1.0, 0.4, 409.95 / 1024])
-def test_equal_scores_do_not_lie_above_their_quantile(score):
-    stream = StreamingThreshold(0.1)
+def test_equal_scores_do_not_lie_above_their_quantile(score, rule):
+    stream = StreamingThreshold(rule)
     for _ in range(100):
         stream.update(score)
     assert not stream.is_anomaly(score)
 
 
-@pytest.mark.parametrize("contamination", ["auto", "kmeans", 0.1])
+@pytest.mark.parametrize("contamination", [0.5, "kmeans", "top 10%", 0.1])
 def test_invalid_scores_are_not_counted(contamination):
     with_invalid, expected = StreamingThreshold(contamination), StreamingThreshold(contamination)
-    with_invalid.observe(np.array([0.3, -1e6, np.nan, 7.0, 0.6]))
-    expected.observe(np.array([0.3, 0.6]))
+    _, surprises = with_invalid.observe(np.array([0.3, -1e6, np.nan, 7.0, 0.6]))
+    _, expected_surprises = expected.observe(np.array([0.3, 0.6]))
     assert with_invalid.threshold == expected.threshold
+    assert np.isnan(surprises[1:4]).all()
+    assert (surprises[[0, 4]] == expected_surprises).all()
 
 
 COPIES = st.lists(st.tuples(st.floats(0.001, 0.999), st.integers(1, 9)), min_size=1, max_size=30)
@@ -157,8 +260,8 @@ def test_copies_count_like_a_list_of_them_bit_for_bit(pairs, share):
     listed = np.repeat(scores, copies)
     assert quantile_of_copies(scores, copies, share) == np.quantile(listed, share)
     assert median_of_copies(scores, copies) == np.median(listed)
-    for rule in (fixed(), two_means, quantile(share)):
-        assert rule(scores, copies) == rule(listed)
+    for rule in (Rule(FIXED, 0.5), Rule(KMEANS), Rule(SHARE, share), Rule(SURPRISE, 3.0)):
+        assert batch_threshold(rule, scores, copies) == batch_threshold(rule, listed)
 
 
 @given(pairs=COPIES)
@@ -175,5 +278,5 @@ def test_two_means_of_copies_is_the_same_without_listing_them(pairs):
 def test_very_many_copies_are_not_listed():
     scores, copies = np.array([0.4, 0.6, 0.9]), np.array([2**31, 2**30, 1], np.uint32)
     assert two_means(scores, copies) == pytest.approx(0.5)
-    assert quantile(0.1)(scores, copies) == 0.6
+    assert quantile(scores, 0.1, copies) == 0.6
     assert median_of_copies(scores, copies) == 0.4

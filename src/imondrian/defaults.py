@@ -28,7 +28,8 @@ class Preset(NamedTuple):
 
     kind: "Kind"  # which score
     scale: Any  # feature weights
-    contamination: "Threshold"  # threshold for batches
+    contamination: "Threshold"  # threshold of estimators; scikit-learn requires that they flag some rows of any table
+    table_threshold: "Threshold"  # threshold for tables, on the command line and on Spark
     threshold: "Threshold"  # threshold on streams
     auto: float  # the threshold that "auto" means
 
@@ -38,9 +39,9 @@ AUTO = "auto"  # this threshold means: the field `auto` of the preset
 FROM_PRESET = "preset"  # this value of a setting means: use the value of the preset
 PRESETS: "dict[PresetName, Preset]" = {
     # the best overall in our measurements
-    "practice": Preset(kind="size", scale="std", contamination="auto", threshold=0.001, auto=0.001),
+    "practice": Preset("size", "std", contamination=0.05, table_threshold=AUTO, threshold=0.001, auto=0.001),
     # as in the paper
-    "paper": Preset(kind="depth", scale=None, contamination="kmeans", threshold="kmeans", auto=0.5),
+    "paper": Preset("depth", None, contamination="kmeans", table_threshold="kmeans", threshold="kmeans", auto=0.5),
 }
 
 

@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
@@ -14,9 +14,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from imondrian import mixed_tables
 from imondrian.copying import shallow_copy, take_changes
-from imondrian.defaults import FROM_PRESET, MISSING_VALUES, N_TREES, PRESET, PRESETS, resolved, with_preset
+from imondrian.defaults import AUTO, FROM_PRESET, MISSING_VALUES, N_TREES, PRESET, PRESETS, resolved, with_preset
 from imondrian.engine.jit import Array
-from imondrian.fitted_model import FittedModel, fit, new_model, seed_from, threshold_of_held_points
+from imondrian.errors import InvalidInputError
+from imondrian.fitted_model import (
+    FittedModel,
+    distribution_of_held_points,
+    fit,
+    new_model,
+    rule_of,
+    seed_from,
+    threshold_of_held_points,
+)
 from imondrian.forest import MondrianForest
 from imondrian.locking import lock_of
 from imondrian.missing_values import check_rows_have_values, without_indicators
@@ -32,15 +41,37 @@ from imondrian.option_types import (
     ThresholdOrPreset,
 )
 from imondrian.scales import SCALES
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import SCORES
+from imondrian.thresholds import KMEANS, SURPRISE, batch_rule
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Value = TypeVar("Value")
 _Key = tuple[Any, ...]
 
 
 def _validated(method: Method) -> Method:
     """Validate the parameters before the method runs; a typed wrapper of scikit-learn's decorator."""
     return _fit_context(prefer_skip_nested_validation=True)(method)
+
+
+class _ContaminationTexts(StrOptions):
+    """Accepts the named contaminations, and texts such as "top 5%"."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Return True if the value is a valid text."""
+        return super().is_satisfied_by(val) or (isinstance(val, str) and _is_rule(val))
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} or a text such as 'top 5%', 'surprise 3' or 'score 0.6'"
+
+
+def _is_rule(contamination: str) -> bool:
+    try:
+        batch_rule(contamination)
+    except InvalidInputError:
+        return False
+    return True
 
 
 class IsolationMondrianForest(OutlierMixin, BaseEstimator):
@@ -71,9 +102,12 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
         Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature. The data
         are not transformed.
-    contamination : "preset", "auto", "kmeans" or float in (0, 0.5], default="preset"
-        Which rows are anomalies. "auto": those with an anomaly score above 0.5. "kmeans": those above the midpoint of
-        the means of two clusters of the scores. A float: that share of the rows, those with the highest scores.
+    contamination : "preset", "auto", "kmeans", float in (0, 0.5], or a text such as "surprise 3", default="preset"
+        Which rows are anomalies. A float: that share of the rows, those with the highest scores; "top 5%" is the same
+        as 0.05. "surprise 3": those whose surprise is above 3, which an ordinary row exceeds with a probability of
+        0.001, so that a table without anomalies has almost none; see `surprise_samples`. "kmeans": those above the
+        midpoint of the means of two clusters of the scores. "score 0.6": those with an anomaly score above 0.6. "auto":
+        "surprise 3" with the preset "practice", "score 0.5" with "paper".
     categorical : "auto", or names, indices or a mask of columns, default="auto"
         Which columns are categories, for which only two things count: whether two values are equal, and how common each
         is. "auto": the columns of text, booleans or a categorical type, in data frames (pandas, polars) and arrays of
@@ -97,7 +131,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
-        holds.
+        holds (from the distribution of the scores of the fitted rows if only `contamination` changes, to a surprise).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -128,7 +162,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         "preset": [StrOptions(set(PRESETS))],
         "kind": [StrOptions({FROM_PRESET, *SCORES})],
         "scale": [None, StrOptions({FROM_PRESET, *SCALES}), "array-like"],
-        "contamination": [str, Interval(Real, 0, 0.5, closed="right")],
+        "contamination": [_ContaminationTexts({FROM_PRESET, AUTO, KMEANS}), Interval(Real, 0, 0.5, closed="right")],
         "categorical": [StrOptions({mixed_tables.AUTO}), "array-like"],
         "missing": [StrOptions(set(MISSING))],
         "n_jobs": [None, Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right")],
@@ -171,11 +205,13 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickles and deep copies.
 
-        The thresholds and medians are copied now, and the forest later. If another thread learns in between, they
+        The caches are copied now, and the forest later. If another thread learns in between, they
         belong to an earlier forest and are computed again; those of a later forest would be used by mistake.
         """
         state: dict[str, Any] = dict(super().__getstate__())
-        caches = {name: shallow_copy(state[name]) for name in ("_thresholds", "_medians") if name in state}
+        caches = {
+            name: shallow_copy(state[name]) for name in ("_thresholds", "_distributions", "_medians") if name in state
+        }
         return state | caches
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -306,6 +342,26 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
+    def surprise_samples(self, X: Any) -> Array:
+        """Return the surprise of each row: -log10 of the probability that an ordinary row has a score as high.
+
+        The probability is that of the scores of the fitted rows, extrapolated for the highest; after `partial_fit`,
+        `forget` or a change of `kind`, of the points that the forest holds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Not negative: the higher, the more anomalous. 3 means that one in a thousand ordinary rows scores as high.
+        """
+        points, model = self._checked(X)
+        forest = model.forest_
+        return forest.while_unchanged(lambda: model._find_distribution().surprise(forest.score(points, model._kind())))
+
     def explain(self, X: Any) -> Any:
         """Divide the score of each row among its features.
 
@@ -356,13 +412,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     # -- model files ------------------------------------------------------------------------------------------
 
     def fitted_model(self) -> FittedModel:
-        """Return the content of a model file: the forest, parameters, threshold and names."""
+        """Return the content of a model file: the forest, parameters, threshold, distribution of scores and names."""
         check_is_fitted(self)
         self._validate_params()
         model = shallow_copy(self)
         names = getattr(model, "feature_names_in_", None)
         threshold = model._thresholds.get(model._threshold_key(model.forest_))
-        fitted = replace(model._model(), stored_threshold=threshold)
+        distribution = model._distributions.get(model._distribution_key(model.forest_))
+        fitted = replace(model._model(), stored_threshold=threshold, stored_distribution=distribution)
         return fitted if names is None else replace(fitted, feature_names=[str(name) for name in names])
 
     @classmethod
@@ -379,10 +436,11 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     # -- private -----------------------------------------------------------------------------------------------
 
     def _take(self, fitted: FittedModel) -> None:
-        """Take the forest of a model, its threshold, and its rule for missing numbers."""
+        """Take the forest of a model, its threshold, its distribution of scores, and its rule for missing numbers."""
         self.forest_, self._indicators = fitted.forest, fitted.indicators
         self._medians = _Medians(fitted.stored_fill, fitted.forest.n_changes)
-        self._thresholds = _Thresholds(fitted.stored_threshold, self._threshold_key(fitted.forest))
+        self._thresholds = _Cache(fitted.stored_threshold, self._threshold_key(fitted.forest))
+        self._distributions = _Cache(fitted.stored_distribution, self._distribution_key(fitted.forest))
 
     def _model(self) -> FittedModel:
         """Return the forest with its rule for missing numbers, and its medians if they are up to date."""
@@ -394,6 +452,10 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Return what the threshold depends on; `set_params` and learning change it."""
         return self._kind(), resolved(self.contamination, "contamination", self.preset), forest.n_changes
 
+    def _distribution_key(self, forest: MondrianForest) -> _Key:
+        """Return what the distribution of scores depends on."""
+        return self._kind(), forest.n_changes
+
     def _kind(self) -> Kind:
         """Return which score is used."""
         kind: Kind = resolved(self.kind, "kind", self.preset)
@@ -404,9 +466,22 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         key = self._threshold_key(self.forest_)
         threshold = self._thresholds.get(key)
         if threshold is None:
-            threshold = threshold_of_held_points(self.forest_, self.get_params())
+            rule = rule_of(with_preset(self.get_params()))
+            if rule.name == SURPRISE:
+                threshold = self._find_distribution().threshold(rule.probability)
+            else:
+                threshold = threshold_of_held_points(self.forest_, self.get_params())
             self._thresholds.store(threshold, key)
         return -float(threshold)
+
+    def _find_distribution(self) -> ScoreDistribution:
+        """Return the distribution of scores for the current forest and kind, and store it for the next call."""
+        key = self._distribution_key(self.forest_)
+        distribution = self._distributions.get(key)
+        if distribution is None:
+            distribution = distribution_of_held_points(self.forest_, self._kind())
+            self._distributions.store(distribution, key)
+        return distribution
 
     def _checked(self, X: Any) -> tuple[Array, Self]:
         """Check rows; return them as points of the forest, and a copy of this estimator.
@@ -466,28 +541,28 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return seed_from(check_random_state(self.random_state))
 
 
-class _Thresholds:
-    """The threshold of `fit`, which is never replaced, and the one that was computed last.
+class _Cache(Generic[Value]):
+    """The value of `fit`, which is never replaced, and the one that was computed last: thresholds or distributions.
 
-    This is a separate object so that computing a threshold does not change the estimator's attributes. Shallow copies
-    of an estimator share it, as they share the forest; the key shows for which parameters a threshold is valid.
+    This is a separate object so that computing a value does not change the estimator's attributes. Shallow copies of an
+    estimator share it, as they share the forest; the key shows for which parameters a value is valid.
     """
 
-    def __init__(self, fitted: float | None = None, key: _Key = ()) -> None:
+    def __init__(self, fitted: Value | None, key: _Key) -> None:
         self._fitted = self._computed = (fitted, key)
 
-    def get(self, key: _Key) -> float | None:
-        """Return the threshold for a key, or None if it must be computed."""
+    def get(self, key: _Key) -> Value | None:
+        """Return the value for a key, or None if it must be computed."""
         stored = (self._fitted, self._computed)
-        return next((threshold for threshold, its_key in stored if its_key == key and threshold is not None), None)
+        return next((value for value, its_key in stored if its_key == key and value is not None), None)
 
-    def store(self, threshold: float, key: _Key) -> None:
-        """Store a computed threshold for the next call with the same key."""
-        self._computed = (threshold, key)
+    def store(self, value: Value, key: _Key) -> None:
+        """Store a computed value for the next call with the same key."""
+        self._computed = (value, key)
 
 
 class _Medians:
-    """The cached medians, which replace missing numbers; a separate object like `_Thresholds`."""
+    """The cached medians, which replace missing numbers; a separate object like `_Cache`."""
 
     def __init__(self, values: Array | None, n_changes: int) -> None:
         self.values = values

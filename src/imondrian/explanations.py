@@ -101,6 +101,7 @@ class ExplainedRow(NamedTuple):
 
     row: int  # counted from 1
     score: float
+    surprise: float
     is_anomaly: bool
     time: str | None
     explanation: list[Reason]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.defaults import MISSING_VALUES, N_JOBS, PRESET, preset_of, with_preset
+from imondrian.defaults import AUTO, MISSING_VALUES, N_JOBS, PRESET, preset_of, with_preset
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
@@ -25,7 +25,7 @@ from imondrian.missing_values import (
 from imondrian.option_types import Kind
 from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import SCORES
-from imondrian.thresholds import FIXED, Rule, batch_rule, batch_threshold
+from imondrian.thresholds import FIXED, SURPRISE, Rule, batch_rule, batch_threshold
 
 _PARAMETERS = {  # of IsolationMondrianForest
     "n_estimators",
@@ -111,9 +111,14 @@ class FittedModel:
 
     @cached_attribute
     def threshold(self) -> float:
-        """The score above which a row is an anomaly; if none is stored, computed from the points in the forest."""
+        """The score above which a row is an anomaly; if none is stored, computed by the rule.
+
+        It is computed from the distribution of scores if this suffices, otherwise from the points in the forest.
+        """
         if self.stored_threshold is not None:
             return self.stored_threshold
+        if self.rule.name == SURPRISE:
+            return self.distribution.threshold(self.rule.probability)
         return threshold_of_held_points(self.forest, self.parameters)
 
     @cached_attribute
@@ -121,7 +126,7 @@ class FittedModel:
         """The distribution of scores; if none is stored, that of the points in the forest."""
         if self.stored_distribution is not None:
             return self.stored_distribution
-        return ScoreDistribution.of(*self.forest.rescore_without_copies(self.kind))
+        return distribution_of_held_points(self.forest, self.kind)
 
     def surprise(self, scores: Array) -> Array:
         """Return -log10 of the probability that an ordinary row has a score at least as high; NaN for NaN."""
@@ -129,7 +134,7 @@ class FittedModel:
 
     def with_kind(self, kind: Kind | None) -> Self:
         """Return the model with another kind of score (None: the same one) and the same threshold."""
-        if kind is None:
+        if kind is None or kind == self.kind:
             return self
         parameters = {**self.parameters, "kind": kind}
         return replace(self, parameters=parameters, stored_threshold=self.threshold, stored_distribution=None)
@@ -202,6 +207,7 @@ class FittedModel:
             raise ValueError(f"the offset must be between -1 and 0, but is {offset!r}.")
         fill = notes.get("fill")
         fill = None if fill is None else checked_fill(fill, n_features)
+        parameters = parameters if "distribution" in notes else _current_contamination(parameters)
         distribution = notes.get("distribution")
         distribution = None if distribution is None else ScoreDistribution.restored(distribution)
         model = cls(forest, parameters, None if offset is None else -offset, names, fill, indicators, distribution)
@@ -267,8 +273,20 @@ def fit(
         return FitResult(replace(model, stored_threshold=model.rule.value), None)
     scores = np.full(len(points), np.nan)
     scores[has_value] = model.score(usable, progress)
-    threshold, distribution = batch_threshold(model.rule, scores[has_value]), ScoreDistribution.of(scores)
-    return FitResult(replace(model, stored_threshold=threshold, stored_distribution=distribution), scores)
+    return FitResult(with_scores(model, scores), scores)
+
+
+def with_scores(model: FittedModel, scores: Array) -> FittedModel:
+    """Return the model with the threshold and the distribution of the scores of the rows that it was fitted on.
+
+    Rows without a score (NaN) are ignored.
+    """
+    distribution, rule = ScoreDistribution.of(scores), model.rule
+    if rule.name == SURPRISE:
+        threshold = distribution.threshold(rule.probability)
+    else:
+        threshold = batch_threshold(rule, scores[~np.isnan(scores)])
+    return replace(model, stored_threshold=threshold, stored_distribution=distribution)
 
 
 def new_model(
@@ -322,10 +340,9 @@ def medians_of_held_points(forest: MondrianForest) -> Array:
     return medians_of_copies(*forest.points_and_copies())
 
 
-def threshold_of_rows(forest: MondrianForest, points: Array, parameters: dict[str, Any]) -> float:
-    """Return the threshold computed from the scores of the rows that the forest was fitted on."""
-    rule = rule_of(parameters)
-    return rule.value if rule.name == FIXED else batch_threshold(rule, forest.score(points, parameters["kind"]))
+def distribution_of_held_points(forest: MondrianForest, kind: Kind) -> ScoreDistribution:
+    """Return the distribution of the scores of the points that the forest holds."""
+    return ScoreDistribution.of(*forest.rescore_without_copies(kind))
 
 
 def threshold_of_held_points(forest: MondrianForest, parameters: dict[str, Any]) -> float:
@@ -364,6 +381,12 @@ def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
         return {**_PARAMETERS_OF_VERSION_1, **parameters}
     others = {name: value for name, value in dict(parameters).items() if name != "score"}
     return {**_PARAMETERS_OF_VERSION_1, "preset": PRESET, "kind": parameters["score"], **others}
+
+
+def _current_contamination(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an older file, in which "auto" means scores above 0.5 with every preset."""
+    is_auto = parameters["contamination"] == AUTO
+    return parameters | {"contamination": "score 0.5"} if is_auto else parameters
 
 
 def _check_parameters(parameters: dict[str, Any]) -> None:

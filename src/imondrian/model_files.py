@@ -127,7 +127,14 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     names = None if model.feature_names is None else list(map(str, model.feature_names))
     missing, indicators = model.parameters["missing"], model.indicators
     parameters = {"kind": model.kind, "contamination": rule, "missing": "median" if missing == "previous" else missing}
-    return FittedModel(model.forest, parameters, model.threshold_score, names, indicators=indicators)
+    return FittedModel(
+        model.forest,
+        parameters,
+        model.threshold_score,
+        names,
+        indicators=indicators,
+        stored_distribution=model.score_distribution,
+    )
 
 
 def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:
@@ -157,15 +164,20 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]
 def _consistent_copy(model: Any) -> tuple[FittedModel, Snapshot]:
     """Return a fitted model and a copy of its forest.
 
-    The threshold is left out if another thread keeps changing the model.
+    The threshold and the distribution of scores are left out if another thread keeps changing the model.
     """
     for _ in range(_MAX_TRIES):
         fitted = model if isinstance(model, FittedModel) else model.fitted_model()
         n_changes, snapshot = fitted.forest.n_changes, fitted.forest.snapshot()
-        is_same = isinstance(model, FittedModel) or model.fitted_model().stored_threshold == fitted.stored_threshold
-        if is_same and fitted.forest.n_changes == n_changes:
+        after = model if isinstance(model, FittedModel) else model.fitted_model()
+        is_same = (
+            after.stored_threshold == fitted.stored_threshold
+            and after.stored_distribution is fitted.stored_distribution
+            and fitted.forest.n_changes == n_changes
+        )
+        if is_same:
             return fitted, snapshot
-    return replace(fitted, stored_threshold=None), snapshot
+    return replace(fitted, stored_threshold=None, stored_distribution=None), snapshot
 
 
 def _model_of(forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]) -> Model:

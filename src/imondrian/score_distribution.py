@@ -8,12 +8,16 @@ from imondrian.engine.histogram import COUNT, N_BINS, SUM
 from imondrian.engine.jit import Array
 from imondrian.engine.surprise import SURPRISING, new_clock, tail_threshold, write_surprises
 
+_UNIT = 2.0**-24  # scores are rounded up to multiples of it, so that their sums are exact
+_SUSPECT_SHARE = 0.1  # share of the scores that may be anomalies
+_MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for anomalies
+
 
 class ScoreDistribution:
     """A histogram of scores with a tail fitted to the highest, for their surprise; see `imondrian.engine.surprise`.
 
     If there are more surprising scores than is to be expected, they count less, so that anomalies do not make anomalies
-    ordinary.
+    ordinary: up to a tenth of at least 500 scores may be anomalies.
 
     Parameters
     ----------
@@ -24,7 +28,7 @@ class ScoreDistribution:
     --------
     >>> scores = np.random.default_rng(0).normal(0.45, 0.03, 10_000)
     >>> ScoreDistribution.of(scores).surprise([0.45, 0.55, 0.7]).round(1)
-    array([ 0.3,  3.5, 13.6])
+    array([ 0.3,  3.5, 14.1])
     """
 
     def __init__(self, histogram: Array) -> None:
@@ -33,13 +37,24 @@ class ScoreDistribution:
         self.counted = histogram
 
     @classmethod
+    def of_weights(cls, histogram: Array) -> Self:
+        """Return the distribution of a histogram whose scores have their weights already, as that of a stream."""
+        distribution = cls(histogram)
+        distribution._histogram = histogram
+        return distribution
+
+    @classmethod
     def of(cls, scores: Array, copies: Array | None = None) -> Self:
-        """Return the distribution of scores; `copies` is the number of copies of each, by default 1. NaN is ignored."""
+        """Return the distribution of scores; `copies` is the number of copies of each, by default 1. NaN is ignored.
+
+        The order of the scores has no effect, not even on the last bit.
+        """
         counts = np.ones(len(scores)) if copies is None else np.asarray(copies, np.float64)
         is_score = ~np.isnan(scores)
         scores, counts = scores[is_score], counts[is_score]
         bins = np.minimum((scores * N_BINS).astype(np.intp), N_BINS - 1)
-        return cls(np.array([np.bincount(bins, weights, N_BINS) for weights in (counts, counts * scores)]))
+        sums = np.bincount(bins, counts * np.ceil(scores / _UNIT), N_BINS) * _UNIT
+        return cls(np.array([np.bincount(bins, counts, N_BINS), sums]))
 
     def surprise(self, scores: Any) -> Array:
         """Return -log10 of the probability of a score at least as high as each of these; NaN for NaN."""
@@ -79,20 +94,40 @@ class ScoreDistribution:
     def _with_weights(self, histogram: Array) -> Array:
         """Return the histogram in which surprising scores weigh no more together than is to be expected.
 
-        This may make further scores surprising.
+        At first the highest scores are all suspected; those that are not surprising given the others are cleared, until
+        none is left to clear. Then scores that were not suspected may turn out to be surprising too.
         """
-        occupied = np.flatnonzero(histogram[COUNT])
-        means = np.minimum(histogram[SUM, occupied] / histogram[COUNT, occupied], 1.0)
-        surprises, is_surprising = np.empty(means.size), np.zeros(means.size, np.bool_)
-        weighted = histogram
-        for _ in range(means.size):
-            write_surprises(weighted, self._clock, means, surprises)
-            if not (surprises[~is_surprising] > SURPRISING).any():
-                break
-            is_surprising |= surprises > SURPRISING
-            weighted = histogram.copy()
-            weighted[:, occupied[is_surprising]] *= _weight(histogram[COUNT, occupied], is_surprising)
-        return weighted
+        bins = np.flatnonzero(histogram[COUNT])
+        counts = histogram[COUNT, bins]
+        is_surprising = _suspects(counts)
+        while (cleared := is_surprising & ~self._is_surprising(histogram, bins, is_surprising)).any():
+            is_surprising &= ~cleared
+        while (found := ~is_surprising & self._is_surprising(histogram, bins, is_surprising)).any():
+            is_surprising |= found
+        return _weighted(histogram, bins, is_surprising)
+
+    def _is_surprising(self, histogram: Array, bins: Array, is_surprising: Array) -> Array:
+        """Return which bins have a surprising mean, if those that are marked weigh as much as is to be expected."""
+        means = np.minimum(histogram[SUM, bins] / histogram[COUNT, bins], 1.0)
+        surprises = np.empty(means.size)
+        write_surprises(_weighted(histogram, bins, is_surprising), self._clock, means, surprises)
+        return np.asarray(surprises > SURPRISING)
+
+
+def _suspects(counts: Array) -> Array:
+    """Return which bins may have anomalies: the highest scores, unless there are too few scores to tell."""
+    if counts.sum() < _MIN_SCORES:
+        return np.zeros(counts.size, np.bool_)
+    return np.asarray(np.cumsum(counts[::-1])[::-1] <= _SUSPECT_SHARE * counts.sum())
+
+
+def _weighted(histogram: Array, bins: Array, is_surprising: Array) -> Array:
+    """Return the histogram in which the surprising bins weigh as much as is to be expected."""
+    if not is_surprising.any():
+        return histogram
+    weighted = histogram.copy()
+    weighted[:, bins[is_surprising]] *= _weight(histogram[COUNT, bins], is_surprising)
+    return weighted
 
 
 def _weight(counts: Array, is_surprising: Array) -> float:

@@ -52,6 +52,7 @@ from imondrian.option_types import (
 )
 from imondrian.row_layout import RowLayout
 from imondrian.samplers import Step
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import UNKNOWN_SCORE
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
@@ -332,6 +333,11 @@ class StreamDetector:
     def threshold_score(self) -> float:
         """The score above which the next point is an anomaly, once the warm-up is over."""
         return self._recorded_state().threshold.threshold
+
+    @property
+    def score_distribution(self) -> ScoreDistribution:
+        """The distribution of the latest scores, from which the surprise of the next one is computed."""
+        return self._recorded_state().threshold.distribution()
 
     @property
     def incidents(self) -> tuple[Incident, ...]:

@@ -41,7 +41,7 @@ from imondrian.order_statistics import quantile_of_copies
 from imondrian.score_distribution import ScoreDistribution
 
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
-_TEXT = re.compile(r"\s*(top|surprise|score)\s+(\d+\.?\d*|\.\d+)\s*(%?)\s*", re.IGNORECASE)
+_TEXT = re.compile(r"\s*(top|surprise|score)\s+((?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(%?)\s*", re.IGNORECASE)
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, 300.0), "score": (FIXED, 1.0)}  # and largest values
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
 
@@ -59,7 +59,9 @@ class Rule(NamedTuple):
             return KMEANS
         if self.name == SHARE:
             return f"top {100.0 * self.value:.15g}%"
-        return f"{'score' if self.name == FIXED else SURPRISE} {self.value:.17g}"
+        digits = f"{self.value:.15g}"
+        digits = digits if float(digits) == self.value else repr(self.value)
+        return f"{'score' if self.name == FIXED else SURPRISE} {digits}"
 
     @property
     def probability(self) -> float:
@@ -112,6 +114,22 @@ def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contaminat
             f" 'surprise 3' or 'score 0.6', but is {contamination!r:.200}."
         )
     return rule
+
+
+def contamination_of(threshold: Any, name: str = "threshold") -> str:
+    """Return the contamination with the meaning of a threshold, for which a number is a probability and not a share.
+
+    Raises
+    ------
+    InvalidInputError
+        If the threshold is neither "auto" nor valid for `stream_rule`; `name` is its name in the message.
+
+    Examples
+    --------
+    >>> contamination_of(0.01), contamination_of(0.5), contamination_of("auto")
+    ('surprise 2', 'score 0.5', 'auto')
+    """
+    return AUTO if isinstance(threshold, str) and threshold == AUTO else stream_rule(threshold, name).text
 
 
 def _rule_of_text(text: Any) -> Rule | None:
@@ -240,6 +258,10 @@ class StreamingThreshold:
         surprises = np.empty(len(scores))
         write_surprises(self.histogram, self.clock, scores, surprises)
         return surprises
+
+    def distribution(self) -> ScoreDistribution:
+        """Return the distribution of the scores counted so far."""
+        return ScoreDistribution.of_weights(self.histogram / self.clock[WEIGHT])
 
     def update(self, score: float) -> None:
         """Count one score and reduce the relative weight of all earlier ones."""

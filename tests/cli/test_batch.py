@@ -33,14 +33,17 @@ def test_detect_finds_and_explains_the_anomalies(shell):
     assert len(lines) == 10
     first, second = lines[:2]
     assert {first[0], second[0]} == {"100", "300"}
-    assert first[2] == "yes"
+    assert float(first[2]) > 3.0
+    assert first[3] == second[3] == "yes"
+    assert "surprise above 3: about 1 in 1,000 ordinary rows" in done.stdout
+    assert "anomalies  2 (0.5% of the scored rows)" in done.stdout
     assert "b = 15 (high; expected" in done.stdout
     assert "c = -15 (low; expected" in done.stdout
     rows = rows_of(shell.text("scored.csv"))
     assert len(rows) == 400
     assert rows[99]["is_anomaly"] == "true"
     assert rows[99]["explanation"].startswith("b = 15 (high")
-    assert sum(row["is_anomaly"] == "true" for row in rows) == 20  # 5 %
+    assert [i for i, row in enumerate(rows) if row["is_anomaly"] == "true"] == [99, 299]
     assert [list(row.values())[:5] for row in rows] == [
         line.split(",") for line in shell.text("data.csv").splitlines()[1:]
     ]
@@ -52,6 +55,66 @@ def test_detect_finds_and_explains_the_anomalies(shell):
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     points = pl.DataFrame([[float(row[name]) for name in "abc"] for row in rows], schema=list("abc"), orient="row")
     assert np.allclose(-model.score_samples(points), [float(row["anomaly_score"]) for row in rows])
+    assert np.allclose(model.surprise_samples(points), [float(row["surprise"]) for row in rows])
+    assert model.contamination == "auto"
+    assert '<th class="number">Surprise</th>' in page
+    assert list(rows[0])[5:] == ["anomaly_score", "surprise", "is_anomaly", "explanation"]
+
+
+THRESHOLDS = {
+    "0.01": ("surprise 2", "surprise above 2: about 1 in 100 ordinary rows"),
+    "surprise 2.5": ("surprise 2.5", "surprise above 2.5: about 1 in 316 ordinary rows"),
+    "1e-20": ("surprise 20", "surprise above 20: about 1 in 1e+20 ordinary rows"),
+    "top 5%": ("top 5%", "the top 5% of the rows that it was fitted on"),
+    "kmeans": ("kmeans", "midpoint of two clusters of scores"),
+    "0.5": ("score 0.5", "score of an average point"),
+    "score 0.6": ("score 0.6", "a fixed score"),
+    "auto": ("auto", "surprise above 3: about 1 in 1,000 ordinary rows"),
+}
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_every_threshold_is_applied_described_and_saved(shell, threshold):
+    contamination, rule = THRESHOLDS[threshold]
+    outputs = ("-o", "out.parquet", "--save", "model.imf", "--report", "report.html", "--trees", "20")
+    summary = json.loads(shell.run("detect", "data.csv", "--threshold", threshold, *outputs, "--json").stdout)
+    assert summary["rule"] == rule
+    table, model = pl.read_parquet(shell.folder / "out.parquet"), imondrian.load(shell.folder / "model.imf")
+    assert model.contamination == contamination
+    assert -model.offset_ == summary["threshold"]
+    assert table["is_anomaly"].to_list() == (table["anomaly_score"] > summary["threshold"]).to_list()
+    assert table["is_anomaly"].sum() == summary["n_anomalies"]
+    assert np.allclose(model.surprise_samples(table[["a", "b", "c"]]), table["surprise"])
+    assert summary["highest"][0]["surprise"] == table["surprise"].max()
+    if contamination.startswith("surprise"):
+        level = float(contamination.split()[1])
+        assert table["is_anomaly"].to_list() == (table["surprise"] > level).to_list()
+    if threshold == "top 5%":
+        assert summary["n_anomalies"] == 20
+    assert rule in shell.text("report.html")
+    facts = json.loads(shell.run("info", "model.imf", "--json").stdout)
+    assert (facts["rule"], facts["threshold"]) == (rule, summary["threshold"])
+    shell.run("plot", "scores", "data.csv", "--model", "model.imf", "-o", "scores.png")
+    again = json.loads(shell.run("score", "model.imf", "data.csv", "-o", "again.parquet", "--json").stdout)
+    assert (again["rule"], again["n_anomalies"]) == (rule, summary["n_anomalies"])
+    assert pl.read_parquet(shell.folder / "again.parquet").equals(table)
+
+
+def test_a_table_without_anomalies_has_none_and_its_oddest_rows_are_listed(shell):
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    pl.DataFrame(X, schema=["x", "y"]).write_csv(shell.folder / "clean.csv")
+    text = shell.run("detect", "clean.csv", "--report", "report.html").stdout
+    hint = 'to flag a share of the rows, fit with --threshold "top 5%".'
+    assert f"anomalies  none. The rows below stand out most; {hint}" in " ".join(text.split()).replace(
+        "anomalies none", "anomalies  none"
+    )
+    assert len(text[text.index("Rows with the highest scores") :].splitlines()) >= 12
+    page = shell.text("report.html")
+    assert "No row is an anomaly." in page
+    assert "top 5%" in page
+    shell.run("detect", "clean.csv", "--fail-on-anomaly", "-q")
+    summary = json.loads(shell.run("detect", "clean.csv", "--threshold", "top 5%", "--json").stdout)
+    assert summary["n_anomalies"] == 25
 
 
 def test_fit_writes_the_same_model_file_as_the_estimator(shell):
@@ -60,7 +123,7 @@ def test_fit_writes_the_same_model_file_as_the_estimator(shell):
     parameters = {
         "kind": "size",
         "scale": "std",
-        "contamination": 0.05,
+        "contamination": "auto",
         "max_samples": 256,
         "n_jobs": 1,
         "categorical": [],
@@ -141,7 +204,8 @@ def test_explain_divides_the_score_among_the_features(fitted, tmp_path):
     assert rows[1]["explanation"][0]["feature"] == "b"
     assert rows[1]["explanation"][0]["is_high"]
     parts = pl.read_csv(tmp_path / "parts.csv")
-    assert parts.columns == ["row", "anomaly_score", "a", "b", "c"]
+    assert parts.columns == ["row", "anomaly_score", "surprise", "a", "b", "c"]
+    assert [row["surprise"] for row in rows] == pytest.approx([parts["surprise"][6], parts["surprise"][99]])
     sums = parts.select(pl.sum_horizontal(pl.col("a", "b", "c").abs()))["a"]
     assert np.allclose(sums, parts["anomaly_score"])
     lines = fitted.run("explain", "model.imf", "data.csv", "--top", "2").stdout.splitlines()
@@ -154,7 +218,8 @@ def test_info_shows_the_content_of_a_model_file(fitted):
     assert facts["type"] == "estimator"
     assert facts["features"] == ["a", "b", "c"]
     assert facts["points"] == 400
-    assert facts["parameters"]["contamination"] == 0.01
+    assert facts["parameters"]["contamination"] == "surprise 2"
+    assert facts["rule"] == "surprise above 2: about 1 in 100 ordinary rows"
     assert "estimator" in fitted.run("info", "model.imf").stdout
 
 
@@ -245,7 +310,12 @@ def test_bad_input_gives_a_one_line_error_and_leaves_no_files(shell):
     assert "nowhere" in shell.fails("detect", "data.csv", "-o", "nowhere/out.csv")
     assert "out.xls: the name of an output table must end in" in shell.fails("detect", "data.csv", "-o", "out.xls")
     assert "r.pdf: the name must end in .html" in shell.fails("detect", "data.csv", "--report", "r.pdf")
-    assert "--threshold must be" in shell.fails("detect", "data.csv", "--threshold", "0.7")
+    for wrong in ("0.7", "top 5", "top 60%", "5%", "surprise", "mean"):
+        for command in ("detect", "fit"):
+            outputs = ("--save", "new.imf") if command == "fit" else ()
+            error = shell.fails(command, "data.csv", "--threshold", wrong, *outputs)
+            assert "--threshold must be a probability below 0.5" in error
+            assert wrong in error
     assert "--jobs must not be 0" in shell.fails("detect", "data.csv", "--jobs", "0")
     assert "cannot both go to standard output" in shell.fails("detect", "data.csv", "-o", "-", "--json")
 

@@ -87,7 +87,7 @@ def test_an_ordinary_table_is_read_fitted_scored_and_explained(folder):
     odd = next(line for line in text.splitlines() if "ORD-10249" in line)
     assert "country = Nordkorea (1 in 400), " in odd
     scored = folder.text("scored.csv")
-    assert scored.splitlines()[0] == f"{','.join(columns)},anomaly_score,is_anomaly,explanation"
+    assert scored.splitlines()[0] == f"{','.join(columns)},anomaly_score,surprise,is_anomaly,explanation"
     page = folder.text("report.html")
     assert "ORD-10249" in page
     assert "Nordkorea" in page
@@ -202,7 +202,7 @@ def test_published_tables_are_read_at_the_first_try(folder, name):
     path = Path(data or "", "tables", f"{name}.csv.gz")
     if data is None or not path.exists():
         pytest.skip("needs the tables in the folder IMONDRIAN_DATA")
-    summary = detect(folder, path, "--ignore", "label")
+    summary = detect(folder, path, "--ignore", "label", "--threshold", "top 5%")
     assert summary["n_scored"] == summary["n_rows"]
     names = pl.read_csv(path, n_rows=0).columns
     assert {*summary["features"], *summary["left_out"]} == set(names)
@@ -224,7 +224,7 @@ def test_names_come_back_as_they_were(folder):
     summary = detect(folder, "names.csv", "-o", "names_out.csv", "--save", "names.imf")
     assert summary["features"] == ["a", "a (2)", 'say "x"', "column_4", "column_5", "line\nbreak", "b,c"]
     written = list(csv.reader(io.StringIO(folder.text("names_out.csv"))))
-    assert written[0] == [*header, "anomaly_score", "is_anomaly", "explanation"]
+    assert written[0] == [*header, "anomaly_score", "surprise", "is_anomaly", "explanation"]
     assert folder.run("score", "names.imf", "names.csv", "-q").stdout == folder.text("names_out.csv")
     assert detect(folder, "names.csv", "--features", "a (2)")["features"] == ["a (2)"]
 

@@ -43,7 +43,7 @@ def run(*arguments):
     assert done.exit_code == 0, done.exception
 
 
-@pytest.mark.parametrize("threshold", ["0.05", "kmeans", "auto"])
+@pytest.mark.parametrize("threshold", ["0.05", "top 5%", "kmeans", "auto", "0.5"])
 def test_detect_does_each_piece_of_work_once(work, threshold):
     outputs = ("-o", "out.csv", "--report", "report.html", "--save", "model.imf")
     run("detect", "data.csv", "--trees", "5", "--threshold", threshold, *outputs, "-q")

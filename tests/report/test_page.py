@@ -43,7 +43,9 @@ def read(report):
 
 def report_of(text, time=None):
     picture = Picture(text, text, plot_timeline([0.4, 0.9], threshold=0.5))
-    row = ExplainedRow(17, 0.9123, is_anomaly=True, time=time, explanation=[Reason(text, 3.25, 0.75, is_high=False)])
+    row = ExplainedRow(
+        17, 0.9123, 4.56, is_anomaly=True, time=time, explanation=[Reason(text, 3.25, 0.75, is_high=False)]
+    )
     return Report(text, text, {text: text}, [row], [picture, picture], {text: text}, text)
 
 
@@ -67,7 +69,7 @@ def test_the_page_loads_no_other_files():
 
 def test_anomalous_rows_are_shown_with_their_explanations():
     page, reader = read(report_of("plain"))
-    for text in ("17", "0.912", "3.25", "low", "75%"):
+    for text in ("17", "0.912", "4.6", "Surprise", "3.25", "low", "75%"):
         assert text in reader.texts
     assert "width:75.0%" in page
     assert "Time" not in reader.texts

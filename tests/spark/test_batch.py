@@ -17,10 +17,11 @@ import imondrian
 from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianForest, StreamDetector
 from imondrian.distributed import new_sampled_forest
 from imondrian.model_files import to_bytes
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.spark import fit, score
 from imondrian.spark.arrow_points import problem_with
 from imondrian.spark.point_columns import Features
-from imondrian.thresholds import threshold_rule
+from imondrian.thresholds import batch_rule, batch_threshold
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_distributed import fitted
 
@@ -51,9 +52,12 @@ def test_the_forest_equals_the_one_built_on_one_machine(frame, points, scale):
 @pytest.mark.parametrize(
     ("given", "kind", "scale", "contamination"),
     [
-        ({}, "size", "std", 0.05),
+        ({}, "size", "std", "auto"),
         ({"preset": "paper"}, "depth", None, "kmeans"),
-        ({"kind": "expected", "scale": None, "threshold": "auto"}, "expected", None, "auto"),
+        ({"preset": "paper", "threshold": "auto"}, "depth", None, "auto"),
+        ({"threshold": 0.01}, "size", "std", "surprise 2"),
+        ({"threshold": "top 5%"}, "size", "std", "top 5%"),
+        ({"kind": "expected", "scale": None, "threshold": 0.5}, "expected", None, "score 0.5"),
     ],
 )
 def test_the_preset_sets_missing_settings(frame, points, given, kind, scale, contamination):
@@ -64,12 +68,22 @@ def test_the_preset_sets_missing_settings(frame, points, given, kind, scale, con
     assert parameters["preset"] == given.get("preset", "practice")
     scores = model.forest_.score(points, kind)
     threshold = -model.offset_
-    assert threshold == (
-        0.5 if contamination == "auto" else threshold_rule(contamination)(model.forest_.rescore(kind)[1])
+    held = model.forest_.rescore(kind)[1]
+    assert threshold == pytest.approx(
+        batch_threshold(batch_rule(contamination, parameters["preset"]), held), rel=1e-9, abs=0.0
     )
     scored = score(frame, model, label="is_anomaly").cache()  # with the feature names of the model
     np.testing.assert_array_equal(scores_of(scored).astype(float), scores)
     np.testing.assert_array_equal(scores_of(scored, "is_anomaly").astype(bool), scores > threshold)
+    surprises = scores_of(scored, "surprise").astype(float)
+    np.testing.assert_array_equal(surprises, model.surprise_samples(points_with_names(points)))
+    np.testing.assert_allclose(surprises, ScoreDistribution.of(held).surprise(scores), rtol=1e-6)
+    assert score(frame, model, surprise=None).columns == [*frame.columns, "anomaly_score"]
+    assert score(frame, model, surprise="how rare").columns == [*frame.columns, "anomaly_score", "how rare"]
+
+
+def points_with_names(points):
+    return pytest.importorskip("pandas").DataFrame(points, columns=FEATURES)
 
 
 def test_the_result_is_an_ordinary_forest(forest, points, tmp_path):
@@ -157,7 +171,8 @@ def test_arrays_of_another_length_are_unusable_rows(spark):
             "preset must be one of practice, paper",
         ),
         ({"kind": "best"}, "kind must be one of depth, expected, size"),
-        ({"threshold": 0.9}, "threshold must be 'auto', 'kmeans' or a share"),
+        ({"threshold": 0.9}, "threshold must be a probability below 0.5.* but is 0.9"),
+        ({"threshold": "top 60%"}, "threshold must be a probability below 0.5.* but is 'top 60%'"),
         ({"scale": [1.0]}, "scale must have one weight for each of 3 features"),
         ({"on_error": "ignore"}, "on_error must be one of 'raise', 'skip', but is 'ignore'"),
     ],
@@ -211,8 +226,8 @@ def test_other_columns_are_unchanged(spark, frame, forest):
         }
     )
     scored = score(wide, forest, FEATURES, output="how odd")
-    assert scored.columns == [*wide.columns, "how odd"]
-    assert scored.drop("how odd").schema == wide.schema
+    assert scored.columns == [*wide.columns, "how odd", "surprise"]
+    assert scored.drop("how odd", "surprise").schema == wide.schema
     kept = [f"`{name.replace('`', '``')}`" for name in wide.columns if name != "months"]  # Python has no type for it
     assert scored.orderBy("id").select(*kept).collect() == wide.orderBy("id").select(*kept).collect()
 
@@ -242,13 +257,18 @@ def test_an_estimator_provides_feature_names_score_and_threshold(frame, points):
     scored = score(frame, model, label="odd").cache()
     np.testing.assert_array_equal(scores_of(scored).astype(float), -model.score_samples(table))
     np.testing.assert_array_equal(scores_of(scored, "odd").astype(bool), model.predict(table) == -1)
+    np.testing.assert_array_equal(scores_of(scored, "surprise").astype(float), model.surprise_samples(table))
 
 
 def test_a_stream_detector_can_score(frame, points):
     detector = StreamDetector(3, window=128, max_samples=32, n_trees=10)
     detector.process_many(points)
     scored = score(frame, detector, FEATURES, label="odd")
-    np.testing.assert_array_equal(scores_of(scored).astype(float), detector.forest.score(points, "size"))
+    scores = detector.forest.score(points, "size")
+    np.testing.assert_array_equal(scores_of(scored).astype(float), scores)
+    np.testing.assert_array_equal(scores_of(scored, "odd").astype(bool), scores > detector.threshold_score)
+    surprises = scores_of(scored, "surprise").astype(float)
+    np.testing.assert_array_equal(surprises, detector.score_distribution.surprise(scores))
 
 
 def test_a_model_without_points_is_refused(frame):
@@ -280,7 +300,7 @@ def test_a_value_too_far_below_zero_is_reported_with_the_limit():
 def test_an_unusable_row_gets_null_on_request(bad_frame, forest):
     scored = score(bad_frame, forest, FEATURES, explain=True, label="odd", on_error="skip")
     bad = scored.where("anomaly_score IS NULL").collect()
-    assert [(row.anomaly_score, row.odd, row.explanation) for row in bad] == [(None, None, None)] * 2
+    assert [(row.anomaly_score, row.surprise, row.odd, row.explanation) for row in bad] == [(None,) * 4] * 2
     assert scored.where("odd IS NOT NULL AND explanation IS NOT NULL").count() == 3000
 
 

@@ -62,6 +62,7 @@ def test_the_batch_key_and_pipeline_examples_run(spark, rows, tmp_path):
     assert spark.read.parquet(f"{tmp_path}/anomalies").columns == [
         *rows.columns,
         "anomaly_score",
+        "surprise",
         "is_anomaly",
         "explanation",
     ]
@@ -83,4 +84,4 @@ def test_the_stream_example_runs(spark, rows, tmp_path):
     sink = watched.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("text").outputMode("append")
     sink = sink.option("path", f"{tmp_path}/out").option("checkpointLocation", f"{tmp_path}/checkpoint")
     sink.trigger(availableNow=True).start().awaitTermination(120)
-    assert spark.read.text(f"{tmp_path}/out").where("value LIKE '%\"anomaly_score\":0.%'").count() == 600
+    assert spark.read.text(f"{tmp_path}/out").where('value LIKE \'%"anomaly_score":0.%"surprise":%\'').count() == 600

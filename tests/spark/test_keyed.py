@@ -10,14 +10,15 @@ from imondrian import InvalidInputError, IsolationMondrianForest
 from imondrian.defaults import PRESETS
 from imondrian.distributed import new_sampled_forest
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.spark import fit_by_key, score_by_key
-from imondrian.thresholds import threshold_rule
+from imondrian.thresholds import batch_rule, batch_threshold
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_distributed import fitted
 
 pytestmark = pytest.mark.spark
 
-BARE = {"kind": "depth", "scale": None, "threshold": "auto"}
+BARE = {"kind": "depth", "scale": None, "threshold": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +43,12 @@ def test_the_preset_sets_missing_settings(frame, points, preset, kind, scale):
         model = from_bytes(bytes(row.model))
         assert (model.parameters["preset"], model.parameters["kind"], model.forest.scale) == (preset, kind, scale)
         scores = model.forest.score(points[row.key :: 7], kind)
-        assert model.threshold == threshold_rule(PRESETS[preset].contamination)(scores)
+        assert model.threshold == batch_threshold(batch_rule(PRESETS[preset].table_threshold, preset), scores)
         mine = scored.where(F.col("key") == row.key)
         np.testing.assert_array_equal(scores_of(mine).astype(float), scores)
         np.testing.assert_array_equal(scores_of(mine, "is_anomaly").astype(bool), scores > model.threshold)
+        surprises = ScoreDistribution.of(scores).surprise(scores)
+        np.testing.assert_array_equal(scores_of(mine, "surprise").astype(float), surprises)
 
 
 @pytest.mark.parametrize("n_partitions", [1, 5])
@@ -56,7 +59,7 @@ def test_partitions_do_not_matter(frame, models, n_partitions):
 
 def test_every_row_is_scored_by_the_model_of_its_key(frame, models, points):
     scored = score_by_key(frame, models, "key", FEATURES, label="odd", explain=True, kind="size").cache()
-    assert scored.columns == [*frame.columns, "anomaly_score", "odd", "explanation"]
+    assert scored.columns == [*frame.columns, "anomaly_score", "surprise", "odd", "explanation"]
     assert scored.orderBy("id").select(*frame.columns).collect() == frame.orderBy("id").collect()
     expected, parts = np.empty(len(points)), np.empty(points.shape)
     for row in models.collect():
@@ -71,9 +74,9 @@ def test_every_row_is_scored_by_the_model_of_its_key(frame, models, points):
 
 def test_keys_without_a_model_get_null(frame, models):
     scored = score_by_key(frame, models.where("key < 3"), "key", FEATURES, explain=True, label="odd")
-    found = scored.groupBy("key").agg(F.count("anomaly_score"), F.count("odd"), F.count("explanation"), F.count("id"))
-    for key, *counts in found.collect():
-        assert counts[:3] == ([counts[3]] * 3 if key < 3 else [0, 0, 0])
+    names = ("anomaly_score", "surprise", "odd", "explanation", "id")
+    for key, *counts in scored.groupBy("key").agg(*map(F.count, names)).collect():
+        assert counts[:4] == ([counts[4]] * 4 if key < 3 else [0, 0, 0, 0])
 
 
 def test_a_key_may_have_several_columns_and_be_null(frame):

@@ -204,7 +204,7 @@ def test_the_first_problem_of_an_unusable_row_is_named(missing):
 
 
 def test_every_key_has_the_model_of_its_rows(mixed, points):
-    models = fit_by_key(mixed.repartition(4), "key", MIXED, **SETTINGS, missing="indicator").cache()
+    models = fit_by_key(mixed.repartition(4), "key", MIXED, **SETTINGS, missing="indicator", threshold="top 5%").cache()
     scored = score_by_key(mixed.repartition(2), models, "key", MIXED, explain_text=True).orderBy("id").collect()
     for row in models.collect():
         mine, model = points[row.key :: 3], from_bytes(bytes(row.model))
@@ -223,7 +223,13 @@ def test_every_key_has_the_model_of_its_rows(mixed, points):
 
 def test_a_pipeline_is_saved_and_loaded(mixed, model, tmp_path):
     estimator = IsolationMondrianForest(
-        inputCols=MIXED, categoricalCols=["code"], nTrees=10, maxSamples=32, seed=5, explanationTextCol="why"
+        inputCols=MIXED,
+        categoricalCols=["code"],
+        nTrees=10,
+        maxSamples=32,
+        seed=5,
+        contamination="auto",
+        explanationTextCol="why",
     )
     Pipeline(stages=[estimator]).save(str(tmp_path / "pipeline"))
     fitted = Pipeline.load(str(tmp_path / "pipeline")).fit(mixed)
@@ -232,5 +238,5 @@ def test_a_pipeline_is_saved_and_loaded(mixed, model, tmp_path):
     again = PipelineModel.load(str(tmp_path / "model"))
     expected = score(mixed, model, label="prediction", explain_text="why").orderBy("id").collect()
     found = again.transform(mixed).orderBy("id").collect()
-    for name in ("anomaly_score", "prediction", "why"):
+    for name in ("anomaly_score", "surprise", "prediction", "why"):
         assert [row[name] for row in found] == [row[name] for row in expected]

@@ -10,12 +10,13 @@ import imondrian
 from imondrian import DamagedFileError, InvalidInputError
 from imondrian.defaults import PRESETS
 from imondrian.model_files import to_bytes
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.spark import IsolationMondrianForest, IsolationMondrianForestModel, fit
-from imondrian.thresholds import threshold_rule
+from imondrian.thresholds import batch_rule, batch_threshold
 from tests.spark.conftest import FEATURES, scores_of
 
 pytestmark = pytest.mark.spark
-BARE = {"kind": "depth", "scale": None, "contamination": "auto"}
+BARE = {"kind": "depth", "scale": None, "contamination": "score 0.5"}
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +42,16 @@ def test_the_model_has_the_same_forest_as_fit(model, frame):
 
 def test_transform_adds_score_prediction_and_explanation(model, frame, points):
     result = model.transform(frame).cache()
-    assert result.columns == [*frame.columns, "features", "anomaly_score", "prediction", "why"]
+    assert result.columns == [*frame.columns, "features", "anomaly_score", "surprise", "prediction", "why"]
     forest, threshold = model.stages[1].forest, model.stages[1].threshold
     expected = forest.score(points, "size")
     np.testing.assert_array_equal(scores_of(result).astype(float), expected)
     np.testing.assert_array_equal(scores_of(result, "prediction").astype(float), (expected > threshold).astype(float))
     assert 0.02 < (expected > threshold).mean() < 0.08
+    held = ScoreDistribution.of(*forest.rescore_without_copies("size"))
+    np.testing.assert_array_equal(scores_of(result, "surprise").astype(float), held.surprise(expected))
+    without = model.stages[1].copy({model.stages[1].surpriseCol: ""})
+    assert "surprise" not in without.transform(frame.withColumn("features", F.array(*FEATURES))).columns
     assert sorted(result.first().why) == ["0", "1", "2"]
 
 
@@ -79,9 +84,9 @@ def test_the_model_can_be_saved_as_an_ordinary_estimator(frame, points, tmp_path
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_preset_sets_missing_settings(frame, points, preset):
     model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, maxSamples=32, preset=preset).fit(frame)
-    kind, scale, contamination, _ = PRESETS[preset]
+    kind, scale, contamination = PRESETS[preset][:3]
     assert model.forest.scale == scale
-    assert model.threshold == threshold_rule(contamination)(model.forest.rescore(kind)[1])
+    assert model.threshold == batch_threshold(batch_rule(contamination), model.forest.rescore(kind)[1])
     np.testing.assert_array_equal(scores_of(model.transform(frame)).astype(float), model.forest.score(points, kind))
     assert IsolationMondrianForest().getOrDefault("preset") == "practice"
 
@@ -107,7 +112,7 @@ def test_a_copy_may_have_other_parameters(estimator, frame):
     vectors = VectorAssembler(inputCols=FEATURES, outputCol="features").transform(frame)
     model = estimator.fit(vectors, {estimator.nTrees: 3, estimator.scoreCol: "odd", estimator.explanationCol: ""})
     assert model.forest.n_trees == 3
-    assert model.transform(vectors).columns[-2:] == ["odd", "prediction"]
+    assert model.transform(vectors).columns[-3:] == ["odd", "surprise", "prediction"]
     assert estimator.getOrDefault("nTrees") == 20
 
 
@@ -126,6 +131,7 @@ def test_unusable_rows_follow_on_error(frame):
     [
         ({"kind": "best"}, "best"),
         ({"contamination": 0.9}, "^contamination must be"),
+        ({"contamination": "top 60%"}, "^contamination must be .* but is 'top 60%'"),
         ({"preset": "best"}, "preset must be one of practice, paper"),
         ({"inputCols": ["x"]}, "no column 'x'"),
         ({"onError": "?"}, "on_error must be one of"),

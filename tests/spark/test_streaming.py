@@ -71,12 +71,17 @@ def run(spark, folder, schema=streams.SCHEMA, key="key", features=FEATURES, **op
 
 @pytest.fixture(scope="module")
 def expected(points):
-    """Scores, thresholds and labels of detectors on one machine, key by key."""
-    table = np.empty((600, 3))
+    """The results of detectors on one machine, key by key."""
+    table = np.empty((600, 5))
     for key in range(N_KEYS):
         results = StreamDetector(3, **SMALL).process_many(points[:600][key::N_KEYS])
-        table[key::N_KEYS] = np.column_stack([results.score, results.threshold, results.is_anomaly])
+        table[key::N_KEYS] = columns_of(results)
     return table
+
+
+def columns_of(results):
+    """Score, surprise, threshold, label and incident, -1 if none is open."""
+    return np.column_stack([results.score, results.surprise, results.threshold, results.is_anomaly, results.incident])
 
 
 def mixed_rows_of(points, ids):
@@ -91,20 +96,21 @@ def mixed_rows_of(points, ids):
 
 
 def expected_of_mixed(rows, **options):
-    """Scores, thresholds and labels of detectors on one machine, for rows as dictionaries, key by key."""
-    table = np.empty((len(rows), 3))
+    """The results of detectors on one machine, for rows as dictionaries, key by key."""
+    table = np.empty((len(rows), 5))
     for key in range(N_KEYS):
         detector = StreamDetector(5, categorical=["country", "paid"], **{**SMALL, **options})
         mine = [dict(zip(streams.MIXED_FEATURES, row[3:], strict=True)) for row in rows[key::N_KEYS]]
-        results = detector.process_many(mine)
-        table[key::N_KEYS] = np.column_stack([results.score, results.threshold, results.is_anomaly])
+        table[key::N_KEYS] = columns_of(detector.process_many(mine))
     return table
 
 
 def table_of(result, n_rows=600):
     rows = result.orderBy("id").collect()
     assert [row.id for row in rows] == list(range(n_rows))
-    return np.array([[row.anomaly_score, row.threshold, row.is_anomaly] for row in rows])
+    incidents = [-1 if row.incident is None else row.incident for row in rows]
+    results = [[row.anomaly_score, row.surprise, row.threshold, row.is_anomaly] for row in rows]
+    return np.column_stack([results, incidents]).astype(float)
 
 
 @pytest.fixture
@@ -119,9 +125,11 @@ def input_folder(points, tmp_path):
 
 def test_scores_are_the_same_as_those_of_detectors_on_one_machine(spark, input_folder, expected):
     result, _ = run(spark, input_folder, time="time")
-    assert result.columns == ["id", "key", "time", *FEATURES, "anomaly_score", "threshold", "is_anomaly"]
+    names = ["anomaly_score", "surprise", "threshold", "is_anomaly", "incident"]
+    assert result.columns == ["id", "key", "time", *FEATURES, *names]
     np.testing.assert_array_equal(table_of(result), expected)
-    assert expected[:, 2].sum() > 0
+    assert expected[:, 3].sum() > 0
+    assert (expected[:, 4] >= 0).any()  # incidents go on from one micro-batch to the next
 
 
 def test_without_a_time_the_order_depends_only_on_the_rows(spark, input_folder, points, tmp_path_factory):
@@ -252,6 +260,7 @@ def test_unusable_rows_follow_on_error(spark, points, tmp_path):
     result, _ = run(spark, tmp_path, time="time", missing="raise", on_error="skip")  # continues from the checkpoint
     missing = result.where("anomaly_score IS NULL").orderBy("id").collect()
     assert [(row.id, row.is_anomaly) for row in missing] == [(10, None), (20, None), (30, None)]
+    assert all(row.surprise is None for row in missing)
     assert all(row.threshold is not None for row in missing)
     good = [i for i in range(60) if i not in {10, 20, 30}]
     for key in range(N_KEYS):

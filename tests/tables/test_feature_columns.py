@@ -160,9 +160,10 @@ def test_row_numbers_are_left_out(values, are_row_numbers):
 
 
 def test_results_of_an_earlier_run_are_not_features():
-    frame = pl.DataFrame({"a": [1.0, 5.0], "row": [1, 2], "anomaly_score": [0.4, 0.6], "threshold": [0.5, 0.6]})
-    assert names(chosen(frame)) == ["a"]
-    assert names(chosen(frame.drop("anomaly_score"))) == ["a", "row", "threshold"]
+    results = {"anomaly_score": [0.4, 0.6], "surprise": [0.1, 3.4], "threshold": [0.5, 0.6], "incident": [None, 4]}
+    frame = pl.DataFrame({"a": [1.0, 5.0], "row": [1, 2], **results, "b": [2.0, 0.5]})
+    assert names(chosen(frame)) == ["a", "b"]
+    assert names(chosen(frame.drop("anomaly_score", "incident"))) == ["a", "row", "surprise", "threshold", "b"]
 
 
 def test_columns_can_be_chosen():

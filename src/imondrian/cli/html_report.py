@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 import imondrian
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.scored_rows import ScoredRows
-from imondrian.cli.summary import Summary
+from imondrian.cli.summary import Summary, share_in_words
 from imondrian.cli.table_rows import Rows
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
@@ -23,8 +23,10 @@ from imondrian.plots import (
 )
 from imondrian.report import Picture, Report, write_report
 from imondrian.tables.feature_columns import time_values
-from imondrian.thresholds import two_means
+from imondrian.thresholds import FIXED, KMEANS, SHARE, Rule, two_means
 
+_SUBTITLE = "Found by an isolation Mondrian forest: rows that few random cuts isolate have high scores."
+_TWO_CLUSTERS = "two clusters"  # name of the rule "kmeans" in figures
 _MAX_EXPLAINED = 2000  # anomalies that the mean explanation is computed from
 
 
@@ -42,7 +44,7 @@ def write_html_report(
         pictures.append(_two_features(scored, parts))
     report = Report(
         title=f"Anomalies in {summary.source}",
-        subtitle="Found by an isolation Mondrian forest: rows that few random cuts isolate have high scores.",
+        subtitle=f"{_SUBTITLE} No row is an anomaly. {summary.hint}" if summary.hint else _SUBTITLE,
         key_figures=_key_figures(summary),
         highest=summary.highest,
         pictures=pictures,
@@ -54,12 +56,15 @@ def write_html_report(
 
 
 def score_histogram(scored: ScoredRows) -> Figure:
-    """Return a histogram of the scores, with the thresholds of all rules."""
-    rule, scores = scored.model.contamination, scored.scores
-    names = {"auto": "0.5", "kmeans": "two clusters"}
-    chosen = names.get(rule) or f"top {100 * rule:.3g} %"
-    thresholds = {names["auto"]: 0.5, names["kmeans"]: two_means(scores[np.isfinite(scores)])}
+    """Return a histogram of the scores, with the threshold in use and those of the paper: 0.5 and two clusters."""
+    rule, scores = scored.model.rule, scored.scores
+    chosen = _TWO_CLUSTERS if rule.name == KMEANS else f"{rule.value:.4g}" if rule.name == FIXED else _short(rule)
+    thresholds = {"0.5": 0.5, _TWO_CLUSTERS: two_means(scores[np.isfinite(scores)])}
     return plot_scores(scores, {**thresholds, chosen: scored.model.threshold}, chosen)
+
+
+def _short(rule: Rule) -> str:
+    return f"top {100.0 * rule.value:.4g}%" if rule.name == SHARE else f"surprise {rule.value:.4g}"
 
 
 def score_regions(scored: ScoredRows) -> Figure:
@@ -76,11 +81,10 @@ def score_regions(scored: ScoredRows) -> Figure:
 
 
 def _key_figures(summary: Summary) -> dict[str, str]:
-    share = summary.n_anomalies / max(summary.n_scored, 1)
     return {
         "rows": f"{summary.n_rows:,}",
         "anomalies": f"{summary.n_anomalies:,}",
-        "of the scored rows": f"{share:.1%}",
+        "of the scored rows": share_in_words(summary.n_anomalies, summary.n_scored),
         "threshold": f"{summary.threshold:.3f}",
     }
 
@@ -120,7 +124,10 @@ def _parts_of_anomalies(scored: ScoredRows, summary: Summary) -> Array:
 
 
 def _histogram(scored: ScoredRows) -> Picture:
-    text = "Number of rows by score; 0.5 is the score of an average row. The solid line is the threshold in use."
+    text = (
+        "Number of rows by score; 0.5 is the score of an average row. The solid line is the threshold in use, the"
+        " dashed ones are those of the paper."
+    )
     return Picture("Scores", text, score_histogram(scored))
 
 

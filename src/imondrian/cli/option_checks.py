@@ -8,8 +8,9 @@ from imondrian.cli.options import ConsoleOptions, ForestOptions, OutputOptions, 
 from imondrian.defaults import AUTO
 from imondrian.errors import InvalidInputError
 from imondrian.files import real_path
+from imondrian.option_types import Threshold
 from imondrian.tables.formats import output_format
-from imondrian.thresholds import stream_rule
+from imondrian.thresholds import contamination_of, stream_rule
 
 
 def check_outputs(source: SourceOptions, outputs: OutputOptions, console: ConsoleOptions) -> None:
@@ -57,6 +58,11 @@ def parse_threshold(text: str | None) -> Any:
         value = float(text)
     stream_rule(value, "--threshold")  # raises if it is invalid
     return value
+
+
+def contamination_from(text: str | None, default: Threshold) -> str:
+    """Return the threshold of a command as a contamination, in which the rule is a text; None: the default."""
+    return contamination_of(default if text is None else parse_threshold(text), "--threshold")
 
 
 def check_jobs(jobs: int) -> int:

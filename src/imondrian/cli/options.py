@@ -267,7 +267,7 @@ FOREST = grouped(
     "forest_options",
     ForestOptions,
     preset_option(default=PRESET, show_default=True),
-    threshold_option("contamination"),
+    threshold_option("table_threshold"),
     integer_option("--trees", "Number of trees.", default=N_TREES, show_default=True),
     integer_option(
         "--samples", "Maximum number of rows in a tree; 0: all.", smallest=0, default=MAX_SAMPLES, show_default=True

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from imondrian.cli.console import Progress
-from imondrian.cli.option_checks import check_jobs, parse_threshold
+from imondrian.cli.option_checks import check_jobs, contamination_from
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.table_rows import Rows, column_rules, errors_named_after, rows_of_batch
-from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, TABLE_RESULTS
+from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE, TABLE_RESULTS
 from imondrian.defaults import preset_of
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.explanations import Expectations, Reason, reasons_of_rows
-from imondrian.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from
+from imondrian.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from, with_scores
 from imondrian.model_files import Model, as_fitted_model, load_extra, load_model, save
 from imondrian.tables.column_notes import columns_from_notes, notes_of_columns
 from imondrian.tables.feature_columns import (
@@ -52,6 +53,11 @@ class ScoredRows:
         self._expectations = Expectations(model.forest, indicators=model.indicators)
         self._parts = np.empty((0, rows.points.shape[1]))  # of the rows explained so far
         self._position = np.full(len(scores), -1)  # of each row in `_parts`; -1: not explained yet
+
+    @cached_property
+    def surprises(self) -> Array:
+        """The surprise of each row, NaN for rows that cannot be used."""
+        return self.model.surprise(self.scores)
 
     @property
     def is_anomaly(self) -> Array:
@@ -146,7 +152,7 @@ def fit_rows(rows: Rows, options: ForestOptions, missing: str | None, progress: 
         "window": None,
         "kind": preset.kind,
         "scale": preset.scale,
-        "contamination": parse_threshold(options.threshold) or preset.contamination,
+        "contamination": contamination_from(options.threshold, preset.table_threshold),
         "categorical": rows.categorical,
         "missing": MISSING[missing or "median"].of_model,
         "n_jobs": check_jobs(options.jobs),
@@ -160,7 +166,8 @@ def fit_and_score(rows: Rows, options: ForestOptions, missing: str | None, progr
     """Fit a forest on rows and score each row once."""
     model, fitted_scores = fit_rows(rows, options, missing, progress)
     if fitted_scores is None:
-        return ScoredRows(rows, model, model.score(rows.points, progress))
+        scores = model.score(rows.points, progress)
+        return ScoredRows(rows, with_scores(model, scores), scores)
     scores = np.full(len(rows.points), np.nan)
     scores[rows.usable] = fitted_scores
     return ScoredRows(rows, model, scores)
@@ -261,12 +268,13 @@ def check_result_names(columns: list[str], output: str | None) -> None:
 
 
 def result_table(scored: ScoredRows, output: str) -> pl.DataFrame:
-    """Return the rows with score, label and explanation added; for CSV and TSV, cells stay as they were read."""
+    """Return the rows with the results added; for CSV and TSV, cells stay as they were read."""
     rows, scores = scored.rows, scored.scores
     is_untyped = output_format(output) in UNTYPED_FORMATS
     frame = rows.frame if is_untyped else with_numeric_features(rows.frame, rows.columns)
     return frame.with_columns(
         pl.Series(SCORE, scores, pl.Float64).fill_nan(None),
+        pl.Series(SURPRISE, scored.surprises, pl.Float64).fill_nan(None),
         pl.Series(LABEL, scored.is_anomaly, pl.Boolean),
         pl.Series(EXPLANATION, _explanations(scored), pl.String),
     )
@@ -289,7 +297,12 @@ def parts_table(scored: ScoredRows) -> pl.DataFrame:
     if usable.size:
         parts[usable] = scored.parts(usable)
     numbers = np.arange(rows.first + 1, rows.first + 1 + len(scores))
-    columns: dict[str, Any] = {ROW: pl.Series(numbers), SCORE: pl.Series(scores)}
+    columns: dict[str, Any] = {
+        ROW: pl.Series(numbers),
+        SCORE: pl.Series(scores),
+        SURPRISE: pl.Series(scored.surprises),
+    }
+    taken = set(columns)
     for j, name in enumerate(rows.features):
-        columns[f"{name} part" if name in (ROW, SCORE) else name] = pl.Series(parts[:, j])
+        columns[f"{name} part" if name in taken else name] = pl.Series(parts[:, j])
     return pl.DataFrame(columns).fill_nan(None)

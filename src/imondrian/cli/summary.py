@@ -9,18 +9,20 @@ import polars as pl
 from imondrian.cli.column_facts import ColumnFacts
 from imondrian.cli.console import printable
 from imondrian.cli.scored_rows import ScoredRows
-from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE
+from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE
 from imondrian.engine.jit import Array
 from imondrian.explanations import ExplainedRow, Reason
 from imondrian.fitted_model import FittedModel
 from imondrian.tables.table_reader import Table
+from imondrian.thresholds import FIXED, KMEANS, SHARE, Rule
 
 if TYPE_CHECKING:
     from imondrian.tables.feature_columns import FeatureColumn
 
 MAX_REASONS = 3  # per row in a summary
 MAX_REASONS_EXPLAINED = 8  # per row of `imondrian explain`
-_RULES = {"kmeans": "midpoint of two clusters of scores", "auto": "score of an average point"}
+_MAX_WRITTEN_OUT = 10**9  # a larger number is written with an exponent
+_SMALL_SHARE = 0.001  # a smaller share is written with one digit
 
 
 class Summary(NamedTuple):
@@ -35,6 +37,13 @@ class Summary(NamedTuple):
     columns: ColumnFacts
     highest: list[ExplainedRow]  # the rows with the highest scores
     written: dict[str, str]  # paths of the files written, by what they contain
+
+    @property
+    def hint(self) -> str:
+        """What to do if no row is an anomaly; empty if there are anomalies."""
+        if self.n_anomalies:
+            return ""
+        return 'The rows below stand out most; to flag a share of the rows, fit with --threshold "top 5%".'
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as JSON values."""
@@ -58,7 +67,7 @@ class Summary(NamedTuple):
             "rows": f"{self.n_rows:,}{unscored}",
             **self.columns.in_words(),
             "threshold": f"{self.threshold:.4f}: {self.rule}",
-            "anomalies": f"{self.n_anomalies:,} ({self.n_anomalies / max(self.n_scored, 1):.1%} of the scored rows)",
+            "anomalies": self._anomalies_in_words(),
             **self.written,
         }
         console.print(f"[bold]{escaped(self.source)}[/bold]")
@@ -66,6 +75,11 @@ class Summary(NamedTuple):
         if self.highest:
             console.print("\n[bold]Rows with the highest scores, and why[/bold]")
             print_rows(self.highest, console)
+
+    def _anomalies_in_words(self) -> str:
+        if self.n_anomalies == 0:
+            return f"none. {self.hint}"
+        return f"{self.n_anomalies:,} ({share_in_words(self.n_anomalies, self.n_scored)} of the scored rows)"
 
 
 class ShownColumns(NamedTuple):
@@ -112,6 +126,7 @@ class SummaryBuilder:
             ExplainedRow(
                 rows.first + int(i) + 1,
                 float(scores[i]),
+                float(scored.surprises[i]),
                 bool(scores[i] > self._model.threshold),
                 _cell(rows.frame, self._shown.time, int(i)),
                 reasons,
@@ -128,7 +143,7 @@ class SummaryBuilder:
             self.n_scored,
             self.n_anomalies,
             float(self._model.threshold),
-            describe_rule(self._model.contamination),
+            describe_rule(self._model.rule),
             ColumnFacts(self._columns, left_out, dict(self._filled), table.facts.notes),
             self.highest,
             written,
@@ -144,6 +159,7 @@ def row_as_json(row: ExplainedRow) -> dict[str, Any]:
     return {
         ROW: row.row,
         SCORE: row.score,
+        SURPRISE: row.surprise,
         LABEL: row.is_anomaly,
         "id": row.id,
         "time": row.time,
@@ -169,22 +185,38 @@ def print_rows(rows: list[ExplainedRow], console: Any) -> None:
 
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     shown = [name for name in ShownColumns._fields if any(getattr(row, name) is not None for row in rows)]
-    for name in ("   row", "score", "anomaly"):
+    for name in ("   row", "score", "surprise", "anomaly"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in shown:
         table.add_column(name, no_wrap=True)
     table.add_column("feature = value (what is unusual), share of the score", overflow="fold")
     for row in rows:
-        score, label = f"{row.score:.3f}", "yes" if row.is_anomaly else "no"
-        marked = [f"[bold red]{text}[/]" if row.is_anomaly else text for text in (score, label)]
+        results = f"{row.score:.3f}", f"{row.surprise:.1f}", "yes" if row.is_anomaly else "no"
+        marked = [f"[bold red]{text}[/]" if row.is_anomaly else text for text in results]
         cells = [escaped(getattr(row, name) or "") for name in shown]
         table.add_row(str(row.row), *marked, *cells, escaped("; ".join(map(str, row.explanation))))
     console.print(table)
 
 
-def describe_rule(rule: Any) -> str:
+def describe_rule(rule: Rule) -> str:
     """Return in words how a threshold was found."""
-    return _RULES.get(rule) or f"exceeded by {100 * float(rule):.3g} % of the rows that it was fitted on"
+    if rule.name == KMEANS:
+        return "midpoint of two clusters of scores"
+    if rule.name == FIXED:
+        return "score of an average point" if rule.value == 0.5 else "a fixed score"
+    if rule.name == SHARE:
+        return f"the top {100.0 * rule.value:.4g}% of the rows that it was fitted on"
+    return f"surprise above {rule.value:.4g}: about 1 in {_whole_number(1.0 / rule.probability)} ordinary rows"
+
+
+def _whole_number(value: float) -> str:
+    return f"{value:,.0f}" if value < _MAX_WRITTEN_OUT else f"{value:.3g}"
+
+
+def share_in_words(n: int, total: int) -> str:
+    """Return a share in percent; one that is small but not zero is not shown as zero."""
+    share = n / max(total, 1)
+    return f"{share:.1%}" if n == 0 or share >= _SMALL_SHARE else f"{100.0 * share:.1g}%"
 
 
 def escaped(text: str) -> str:

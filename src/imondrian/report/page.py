@@ -68,7 +68,10 @@ def _row(row: ExplainedRow, shown: list[str]) -> str:
     cells = "".join(f'<td class="shown">{escape(getattr(row, name) or "")}</td>' for name in shown)
     style = ' class="number anomaly"' if row.is_anomaly else ' class="number"'
     reasons = "".join(_reason(reason) for reason in row.explanation)
-    return f'<tr><td class="number">{row.row}</td>{cells}<td{style}>{row.score:.3f}</td><td>{reasons}</td></tr>'
+    return (
+        f'<tr><td class="number">{row.row}</td>{cells}<td{style}>{row.score:.3f}</td>'
+        f"<td{style}>{row.surprise:.1f}</td><td>{reasons}</td></tr>"
+    )
 
 
 def _reason(reason: Reason) -> str:

@@ -6,22 +6,22 @@ from imondrian.defaults import preset_of, resolved
 from imondrian.forest import MondrianForest
 from imondrian.missing_values import checked_missing
 from imondrian.scores import score_kind
-from imondrian.thresholds import batch_rule
+from imondrian.thresholds import batch_rule, contamination_of
 
 _MAX_RANDOM_STATE = 2**32 - 1  # the largest that scikit-learn accepts
 
 
 class FitSettings(NamedTuple):
-    """Preset, kind, scale and threshold of a forest, and its rule for missing numbers."""
+    """Preset, kind, scale and contamination of a forest, and its rule for missing numbers."""
 
     preset: Any
     kind: Any
     scale: Any
-    threshold: Any  # the cut-off: "auto", "kmeans" or a share
+    contamination: Any  # "auto", "kmeans", a share, or a text such as "surprise 3"
     missing: Any
 
     @classmethod
-    def checked(cls, preset: Any, kind: Any, scale: Any, threshold: Any, missing: Any) -> Self:
+    def checked(cls, preset: Any, kind: Any, scale: Any, contamination: Any, missing: Any) -> Self:
         """Return the settings with every "preset" replaced by the value of the preset.
 
         All are checked, except for the scale, which the forest checks.
@@ -31,12 +31,18 @@ class FitSettings(NamedTuple):
             preset,
             resolved(kind, "kind", preset),
             resolved(scale, "scale", preset),
-            resolved(threshold, "contamination", preset),
+            resolved(contamination, "contamination", preset),
             checked_missing(missing),
         )
         score_kind(settings.kind)
-        batch_rule(settings.threshold, preset, "threshold")
+        batch_rule(settings.contamination, preset)
         return settings
+
+    @classmethod
+    def with_threshold(cls, preset: Any, kind: Any, scale: Any, threshold: Any, missing: Any) -> Self:
+        """Return checked settings; the threshold is one of the command line, where a number is a probability."""
+        contamination = contamination_of(resolved(threshold, "table_threshold", preset))
+        return cls.checked(preset, kind, scale, contamination, missing)
 
     def parameters(self, forest: MondrianForest) -> dict[str, Any]:
         """Return the parameters of the scikit-learn estimator for a forest with these settings."""
@@ -47,7 +53,7 @@ class FitSettings(NamedTuple):
             "preset": self.preset,
             "kind": self.kind,
             "scale": forest.scale,
-            "contamination": self.threshold,
+            "contamination": self.contamination,
             "categorical": list(forest.categorical),
             "missing": self.missing,
             "n_jobs": None,

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from imondrian.defaults import MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED
 from imondrian.distributed import DrawnSamples, new_sampled_forest
 from imondrian.errors import InvalidInputError
+from imondrian.fitted_model import FittedModel
 from imondrian.option_types import (
     ON_ERROR,
     KindOrPreset,
@@ -69,9 +70,12 @@ def fit(  # noqa: PLR0913
         Which score to use.
     scale : "preset", None, "std" or one weight per feature, default="preset"
         As in `MondrianForest`; "std" uses the standard deviations of all samples together.
-    threshold : "preset", "auto", "kmeans" or float, default="preset"
-        Which rows are anomalies: those with a score above 0.5 ("auto"), above the midpoint of two clusters of scores
-        ("kmeans"), or this share of the rows (float). The last two are computed from the rows that the trees hold.
+    threshold : "preset", "auto", "kmeans", float, or a text such as "top 5%", default="preset"
+        Which rows are anomalies, as on the command line. A number p below 0.5: those whose surprise is above -log10(p),
+        so an ordinary row is one with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share
+        of the rows. "kmeans": those above the midpoint of two clusters of scores. 0.5, or "score 0.6": those with a
+        score above it. "auto": 0.001 with the preset "practice", 0.5 with "paper". "preset": "auto" with "practice",
+        "kmeans" with "paper". It is computed from the scores of the rows that the trees hold.
     categorical : sequence of str or int, or mask, default=()
         Further features that are categories: columns of numbers of which only equality counts, by name; or, if one
         column holds the features, their indices. A missing value is a category of its own.
@@ -87,17 +91,31 @@ def fit(  # noqa: PLR0913
     imondrian.IsolationMondrianForest
         An ordinary estimator, which can be saved, loaded, extended and used anywhere; `forest_` is its forest.
     """
-    check_choice(on_error, "on_error", ON_ERROR)
-    settings = FitSettings.checked(preset, kind, scale, threshold, missing)
-    column, feature_info = features_to_learn(df, features, categorical)
-    feature_info = with_feature_count(df, column, feature_info, categorical)
-    forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed, feature_info.categorical)
-    drawn = _checked_samples(*draw_samples(df, column, feature_info, forest, missing), feature_info, on_error)
-    pooled = drawn.points.reshape(-1, drawn.points.shape[2])
-    fitted = model_on_samples(drawn, pooled, settings.parameters(forest), forest.seed, feature_info.names)
+    settings = FitSettings.with_threshold(preset, kind, scale, threshold, missing)
+    fitted = fit_with_settings(df, features, (n_trees, max_samples, seed), settings, categorical, on_error)
     from imondrian.estimator import IsolationMondrianForest  # noqa: PLC0415 (workers do not need scikit-learn)
 
-    return IsolationMondrianForest.from_fitted_model(replace(fitted, stored_threshold=fitted.threshold))
+    return IsolationMondrianForest.from_fitted_model(fitted)
+
+
+def fit_with_settings(
+    df: DataFrame,
+    features: str | Sequence[str],
+    sizes: tuple[int, int, int],
+    settings: FitSettings,
+    categorical: StreamCategorical,
+    on_error: str,
+) -> FittedModel:
+    """Fit a forest like `fit`; `sizes` are the number of trees, the maximum number of rows in each, and the seed."""
+    check_choice(on_error, "on_error", ON_ERROR)
+    column, feature_info = features_to_learn(df, features, categorical)
+    feature_info = with_feature_count(df, column, feature_info, categorical)
+    n_trees, max_samples, seed = sizes
+    forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed, feature_info.categorical)
+    drawn = _checked_samples(*draw_samples(df, column, feature_info, forest, settings.missing), feature_info, on_error)
+    pooled = drawn.points.reshape(-1, drawn.points.shape[2])
+    fitted = model_on_samples(drawn, pooled, settings.parameters(forest), forest.seed, feature_info.names)
+    return replace(fitted, stored_threshold=fitted.threshold, stored_distribution=fitted.distribution)
 
 
 def _checked_samples(

@@ -1,19 +1,18 @@
 """One model per key: a separate forest for each group of rows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from imondrian.column_names import SCORE
+from imondrian.column_names import SCORE, SURPRISE
 from imondrian.defaults import MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED
 from imondrian.distributed import Samples, distinct_rows, new_sampled_forest
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.fitted_model import FittedModel, threshold_of_rows
+from imondrian.fitted_model import FittedModel, with_scores
 from imondrian.forest import MondrianForest
 from imondrian.model_files import to_bytes
 from imondrian.option_types import (
@@ -44,7 +43,7 @@ from imondrian.spark.point_columns import (
     features_to_learn,
     with_feature_count,
 )
-from imondrian.spark.result_columns import ResultColumns, RowScorer, new_result_columns, null_columns
+from imondrian.spark.result_columns import ResultColumns, RowScorer, check_result_columns, null_columns
 from imondrian.spark.sampled_model import model_on_samples
 
 _MODEL, _N_POINTS = "model", "n_points"
@@ -90,7 +89,7 @@ def fit_by_key(  # noqa: PLR0913
         estimator, which `imondrian.model_files.from_bytes` returns as a FittedModel; null if no row was usable).
     """
     check_choice(on_error, "on_error", ON_ERROR)
-    settings = FitSettings.checked(preset, kind, scale, threshold, missing)
+    settings = FitSettings.with_threshold(preset, kind, scale, threshold, missing)
     keys = checked_names(df, key)
     check_new_names(df.select(*map(column_named, keys)), [_N_POINTS, _MODEL])
     column, feature_info = features_to_learn(df, features, categorical)
@@ -113,6 +112,7 @@ def score_by_key(  # noqa: PLR0913
     explain: bool | str = False,  # noqa: FBT001, FBT002
     *,
     label: str | None = None,
+    surprise: str | None = SURPRISE,
     kind: Kind | None = None,
     explain_text: bool | str = False,
     on_error: OnError = "raise",
@@ -129,7 +129,7 @@ def score_by_key(  # noqa: PLR0913
         The result of `fit_by_key`, or a frame with the same columns.
     key, features
         As in `fit_by_key`.
-    output, explain, label, kind, explain_text, on_error
+    output, explain, label, surprise, kind, explain_text, on_error
         As in `score`.
     """
     if kind is not None:
@@ -137,7 +137,8 @@ def score_by_key(  # noqa: PLR0913
     keys = checked_names(df, key)
     _check_models(df, models, keys)
     column, feature_info = features_of_models(df, features)
-    outputs = new_result_columns(df, output, label, explain, explain_text, on_error)
+    outputs = ResultColumns.named(output, surprise, label, explain, explain_text, on_error)
+    check_result_columns(df, outputs)
     results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(outputs.schema().fields)]
     schema = StructType([*arrow_fields(df.schema), *results])
     key_names = [transfer_name(df.schema, name) for name in keys]
@@ -181,13 +182,12 @@ def _fitter(
 
 
 def _fitted_model(points: Array, forest: MondrianForest, settings: FitSettings, names: list[str] | None) -> FittedModel:
-    """Fit a forest to points, whose order does not matter, and compute its threshold."""
+    """Fit a forest to points, whose order does not matter, and compute its threshold and distribution of scores."""
     samples = Samples(forest, points.shape[1])
     samples.offer(*distinct_rows(points))
     parameters = settings.parameters(forest)
     model = model_on_samples(samples.drawn(), points, parameters, forest.seed, names)
-    threshold = threshold_of_rows(model.forest, model.points_of_forest(points), parameters)
-    return replace(model, stored_threshold=threshold)
+    return with_scores(model, model.score(points))
 
 
 def _row_scorer(features: Features, outputs: ResultColumns, kind: Kind | None) -> Callable[[Any, Any], Any]:

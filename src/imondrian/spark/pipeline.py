@@ -17,16 +17,16 @@ from pyspark.ml.util import (
 )
 from pyspark.sql import DataFrame
 
-from imondrian.column_names import SCORE
+from imondrian.column_names import SCORE, SURPRISE
 from imondrian.defaults import FROM_PRESET, MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED, resolved
 from imondrian.errors import DamagedFileError
 from imondrian.fitted_model import FittedModel
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.option_types import KindOrPreset, Missing, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.spark.fitting import fit
+from imondrian.spark.fit_settings import FitSettings
+from imondrian.spark.fitting import fit_with_settings
 from imondrian.spark.point_columns import column_named
 from imondrian.spark.scoring import score
-from imondrian.thresholds import batch_rule
 
 _DATA = "data"
 
@@ -47,7 +47,7 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
     contamination: Param[Any] = Param(  # as in scikit-learn; `threshold` is the resulting score
         Params._dummy(),  # noqa: SLF001
         "contamination",
-        "'preset', 'auto', 'kmeans' or a share up to 0.5",
+        "'preset', 'auto', 'kmeans', a share up to 0.5, or a text such as 'surprise 3'",
     )
     categoricalCols: Param[list[Any]] = Param(  # noqa: N815
         Params._dummy(),  # noqa: SLF001
@@ -58,6 +58,7 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
     missing = Param(Params._dummy(), "missing", "missing numbers: median, indicator or raise", TypeConverters.toString)  # noqa: SLF001
     onError = Param(Params._dummy(), "onError", "unusable rows: raise or skip", TypeConverters.toString)  # noqa: N815, SLF001
     scoreCol = Param(Params._dummy(), "scoreCol", "column of scores", TypeConverters.toString)  # noqa: N815, SLF001
+    surpriseCol = Param(Params._dummy(), "surpriseCol", "column of surprises; empty for none", TypeConverters.toString)  # noqa: N815, SLF001
     explanationCol = Param(  # noqa: N815
         Params._dummy(),  # noqa: SLF001
         "explanationCol",
@@ -87,6 +88,7 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
             missing=MISSING_VALUES,
             onError="raise",
             scoreCol=SCORE,
+            surpriseCol=SURPRISE,
             explanationCol="",
             explanationTextCol="",
         )
@@ -115,6 +117,8 @@ class IsolationMondrianForest(
         Columns of numbers, text and booleans to use as the features instead. Text and booleans are categories.
     scoreCol, predictionCol : str, default="anomaly_score" and "prediction"
         Columns that the model adds: the score, in (0, 1), higher is more anomalous; and 1.0 for an anomaly, else 0.0.
+    surpriseCol : str, default="surprise"
+        If not empty, the name of another column that the model adds: the surprise, as in `imondrian.spark.score`.
     explanationCol : str, default=""
         If not empty, the name of another column that the model adds: a map from each feature to its part of the score.
     explanationTextCol : str, default=""
@@ -123,8 +127,8 @@ class IsolationMondrianForest(
         As in `imondrian.spark.fit`.
     categoricalCols : list of str or int, optional
         Columns of numbers in inputCols that are categories, or their indices in the vectors of featuresCol.
-    contamination : "preset", "auto", "kmeans" or float, default="preset"
-        The threshold of `imondrian.spark.fit`, under the name that estimators use.
+    contamination : "preset", "auto", "kmeans", float, or a text such as "surprise 3", default="preset"
+        Which rows are anomalies, as in `imondrian.IsolationMondrianForest`: a number is a share of the rows.
     onError : "raise" or "skip", default="raise"
         How to handle a row that cannot be used: fail, or skip it and set its score to null.
     """
@@ -136,6 +140,7 @@ class IsolationMondrianForest(
         featuresCol: str = "features",
         inputCols: list[str] | None = None,
         scoreCol: str = SCORE,
+        surpriseCol: str = SURPRISE,
         predictionCol: str = "prediction",
         explanationCol: str = "",
         explanationTextCol: str = "",
@@ -160,26 +165,16 @@ class IsolationMondrianForest(
         return _EstimatorReader()
 
     def _fit(self, dataset: DataFrame) -> "IsolationMondrianForestModel":
-        features, contamination = self._features(), self._value("contamination")
-        batch_rule(
-            resolved(contamination, "contamination", self._value("preset")), self._value("preset")
-        )  # checks it under this name
-        estimator = fit(
+        settings = FitSettings.checked(*map(self._value, ("preset", "kind", "scale", "contamination", "missing")))
+        fitted = fit_with_settings(
             dataset,
-            features,
-            self._value("nTrees"),
-            self._value("maxSamples"),
-            self.getSeed(),
-            preset=self._value("preset"),
-            kind=self._value("kind"),
-            scale=self._value("scale"),
-            threshold=contamination,
-            categorical=self._value("categoricalCols"),
-            missing=self._value("missing"),
-            on_error=self._value("onError"),
+            self._features(),
+            (self._value("nTrees"), self._value("maxSamples"), self.getSeed()),
+            settings,
+            self._value("categoricalCols"),
+            self._value("onError"),
         )
-        model = IsolationMondrianForestModel(estimator.fitted_model())
-        return self._copyValues(model)
+        return self._copyValues(IsolationMondrianForestModel(fitted))
 
 
 class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMondrianForestModel"], MLWritable):
@@ -220,6 +215,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
             self._value("scoreCol"),
             self._value("explanationCol") or False,
             label=prediction,
+            surprise=self._value("surpriseCol") or None,
             kind=resolved(self._value("kind"), "kind", self._value("preset")),
             explain_text=self._value("explanationTextCol") or False,
             on_error=self._value("onError"),

@@ -1,6 +1,6 @@
-"""Result columns, computed on the workers from Arrow columns of features: score, label and explanations."""
+"""Result columns, computed on the workers from Arrow columns of features: score, surprise, label, explanations."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +20,31 @@ class ResultColumns(NamedTuple):
     """The names of the result columns to add, and what to do about unusable rows."""
 
     score: str
+    surprise: str | None = None
     label: str | None = None
     explanation: str | None = None
     explanation_text: str | None = None
     on_error: str = "raise"
 
+    @classmethod
+    def named(
+        cls,
+        output: str,
+        surprise: str | None,
+        label: str | None,
+        explain: bool | str,  # noqa: FBT001
+        explain_text: bool | str,  # noqa: FBT001
+        on_error: str,
+    ) -> Self:
+        """Return the result columns for the arguments of `score`."""
+        explanation, text = _name_or_none(explain, EXPLANATION), _name_or_none(explain_text, EXPLANATION_TEXT)
+        return cls(output, surprise or None, label, explanation, text, on_error)
+
     def types(self) -> dict[str, tuple[DataType, Any]]:
         """Return the result columns with their types for Spark and for Arrow."""
         types = {
             self.score: (DoubleType(), pa.float64()),
+            self.surprise: (DoubleType(), pa.float64()),
             self.label: (BooleanType(), pa.bool_()),
             self.explanation: (MapType(StringType(), DoubleType()), pa.map_(pa.string(), pa.float64())),
             self.explanation_text: (StringType(), pa.string()),
@@ -44,19 +60,11 @@ class ResultColumns(NamedTuple):
         return StructType([StructField(name, data_type) for name, (data_type, _) in self.types().items()])
 
 
-def new_result_columns(
-    df: DataFrame,
-    output: str,
-    label: str | None,
-    explain: bool | str,  # noqa: FBT001
-    explain_text: bool | str,  # noqa: FBT001
-    on_error: str,
-) -> ResultColumns:
-    """Return the result columns to add to a frame, after checking the names and `on_error`."""
-    check_choice(on_error, "on_error", ON_ERROR)
-    explanation, text = _name_or_none(explain, EXPLANATION), _name_or_none(explain_text, EXPLANATION_TEXT)
-    check_new_names(df, [name for name in (output, label, explanation, text) if name is not None])
-    return ResultColumns(output, label, explanation, text, on_error)
+def check_result_columns(df: DataFrame, outputs: ResultColumns) -> None:
+    """Raise InvalidInputError if result columns cannot be added to a frame, or if `on_error` is unknown."""
+    check_choice(outputs.on_error, "on_error", ON_ERROR)
+    names = (outputs.score, outputs.surprise, outputs.label, outputs.explanation, outputs.explanation_text)
+    check_new_names(df, [name for name in names if name is not None])
 
 
 def _name_or_none(wanted: bool | str, default: str) -> str | None:  # noqa: FBT001
@@ -96,6 +104,8 @@ class RowScorer:
         if is_usable.any():
             scores[is_usable] = model.score(points[is_usable])
         columns = [pa.array(scores, mask=~is_usable)]
+        if outputs.surprise is not None:
+            columns.append(pa.array(model.surprise(scores), mask=~is_usable))
         if outputs.label is not None:
             columns.append(pa.array(scores > model.threshold, mask=~is_usable))
         if outputs.explanation is not None:

@@ -7,14 +7,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs lack it
 
-from imondrian.column_names import SCORE
+from imondrian.column_names import SCORE, SURPRISE
 from imondrian.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.option_types import Kind, OnError
 from imondrian.scores import score_kind
 from imondrian.spark.model_broadcast import BroadcastModel
 from imondrian.spark.point_columns import check_feature_count, features_of_model
-from imondrian.spark.result_columns import RowScorer, new_result_columns
+from imondrian.spark.result_columns import ResultColumns, RowScorer, check_result_columns
 
 
 def score(  # noqa: PLR0913
@@ -25,6 +25,7 @@ def score(  # noqa: PLR0913
     explain: bool | str = False,  # noqa: FBT001, FBT002
     *,
     label: str | None = None,
+    surprise: str | None = SURPRISE,
     kind: Kind | None = None,
     explain_text: bool | str = False,
     on_error: OnError = "raise",
@@ -47,6 +48,9 @@ def score(  # noqa: PLR0913
         str is the name of the column; True: "explanation".
     label : str, optional
         Name of a boolean column to add: whether the score is above the model's threshold (0.5 for a MondrianForest).
+    surprise : str or None, default="surprise"
+        Name of the column of surprises: -log10 of the probability that an ordinary row has a score as high, from the
+        scores of the rows that the model was fitted on. None: no such column.
     kind : "depth", "expected" or "size", optional
         The score to use instead of the model's own ("depth" for a MondrianForest).
     explain_text : bool or str, default=False
@@ -65,7 +69,8 @@ def score(  # noqa: PLR0913
         df, _features_or_default(features, fitted.feature_names), fitted.categorical
     )
     check_feature_count(feature_info, fitted.n_features)
-    outputs = new_result_columns(df, output, label, explain, explain_text, on_error)
+    outputs = ResultColumns.named(output, surprise, label, explain, explain_text, on_error)
+    check_result_columns(df, outputs)
 
     def results(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
         scorer = RowScorer(broadcast_model.model().with_kind(kind), feature_info, outputs)

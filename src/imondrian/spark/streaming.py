@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DoubleType,
+    LongType,
     MapType,
     StructField,
     StructType,
@@ -24,7 +25,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from imondrian.column_names import LABEL, SCORE, THRESHOLD
+from imondrian.column_names import INCIDENT, LABEL, SCORE, SURPRISE, THRESHOLD
 from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, MISSING_VALUES, PRESET
 from imondrian.errors import InvalidInputError
 from imondrian.named_rows import CodedRows
@@ -56,7 +57,13 @@ from imondrian.stream import Results, StreamDetector
 
 _TIME, _HASH, _EVENT = "imondrian_time", "imondrian_hash", "imondrian_event"
 _EARLIEST = -(2**63)
-_RESULTS = [StructField(SCORE, DoubleType()), StructField(THRESHOLD, DoubleType()), StructField(LABEL, BooleanType())]
+_RESULTS = [
+    StructField(SCORE, DoubleType()),
+    StructField(SURPRISE, DoubleType()),
+    StructField(THRESHOLD, DoubleType()),
+    StructField(LABEL, BooleanType()),
+    StructField(INCIDENT, LongType()),
+]
 _cache = DetectorCache()
 SetTimeout = Callable[[GroupState, Any], None]
 Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
@@ -122,14 +129,15 @@ def watch(  # noqa: PLR0913
         How to handle a row that cannot be used (an infinite value, no value at all, or a missing number with
         ``missing="raise"``): fail (again after each restart, until on_error is "skip"), or set its score to null.
     **options
-        Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle. A detector keeps all
+        Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle, rules. A detector keeps all
         settings it was created with, even if the query is restarted with other values.
 
     Returns
     -------
     DataFrame
-        A streaming frame with all columns, and `anomaly_score`, `threshold` and `is_anomaly`. Write it with the output
-        mode "append": every row is emitted once and never changes.
+        A streaming frame with all columns, and `anomaly_score`, `surprise`, `threshold` (the score above which the row
+        is an anomaly), `is_anomaly` and `incident` (the number of the key's open incident, null if there is none).
+        Write it with the output mode "append": every row is emitted once and never changes.
     """
     keys = checked_names(stream, key)
     column, feature_info = features_to_learn(stream, features, categorical)
@@ -280,7 +288,9 @@ def check_categories(detector: StreamDetector, features: Features) -> None:
 
 
 def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Add the results to the rows; score and label of a skipped row are null."""
+    """Add the results to the rows; score, surprise and label of a skipped row are null."""
     is_scored = ~np.isnan(results.score)
     labels = pd.arrays.BooleanArray(results.is_anomaly.astype(np.bool_), ~is_scored)
-    return rows.assign(**{SCORE: results.score, THRESHOLD: results.threshold, LABEL: labels})
+    incidents = pd.arrays.IntegerArray(results.incident.astype(np.int64), results.incident < 0)
+    columns = {SCORE: results.score, SURPRISE: results.surprise, THRESHOLD: results.threshold}
+    return rows.assign(**columns, **{LABEL: labels, INCIDENT: incidents})

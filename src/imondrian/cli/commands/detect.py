@@ -73,7 +73,7 @@ def fit(
         "n_fitted": int(rows.usable.sum()),
         **columns.as_json(),
         "threshold": fitted.threshold,
-        "rule": describe_rule(fitted.contamination),
+        "rule": describe_rule(fitted.rule),
         "model": model,
     }
     facts = {

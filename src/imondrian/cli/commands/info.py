@@ -6,10 +6,11 @@ from typing import Any
 from imondrian.cli.console import Console
 from imondrian.cli.options import ConsoleOptions
 from imondrian.cli.scored_rows import load_model_file
-from imondrian.cli.summary import escaped
+from imondrian.cli.summary import describe_rule, escaped
 from imondrian.forest import MondrianForest
 from imondrian.model_files import Model
 from imondrian.stream import StreamDetector
+from imondrian.thresholds import stream_rule
 
 
 def info(path: str, console_options: ConsoleOptions) -> None:
@@ -33,7 +34,9 @@ def _facts(model: Model) -> dict[str, Any]:
             **_forest_facts(model.forest),
             "features": model.feature_names,
             "parameters": model.parameters,
-            "threshold": model.threshold,
+            "threshold": model.threshold_score,
+            "rule": describe_rule(stream_rule(model.threshold)),
+            "incidents": model.n_incidents,
             "rows_seen": model.n_seen,
             "rows_skipped": model.n_skipped,
             "drifts": model.n_drifts,
@@ -44,6 +47,7 @@ def _facts(model: Model) -> dict[str, Any]:
         "features": model.feature_names,
         "parameters": _as_json_values(model.parameters),
         "threshold": model.stored_threshold,
+        "rule": describe_rule(model.rule),
     }
 
 
