@@ -345,7 +345,11 @@ ALARMS = grouped(
         f"Anomalies at most this many rows apart belong to the same incident.  [default: {GAP}]",
         metavar="ROWS",
     ),
-    integer_option("--min-points", "Number of anomalies before an incident opens.  [default: 1]"),
+    integer_option(
+        "--min-points",
+        "An incident opens with this number of anomalies at the earliest.  [default: 1 if it is ten times as rare as the"
+        " threshold requires, else 2]",
+    ),
     integer_option(
         "--cooldown",
         "Number of rows after an incident in which no other one opens.  [default: 0]",
