@@ -20,9 +20,9 @@ N_INCIDENTS = 3
 
 
 def spikes(n_incidents=N_INCIDENTS):
-    """Rows with a spike every 40 rows, each larger than the one before; the last incident remains open."""
+    """Rows with a spike every 40 rows, alternately high and low and growing; the last incident stays open."""
     values = np.random.default_rng(5).normal(size=100 + 40 * n_incidents)
-    values[100 + 40 * np.arange(n_incidents) + 38] = 1000.0 * 10.0 ** np.arange(n_incidents)
+    values[100 + 40 * np.arange(n_incidents) + 38] = 30.0 * (-10.0) ** np.arange(n_incidents)
     return "".join(f'{{"a": {value}}}\n' for value in values.tolist())
 
 
@@ -151,10 +151,11 @@ def test_a_saved_detector_has_no_pending_commands(shell):
     """After a crash, rows since the last save are read again, so their incidents are reported again."""
     (shell.folder / "log.ndjson").write_text(spikes())
     options = ("--follow", "log.ndjson", "--model", "state.imf", "--save-every", "1")
-    command = "sh -c 'echo started >> pids; sleep 1000'"
+    command = "sh -c 'echo $$ >> pids; exec sleep 1000'"
     process = shell.start("watch", *SETTINGS, *options, "--exec", command)
     wait_for(shell.folder / "pids")
-    process.kill()  # like a power failure
+    process.kill()  # like a power failure, except that the command goes on
+    os.kill(int(shell.text("pids").split()[0]), signal.SIGKILL)
     process.communicate(timeout=TIMEOUT)
     process = shell.start("watch", *SETTINGS, *options, "--exec", "sh -c 'cat >> got.ndjson'")
     lines = [process.stdout.readline().decode() for _ in EXPECTED]
