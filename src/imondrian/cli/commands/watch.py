@@ -107,7 +107,7 @@ def _commands(options: IncidentOptions, console: Console) -> EventCommands | Non
 
 
 def _wait_and_save(watcher: "Watcher", commands: EventCommands | None) -> None:
-    """Save the detector when no command is pending: after a crash, a later run would not run it again."""
+    """Save the detector once no command is pending: a later run does not repeat commands for rows before the save."""
     if commands is not None:
         commands.wait()
     watcher.save()
