@@ -137,6 +137,15 @@ def test_a_stream_resumed_within_an_incident_continues_it_under_the_same_number(
     assert "from now on" not in second.stderr
 
 
+def test_a_stream_resumed_within_a_point_of_several_rows_still_knows_its_categories(shell):
+    options = ("--incidents", "-q", "--shingle", "3", "--min-points", "2", *SETTINGS)
+    opened = shell.run("watch", *options, stdin=TEXT).stdout.splitlines(keepends=True)[0]
+    assert "country 1 row ago = KP (never seen), " in json.loads(opened)["explanation"]
+    n_first = json.loads(opened)["opened_row"] - 1  # the odd row is in the first run, the row explained in the second
+    for rows, expected in ((LINES[:n_first], ""), (LINES[n_first : n_first + 1], opened)):
+        assert shell.run("watch", *options, "--model", "state.imf", stdin="".join(rows)).stdout == expected
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_an_incident_leaves_it_open_in_the_model_file(shell, whole, number):
     options = ("--incidents", "--model", "state.imf", *SETTINGS)
@@ -298,7 +307,9 @@ def check_that_rules_are_applied(parsed):
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.sampled_from(["times", "texts"]), values),
+    lambda values: (
+        st.lists(values, max_size=3) | st.fixed_dictionaries(dict.fromkeys(("times", "texts", "earlier"), values))
+    ),
     max_leaves=8,
 )
 TIMES = st.dictionaries(st.integers(0, 2**53), JSON_VALUES.map(as_time), max_size=3)
@@ -314,9 +325,12 @@ def test_damaged_values_in_a_model_file_are_refused(value):
         assert restored_incidents(stored_incidents(state), "m.imf") == state
 
 
-@given(times=TIMES, texts=TEXTS)
-def test_times_and_texts_survive_a_model_file(times, texts):
-    state = IncidentState(times, texts)
+ROWS = st.lists(st.dictionaries(st.integers(0, 9), st.text(max_size=9).map(as_time), max_size=3), max_size=3)
+
+
+@given(times=TIMES, texts=TEXTS, earlier=ROWS)
+def test_times_and_texts_survive_a_model_file(times, texts, earlier):
+    state = IncidentState(times, texts, earlier)
     assert restored_incidents(json.loads(json.dumps(stored_incidents(state), allow_nan=False)), "m.imf") == state
 
 

@@ -347,7 +347,7 @@ ALARMS = grouped(
     ),
     integer_option(
         "--min-points",
-        "An incident opens with this number of anomalies at the earliest.  [default: 1 if it is ten times as rare as the"
+        "An incident opens with this number of anomalies at the earliest.  [default: 1 if it is ten times rarer than the"
         " threshold requires, else 2]",
     ),
     integer_option(

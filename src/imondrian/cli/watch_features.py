@@ -61,10 +61,6 @@ class StreamFeatures(NamedTuple):
         """Return the categories of a row by the index of the feature; missing ones are left out."""
         return {j: values[j] for j in self.categorical if values[j] is not None}
 
-    def text_of_code(self, j: int, code: float, rows: list[list[Any]]) -> str:
-        """Return the category with a code from the latest of the rows that has it; "" if none has, or it is missing."""
-        return next((row[j] for row in reversed(rows) if row[j] is not None and _code(row[j]) == code), "")
-
     def _value(self, record: Values, j: int) -> Any:
         name = self.names[j]
         if self.allows_gaps and is_missing(record.get(name)) and j not in self.categorical:
@@ -75,6 +71,11 @@ class StreamFeatures(NamedTuple):
         if category is None and not self.allows_gaps:
             raise InvalidInputError(f"column {name!r}: the value is missing.")
         return category
+
+
+def has_code(category: Any, code: float) -> bool:
+    """Return True if a category, which is not missing, has this code."""
+    return bool(_code(category) == code)
 
 
 class StreamChoice(NamedTuple):

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from imondrian.cli.watch_features import StreamFeatures
+from imondrian.cli.watch_features import StreamFeatures, has_code
 from imondrian.errors import InvalidInputError
 from imondrian.incident_records import reasons_in_words
 from imondrian.incidents import Incident, IncidentEvent
@@ -16,7 +16,6 @@ _N_REASONS = 3  # in an explanation
 _MIN_SHARE = 0.05  # of the score; reasons with a smaller one are left out, except for the first
 _MAX_TEXT = 200  # characters of a time or a category
 _MAX_INTEGER = 2**63
-_MAX_STORED = 64  # times or texts in a model file
 
 
 class IncidentState(NamedTuple):
@@ -24,6 +23,7 @@ class IncidentState(NamedTuple):
 
     times: dict[int, TimeValue]  # values of the time column by index of the row
     texts: dict[tuple[int, float], str]  # categories in the explanation of the open incident, by feature and code
+    earlier: list[dict[int, str]]  # with a shingle: categories of the latest rows, by feature
 
 
 class ProcessedRows(NamedTuple):
@@ -49,37 +49,41 @@ class WatchIncidents:
     def __init__(self, time_column: str | None, state: IncidentState) -> None:
         self._time_column = time_column
         self.state = state
-        self._earlier: list[list[Any]] = []  # values of the latest rows, as many as a shingle needs
 
     def observe(self, detector: StreamDetector, features: StreamFeatures, rows: ProcessedRows) -> list[dict[str, Any]]:
         """Return the openings and closings that the detector has just reported, in their order."""
         alarms = [i for i, is_anomaly in enumerate(rows.is_anomaly) if is_anomaly]
         times = self.state.times | {rows.first + i: rows.times[i] for i in alarms}
-        values = [*self._earlier, *rows.values] if features.categorical else []
-        events = []
-        for event in detector.events:
-            texts = self._texts(event.incident, features, values)
-            events.append(self._as_json(event, features, times, texts))
-        self._remember(detector, features, times, values)
+        events = [
+            self._as_json(event, features, times, self._texts(event.incident, features, rows))
+            for event in detector.events
+        ]
+        latest = open_incident(detector)
+        self.state = IncidentState(
+            {i: times[i] for i in detector.alarm_rows if i in times} if times else {},
+            {} if latest is None else self._texts(latest, features, rows),
+            self._latest_categories(detector.parameters["shingle"] - 1, features, rows),
+        )
         return events
 
-    def _remember(
-        self, detector: StreamDetector, features: StreamFeatures, times: dict[int, TimeValue], values: list[list[Any]]
-    ) -> None:
-        """Keep what a later opening or closing may need."""
-        n_earlier = detector.parameters["shingle"] - 1
-        self._earlier = values[-n_earlier:] if n_earlier else []
-        latest = open_incident(detector)
-        texts = {} if latest is None else self._texts(latest, features, values)
-        kept = {i: times[i] for i in detector.alarm_rows if i in times} if times else {}
-        self.state = IncidentState(kept, texts)
+    def _latest_categories(self, n_rows: int, features: StreamFeatures, rows: ProcessedRows) -> list[dict[int, str]]:
+        """Return the categories of the latest rows, which are part of the next point."""
+        if n_rows == 0 or not features.categorical:
+            return []
+        return [*self.state.earlier, *(features.texts(values) for values in rows.values[-n_rows:])][-n_rows:]
 
-    def _texts(
-        self, incident: Incident, features: StreamFeatures, values: list[list[Any]]
-    ) -> dict[tuple[int, float], str]:
+    def _texts(self, incident: Incident, features: StreamFeatures, rows: ProcessedRows) -> dict[tuple[int, float], str]:
         """Return the categories in the reasons for an incident, by feature and code."""
         keys = [(reason.feature, reason.value) for reason in incident.reasons if reason.count is not None]
-        return {key: (self.state.texts.get(key) or features.text_of_code(*key, values))[:_MAX_TEXT] for key in keys}
+        return {key: (self.state.texts.get(key) or self._find(*key, features, rows))[:_MAX_TEXT] for key in keys}
+
+    def _find(self, feature: int, code: float, features: StreamFeatures, rows: ProcessedRows) -> str:
+        """Return the category with a code from the latest row that has it; "" if none has, or if it is missing."""
+        latest = (features.texts(values) for values in reversed(rows.values))
+        for texts in (*latest, *reversed(self.state.earlier)):
+            if feature in texts and has_code(texts[feature], code):
+                return texts[feature]
+        return ""
 
     def _as_json(
         self,
@@ -138,20 +142,21 @@ def is_time(value: Any) -> bool:
 
 
 def stored_incidents(state: IncidentState) -> dict[str, Any]:
-    """Return the state in types that JSON supports."""
+    """Return the state in types that JSON supports; categories that are long texts are left out."""
     return {
         "times": [[i, time] for i, time in state.times.items()],
-        "texts": [[feature, code, text] for (feature, code), text in state.texts.items()],
+        "texts": [[feature, code, text] for (feature, code), text in state.texts.items() if is_time(text)],
+        "earlier": [[[j, text] for j, text in row.items() if is_time(text)] for row in state.earlier],
     }
 
 
 def restored_incidents(value: Any, model: str) -> IncidentState:
     """Return the state in a model file; raise InvalidInputError if it is invalid."""
     if value is None:  # written by Python code, or by an older version
-        return IncidentState({}, {})
+        return IncidentState({}, {}, [])
     try:
-        times, texts = value["times"], value["texts"]
-        state = IncidentState(dict(times), {(j, code): text for j, code, text in texts})
+        times, texts, earlier = value["times"], value["texts"], value["earlier"]
+        state = IncidentState(dict(times), {(j, code): text for j, code, text in texts}, [dict(row) for row in earlier])
     except (TypeError, ValueError, KeyError):
         state = None
     if state is None or not _is_valid(state):
@@ -162,10 +167,14 @@ def restored_incidents(value: Any, model: str) -> IncidentState:
 def _is_valid(state: IncidentState) -> bool:
     are_times = all(type(i) is int and is_time(time) for i, time in state.times.items())
     are_texts = all(
-        type(j) is int and type(code) is float and isinstance(text, str) and is_time(text)
-        for (j, code), text in state.texts.items()
+        type(j) is int and type(code) is float and _is_text(text) for (j, code), text in state.texts.items()
     )
-    return are_times and are_texts and max(len(state.times), len(state.texts)) <= _MAX_STORED
+    are_rows = all(type(j) is int and _is_text(text) for row in state.earlier for j, text in row.items())
+    return are_times and are_texts and are_rows
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and is_time(value)
 
 
 def _is_encodable(text: str) -> bool:
