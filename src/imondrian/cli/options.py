@@ -347,8 +347,8 @@ ALARMS = grouped(
     ),
     integer_option(
         "--min-points",
-        "An incident opens with this number of anomalies at the earliest.  [default: 1 if it is ten times rarer than the"
-        " threshold requires, else 2]",
+        "Number of anomalies before an incident opens; a single one must be ten times rarer than the threshold requires."
+        "  [default: 1]",
     ),
     integer_option(
         "--cooldown",
