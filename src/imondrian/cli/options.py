@@ -347,7 +347,7 @@ ALARMS = grouped(
     ),
     integer_option(
         "--min-points",
-        "Number of anomalies before an incident opens; a single one must be ten times rarer than the threshold requires."
+        "Number of anomalies before an incident opens; a single one must be ten times rarer than the threshold."
         "  [default: 1]",
     ),
     integer_option(
