@@ -19,6 +19,7 @@ from imondrian.tables.feature_columns import result_names
 from imondrian.tables.line_records import Values, category_in, is_missing, is_number, number_in, numbers_or_none
 from imondrian.tables.number_formats import recognise_format
 
+NO_VALUE = "every value is missing."
 _WORDS_OF_FREE_TEXT = 4
 _code = lru_cache(maxsize=2**16)(category_code)
 
@@ -43,7 +44,7 @@ class StreamFeatures(NamedTuple):
             return numbers
         values = [self._value(record, j) for j in range(len(self.names))]
         if all(value is None or value != value for value in values):  # noqa: PLR0124 (NaN)
-            raise InvalidInputError("every value is missing.")
+            raise InvalidInputError(NO_VALUE)
         return values
 
     def named(self, values: list[Any]) -> dict[str, Any]:
@@ -85,6 +86,12 @@ class StreamChoice(NamedTuple):
     ignore: Collection[str] = ()
     categorical: Collection[str] = ()  # columns of numbers that are categories
     time: str | None = None
+
+    def has_no_value(self, record: Values) -> bool:
+        """Return True if everything in a record that could be a feature is missing."""
+        others = {*self.ignore, *result_names(record), self.time}
+        names = list(self.features) or [name for name in record if name not in others]
+        return bool(names) and all(is_missing(record[name]) for name in names)
 
     def choose(self, record: Values, *, allows_gaps: bool) -> tuple[StreamFeatures, dict[str, str]]:
         """Choose the features by the first record; return them, and the reasons why other columns are not features.

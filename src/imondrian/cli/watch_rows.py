@@ -6,7 +6,7 @@ from imondrian.cli.console import Console
 from imondrian.cli.options import FeatureOptions
 from imondrian.cli.table_rows import split_names
 from imondrian.cli.watch_detector import WatchDetector
-from imondrian.cli.watch_features import StreamChoice, StreamFeatures, features_of_detector
+from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures, features_of_detector
 from imondrian.cli.watch_incidents import TimeValue, as_time
 from imondrian.column_names import RESULTS, SCORE
 from imondrian.errors import InvalidInputError
@@ -60,15 +60,22 @@ class WatchRows:
         except InvalidInputError as error:
             return Row(_EMPTY_RECORD, [], str(error))
         features = self._known_features(record)
+        if features is None:
+            return Row(record, [], NO_VALUE)
         try:
             return Row(record, features.values(record.values), None)
         except InvalidInputError as error:
             return Row(record, [], str(error))
 
-    def _known_features(self, record: Record) -> StreamFeatures:
-        """Return the features; the first record is checked against the detector, or determines them."""
+    def _known_features(self, record: Record) -> StreamFeatures | None:
+        """Return the features; the first record is checked against the detector, or determines them.
+
+        A record in which everything is missing determines nothing: then, return None.
+        """
         if self._has_record and self._features is not None:
             return self._features
+        if self._features is None and not record.values:
+            return None
         columns, options = list(record.values), self._feature_options
         features, ignore, categorical = (
             split_names(names, columns) for names in (options.features, options.ignore, options.categorical)
@@ -79,7 +86,10 @@ class WatchRows:
         if self._features is not None:
             self._check_features(self._features, features, categorical, record)
         else:
-            self._features = self._choose_features(record, StreamChoice(features, ignore, categorical, options.time))
+            choice = StreamChoice(features, ignore, categorical, options.time)
+            if choice.has_no_value(record.values):
+                return None
+            self._features = self._choose_features(record, choice)
         numbers = (name for j, name in enumerate(self._features.names) if j not in self._features.categorical)
         self.numbers = frozenset(numbers)
         self._watch_detector.settings.check_features(self._features.names, self._features.categorical)
