@@ -355,6 +355,14 @@ class StreamDetector:
         return self._events
 
     @property
+    def alarm_rows(self) -> frozenset[int]:
+        """Indices of earlier alarms that the next of `events` may name: the first, the last and the peak.
+
+        Whoever wants to report more about these rows, such as their times, has to remember it for no other rows.
+        """
+        return self._recorded_state().incidents.alarm_rows
+
+    @property
     def is_warm(self) -> bool:
         """Whether the warm-up is over, so that the next point can be labelled as an anomaly."""
         return self._recorded_state().is_warm
@@ -427,11 +435,13 @@ class StreamDetector:
         return _results(self._process_usable(rows, is_usable, converter.names), index)
 
     @write_locked
-    def skip(self, n_rows: int = 1) -> None:
-        """Count rows that cannot be used, as ``on_error="skip"`` does; nothing else changes."""
+    def skip(self, n_rows: int = 1) -> Results:
+        """Count rows that cannot be used, as ``on_error="skip"`` does; nothing else changes. Return their results."""
         n_rows = as_count(n_rows, "n_rows", 0, MAX_POINTS)
-        self._state.check_growth(n_rows)
+        first = self._state.check_growth(n_rows)
+        results = self._state.results_of_skipped(n_rows)
         self._state.skip(n_rows)
+        return _results(results, np.arange(first, first + n_rows))
 
     @lists_rows
     @read_locked

@@ -45,10 +45,13 @@ def test_every_input_line_gives_an_output_line(shell):
 def test_the_scores_equal_those_of_a_stream_detector(shell):
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
     detector = imondrian.StreamDetector(3, window=128, n_trees=20, max_samples=32)  # the same default threshold
-    assert detector.parameters["threshold"] == 0.01
+    assert detector.threshold == 0.001
     results = detector.process_many([{name: row[name] for name in "abc"} for row in rows])
     assert [row["anomaly_score"] for row in rows] == results.score.tolist()
     assert [row["is_anomaly"] for row in rows] == results.is_anomaly.tolist()
+    assert [row["surprise"] for row in rows] == results.surprise.tolist()
+    assert [-1 if row["incident"] is None else row["incident"] for row in rows] == results.incident.tolist()
+    assert {row["incident"] for row in rows} == {None, *range(detector.n_incidents)}
 
 
 def test_json_input_gives_the_same_scores_as_csv(shell):
@@ -566,7 +569,9 @@ def test_unusable_rows_before_the_first_usable_one_are_numbered(shell):
     rows = lines_of(shell.run("watch", "-q", "--model", "s.imf", *SETTINGS, stdin=text).stdout)
     assert ["error" in row for row in rows] == [True, True, False, True]
     assert [row["row"] for row in rows] == [1, 2, 3, 4]
-    assert [list(row)[-5:] for row in rows[:2]] == [["row", "anomaly_score", "is_anomaly", "threshold", "error"]] * 2
+    names = ["row", "anomaly_score", "surprise", "is_anomaly", "threshold", "incident", "error"]
+    assert [list(row)[-7:] for row in rows[:2]] == [names] * 2
+    assert [rows[0][name] for name in names[1:6]] == [None, None, False, None, None]
     detector = imondrian.load(shell.folder / "s.imf")
     assert (detector.n_seen, detector.n_skipped) == (4, 3)
     more = lines_of(shell.run("watch", "-q", "--model", "s.imf", stdin='{\n{"a": 2}\n').stdout)

@@ -204,6 +204,8 @@ def explain(*, rows: str | None, **values: Any) -> None:
     jobs_option(N_JOBS),
 )
 @options.STREAM_FEATURES
+@options.ALARMS
+@options.INCIDENTS
 @options.DETECTOR
 @grouped(
     "source_options",
@@ -218,8 +220,11 @@ def explain(*, rows: str | None, **values: Any) -> None:
 def watch(*, quiet: bool, fail_on_anomaly: bool, **values: Any) -> None:
     """Score and learn a stream line by line.
 
-    Every input line becomes an output line of NDJSON: the record, its score and its label. DATA is a CSV, TSV or NDJSON
-    file; the default is standard input.
+    Every input line becomes an output line of NDJSON: the record, its score and its label. With --incidents, only the
+    openings and closings of incidents are written. DATA is a CSV, TSV or NDJSON file; the default is standard input.
+
+    If the model file exists, its detector goes on with what it has learned; the threshold and the rules for incidents
+    (--gap, --min-points, --cooldown, --side, --ignore-within) can be changed, the other options of the detector cannot.
     """
     from imondrian.cli.commands.watch import watch as run
 

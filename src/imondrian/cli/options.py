@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from imondrian.defaults import MAX_SAMPLES, MISSING_VALUES, N_JOBS, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
+from imondrian.defaults import GAP, MAX_SAMPLES, MISSING_VALUES, N_JOBS, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
 from imondrian.tables.formats import FORMATS, LINE_FORMATS
 
 Command = Callable[..., Any]
@@ -79,7 +79,6 @@ class DetectorOptions(NamedTuple):
     """How to create a stream detector; None: the default, or the value of the detector in the model file."""
 
     preset: str | None = None
-    threshold: str | None = None
     window: int | None = None
     samples: int | None = None
     trees: int | None = None
@@ -88,6 +87,27 @@ class DetectorOptions(NamedTuple):
     warm_up: int | None = None
     learn_anomalies: bool | None = None
     seed: int | None = None
+
+
+class AlarmOptions(NamedTuple):
+    """Which rows of a stream are anomalies, and which anomalies form an incident; None: the default, or no change."""
+
+    threshold: str | None = None
+    gap: int | None = None
+    min_points: int | None = None
+    cooldown: int | None = None
+    side: tuple[str, ...] = ()
+    ignore_within: tuple[str, ...] = ()
+
+
+class IncidentOptions(NamedTuple):
+    """How incidents of a stream are reported."""
+
+    incidents: bool = False
+    scored: str | None = None
+    silence: str | None = None
+    exec: str | None = None
+    exec_timeout: float = 60.0
 
 
 class WatchOptions(NamedTuple):
@@ -152,11 +172,14 @@ def grouped(name: str, group: type[Any], *parameters: Decorator) -> Decorator:
 def threshold_option(preset_field: str) -> Decorator:
     """Return the option for the threshold; its default is the field `preset_field` of the preset."""
     defaults = ", ".join(f"{getattr(preset, preset_field)} ({name})" for name, preset in PRESETS.items())
+    autos = " or ".join(f"{preset.auto} ({name})" for name, preset in PRESETS.items())
     return click.option(
         "--threshold",
-        metavar="SHARE|kmeans|auto",
-        help="Which rows are anomalies: a SHARE (below 0.5) of the rows, those with the highest scores; kmeans: the"
-        f" upper of two clusters of scores; auto or 0.5: scores above 0.5.  [default: {defaults}]",
+        metavar="P|RULE",
+        help="Which rows are anomalies. A probability P below 0.5: rows as unusual as only a share P of ordinary rows"
+        ' is, 0.001 for one in a thousand; "surprise 3" is the same as 0.001. "top 5%": that share of the rows, those'
+        " with the highest scores. kmeans: the upper of two clusters of scores. 0.5: scores above 0.5. auto:"
+        f" {autos}.  [default: {defaults}]",
     )
 
 
@@ -287,7 +310,6 @@ DETECTOR = grouped(
     "detector_options",
     DetectorOptions,
     preset_option(),
-    threshold_option("threshold"),
     integer_option("--window", f"Number of latest rows to keep; older rows are forgotten.  [default: {WINDOW}]"),
     integer_option(
         "--samples", f"Average number of rows of the window in a tree; 0: all.  [default: {MAX_SAMPLES}]", smallest=0
@@ -312,6 +334,73 @@ DETECTOR = grouped(
         help="Whether to learn rows labelled as anomalies.  [default: learn]",
     ),
     integer_option("--seed", f"Random seed; the same seed gives the same result.  [default: {SEED}]", smallest=0),
+)
+
+ALARMS = grouped(
+    "alarm_options",
+    AlarmOptions,
+    threshold_option("threshold"),
+    integer_option(
+        "--gap",
+        f"Anomalies at most this many rows apart belong to the same incident.  [default: {GAP}]",
+        metavar="ROWS",
+    ),
+    integer_option(
+        "--min-points",
+        "Number of anomalies before an incident opens; a single one must be ten times rarer than the threshold."
+        "  [default: 1]",
+    ),
+    integer_option(
+        "--cooldown",
+        "Number of rows after an incident in which no other one opens.  [default: 0]",
+        smallest=0,
+        metavar="ROWS",
+    ),
+    click.option(
+        "--side",
+        multiple=True,
+        metavar="FEATURE=high|low|both",
+        help="Anomalies mainly due to this feature count for incidents only if it is high, or low; may be repeated."
+        "  [default: both]",
+    ),
+    click.option(
+        "--ignore-within",
+        multiple=True,
+        metavar="FEATURE=0.5|10%",
+        help="Anomalies mainly due to this feature do not count for incidents if it is this near to its expected value,"
+        " or within this share of it; may be repeated.",
+    ),
+)
+INCIDENTS = grouped(
+    "incident_options",
+    IncidentOptions,
+    click.option(
+        "--incidents",
+        is_flag=True,
+        help="Write a line of NDJSON when an incident opens and one when it closes, instead of the scored rows.",
+    ),
+    click.option(
+        "--scored", metavar="FILE", help="With --incidents: file to which the scored rows are appended, as NDJSON."
+    ),
+    click.option(
+        "--silence",
+        metavar="TIME",
+        help="No input for this long is an incident too: a number and s, m, h or d, such as 30s or 10m.",
+    ),
+    click.option(
+        "--exec",
+        metavar="COMMAND",
+        help="Run a command whenever an incident opens or closes, with its line of NDJSON on standard input. No shell"
+        " is used: write \"sh -c '...'\" for one.",
+    ),
+    click.option(
+        "--exec-timeout",
+        type=click.FloatRange(0.0, 86_400.0, min_open=True),
+        metavar="SECONDS",
+        default=60.0,
+        show_default=True,
+        help="A command of --exec that takes longer is killed.",
+    ),
 )
 
 MODEL = click.argument("model", metavar="MODEL")

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from imondrian import model_files
+from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
-from imondrian.cli.option_checks import parse_threshold
 from imondrian.cli.options import DetectorOptions, WatchOptions
 from imondrian.cli.scored_rows import load_model_file
-from imondrian.cli.watch_features import StreamFeatures
+from imondrian.cli.watch_features import StreamFeatures, features_of_detector
 from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
 from imondrian.errors import InvalidInputError
-from imondrian.stream import StreamDetector
+from imondrian.stream import Results, StreamDetector
 
 _POSITION = "place"  # key of the position among the extra values of the model file
 _PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # options whose parameter has another name
@@ -27,12 +27,27 @@ class WatchDetector:
         Options of `watch`, including the model file, if any.
     detector_options : DetectorOptions
         Parameters of a new detector; a resumed detector must agree with those that are set.
+    settings : AlarmSettings
+        Threshold and rules for incidents; a resumed detector is changed to those that are set.
     console : Console
         Where to print notes.
+
+    Attributes
+    ----------
+    extra : dict
+        What the model file stores in addition to the detector.
     """
 
-    def __init__(self, options: WatchOptions, detector_options: DetectorOptions, console: Console) -> None:
+    def __init__(
+        self,
+        options: WatchOptions,
+        detector_options: DetectorOptions,
+        settings: AlarmSettings,
+        console: Console,
+    ) -> None:
         self._options = options
+        self.settings = settings
+        self.extra: dict[str, Any] = {}
         self._explicit_options = _explicit_options(detector_options)
         self.position: FilePosition | None = None  # in a followed file, before the current batch
         self._position_after: PositionAfter | None = None  # the position after n rows of the current batch
@@ -57,35 +72,49 @@ class WatchDetector:
         """Create the detector; rows that were skipped before are counted in it."""
         parameters = {_PARAMETERS.get(name, name): value for name, value in self._explicit_options.items()}
         categorical = sorted(features.categorical)
-        detector = StreamDetector(len(features.names), n_jobs=self._options.jobs, categorical=categorical, **parameters)
+        detector = StreamDetector(
+            len(features.names),
+            n_jobs=self._options.jobs,
+            categorical=categorical,
+            **parameters,
+            **self.settings.parameters(),
+        )
         detector.skip(self._n_skipped)
         self.detector = detector
         return detector
 
-    def skip(self, n_rows: int) -> None:
-        """Count rows that cannot be used."""
-        if self.detector is None:
-            self._n_skipped += n_rows
-        else:
-            self.detector.skip(n_rows)
+    def skip(self, n_rows: int) -> Results | None:
+        """Count rows that cannot be used; return their results, or None if there is no detector yet."""
+        if self.detector is not None:
+            return self.detector.skip(n_rows)
+        self._n_skipped += n_rows
+        return None
 
     def start_batch(self, position_after: PositionAfter) -> None:
         """Start a batch of rows; `position_after` returns the position in the file after any number of them."""
         self._n_before, self._position_after = self.n_seen, position_after
 
     def end_batch(self) -> None:
-        """Store the position after the batch; save the detector if --save-every rows have passed."""
+        """Store the position after the batch."""
         self.position, self._position_after = self._current_position(), None
-        every = self._options.save_every
-        if every is not None and self.n_seen - self._n_saved >= every:
-            self.save()
 
-    def save(self) -> None:
-        """Save the detector, if it exists and has a model file."""
+    @property
+    def is_due(self) -> bool:
+        """Whether --save-every rows have passed since the detector was saved."""
+        every = self._options.save_every
+        return every is not None and self.n_seen - self._n_saved >= every
+
+    @property
+    def path(self) -> str | None:
+        """The model file."""
+        return self._options.model
+
+    def save(self, extra: dict[str, Any]) -> None:
+        """Save the detector, if it exists and has a model file, with further values."""
         if self._options.model is not None and self.detector is not None:
             position = self._current_position()
-            extra = {} if position is None else {_POSITION: position._asdict()}
-            model_files.save(self.detector, self._options.model, extra)
+            place = {} if position is None else {_POSITION: position._asdict()}
+            model_files.save(self.detector, self._options.model, extra | place)
             self._n_saved = self.n_seen
 
     def _current_position(self) -> FilePosition | None:
@@ -101,14 +130,19 @@ class WatchDetector:
             console.note(f"{path} does not exist yet: a new detector is created.")
             return None
         detector = load_model_file(path)
-        extra = model_files.load_extra(path)
+        self.extra = model_files.load_extra(path)
         if not isinstance(detector, StreamDetector):
             raise InvalidInputError(f"{path} does not contain a stream detector; use it with imondrian score.")
         self._check_parameters(detector.parameters, path)
-        if _POSITION in extra:
-            self.position = check_position(extra[_POSITION], path)
+        if _POSITION in self.extra:
+            self.position = check_position(self.extra[_POSITION], path)
         detector.forest.n_jobs = self._options.jobs
         console.note(f"{path}: resumed after {detector.n_seen:,} rows.")
+        features = features_of_detector(detector)
+        if features is not None:
+            self.settings.check_features(features.names, features.categorical)
+        for change in self.settings.apply(detector):
+            console.note(f"{path}: {change}.")
         return detector
 
     def _check_parameters(self, parameters: dict[str, Any], path: str) -> None:
@@ -133,8 +167,6 @@ def _as_option(name: str, value: Any) -> str:
 def _explicit_options(options: DetectorOptions) -> dict[str, Any]:
     """Return the options that the user set, by name, with the values that a detector accepts."""
     given = {name: value for name, value in options._asdict().items() if value is not None}
-    if "threshold" in given:
-        given["threshold"] = parse_threshold(given["threshold"])
     if "samples" in given:
         given["samples"] = given["samples"] or None
     if given.get("missing") == _DROP:

@@ -74,6 +74,11 @@ class StreamFeatures(NamedTuple):
         return category
 
 
+def has_code(category: Any, code: float) -> bool:
+    """Return True if a category, which is not missing, has this code."""
+    return bool(_code(category) == code)
+
+
 class StreamChoice(NamedTuple):
     """What the user says about the columns of a stream."""
 

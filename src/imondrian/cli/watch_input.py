@@ -79,7 +79,7 @@ class WatchInput:
         """Return a context manager in which the stream is open."""
         path = self._source.path
         if path == "-":
-            self._lines = Lines(Pipe(sys.stdin.fileno()))
+            self._lines = Lines(Pipe(sys.stdin.fileno()), reports_pauses=True)
             yield
         elif self._follow:
             with self._followed_lines() as self._lines:
@@ -87,11 +87,11 @@ class WatchInput:
         else:
             _check_exists(path)
             with Path(path).open("rb", buffering=0) as file:
-                self._lines = Lines(Pipe(file.fileno()))
+                self._lines = Lines(Pipe(file.fileno()), reports_pauses=True)
                 yield
 
-    def batches(self) -> Iterator[StreamBatch]:
-        """Yield the rows in batches, as they arrive."""
+    def batches(self) -> Iterator[StreamBatch | None]:
+        """Yield the rows in batches, as they arrive; None while none arrives, about twice a second."""
         for batch in () if self._lines is None else self._lines.batches():
             if batch.restart is not None:
                 self._start_file(batch.restart)
@@ -99,6 +99,8 @@ class WatchInput:
             if self._parser is not None and rows:
                 lines, numbers = [line for _, line in rows], [i for i, _ in rows]
                 yield StreamBatch(lines, self._parser, partial(self._position_after, batch, numbers))
+            else:
+                yield None
 
     # -- followed files ---------------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class WatchInput:
         os.lseek(descriptor, position, os.SEEK_SET)
         followed = FollowedFile(self._source.path, descriptor, context)
         try:
-            yield Lines(followed, position, context)
+            yield Lines(followed, position, context, reports_pauses=True)
         finally:
             followed.close()
 

@@ -14,7 +14,8 @@ CONTEXT_BYTES = 256  # bytes before a position, stored to recognise it later
 _BLOCKS_AHEAD = 1  # number of blocks to read while another one is processed
 _MAX_LINES = 1024  # of a batch; with shorter batches the trees are loaded into the cache more often
 _MAX_LINE_BYTES = 2**26
-_SIGNAL_SECONDS = 0.5  # how long a signal may stay unnoticed
+_PAUSE = b""  # in place of a block: none has arrived for a while
+_SIGNAL_SECONDS = 0.5  # how long a signal, or a pause, may stay unnoticed
 
 
 class Restart(Enum):
@@ -77,12 +78,17 @@ class Lines:
         Position of the first block in the file.
     context : bytes, default=b""
         The last bytes before that position.
+    reports_pauses : bool, default=False
+        Whether to yield a batch without lines each time that no complete line has arrived for half a second.
     """
 
-    def __init__(self, source: BlockSource, position: int = 0, context: bytes = b"") -> None:
+    def __init__(
+        self, source: BlockSource, position: int = 0, context: bytes = b"", *, reports_pauses: bool = False
+    ) -> None:
         self._source = source
         self._position = position
         self._context = context
+        self._reports_pauses = reports_pauses
         self._blocks: SimpleQueue[bytes | Restart | OSError | None] = SimpleQueue()
         self._ahead = threading.Semaphore(_BLOCKS_AHEAD)
         self._is_stopped = threading.Event()
@@ -100,6 +106,9 @@ class Lines:
         while (block := self._next_block()) is not None:
             if isinstance(block, OSError):
                 raise block
+            if block == _PAUSE:
+                yield from self._pause()
+                continue
             self._ahead.release()
             if isinstance(block, Restart):
                 if block is Restart.REPLACED:  # the previous file no longer grows
@@ -115,14 +124,22 @@ class Lines:
                 if sum(map(len, pending)) > _MAX_LINE_BYTES:
                     yield from self._unfinished_line(pending)
                     pending = []
+                yield from self._pause()
         if not self._is_stopped.is_set():
             yield from self._unfinished_line(pending)
 
     def _next_block(self) -> bytes | Restart | OSError | None:
-        """Wait for a block in short waits, because a signal that arrives just before a wait does not interrupt it."""
-        while True:
-            with suppress(Empty):
-                return self._blocks.get(timeout=_SIGNAL_SECONDS)
+        """Wait for a block; return an empty one after half a second.
+
+        The waits are short because a signal that arrives just before a wait does not interrupt it.
+        """
+        with suppress(Empty):
+            return self._blocks.get(timeout=_SIGNAL_SECONDS)
+        return _PAUSE
+
+    def _pause(self) -> Iterator[LineBatch]:
+        if self._reports_pauses:
+            yield LineBatch([], self._position, self._context)
 
     def _unfinished_line(self, pending: list[bytes]) -> Iterator[LineBatch]:
         """Yield a line that has no line end."""

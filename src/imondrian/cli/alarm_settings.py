@@ -1,0 +1,103 @@
+"""The threshold and the rules for incidents of `imondrian watch`, which can be changed for a resumed detector."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple, Self
+
+from imondrian.cli.option_checks import parse_threshold
+from imondrian.cli.options import AlarmOptions
+from imondrian.errors import InvalidInputError
+from imondrian.incidents import IncidentRules, checked_rules
+from imondrian.stream import StreamDetector
+
+_COUNTS = ("gap", "min_points", "cooldown")
+_BY_FEATURE = {"side": "both", "ignore_within": "none"}  # rules for single features, and what holds without one
+
+
+class AlarmSettings(NamedTuple):
+    """The settings that the user gave."""
+
+    threshold: float | str | None  # None: the default, or that of the detector
+    rules: dict[str, Any]  # some of the fields of IncidentRules
+
+    @classmethod
+    def of(cls, options: AlarmOptions) -> Self:
+        """Return the settings of the options; raise InvalidInputError if one is invalid."""
+        counts = {name: getattr(options, name) for name in _COUNTS if getattr(options, name) is not None}
+        by_feature = {name: _by_feature(name, getattr(options, name)) for name in _BY_FEATURE}
+        rules: dict[str, Any] = counts | {name: values for name, values in by_feature.items() if values}
+        checked = checked_rules(rules)._asdict()
+        return cls(parse_threshold(options.threshold), {name: checked[name] for name in rules})
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the settings as arguments of a new detector."""
+        return {"rules": self.rules} | ({} if self.threshold is None else {"threshold": self.threshold})
+
+    def check_features(self, names: list[str], categorical: Collection[int]) -> None:
+        """Raise InvalidInputError if a rule is for a feature that is not a number, or that does not exist."""
+        for rule in _BY_FEATURE:
+            for name in self.rules.get(rule, {}):
+                if name not in names:
+                    known = ", ".join(names)
+                    raise InvalidInputError(f"{_option(rule)}: there is no feature {name!r:.200} among {known:.500}.")
+                if names.index(name) in categorical:
+                    raise InvalidInputError(f"{_option(rule)}: the feature {name!r} is a category, not a number.")
+
+    def apply(self, detector: StreamDetector) -> list[str]:
+        """Change the settings of a detector; return what has changed, in words. Rules for other features remain."""
+        threshold, rules = detector.threshold, detector.rules
+        merged = {name: {**getattr(rules, name), **self.rules.get(name, {})} for name in _BY_FEATURE}
+        detector.rules = rules._replace(**(self.rules | merged))
+        if self.threshold is not None:
+            detector.threshold = self.threshold
+        return _changes(threshold, detector.threshold, rules, detector.rules)
+
+
+def _by_feature(rule: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Parse FEATURE=VALUE; the name of a feature may contain "="."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, separator, value = text.rpartition("=")
+        if not separator or not name:
+            raise InvalidInputError(f"{_option(rule)} must be FEATURE=VALUE, but is {text!r:.200}.")
+        if name in values:
+            raise InvalidInputError(f"{_option(rule)} is given twice for the feature {name!r:.200}.")
+        values[name] = _distance(value) if rule == "ignore_within" else value.strip()
+        try:
+            checked_rules({rule: {name: values[name]}})
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{_option(rule)} {text!r:.200}: {error}") from None
+    return values
+
+
+def _distance(text: str) -> float | str:
+    """Return a distance as a number; a share such as "10%", and anything that is not a number, remains text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip()
+
+
+def _changes(threshold: Any, new_threshold: Any, rules: IncidentRules, new_rules: IncidentRules) -> list[str]:
+    before = {"threshold": threshold} | _flat(rules)
+    after = {"threshold": new_threshold} | _flat(new_rules)
+    return [
+        f"{_option(name)} {_shown(name, value)} from now on (before: {before.get(name, _BY_FEATURE.get(name[0]))})"
+        for name, value in after.items()
+        if before.get(name) != value
+    ]
+
+
+def _flat(rules: IncidentRules) -> dict[Any, Any]:
+    """Return all rules in one dictionary; the key of a rule for a feature is the pair of both names."""
+    by_feature = {(rule, name): value for rule in _BY_FEATURE for name, value in getattr(rules, rule).items()}
+    return {name: getattr(rules, name) for name in _COUNTS} | by_feature
+
+
+def _shown(name: Any, value: Any) -> str:
+    return f"{name[1]}={value}" if isinstance(name, tuple) else str(value)
+
+
+def _option(name: Any) -> str:
+    """Return the name of an option as the user would write it."""
+    rule = name[0] if isinstance(name, tuple) else name
+    return f"--{rule.replace('_', '-')}"

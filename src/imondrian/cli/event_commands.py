@@ -1,0 +1,154 @@
+"""Commands that are run when an incident opens or closes: one after the other, while the stream is read."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from queue import Full, Queue
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from imondrian.cli.console import Console
+from imondrian.errors import InvalidInputError
+
+_MAX_PENDING = 16  # further events wait, and with them the reading of the stream
+_SIGNAL_SECONDS = 0.5  # how long a signal may stay unnoticed
+_KILL_SECONDS = 5.0  # to wait for a killed process to end
+
+
+class _Event(NamedTuple):
+    """An incident that opens or closes."""
+
+    line: str  # of NDJSON
+    variables: dict[str, str]  # environment variables
+    title: str  # in messages
+
+
+def parse_command(text: str) -> list[str]:
+    """Split a command into words as a shell does, without running one; raise InvalidInputError if it cannot be run."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidInputError(f"--exec {text!r:.200}: {error}.") from None
+    if not words:
+        raise InvalidInputError("--exec needs a command, but is empty.")
+    if "\0" in text or shutil.which(words[0]) is None:
+        raise InvalidInputError(f"--exec: there is no program {words[0]!r:.200}.")
+    return words
+
+
+class EventCommands:
+    """Runs a command for each event, in a thread of its own; a context manager that waits for pending commands.
+
+    A command that fails is reported on standard error and counted; the stream goes on.
+
+    Parameters
+    ----------
+    words : list of str
+        The program and its arguments.
+    timeout : float
+        Seconds after which a command is killed, with all processes of its session.
+    console : Console
+        Where to report commands that failed.
+    """
+
+    def __init__(self, words: list[str], timeout: float, console: Console) -> None:
+        self._words = words
+        self._timeout = timeout
+        self._console = console
+        self._queue: Queue[_Event] = Queue(_MAX_PENDING)
+        self._deadline = float("inf")  # when no further command is started, and the current one is killed
+        self._process: subprocess.Popen[str] | None = None
+        self.n_events = self.n_failed = 0
+        threading.Thread(target=self._run_all, daemon=True).start()
+
+    def put(self, event: dict[str, Any], line: str) -> None:
+        """Run the command for an event soon; wait while too many are pending."""
+        self.n_events += 1
+        kind, name, number = (str(event[key]) for key in ("kind", "event", "incident"))
+        variables = {"IMONDRIAN_KIND": kind, "IMONDRIAN_EVENT": name, "IMONDRIAN_INCIDENT": number}
+        pending = _Event(line, variables, f"--exec, incident {number} ({kind}) {name}")
+        while True:
+            with suppress(Full):
+                self._queue.put(pending, timeout=_SIGNAL_SECONDS)
+                return
+
+    def wait(self) -> None:
+        """Wait until no command is pending."""
+        with self._queue.all_tasks_done:
+            while self._queue.unfinished_tasks:
+                self._queue.all_tasks_done.wait(_SIGNAL_SECONDS)
+
+    def stop(self) -> None:
+        """Give all pending commands together the time of one; safe in a signal handler."""
+        self._deadline = min(self._deadline, time.monotonic() + self._timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Wait for pending commands; kill the running one if the program is to end immediately."""
+        try:
+            if kind is None or issubclass(kind, Exception):
+                self.wait()
+                return
+        except BaseException:
+            self._kill_now()
+            raise
+        self._kill_now()
+
+    def _kill_now(self) -> None:
+        self._deadline = 0.0
+        process = self._process
+        if process is not None and process.returncode is None:
+            _kill(process)
+
+    def _run_all(self) -> None:
+        while True:
+            event = self._queue.get()
+            failure = self._run(event)
+            if failure:
+                self.n_failed += 1
+                self._console.warn(f"{event.title}: {failure}")
+            self._queue.task_done()
+
+    def _run(self, event: _Event) -> str:
+        """Run the command; return what went wrong, or "" if nothing did."""
+        seconds = min(self._timeout, self._deadline - time.monotonic())
+        if seconds <= 0.0:
+            return f"the command was not run, because the stream was ended: {event.line.rstrip()}"
+        try:
+            process = self._process = subprocess.Popen(  # noqa: S603 (the user's own command)
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=sys.stderr.fileno(),
+                env={**os.environ, **event.variables},
+                start_new_session=True,  # out of reach of Ctrl+C in a terminal; its children can be killed with it
+                text=True,
+                encoding="utf-8",
+            )
+            process.communicate(event.line, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            return f"the command took longer than {seconds:.3g} s and was killed."
+        except OSError as error:
+            return f"the command could not be run: {error}."
+        finally:
+            self._process = None
+        if process.returncode < 0:
+            return f"the command was ended by signal {-process.returncode}."
+        return f"the command ended with exit code {process.returncode}." if process.returncode else ""
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process and those that it has started, unless they have left its session."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(_KILL_SECONDS)

@@ -1,0 +1,186 @@
+"""Openings and closings of incidents on a stream, as JSON values for a person: rows from 1, times, texts."""
+
+import math
+from typing import Any, NamedTuple
+
+from imondrian.cli.watch_features import StreamFeatures, has_code
+from imondrian.errors import InvalidInputError
+from imondrian.incident_records import reasons_in_words
+from imondrian.incidents import Incident, IncidentEvent
+from imondrian.stream import StreamDetector
+
+OPENED, CLOSED = "opened", "closed"  # events
+ANOMALIES, SILENCE = "anomalies", "silence"  # kinds of incidents
+TimeValue = str | int | float | None  # a value of the time column
+_N_REASONS = 3  # in an explanation
+_MIN_SHARE = 0.05  # of the score; reasons with a smaller one are left out, except for the first
+_MAX_TEXT = 200  # characters of a time or a category
+_MAX_INTEGER = 2**63
+
+
+class IncidentState(NamedTuple):
+    """What the model file stores: values of earlier rows that a later opening or closing may need."""
+
+    times: dict[int, TimeValue]  # values of the time column by index of the row
+    texts: dict[tuple[int, float], str]  # categories in the explanation of the open incident, by feature and code
+    earlier: list[dict[int, str]]  # with a shingle: categories of the latest rows, by feature
+
+
+class ProcessedRows(NamedTuple):
+    """Rows that the detector has just processed."""
+
+    first: int  # index of the first row
+    values: list[list[Any]]  # of the features, in each row
+    times: list[TimeValue]  # values of the time column
+    is_anomaly: list[bool]
+
+
+class WatchIncidents:
+    """Describes the incidents of a detector; remembers times and categories, which the detector does not store.
+
+    Parameters
+    ----------
+    time_column : str or None
+        The time column.
+    state : IncidentState
+        State at the end of the previous run.
+    """
+
+    def __init__(self, time_column: str | None, state: IncidentState) -> None:
+        self._time_column = time_column
+        self.state = state
+
+    def observe(self, detector: StreamDetector, features: StreamFeatures, rows: ProcessedRows) -> list[dict[str, Any]]:
+        """Return the openings and closings that the detector has just reported, in their order."""
+        alarms = [i for i, is_anomaly in enumerate(rows.is_anomaly) if is_anomaly]
+        times = self.state.times | {rows.first + i: rows.times[i] for i in alarms}
+        events = [
+            self._as_json(event, features, times, self._texts(event.incident, features, rows))
+            for event in detector.events
+        ]
+        latest = open_incident(detector)
+        self.state = IncidentState(
+            {i: times[i] for i in detector.alarm_rows if i in times} if times else {},
+            {} if latest is None else self._texts(latest, features, rows),
+            self._latest_categories(detector.parameters["shingle"] - 1, features, rows),
+        )
+        return events
+
+    def _latest_categories(self, n_rows: int, features: StreamFeatures, rows: ProcessedRows) -> list[dict[int, str]]:
+        """Return the categories of the latest rows, which are part of the next point."""
+        if n_rows == 0 or not features.categorical:
+            return []
+        return [*self.state.earlier, *(features.texts(values) for values in rows.values[-n_rows:])][-n_rows:]
+
+    def _texts(self, incident: Incident, features: StreamFeatures, rows: ProcessedRows) -> dict[tuple[int, float], str]:
+        """Return the categories in the reasons for an incident, by feature and code."""
+        keys = [(reason.feature, reason.value) for reason in incident.reasons if reason.count is not None]
+        return {key: (self.state.texts.get(key) or self._find(*key, features, rows))[:_MAX_TEXT] for key in keys}
+
+    def _find(self, feature: int, code: float, features: StreamFeatures, rows: ProcessedRows) -> str:
+        """Return the category with a code from the latest row that has it; "" if none has, or if it is missing."""
+        latest = (features.texts(values) for values in reversed(rows.values))
+        for texts in (*latest, *reversed(self.state.earlier)):
+            if feature in texts and has_code(texts[feature], code):
+                return texts[feature]
+        return ""
+
+    def _as_json(
+        self,
+        event: IncidentEvent,
+        features: StreamFeatures,
+        times: dict[int, TimeValue],
+        texts: dict[tuple[int, float], str],
+    ) -> dict[str, Any]:
+        incident = event.incident
+        reasons = reasons_in_words(incident, features.names, lambda feature, code: texts.get((feature, code), ""))
+        shown = [reason for i, reason in enumerate(reasons[:_N_REASONS]) if i == 0 or reason.share >= _MIN_SHARE]
+        return {
+            "kind": ANOMALIES,
+            "event": OPENED if incident.is_open else CLOSED,
+            "incident": incident.number,
+            "first_row": incident.first + 1,
+            **self._time("first_time", incident.first, times),
+            "last_row": incident.last + 1,
+            **self._time("last_time", incident.last, times),
+            "opened_row": incident.opened + 1,
+            "closed_row": None if incident.closed is None else incident.closed + 1,
+            "n_alarms": incident.n_alarms,
+            "peak": {
+                "row": incident.peak + 1,
+                **self._time("time", incident.peak, times),
+                "anomaly_score": incident.score,
+                "surprise": incident.surprise,
+            },
+            "explanation": "; ".join(map(str, shown)) or None,
+        }
+
+    def _time(self, name: str, index: int, times: dict[int, TimeValue]) -> dict[str, TimeValue]:
+        return {} if self._time_column is None else {name: times.get(index)}
+
+
+def open_incident(detector: StreamDetector | None) -> Incident | None:
+    """Return the open incident of a detector."""
+    latest = () if detector is None else detector.incidents[-1:]
+    return latest[0] if latest and latest[0].is_open else None
+
+
+def as_time(value: Any) -> TimeValue:
+    """Return a value of the time column, shortened if it is long text; None if it is neither text nor a number."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()[:_MAX_TEXT]  # without lone surrogates
+    return value if is_time(value) else None
+
+
+def is_time(value: Any) -> bool:
+    """Return True if a value can be one of the time column: None, a number, or text that is not long."""
+    if isinstance(value, str):
+        return len(value) <= _MAX_TEXT and _is_encodable(value)
+    if type(value) is int:
+        return abs(value) < _MAX_INTEGER
+    return value is None or (type(value) is float and math.isfinite(value))
+
+
+def stored_incidents(state: IncidentState) -> dict[str, Any]:
+    """Return the state in types that JSON supports; categories that are long texts are left out."""
+    return {
+        "times": [[i, time] for i, time in state.times.items()],
+        "texts": [[feature, code, text] for (feature, code), text in state.texts.items() if is_time(text)],
+        "earlier": [[[j, text] for j, text in row.items() if is_time(text)] for row in state.earlier],
+    }
+
+
+def restored_incidents(value: Any, model: str) -> IncidentState:
+    """Return the state in a model file; raise InvalidInputError if it is invalid."""
+    if value is None:  # written by Python code, or by an older version
+        return IncidentState({}, {}, [])
+    try:
+        times, texts, earlier = value["times"], value["texts"], value["earlier"]
+        state = IncidentState(dict(times), {(j, code): text for j, code, text in texts}, [dict(row) for row in earlier])
+    except (TypeError, ValueError, KeyError):
+        state = None
+    if state is None or not _is_valid(state):
+        raise InvalidInputError(f"{model}: the stored times and categories of incidents are invalid: {value!r:.200}.")
+    return state
+
+
+def _is_valid(state: IncidentState) -> bool:
+    are_times = all(type(i) is int and is_time(time) for i, time in state.times.items())
+    are_texts = all(
+        type(j) is int and type(code) is float and _is_text(text) for (j, code), text in state.texts.items()
+    )
+    are_rows = all(type(j) is int and _is_text(text) for row in state.earlier for j, text in row.items())
+    return are_times and are_texts and are_rows
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and is_time(value)
+
+
+def _is_encodable(text: str) -> bool:
+    """Return True if a text can be encoded as UTF-8: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""The output of `imondrian watch`: scored rows and incidents, each on standard output or in a file."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from imondrian.cli.event_commands import EventCommands
+from imondrian.cli.options import IncidentOptions
+
+as_json = json.JSONEncoder(allow_nan=False).encode
+
+
+class WatchOutput:
+    """Writes scored rows and incidents, and flushes them immediately; passes incidents on to a command.
+
+    Parameters
+    ----------
+    options : IncidentOptions
+        Whether incidents or scored rows go to standard output, and the file for scored rows, if any.
+    commands : EventCommands or None
+        Runs the command for each incident.
+    """
+
+    def __init__(self, options: IncidentOptions, commands: EventCommands | None) -> None:
+        self._options = options
+        self._commands = commands
+        self._scored: BinaryIO | None = None if options.incidents else sys.stdout.buffer
+        self.is_writing = False  # True while output is being written, which may have to wait for its reader
+
+    @property
+    def shows_rows(self) -> bool:
+        """Whether scored rows are written."""
+        return self._scored is not None
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Return a context manager in which the file for scored rows is open."""
+        if self._options.scored is None:
+            yield
+            return
+        with Path(self._options.scored).open("ab") as self._scored:
+            yield
+
+    def write(self, rows: list[str], events: list[dict[str, Any]]) -> None:
+        """Write scored rows, then openings and closings of incidents; run the command for each of these.
+
+        The commands come first: they must run even if nobody reads the output any more.
+        """
+        lines = [f"{as_json(event)}\n" for event in events]
+        if self._commands is not None:
+            for event, line in zip(events, lines, strict=True):
+                self._commands.put(event, line)
+        if self._scored is not None and rows:
+            self._write("".join(rows), self._scored)
+        if self._options.incidents and lines:
+            self._write("".join(lines), sys.stdout.buffer)
+
+    def _write(self, text: str, file: BinaryIO) -> None:
+        self.is_writing = True
+        file.write(text.encode())  # JSON is UTF-8, whatever the encoding of the terminal
+        file.flush()
+        self.is_writing = False

@@ -1,0 +1,136 @@
+"""The rows of a stream: records, and the values of the features, which the first record determines."""
+
+from typing import Any, NamedTuple
+
+from imondrian.cli.console import Console
+from imondrian.cli.options import FeatureOptions
+from imondrian.cli.table_rows import split_names
+from imondrian.cli.watch_detector import WatchDetector
+from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures, features_of_detector
+from imondrian.cli.watch_incidents import TimeValue, as_time
+from imondrian.column_names import RESULTS, SCORE
+from imondrian.errors import InvalidInputError
+from imondrian.tables.feature_columns import check_names
+from imondrian.tables.line_records import Parser, Record
+
+_EMPTY_RECORD = Record({})
+
+
+class Row(NamedTuple):
+    """A line of the stream: its record, and the values of the features or the error."""
+
+    record: Record
+    values: list[Any]  # empty if there is an error
+    error: str | None
+
+
+class WatchRows:
+    """Parses lines into rows.
+
+    Attributes
+    ----------
+    features : StreamFeatures
+        The features; none before the first record.
+    numbers : frozenset of str
+        Names of the features that are numbers.
+    """
+
+    def __init__(self, detector: WatchDetector, options: FeatureOptions, console: Console) -> None:
+        self._watch_detector = detector
+        self._feature_options = options
+        self._console = console
+        self._features = None if detector.detector is None else features_of_detector(detector.detector)
+        self._has_record = False  # True: the first record has been read
+        self.numbers: frozenset[str] = frozenset()
+
+    @property
+    def features(self) -> StreamFeatures:
+        """The features; none before the first record."""
+        return self._features or StreamFeatures([])
+
+    def time_of(self, row: Row) -> TimeValue:
+        """Return the value of the time column; None if there is no such column."""
+        column = self._feature_options.time
+        return None if column is None else as_time(row.record.values.get(column))
+
+    def parse(self, line: bytes, parser: Parser) -> Row:
+        """Parse a line; an error in it is returned as part of the row."""
+        try:
+            record = parser(line)
+        except InvalidInputError as error:
+            return Row(_EMPTY_RECORD, [], str(error))
+        features = self._known_features(record)
+        if features is None:
+            return Row(record, [], NO_VALUE)
+        try:
+            return Row(record, features.values(record.values), None)
+        except InvalidInputError as error:
+            return Row(record, [], str(error))
+
+    def _known_features(self, record: Record) -> StreamFeatures | None:
+        """Return the features; the first record is checked against the detector, or determines them.
+
+        A record in which everything is missing determines nothing: then, return None.
+        """
+        if self._has_record and self._features is not None:
+            return self._features
+        if self._features is None and not record.values:
+            return None
+        columns, options = list(record.values), self._feature_options
+        features, ignore, categorical = (
+            split_names(names, columns) for names in (options.features, options.ignore, options.categorical)
+        )
+        time = [] if options.time is None else [options.time]
+        check_names((*features, *ignore, *categorical, *time), columns)
+        self._check_result_names(columns)
+        if self._features is not None:
+            self._check_features(self._features, features, categorical, record)
+        else:
+            choice = StreamChoice(features, ignore, categorical, options.time)
+            if choice.has_no_value(record.values):
+                return None
+            self._features = self._choose_features(record, choice)
+        numbers = (name for j, name in enumerate(self._features.names) if j not in self._features.categorical)
+        self.numbers = frozenset(numbers)
+        self._watch_detector.settings.check_features(self._features.names, self._features.categorical)
+        self._has_record = True
+        return self._features
+
+    def _check_result_names(self, columns: list[str]) -> None:
+        taken = [name for name in RESULTS if name in columns]
+        if taken and SCORE not in columns:
+            raise InvalidInputError(
+                f"The stream has its own column {taken[0]!r}, which is the name of a result: rename it."
+            )
+
+    def _check_features(
+        self, known: StreamFeatures, features: list[str], categorical: list[str], record: Record
+    ) -> None:
+        """Raise an InvalidInputError if the stream has other features than the detector.
+
+        A JSON record may lack some features, since the next record may have them.
+        """
+        model = self._watch_detector.path
+        lacking = [name for name in known.names if name not in record.values]
+        is_csv = record.text is None
+        if lacking and (is_csv or len(lacking) == len(known.names)):
+            raise InvalidInputError(f"{model} was created with other features: there is no column {lacking[0]!r}.")
+        if features and features != known.names:
+            raise InvalidInputError(f"{model} was created with the features {', '.join(known.names)}.")
+        for name in categorical:
+            if name in known.names and known.names.index(name) not in known.categorical:
+                raise InvalidInputError(f"{model} was created with numbers in the column {name!r}.")
+
+    def _choose_features(self, record: Record, choice: StreamChoice) -> StreamFeatures:
+        """Choose the features: the given ones, or all numbers and categories of the first record."""
+        detector = self._watch_detector.detector
+        chosen, left_out = choice.choose(record.values, allows_gaps=self._watch_detector.allows_gaps)
+        if detector is not None and detector.parameters["n_features"] != len(chosen.names):
+            expected, names = detector.parameters["n_features"], ", ".join(chosen.names)
+            raise InvalidInputError(
+                f"The detector has {expected} unnamed features, but the stream has {len(chosen.names)}: {names}."
+            )
+        shown = [f"{name} (category)" if j in chosen.categorical else name for j, name in enumerate(chosen.names)]
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        self._console.note(f"features: {', '.join(shown)}" + (f"; left out: {reasons}" if reasons else ""))
+        return chosen

@@ -1,0 +1,52 @@
+"""What `imondrian watch` counts during a run, and the summary at its end."""
+
+from imondrian.cli.event_commands import EventCommands
+from imondrian.cli.watch_incidents import open_incident
+from imondrian.cli.watch_silence import Silence
+from imondrian.drift import Drift
+from imondrian.stream import StreamDetector
+
+
+class WatchCounts:
+    """Counts of a run; those of a resumed detector before the run are subtracted."""
+
+    def __init__(self, detector: StreamDetector | None, n_silences: int) -> None:
+        self._n_drifts = 0 if detector is None else detector.n_drifts
+        self._n_filled_before = 0 if detector is None else detector.n_missing
+        self._n_incidents_before = 0 if detector is None else detector.n_incidents
+        self._n_silences_before = n_silences
+        self.n_rows = self.n_anomalies = self.n_errors = 0
+
+    def new_drift(self, detector: StreamDetector | None) -> Drift | None:
+        """Return the latest drift, if it has not been returned before."""
+        if detector is None or detector.n_drifts == self._n_drifts:
+            return None
+        self._n_drifts = detector.n_drifts
+        return detector.drifts[-1]
+
+    def in_words(self, detector: StreamDetector | None, silence: Silence, commands: EventCommands | None) -> str:
+        """Return the counts, such as "4,032 rows, 9 anomalies in 2 incidents; incident 1 is still open"."""
+        n_incidents = 0 if detector is None else detector.n_incidents - self._n_incidents_before
+        n_filled = 0 if detector is None else detector.n_missing - self._n_filled_before
+        n_silences = silence.n_silences - self._n_silences_before
+        counts = [
+            _counted(self.n_rows, "row"),
+            _counted(self.n_anomalies, "anomaly", "anomalies"),
+            _counted(n_incidents, "incident"),
+            _counted(n_silences, "silence") if n_silences else "",
+            _counted(self.n_errors, "unusable row") if self.n_errors else "",
+            f"{n_filled:,} missing numbers filled in" if n_filled else "",
+            f"{commands.n_failed:,} of {_counted(commands.n_events, 'command')} failed"
+            if commands is not None and commands.n_events
+            else "",
+        ]
+        latest = open_incident(detector)
+        is_open = [
+            "" if latest is None else f"incident {latest.number} has been open since row {latest.opened + 1:,}",
+            f"silence {silence.n_silences - 1} has not ended" if silence.is_open else "",
+        ]
+        return "; ".join(filter(None, [", ".join(filter(None, counts)), *is_open]))
+
+
+def _counted(n: int, singular: str, plural: str | None = None) -> str:
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
