@@ -224,6 +224,11 @@ class IncidentTracker:
         """Whether there has been no alarm for so long that rows without an alarm change nothing."""
         return self._run is None
 
+    @property
+    def alarm_rows(self) -> frozenset[int]:
+        """Indices of earlier alarms that the next opening or closing may name: the first, the last and the peak."""
+        return frozenset() if self._run is None else frozenset((self._run.first, self._run.last, self._run.peak))
+
     def number_at(self, index: int) -> int:
         """Return the number of the incident that is open after a further row that is not labelled, or NO_INCIDENT."""
         is_open = self.open is not None and self._run is not None and index - self._run.last < self.rules.gap

@@ -348,6 +348,14 @@ class StreamDetector:
         return self._events
 
     @property
+    def alarm_rows(self) -> frozenset[int]:
+        """Indices of earlier alarms that the next of `events` may name: the first, the last and the peak.
+
+        Whoever wants to report more about these rows, such as their times, has to remember it for no other rows.
+        """
+        return self._recorded_state().incidents.alarm_rows
+
+    @property
     def is_warm(self) -> bool:
         """Whether the warm-up is over, so that the next point can be labelled as an anomaly."""
         return self._recorded_state().is_warm
@@ -444,6 +452,11 @@ class StreamDetector:
         if sum(map(len, points)) == 0:
             return np.full(len(rows), UNKNOWN_SCORE)
         return self.forest.score_next(np.vstack(points), self.kind)
+
+    @read_locked
+    def surprise(self, scores: Array) -> Array:
+        """Return the surprise of each score, as if it came next; see `Result.surprise`."""
+        return self._state.threshold.surprise(np.asarray(scores, np.float64))
 
     @read_locked
     def explain(self, x: Any) -> dict[Any, float]:

@@ -53,7 +53,8 @@ def test_a_folder_of_version_0_1_continues_and_repeats_its_saved_replies(tmp_pat
     assert {"n_estimators", "score"}.isdisjoint(handle.record.configuration)
     assert handle.record.configuration["n_trees"] == former["n_estimators"] == 3
     assert handle.record.configuration["kind"] == "size"
-    assert handle.record.configuration["threshold"] == former["threshold"] == 0.1
+    assert former["threshold"] == 0.1  # a share of the points
+    assert handle.record.configuration["threshold"] == handle.configuration["threshold"] == "top 10%"
     recorded = [row for each in saved_replies for row in json.loads(each.reply.content)["results"]]
     rows = handle.worker.history.rows()
     assert [row.score for row in rows][:40] == [row["score"] for row in recorded]
@@ -104,7 +105,7 @@ def test_former_names_are_refused_for_new_detectors(registry, name):
 
 def test_the_preset_sets_missing_settings(registry):
     sizes = {"features": ["x", "y"], "window": 64, "n_trees": 2}
-    for preset, kind, scale, threshold in (("practice", "size", "std", 0.01), ("paper", "depth", None, "kmeans")):
+    for preset, kind, scale, threshold in (("practice", "size", "std", 0.001), ("paper", "depth", None, "kmeans")):
         handle, _ = registry.create(preset, {**sizes, "preset": preset})
         configuration = handle.record.configuration
         assert (configuration["kind"], configuration["scale"], configuration["threshold"]) == (kind, scale, threshold)

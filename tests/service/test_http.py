@@ -62,7 +62,7 @@ def test_scores_and_explanations_learn_nothing(send, reference, stream):
     for _ in range(2):
         status, response = send("POST", "/scores", {"points": stream.tolist()})
         assert (status, response["anomaly_score"]) == (200, reference.score(stream).tolist())
-        assert (response["threshold"], response["n_seen"]) == (reference.threshold, 300)
+        assert (response["threshold"], response["n_seen"]) == (reference.threshold_score, 300)
         status, response = send("POST", "/explanations", {"points": [[9.0, 0.0]]})
     reasons = response["explanations"][0]["explanation"]
     assert reasons[0]["feature"] == "x"
