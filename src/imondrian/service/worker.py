@@ -82,7 +82,9 @@ class DetectorWorker:
     ) -> None:
         self.id, self.name, self.history, self.incidents = record.id, record.name, state.history, state.incidents
         self.silences, self.settings = silences, state.applier.settings
-        self.last_points, self._created = time.monotonic(), record.created
+        self.last_points = time.monotonic()
+        last = self.history.last_time
+        self._last_arrival = record.created if last is None else last  # of points, in seconds since 1970
         self._may_be_silent = bool(silences) and silences[-1].closed is None  # used in the thread of the writer
         self._feed, self._stored_silences = feed, silences
         self.read_copy = ReadCopy(state.applier, retention.copy_max_age)
@@ -151,9 +153,9 @@ class DetectorWorker:
             if earlier is not None:
                 return earlier
             self._queue.check(n_points, len(content))
-            if kind in WITH_POINTS:
-                self.last_points = time.monotonic()
             job = Job(kind, content, n_points, request, time.time(), Future())
+            if kind in WITH_POINTS:
+                self.last_points, self._last_arrival = time.monotonic(), job.time
             if request is not None:
                 self._replies.add_pending(request, request_digest, job.future)
             self._waiting.append(job)
@@ -217,8 +219,8 @@ class DetectorWorker:
         """Store that the detector is silent, unless points or a removal came first."""
         if self._is_deleted or not self._is_silence_due():
             return []
-        last, self._may_be_silent = self.history.last_time, True
-        events = store.events.open_silence(self.id, self.name, self._created if last is None else last, time.time())
+        self._may_be_silent = True
+        events = store.events.open_silence(self.id, self.name, self._last_arrival, time.time())
         self._stored_silences = store.events.silences(self.id)
         return events
 
