@@ -56,14 +56,17 @@ class Listeners:
 
     async def stream(self, after: int | None, ending: asyncio.Event, *, follow: bool) -> AsyncIterator[bytes]:
         """Yield the events after an id, by default new ones, as text; with `follow`, wait for more until `ending`."""
+        if self._n_listeners >= self._max_listeners:  # others have come since the check
+            return
         self._n_listeners += 1
         try:
             yield _BEGIN
-            last = self._feed.last_id if after is None else after
-            last = min(last, self._feed.last_id)  # an id of another folder may be larger
-            async for event in self._stored(last):
+            newest = self._feed.last_id
+            last = newest if after is None else min(after, newest)  # an id of another folder may be larger
+            async for event in self._stored(last, newest):
                 last = event.id
                 yield _text_of(event)
+            last = max(last, newest)
             while follow and not ending.is_set():
                 news = self._news  # before reading, so that nothing is missed
                 events = self._feed.after(last)
@@ -77,9 +80,9 @@ class Listeners:
         finally:
             self._n_listeners -= 1
 
-    async def _stored(self, last: int) -> AsyncIterator[StoredEvent]:
-        """Yield the events after an id that are already stored."""
-        while last < self._feed.last_id:
+    async def _stored(self, last: int, newest: int) -> AsyncIterator[StoredEvent]:
+        """Yield stored events after an id, up to another or further."""
+        while last < newest:
             events = await self._futures.wrap(self._feed.stored_after(last, _EVENTS_PER_READ))
             if not events:
                 return

@@ -21,6 +21,7 @@ from imondrian.service.limits import Limits
 from imondrian.service.row_labels import Value
 
 _Side = Literal["high", "low", "both"]
+_Integer, _Number = Annotated[int, Field(strict=True)], Annotated[float, Field(strict=True)]  # not a boolean
 _THRESHOLD = (
     "Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so about one ordinary"
     ' point in 1/p. "top 5%": that share of the latest points. "kmeans": scores above the midpoint of two clusters.'
@@ -38,7 +39,7 @@ _SILENCE = (
     'Without points for this long, an incident opens: seconds, or text such as "30s", "10m", "2h" or "1d"; null: never.'
 )
 _SideOf = Annotated[dict[str, _Side], Field(max_length=Limits().features)]
-_DistanceOf = Annotated[dict[str, float | str], Field(max_length=Limits().features)]
+_DistanceOf = Annotated[dict[str, _Number | str], Field(max_length=Limits().features)]
 
 
 class Configuration(BaseModel):
@@ -78,12 +79,12 @@ class Configuration(BaseModel):
         description='What replaces missing numbers: the "median" of the window or the "previous" value; "indicator" is'
         ' like "median", and also scores that they are missing; "raise" refuses them.',
     )
-    gap: int = Field(GAP, ge=1, description=_GAP)
-    min_points: int = Field(1, ge=1, description=_MIN_POINTS)
-    cooldown: int = Field(0, ge=0, description=_COOLDOWN)
+    gap: _Integer = Field(GAP, ge=1, description=_GAP)
+    min_points: _Integer = Field(1, ge=1, description=_MIN_POINTS)
+    cooldown: _Integer = Field(0, ge=0, description=_COOLDOWN)
     side: _SideOf = Field({}, description=_SIDE)
     ignore_within: _DistanceOf = Field({}, description=_IGNORE_WITHIN)
-    silence: float | str | None = Field(None, description=_SILENCE)
+    silence: _Number | str | None = Field(None, description=_SILENCE)
 
 
 class Changes(BaseModel):
@@ -98,12 +99,12 @@ class Changes(BaseModel):
     )
 
     threshold: ThresholdOrPreset = Field("preset", description=_THRESHOLD)
-    gap: int = Field(GAP, ge=1, description=_GAP)
-    min_points: int = Field(1, ge=1, description=_MIN_POINTS)
-    cooldown: int = Field(0, ge=0, description=_COOLDOWN)
+    gap: _Integer = Field(GAP, ge=1, description=_GAP)
+    min_points: _Integer = Field(1, ge=1, description=_MIN_POINTS)
+    cooldown: _Integer = Field(0, ge=0, description=_COOLDOWN)
     side: _SideOf = Field({}, description=_SIDE)
     ignore_within: _DistanceOf = Field({}, description=_IGNORE_WITHIN)
-    silence: float | str | None = Field(None, description=_SILENCE)
+    silence: _Number | str | None = Field(None, description=_SILENCE)
 
 
 class Settings(BaseModel):
