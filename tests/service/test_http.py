@@ -152,7 +152,7 @@ def test_a_shingle_with_too_few_rows_has_no_explanation(service):
     service.request("PUT", "/detectors/short", {**XY, "shingle": 3}, JSON)
     service.request("POST", "/detectors/short/points", {"points": [[1.0, 2.0]]})
     content = service.request("POST", "/detectors/short/explanations", {"points": [[1.0, 2.0]]})[2]
-    assert json.loads(content) == {"explanations": [{"anomaly_score": 0.5, "explanation": []}]}
+    assert json.loads(content) == {"explanations": [{"anomaly_score": 0.5, "surprise": 0.0, "explanation": []}]}
     service.request("DELETE", "/detectors/short")
 
 

@@ -14,9 +14,11 @@ import pytest
 
 from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
-from tests.service.serving import SMALL, free_port
+from tests.service.receiving import LoopbackReceiver
+from tests.service.serving import SMALL, free_port, wait_until
 
 N_ROUNDS, N_CLIENTS = 50, 4
+N_ROUNDS_WITH_RECEIVER = 20
 XY = {"features": ["x", "y"], **SMALL}
 ORDERS = {"features": ["amount", "country"], "categorical": ["country"], **SMALL}
 ROOT = Path(__file__).parents[2]
@@ -27,8 +29,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="services are st
 class Services:
     """Services on one port and in one folder, one after the other, killed at random moments."""
 
-    def __init__(self, folder):
-        self._folder, self.port = folder, free_port()
+    def __init__(self, folder, *receivers):
+        self._folder, self.port, self._receivers = folder, free_port(), receivers
         self._forker = subprocess.Popen(
             [sys.executable, "-m", "tests.service.forking"],
             cwd=ROOT,
@@ -39,7 +41,7 @@ class Services:
         assert self._read_line() == "ready"
 
     def start(self):
-        self._forker.stdin.write(f"{self.port} {self._folder}\n")
+        self._forker.stdin.write(f"{' '.join([str(self.port), str(self._folder), *self._receivers])}\n")
         self._forker.stdin.flush()
         self._process = int(self._read_line())
 
@@ -82,6 +84,11 @@ class Sender(threading.Thread):
 
 def numbers(rng, n):
     return rng.normal(size=(n, 2)) * rng.choice([1.0, 5.0])
+
+
+def outliers(rng, n):
+    """Return points of which some are far away, farther each time, so that incidents open and close all the time."""
+    return rng.normal(size=(n, 2)) + (rng.random((n, 1)) < 0.03) * 10.0 ** rng.uniform(1.0, 6.0)
 
 
 def orders(rng, n):
@@ -134,6 +141,9 @@ def assert_same_results(results, never_stopped):
     assert [result["anomaly_score"] for result in results] == never_stopped.score.tolist()
     assert [result["threshold"] for result in results] == never_stopped.threshold.tolist()
     assert [result["is_anomaly"] for result in results] == never_stopped.is_anomaly.tolist()
+    assert [result["surprise"] for result in results] == never_stopped.surprise.tolist()
+    numbers = [None if number < 0 else number for number in never_stopped.incident.tolist()]
+    assert [result["incident"] for result in results] == numbers
 
 
 def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fifty_kills(
@@ -169,3 +179,73 @@ def test_categories_gaps_and_times_survive_kills(tmp_path):
         assert any(each["text"].startswith("country = country 1 é (") for each in country)
     services.end(signal.SIGTERM)
     services.close()
+
+
+def unreliable(rng):
+    """Return a function that answers notifications: some fail, some hang for a moment."""
+
+    def answer(_notification):
+        if rng.random() < 0.1:
+            time.sleep(0.2)
+        return rng.choice([200, 200, 200, 500, 429])
+
+    return answer
+
+
+def restart_repeatedly(receivers, is_stopped, rng):
+    """Kill and restart a receiver on the same port again and again; `receivers` lists all of them."""
+    while not is_stopped.wait(rng.uniform(0.3, 1.0)):
+        receivers[-1].close()
+        receivers.append(LoopbackReceiver(receivers[-1].answer, receivers[-1].port))
+
+
+def test_no_incident_is_lost_or_announced_twice_and_every_event_is_delivered_despite_kills(tmp_path):
+    rng = random.Random(1)  # noqa: S311
+    configuration = {**XY, "threshold": 0.01, "gap": 8}
+    receivers, is_stopped = [LoopbackReceiver(unreliable(rng))], threading.Event()
+    restarts = threading.Thread(target=restart_repeatedly, args=(receivers, is_stopped, rng))
+    restarts.start()
+    services = Services(tmp_path, receivers[0].url)
+    try:
+        points, results = confirmed_despite_kills(services, configuration, outliers, N_ROUNDS_WITH_RECEIVER)
+    finally:
+        is_stopped.set()
+        restarts.join(60)
+    detector = new_detector({**DEFAULTS, **configuration})
+    expected, never_stopped = [], []
+    for point in np.array(points):
+        never_stopped.append(detector.process(point))
+        expected += [(event.incident.number, event.incident.is_open, event.index) for event in detector.events]
+    assert [result["surprise"] for result in results] == [result.surprise for result in never_stopped]
+    assert len(expected) > N_ROUNDS_WITH_RECEIVER
+    with Client(f"http://127.0.0.1:{services.port}") as client:
+        events = list(client.events(0, follow=False))
+        shown = client.incidents("a")
+    found = [
+        (each["incident"]["incident"], each["event"] == "opened", each["incident"][each["event"]]["index"])
+        for each in events
+    ]
+    assert found == expected  # none is missing, none twice
+    ids = {
+        number: {each["incident"]["id"] for each in events if each["incident"]["incident"] == number}
+        for number, _, _ in found
+    }
+    assert all(len(some) == 1 for some in ids.values())
+    assert len({next(iter(some)) for some in ids.values()}) == len(ids)
+    assert [each["incident"] for each in shown if each["is_open"]] == [
+        each.number for each in detector.incidents if each.is_open
+    ]
+    assert {each["incident"]: each["peak"]["surprise"] for each in shown} == {
+        each.number: each.surprise for each in detector.incidents
+    }
+
+    def delivered():
+        return [notification.event for receiver in receivers for notification in receiver.accepted.copy()]
+
+    receivers[-1].answer = lambda _: 200
+    wait_until(lambda: {each["id"] for each in delivered()} == {each["id"] for each in events})
+    by_id = {each["id"]: each for each in events}
+    assert all(by_id[each["id"]] == each for each in delivered())  # an id never means anything else
+    services.end(signal.SIGTERM)
+    services.close()
+    receivers[-1].close()
