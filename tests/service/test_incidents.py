@@ -137,6 +137,9 @@ def test_a_snapshot_is_not_saved_before_its_events(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(EventTable, "add", full)
         learn(handle, bursts()[90:96])
+        handle.worker.stop()  # would save a snapshot
+        assert handle.worker.wait_for_end(30.0)
+        assert "the disk is full" in handle.worker.complaints["snapshot"]
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     again = Registry(tmp_path / "killed")
     learn(again.get("a"), bursts()[96:97])
@@ -185,6 +188,8 @@ def test_own_times_and_categories_are_shown_and_survive(tmp_path):
         country = next(each for each in incident["explanation"] if each["feature"] == "country")
         assert country["value"] == "Côte d'Ivoire"
         assert "country = Côte d'Ivoire (" in incident["text"]
+        client.process("a", [{"amount": 4000.0, "country": None}] * 2)
+        assert "country = missing (" in client.incidents("a")[0]["text"]
         everything = client.incidents("a")
         again = replayed(tmp_path / "live", tmp_path / "killed")
         assert shown(again) == everything

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from imondrian.categories import category_text
+from imondrian.categories import MISSING_CODE, category_text
+from imondrian.explanations import MISSING_TEXT
 from imondrian.incident_records import reasons_in_words
 from imondrian.incidents import Incident
 from imondrian.service.history import History
@@ -116,6 +117,8 @@ class IncidentLog:
         category_of: Callable[[float], Category | None],
     ) -> dict[str, Any]:
         def text(_feature: int, code: float) -> str:
+            if code == MISSING_CODE:
+                return MISSING_TEXT
             category = category_of(code)
             return "" if category is None else category_text(category)
 
@@ -234,7 +237,9 @@ class _AppliedRows:
             categories = self._labels_of(position).categories
             if code in categories:
                 return categories[code]
-        return None if self._history is None else self._history.category(code)
+        if self._history is None or code in _codes_of(self._shown.incidents):
+            return None  # of an incident in a model file
+        return self._history.category(code)
 
     def _labels_of(self, position: int) -> Labels:
         if position not in self._labels:
@@ -248,12 +253,18 @@ def _rows_of(incident: Incident) -> set[int]:
     return rows if incident.closed is None else {*rows, incident.closed}
 
 
+def _codes_of(incidents: tuple[Incident, ...]) -> set[float]:
+    """Return the codes of the categories in the reasons for incidents; the missing category has no text."""
+    reasons = (reason for incident in incidents for reason in incident.reasons if reason.count is not None)
+    return {reason.value for reason in reasons} - {MISSING_CODE}
+
+
 def _shown(applier: EntryApplier, rows: _AppliedRows) -> ShownIncidents:
     """Return the latest incidents of a detector, with the times and categories that are needed for them."""
     detector = applier.detector
     incidents = detector.incidents
     indices = set(detector.alarm_rows).union(*map(_rows_of, incidents))
-    codes = {reason.value for incident in incidents for reason in incident.reasons if reason.count is not None}
+    codes = _codes_of(incidents)
     times = {index: time for index in sorted(indices) if (time := rows.time(index)) is not None}
     categories = {code: found for code in sorted(codes) if (found := rows.category(code)) is not None}
     return ShownIncidents(incidents, applier.generation, times, categories)
