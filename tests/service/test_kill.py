@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -182,70 +183,69 @@ def test_categories_gaps_and_times_survive_kills(tmp_path):
 
 
 def unreliable(rng):
-    """Return a function that answers notifications: some fail, some hang for a moment."""
-
-    def answer(_notification):
-        if rng.random() < 0.1:
-            time.sleep(0.2)
-        return rng.choice([200, 200, 200, 500, 429])
-
-    return answer
+    """Return a function that answers notifications: some are accepted, some fail, some hang until the receiver ends."""
+    return lambda _notification: rng.choice([200, 200, 200, 200, 500, 429, None])
 
 
-def restart_repeatedly(receivers, is_stopped, rng):
-    """Kill and restart a receiver on the same port again and again; `receivers` lists all of them."""
-    while not is_stopped.wait(rng.uniform(0.3, 1.0)):
+@contextmanager
+def restarted_receiver(rng):
+    """Yield a list of receivers on the same port, of which each is killed after a moment and the next one started."""
+    receivers, is_stopped = [LoopbackReceiver(unreliable(rng))], threading.Event()
+
+    def restart_repeatedly():
+        while not is_stopped.wait(rng.uniform(0.3, 1.0)):
+            receivers[-1].close()
+            receivers.append(LoopbackReceiver(receivers[-1].answer, receivers[-1].port))
+
+    restarts = threading.Thread(target=restart_repeatedly)
+    restarts.start()
+    try:
+        yield receivers
+    finally:
+        is_stopped.set()
+        restarts.join(60)
         receivers[-1].close()
-        receivers.append(LoopbackReceiver(receivers[-1].answer, receivers[-1].port))
+
+
+def events_of_plain_detector(detector, points):
+    """Return number, opening or closing, and row of each event of a detector that never stopped."""
+    expected = []
+    for point in np.array(points):
+        detector.process(point)
+        expected += [(event.incident.number, event.incident.is_open, event.index) for event in detector.events]
+    return expected
 
 
 def test_no_incident_is_lost_or_announced_twice_and_every_event_is_delivered_despite_kills(tmp_path):
     rng = random.Random(1)  # noqa: S311
     configuration = {**XY, "threshold": 0.01, "gap": 8}
-    receivers, is_stopped = [LoopbackReceiver(unreliable(rng))], threading.Event()
-    restarts = threading.Thread(target=restart_repeatedly, args=(receivers, is_stopped, rng))
-    restarts.start()
-    services = Services(tmp_path, receivers[0].url)
-    try:
-        points, results = confirmed_despite_kills(services, configuration, outliers, N_ROUNDS_WITH_RECEIVER)
-    finally:
-        is_stopped.set()
-        restarts.join(60)
     detector = new_detector({**DEFAULTS, **configuration})
-    expected, never_stopped = [], []
-    for point in np.array(points):
-        never_stopped.append(detector.process(point))
-        expected += [(event.incident.number, event.incident.is_open, event.index) for event in detector.events]
-    assert [result["surprise"] for result in results] == [result.surprise for result in never_stopped]
-    assert len(expected) > N_ROUNDS_WITH_RECEIVER
-    with Client(f"http://127.0.0.1:{services.port}") as client:
-        events = list(client.events(0, follow=False))
-        shown = client.incidents("a")
-    found = [
-        (each["incident"]["incident"], each["event"] == "opened", each["incident"][each["event"]]["index"])
-        for each in events
-    ]
-    assert found == expected  # none is missing, none twice
-    ids = {
-        number: {each["incident"]["id"] for each in events if each["incident"]["incident"] == number}
-        for number, _, _ in found
-    }
-    assert all(len(some) == 1 for some in ids.values())
-    assert len({next(iter(some)) for some in ids.values()}) == len(ids)
-    assert [each["incident"] for each in shown if each["is_open"]] == [
-        each.number for each in detector.incidents if each.is_open
-    ]
-    assert {each["incident"]: each["peak"]["surprise"] for each in shown} == {
-        each.number: each.surprise for each in detector.incidents
-    }
-
-    def delivered():
-        return [notification.event for receiver in receivers for notification in receiver.accepted.copy()]
-
-    receivers[-1].answer = lambda _: 200
-    wait_until(lambda: {each["id"] for each in delivered()} == {each["id"] for each in events})
-    by_id = {each["id"]: each for each in events}
-    assert all(by_id[each["id"]] == each for each in delivered())  # an id never means anything else
+    with restarted_receiver(rng) as receivers:
+        services = Services(tmp_path, receivers[0].url)
+        points, results = confirmed_despite_kills(services, configuration, outliers, N_ROUNDS_WITH_RECEIVER)
+        expected = events_of_plain_detector(detector, points)
+        assert len(expected) > N_ROUNDS_WITH_RECEIVER
+        with Client(f"http://127.0.0.1:{services.port}") as client:
+            events, shown = list(client.events(0, follow=False)), client.incidents("a")
+        receivers[-1].answer = lambda _: 200
+        wait_until(lambda: {each["id"] for each in delivered(receivers)} >= {each["id"] for each in events})
     services.end(signal.SIGTERM)
     services.close()
-    receivers[-1].close()
+    assert [result["index"] for result in results if result["incident"] is not None]
+    incidents = [each["incident"] for each in events]
+    found = [(each["incident"]["incident"], each["event"] == "opened", row_of(each)) for each in events]
+    assert found == expected  # none is missing, none twice
+    ids = {(incident["incident"], incident["id"]) for incident in incidents}
+    assert len(ids) == len({number for number, _ in ids}) == len({id_ for _, id_ in ids})  # one id for each
+    latest = {each.number: (each.is_open, each.surprise) for each in detector.incidents}
+    assert {each["incident"]: (each["is_open"], each["peak"]["surprise"]) for each in shown} == latest
+    by_id = {each["id"]: each for each in events}
+    assert all(by_id[each["id"]] == each for each in delivered(receivers))  # an id never means anything else
+
+
+def row_of(event):
+    return event["incident"][event["event"]]["index"]
+
+
+def delivered(receivers):
+    return [notification.event for receiver in receivers for notification in receiver.accepted.copy()]
