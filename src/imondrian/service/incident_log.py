@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from imondrian.categories import MISSING_CODE, category_text
 from imondrian.explanations import MISSING_TEXT
@@ -21,7 +21,7 @@ from imondrian.stream import StreamDetector
 
 OPENED, CLOSED = "opened", "closed"
 ANOMALY, SILENCE = "anomaly", "silence"
-Kind = Literal["anomaly", "silence"]
+_MAX_TIMES = 1_000  # then those that are no longer needed are dropped
 
 
 class RowTime(NamedTuple):
@@ -90,7 +90,10 @@ class IncidentLog:
             self._announcement(event, before if event.generation == self.shown.generation else after)
             for event in applier.events
         ]
-        self.shown = _shown(applier, after)
+        if applier.events or is_replaced or len(self.shown.times) > _MAX_TIMES:
+            self.shown = _shown(applier, after)
+        else:
+            self.shown = _with_alarms(self.shown, applier.detector, after)
         return announced
 
     def _announcement(self, event: AppliedEvent, rows: "_AppliedRows") -> Announcement:
@@ -251,6 +254,16 @@ def _rows_of(incident: Incident) -> set[int]:
     """Return the rows that are named when an incident is shown."""
     rows = {incident.first, incident.last, incident.opened, incident.peak}
     return rows if incident.closed is None else {*rows, incident.closed}
+
+
+def _with_alarms(shown: ShownIncidents, detector: StreamDetector, rows: _AppliedRows) -> ShownIncidents:
+    """Return the latest incidents after alarms that have opened or closed none: only the last one may have changed."""
+    incidents = detector.incidents
+    indices = detector.alarm_rows.union(*map(_rows_of, incidents[-1:]))
+    times = {index: time for index in indices if (time := rows.time(index)) is not None}
+    codes = _codes_of(incidents[-1:]) - shown.categories.keys()
+    categories = {code: found for code in codes if (found := rows.category(code)) is not None}
+    return ShownIncidents(incidents, shown.generation, {**shown.times, **times}, {**shown.categories, **categories})
 
 
 def _codes_of(incidents: tuple[Incident, ...]) -> set[float]:

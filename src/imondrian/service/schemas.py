@@ -21,7 +21,8 @@ from imondrian.service.limits import Limits
 from imondrian.service.row_labels import Value
 
 _Side = Literal["high", "low", "both"]
-_Integer, _Number = Annotated[int, Field(strict=True)], Annotated[float, Field(strict=True)]  # not a boolean
+_Integer = Annotated[int, Field(strict=True)]  # not a boolean
+_Number = Annotated[float, Field(strict=True)]
 _THRESHOLD = (
     "Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so about one ordinary"
     ' point in 1/p. "top 5%": that share of the latest points. "kmeans": scores above the midpoint of two clusters.'
