@@ -78,11 +78,9 @@ def running_service(data: str) -> Iterator[None]:
 def create_detectors() -> None:
     """Create three detectors, and let two of them learn readings and orders."""
     with Client(ADDRESS, timeout=120.0) as client:
-        client.create("pumps", FEATURES, threshold=0.005)
+        client.create("pumps", FEATURES)
         client.create("web-latency", ["p50", "p99", "errors"], n_trees=30)
-        client.create(
-            "orders", ["amount", "items", "country", "channel"], categorical=["country", "channel"], threshold=0.005
-        )
+        client.create("orders", ["amount", "items", "country", "channel"], categorical=["country", "channel"])
         client.process("pumps", readings())
         client.process("orders", orders())
 

@@ -235,8 +235,8 @@ class Calls:
 @pytest.mark.parametrize("call", ["score", "forget", "process_many"])
 def test_rows_with_gaps_do_not_read_the_whole_window_each(monkeypatch, missing, categorical, call):
     """The window is read once per call to compute medians, and never for the previous row."""
-    settings = SMALL | {"window": 512, "threshold": "surprise 300", "warm_up": 8, "missing": missing, "categorical": categorical}
-    detector = StreamDetector(**settings, learn_anomalies=False)
+    settings = SMALL | {"window": 512, "threshold": "surprise 300", "warm_up": 8, "missing": missing}
+    detector = StreamDetector(**settings, categorical=categorical, learn_anomalies=False)
     detector.process_many(np.random.default_rng(0).normal(size=(520, 3)).tolist())  # medians have not been computed yet
     calls = Calls(monkeypatch)
     calls.count(StreamGaps, "_medians_of")

@@ -464,6 +464,11 @@ class StreamDetector:
         return self.forest.score_next(np.vstack(points), self.kind)
 
     @read_locked
+    def surprise(self, scores: Array) -> Array:
+        """Return the surprise of each score, as if it came next; see `Result.surprise`."""
+        return self._state.threshold.surprise(np.asarray(scores, np.float64))
+
+    @read_locked
     def explain(self, x: Any) -> dict[Any, float]:
         """Divide the score of a row, as if it came next, among its features.
 

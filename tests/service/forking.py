@@ -1,6 +1,6 @@
 """A program that starts services by forking: a fork has already imported and compiled everything.
 
-Reads lines "port folder", and prints the id of the process that serves there.
+Reads lines "port folder" or "port folder receiver", and prints the id of the process that serves there.
 """
 
 import os
@@ -13,10 +13,11 @@ import uvicorn
 from imondrian.service.asgi import create_app
 from imondrian.service.configuration import DEFAULTS, new_detector
 from imondrian.service.limits import Retention
+from imondrian.service.receivers import receivers_of
 from imondrian.service.registry import Registry
 from tests.service.serving import SMALL
 
-OFTEN = Retention(points_between_snapshots=150)
+OFTEN = Retention(points_between_snapshots=150, retry_seconds=0.05, longest_retry_seconds=0.2)
 
 
 def warm_up():
@@ -25,8 +26,8 @@ def warm_up():
     detector.score(np.zeros((1, 2)))
 
 
-def serve(port, folder):
-    app = create_app(Registry(Path(folder), retention=OFTEN))
+def serve(port, folder, *receivers):
+    app = create_app(Registry(Path(folder), retention=OFTEN, receivers=receivers_of(receivers)))
     uvicorn.run(app, port=port, log_level="error", access_log=False)
     os._exit(0)
 
@@ -35,10 +36,10 @@ def main():
     warm_up()
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
-        port, folder = line.split(maxsplit=1)
+        port, folder, *receivers = line.split()
         process = os.fork()
         if process == 0:
-            serve(int(port), folder.strip())
+            serve(int(port), folder, *receivers)
         print(process, flush=True)  # noqa: T201
         os.waitpid(process, 0)
         print("ended", flush=True)  # noqa: T201

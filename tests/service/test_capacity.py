@@ -17,7 +17,7 @@ from imondrian.service.guard import Guard
 from imondrian.service.limits import MIB, Limits
 from imondrian.service.read_copy import ReadCopy
 from imondrian.service.registry import Registry
-from imondrian.service.routes import lifecycle, points, status
+from imondrian.service.routes import incidents, lifecycle, points, status
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -203,9 +203,16 @@ def test_large_responses_reserve_memory_and_hide_no_change(method, path, status)
 
 def test_no_response_of_any_size_is_written_by_fastapi():
     """FastAPI would validate and write it in the event loop."""
-    routers = (lifecycle.router, lifecycle.model_router, points.router, points.history_router, status.router)
+    routers = (
+        lifecycle.router,
+        lifecycle.model_router,
+        points.router,
+        points.history_router,
+        incidents.router,
+        status.router,
+    )
     endpoints = {route.endpoint for router in routers for route in router.routes}
-    assert len(endpoints) == 16
+    assert len(endpoints) == 20
     for endpoint in endpoints - {status.health, lifecycle.remove}:  # their responses are small
         assert inspect.signature(endpoint).return_annotation is Response, endpoint
 

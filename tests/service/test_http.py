@@ -62,7 +62,7 @@ def test_scores_and_explanations_learn_nothing(send, reference, stream):
     for _ in range(2):
         status, response = send("POST", "/scores", {"points": stream.tolist()})
         assert (status, response["anomaly_score"]) == (200, reference.score(stream).tolist())
-        assert (response["threshold"], response["n_seen"]) == (reference.threshold, 300)
+        assert (response["threshold"], response["n_seen"]) == (reference.threshold_score, 300)
         status, response = send("POST", "/explanations", {"points": [[9.0, 0.0]]})
     reasons = response["explanations"][0]["explanation"]
     assert reasons[0]["feature"] == "x"
@@ -152,7 +152,7 @@ def test_a_shingle_with_too_few_rows_has_no_explanation(service):
     service.request("PUT", "/detectors/short", {**XY, "shingle": 3}, JSON)
     service.request("POST", "/detectors/short/points", {"points": [[1.0, 2.0]]})
     content = service.request("POST", "/detectors/short/explanations", {"points": [[1.0, 2.0]]})[2]
-    assert json.loads(content) == {"explanations": [{"anomaly_score": 0.5, "explanation": []}]}
+    assert json.loads(content) == {"explanations": [{"anomaly_score": 0.5, "surprise": 0.0, "explanation": []}]}
     service.request("DELETE", "/detectors/short")
 
 

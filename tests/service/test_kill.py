@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ import pytest
 
 from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
-from tests.service.serving import SMALL, free_port
+from tests.service.receiving import LoopbackReceiver
+from tests.service.serving import SMALL, free_port, wait_until
 
 N_ROUNDS, N_CLIENTS = 50, 4
+N_ROUNDS_WITH_RECEIVER = 20
 XY = {"features": ["x", "y"], **SMALL}
 ORDERS = {"features": ["amount", "country"], "categorical": ["country"], **SMALL}
 ROOT = Path(__file__).parents[2]
@@ -27,8 +30,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="services are st
 class Services:
     """Services on one port and in one folder, one after the other, killed at random moments."""
 
-    def __init__(self, folder):
-        self._folder, self.port = folder, free_port()
+    def __init__(self, folder, *receivers):
+        self._folder, self.port, self._receivers = folder, free_port(), receivers
         self._forker = subprocess.Popen(
             [sys.executable, "-m", "tests.service.forking"],
             cwd=ROOT,
@@ -39,7 +42,7 @@ class Services:
         assert self._read_line() == "ready"
 
     def start(self):
-        self._forker.stdin.write(f"{self.port} {self._folder}\n")
+        self._forker.stdin.write(f"{' '.join([str(self.port), str(self._folder), *self._receivers])}\n")
         self._forker.stdin.flush()
         self._process = int(self._read_line())
 
@@ -82,6 +85,11 @@ class Sender(threading.Thread):
 
 def numbers(rng, n):
     return rng.normal(size=(n, 2)) * rng.choice([1.0, 5.0])
+
+
+def outliers(rng, n):
+    """Return points of which some are far away, farther each time, so that incidents open and close all the time."""
+    return rng.normal(size=(n, 2)) + (rng.random((n, 1)) < 0.03) * 10.0 ** rng.uniform(1.0, 6.0)
 
 
 def orders(rng, n):
@@ -134,6 +142,9 @@ def assert_same_results(results, never_stopped):
     assert [result["anomaly_score"] for result in results] == never_stopped.score.tolist()
     assert [result["threshold"] for result in results] == never_stopped.threshold.tolist()
     assert [result["is_anomaly"] for result in results] == never_stopped.is_anomaly.tolist()
+    assert [result["surprise"] for result in results] == never_stopped.surprise.tolist()
+    numbers = [None if number < 0 else number for number in never_stopped.incident.tolist()]
+    assert [result["incident"] for result in results] == numbers
 
 
 def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fifty_kills(
@@ -169,3 +180,72 @@ def test_categories_gaps_and_times_survive_kills(tmp_path):
         assert any(each["text"].startswith("country = country 1 é (") for each in country)
     services.end(signal.SIGTERM)
     services.close()
+
+
+def unreliable(rng):
+    """Return a function that answers notifications: some are accepted, some fail, some hang until the receiver ends."""
+    return lambda _notification: rng.choice([200, 200, 200, 200, 500, 429, None])
+
+
+@contextmanager
+def restarted_receiver(rng):
+    """Yield a list of receivers on the same port, of which each is killed after a moment and the next one started."""
+    receivers, is_stopped = [LoopbackReceiver(unreliable(rng))], threading.Event()
+
+    def restart_repeatedly():
+        while not is_stopped.wait(rng.uniform(0.3, 1.0)):
+            receivers[-1].close()
+            receivers.append(LoopbackReceiver(receivers[-1].answer, receivers[-1].port))
+
+    restarts = threading.Thread(target=restart_repeatedly)
+    restarts.start()
+    try:
+        yield receivers
+    finally:
+        is_stopped.set()
+        restarts.join(60)
+        receivers[-1].close()
+
+
+def events_of_plain_detector(detector, points):
+    """Return number, opening or closing, and row of each event of a detector that never stopped."""
+    expected = []
+    for point in np.array(points):
+        detector.process(point)
+        expected += [(event.incident.number, event.incident.is_open, event.index) for event in detector.events]
+    return expected
+
+
+def test_no_incident_is_lost_or_announced_twice_and_every_event_is_delivered_despite_kills(tmp_path):
+    rng = random.Random(1)  # noqa: S311
+    configuration = {**XY, "threshold": 0.01, "gap": 8}
+    detector = new_detector({**DEFAULTS, **configuration})
+    with restarted_receiver(rng) as receivers:
+        services = Services(tmp_path, receivers[0].url)
+        points, results = confirmed_despite_kills(services, configuration, outliers, N_ROUNDS_WITH_RECEIVER)
+        expected = events_of_plain_detector(detector, points)
+        assert len(expected) > N_ROUNDS_WITH_RECEIVER
+        with Client(f"http://127.0.0.1:{services.port}") as client:
+            events, shown = list(client.events(0, follow=False)), client.incidents("a")
+        receivers[-1].answer = lambda _: 200
+        wait_until(lambda: {each["id"] for each in delivered(receivers)} >= {each["id"] for each in events})
+    services.end(signal.SIGTERM)
+    services.close()
+    assert [result["index"] for result in results if result["incident"] is not None]
+    incidents = [each["incident"] for each in events]
+    found = [(each["incident"]["incident"], each["event"] == "opened", row_of(each)) for each in events]
+    assert found == expected  # none is missing, none twice
+    ids = {(incident["incident"], incident["id"]) for incident in incidents}
+    assert len(ids) == len({number for number, _ in ids}) == len({id_ for _, id_ in ids})  # one id for each
+    latest = {each.number: (each.is_open, each.surprise) for each in detector.incidents}
+    assert {each["incident"]: (each["is_open"], each["peak"]["surprise"]) for each in shown} == latest
+    by_id = {each["id"]: each for each in events}
+    assert all(by_id[each["id"]] == each for each in delivered(receivers))  # an id never means anything else
+
+
+def row_of(event):
+    return event["incident"][event["event"]]["index"]
+
+
+def delivered(receivers):
+    return [notification.event for receiver in receivers for notification in receiver.accepted.copy()]

@@ -43,6 +43,8 @@ def test_the_service_publishes_its_openapi_description(service):
 @SCHEMA.parametrize()
 @settings(max_examples=40)
 def test_every_route_matches_its_description(case, service):
+    if case.operation.path == "/events" and (case.query or {}).get("follow", True) in (True, "true", "1"):
+        case.query = {**(case.query or {}), "follow": "false"}  # otherwise the response has no end
     case.call_and_validate(base_url=service.address, excluded_checks=EXCLUDED_CHECKS)
 
 

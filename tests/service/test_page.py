@@ -199,7 +199,7 @@ def test_the_form_creates_a_detector(service, page):
     configuration = call_client(service, "describe", "made")["configuration"]
     assert (configuration["features"], configuration["threshold"], configuration["n_trees"]) == (
         FEATURES,
-        0.02,
+        "top 2%",
         20,
     )
     assert page.url.endswith("#made")
@@ -301,7 +301,7 @@ def test_exactly_the_anomalies_of_the_service_are_marked(service, page):
     assert page.locator("#anomalies button").all_inner_texts() == [str(index) for index in reversed(anomalies)]
     assert (
         page.evaluate("document.getElementById('chart').data.at(-1).y.at(-1)")
-        == call_client(service, "describe", "marked")["threshold"]
+        == json.loads(service.request("GET", "/detectors/marked/history")[2])["threshold"][-1]
     )
 
 
@@ -356,6 +356,162 @@ def test_the_skip_link_jumps_past_the_list(service, own_page):
     assert own_page.url.endswith("#skipped")
 
 
+# -- incidents and settings -----------------------------------------------------------------------------------------
+
+
+BURSTS = {"threshold": 0.001, "gap": 20}
+SHADES = (
+    "document.getElementById('chart').layout.shapes.filter(({ type }) => type === 'rect').map(({ x0, x1 }) => [x0, x1])"
+)
+
+
+def bursts(n=400):
+    values = rows(n)
+    values[300:304, 1] = 400.0
+    return values
+
+
+def incident_rows(page):
+    return [row.split("\t") for row in page.locator("#incident-rows tr").all_inner_texts()]
+
+
+def test_incidents_of_all_detectors_are_listed_and_can_be_searched_and_sorted(own_service, own_page):
+    service = own_service()
+    create_with_points(service, "closed-one", points=bursts(), **BURSTS)
+    create_with_points(service, "open-one", points=bursts()[:304], **BURSTS)
+    create_with_points(service, "later", points=bursts(), **BURSTS)
+    own_page.goto(f"{service.address}/#closed-one")
+    own_page.wait_for_selector("#incident-rows tr")
+    with service.client() as client:
+        found = client.incidents()
+    shown = incident_rows(own_page)
+    assert [row[0] for row in shown] == [each["detector"] for each in found]
+    assert shown[0][:2] == ["open-one", "open"]
+    assert all("(high; expected" in row[-1] or "(low; expected" in row[-1] for row in shown)
+    own_page.select_option("#incident-sort", "latest")
+    wait_until(own_page, "document.querySelector('#incident-rows button').textContent === 'later'")
+    own_page.fill("#incident-search", "OPEN pressure")
+    wait_until(own_page, "document.querySelectorAll('#incident-rows tr').length === 1")
+    assert incident_rows(own_page)[0][0] == "open-one"
+    own_page.fill("#incident-search", "no such words")
+    wait_until(own_page, "document.querySelectorAll('#incident-rows tr').length === 0")
+    assert "0 found" in own_page.inner_text("#incidents-hint")
+    call_client(service, "process", "open-one", rows()[:30])  # closes it
+    own_page.fill("#incident-search", "open-one")
+    own_page.wait_for_selector("#incident-rows tr:has-text('closed')")
+
+
+def test_an_incident_is_opened_with_the_keyboard_and_explained(service, page):
+    create_with_points(service, "explained", points=bursts(), **BURSTS)
+    page.goto(service.address)
+    page.wait_for_selector("#incident-rows tr:has-text('explained')")
+    page.fill("#incident-search", "explained")
+    wait_until(page, "document.querySelectorAll('#incident-rows tr').length === 1")
+    tab_to(page, "#incident-rows button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#explanation .reasons li:has-text('pressure = 400 (high; expected')")
+    assert page.url.endswith("#explained")
+    assert page.inner_text("#explanation-title") == "Incident 0 of explained"
+    assert "at point 300" in page.inner_text("#explanation")
+    assert active(page) == "explanation"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.matches('#incident-rows button')")
+    page.fill("#incident-search", "")
+
+
+def test_the_chart_is_shaded_where_incidents_are(service, page):
+    create_with_points(service, "shaded", points=bursts(), **BURSTS)
+    open_detector(page, service, "shaded")
+    history = json.loads(service.request("GET", "/detectors/shaded/history")[2])
+    inside = [index for index, number in zip(history["index"], history["incident"], strict=True) if number == 0]
+    assert page.evaluate(SHADES) == [[inside[0] - 0.5, inside[-1] + 0.5]]
+    assert 300 in inside
+    assert inside == list(range(inside[0], inside[-1] + 1))
+
+
+def test_surprise_is_shown_with_the_score(service, page):
+    create_with_points(service, "surprising", points=bursts(), **BURSTS)
+    open_detector(page, service, "surprising")
+    history = json.loads(service.request("GET", "/detectors/surprising/history")[2])
+    surprise = f"{history['surprise'][300]:.1f} (1 in "
+    row = page.locator("#anomalies tr", has=page.locator("[aria-label='Why point 300 is anomalous']"))
+    assert surprise in row.inner_text()
+    row.locator("button").click()
+    page.wait_for_selector("#explanation .reasons")
+    assert f"surprise {surprise}" in page.inner_text("#explanation")
+    texts = "document.getElementById('chart').data.find(({ name }) => name === 'score').text[300]"
+    assert page.evaluate(texts).startswith(f"<br>surprise {surprise}")
+
+
+def test_the_threshold_and_the_rules_are_changed_on_the_page(service, page, tolerated):
+    tolerated.append("422")
+    create_with_points(service, "changed", **BURSTS)
+    open_detector(page, service, "changed")
+    assert "1 in 1,000 ordinary points" in page.inner_text("#settings")
+    page.click("#settings-details summary")
+    assert page.input_value("#change-gap") == "20"
+    page.select_option("#change-threshold", label="the top 5 % of the points")
+    page.fill("#change-gap", "33")
+    page.fill("#change-silence", "10m")
+    page.click("#change button.primary")
+    page.wait_for_selector("#change-done:has-text('Saved')")
+    page.wait_for_selector("#settings:has-text('the top 5 % of the points')")
+    configuration = call_client(service, "describe", "changed")["configuration"]
+    assert (configuration["threshold"], configuration["gap"], configuration["silence"]) == ("top 5%", 33, 600.0)
+    page.select_option("#change-threshold", "other")
+    page.fill("#change-other", "0.7")
+    page.click("#change button.primary")
+    page.wait_for_selector("#change-error:has-text('0.7')")
+    page.fill("#change-other", "0.002")
+    page.fill("#change-silence", "")
+    page.click("#change button.primary")
+    page.wait_for_selector("#settings:has-text('1 in 500 ordinary points')")
+    configuration = call_client(service, "describe", "changed")["configuration"]
+    assert (configuration["threshold"], configuration["silence"]) == (0.002, None)
+    assert call_client(service, "describe", "changed")["n_seen"] == 400
+
+
+def test_a_silence_is_listed_and_ends_with_the_next_point(own_service, own_page):
+    service = own_service()
+    create_with_points(service, "quiet", points=rows()[:290], silence=1)
+    own_page.goto(f"{service.address}/#quiet")
+    own_page.wait_for_selector("#incident-rows tr:has-text('no data since')")
+    own_page.wait_for_selector("#detectors:has-text('1 open incident')")
+    own_page.click("[aria-label='Silence 0 of quiet']")
+    own_page.wait_for_selector("#explanation:has-text('No data since')")
+    call_client(service, "process", "quiet", rows()[:1])
+    own_page.wait_for_selector("#incident-rows tr:has-text('closed')")
+
+
+def test_hostile_names_and_values_are_only_text_among_the_incidents(own_service, own_page):
+    service, country = own_service(), INJECTION + "\u202e"
+    points = [{INJECTION: float(i % 7), "country": "FR"} for i in range(300)]
+    for point in points[-3:]:
+        point |= {INJECTION: 900.0, "country": country}
+    with service.client() as client:
+        client.create("hostile", [INJECTION, "country"], categorical=["country"], **SMALL)
+        client.process("hostile", points)
+    own_page.goto(service.address)
+    own_page.wait_for_selector("#incident-rows tr")
+    assert INJECTION in own_page.inner_text("#incident-rows")
+    own_page.click("#incident-rows button")
+    own_page.wait_for_selector("#explanation .reasons")
+    text = own_page.inner_text("#explanation") + own_page.inner_text("#incident-rows")
+    assert "\u202e" not in text
+    assert own_page.locator("img").count() == 0
+
+
+def test_the_incidents_fit_any_width(service, own_page):
+    create_with_points(service, "incident-widths", points=bursts(), **BURSTS)
+    open_detector(own_page, service, "incident-widths")
+    own_page.click("#settings-details summary")
+    own_page.wait_for_selector("#incident-rows tr")
+    for width in (1400, 768, 390):
+        own_page.set_viewport_size({"width": width, "height": 900})
+        wait_until(own_page, FITS)
+        assert own_page.evaluate("document.documentElement.scrollWidth") == width
+
+
 # -- tables ---------------------------------------------------------------------------------------------------------
 
 
@@ -373,7 +529,7 @@ def test_a_dropped_file_gets_the_scores_of_the_service(service, page):
     page.click("#score-button")
     page.wait_for_selector("#scored-chart .main-svg")
     assert scores_shown(page) == call_client(service, "score", "dropped", points)
-    assert page.locator("#top-rows tr").first.locator("td").nth(3).inner_text() == "P20; quoted"
+    assert page.locator("#top-rows tr").first.locator("td").nth(4).inner_text() == "P20; quoted"
 
 
 def test_a_chosen_file_gets_the_scores_of_the_service(service, page, tmp_path):
@@ -655,6 +811,14 @@ def test_complaints_of_the_service_are_shown(service, own_page, tolerated):
     own_page.route("**/health", lambda route: route.fulfill(status=503, body=response, content_type="application/json"))
     own_page.goto(service.address)
     own_page.wait_for_selector("#complaints:has-text('The disk <b>is full.')")
+
+
+def test_notifications_that_were_given_up_are_shown(service, own_page):
+    text = "2 notifications were given up: https://example.org did not accept them in time."
+    response = json.dumps({"status": "ok", "complaints": [text]})
+    own_page.route("**/health", lambda route: route.fulfill(status=200, body=response, content_type="application/json"))
+    own_page.goto(service.address)
+    own_page.wait_for_selector(f"#complaints:has-text('{text}')")
 
 
 def test_the_page_shows_why_a_detector_is_set_aside(own_service, own_page, tolerated, tmp_path):

@@ -374,14 +374,29 @@ def reproduce(**values: Any) -> None:
     help="Port; 0: any free port.",
 )
 @click.option("--token-file", metavar="FILE", help="File with the access token.  [default: $IMONDRIAN_TOKEN]")
-def serve(*, data: str, host: str, port: int, token_file: str | None) -> None:
+@click.option(
+    "--notify",
+    metavar="URL",
+    multiple=True,
+    help="Send a POST to this URL when an incident opens or closes; may be given several times.",
+)
+@click.option("--notify-secret-file", metavar="FILE", help="File with the key that signs these requests (HMAC-SHA256).")
+def serve(
+    *,
+    data: str,
+    host: str,
+    port: int,
+    token_file: str | None,
+    notify: tuple[str, ...],
+    notify_secret_file: str | None,
+) -> None:
     """Run detectors as an HTTP service with a web page.
 
     Points that the service has acknowledged survive a power failure.
     """
     from imondrian.cli.commands.serve import serve as run
 
-    run(data, host, port, token_file)
+    run(data, host, port, token_file, notify, notify_secret_file)
 
 
 def _row_numbers(text: str | None) -> list[int]:

@@ -14,8 +14,9 @@ from imondrian.service.errors import EXCEPTION_HANDLERS
 from imondrian.service.fast_path import FastPath
 from imondrian.service.futures import FutureBridge
 from imondrian.service.guard import Guard
+from imondrian.service.listeners import Listeners
 from imondrian.service.registry import Registry
-from imondrian.service.routes import lifecycle, points, status
+from imondrian.service.routes import incidents, lifecycle, points, status
 
 
 def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
@@ -44,7 +45,9 @@ def create_api(registry: Registry) -> FastAPI:
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         api.state.futures = FutureBridge()
+        api.state.listeners = Listeners(registry.feed, api.state.futures, registry.limits.listeners)
         yield
+        api.state.listeners.close()
         with ThreadPoolExecutor(1) as executor:  # the threads of requests may still be busy
             await asyncio.get_running_loop().run_in_executor(
                 executor, registry.close, registry.retention.shutdown_seconds
@@ -63,6 +66,7 @@ def create_api(registry: Registry) -> FastAPI:
         lifecycle.router,
         points.router,
         points.history_router,
+        incidents.router,
         lifecycle.model_router,
         status.router,
     ):

@@ -4,7 +4,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
@@ -13,6 +13,8 @@ from imondrian.errors import ImondrianError, InvalidInputError
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 _RETRY = (429, 502, 503, 504)  # busy or restarting, or a proxy cannot reach the service
+_HEARTBEAT_TIMEOUT = 60.0  # seconds; the service sends something every 15 s
+_DATA = b"data: "
 _JSON, _MODEL = "application/json", "application/octet-stream"
 
 
@@ -75,8 +77,9 @@ class Client:
             raise InvalidInputError(f"timeout must be a finite number of seconds above 0, but is {timeout!r}.")
         if token is not None and not (token.isascii() and token.isprintable()):
             raise InvalidInputError("token must consist of printable ASCII characters.")
-        connection_type = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = connection_type(parts.netloc, timeout=timeout)
+        self._connection_type = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = self._connection_type(parts.netloc, timeout=timeout)
+        self._netloc = parts.netloc
         self._address, self._base, self._timeout = address, parts.path.rstrip("/"), timeout
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
@@ -114,6 +117,23 @@ class Client:
         """Return the description of a detector."""
         return self._request("GET", _path(name)).value()
 
+    def change(self, name: str, **settings: Any) -> dict[str, Any]:
+        """Change settings of a detector; all that it has learned remains.
+
+        Parameters
+        ----------
+        name : str
+            The detector.
+        **settings
+            New values of `threshold`, `gap`, `min_points`, `cooldown`, `side`, `ignore_within` or `silence`.
+
+        Returns
+        -------
+        dict
+            The values of all these settings.
+        """
+        return self._json("PATCH", _path(name), settings, uuid.uuid4().hex)
+
     def remove(self, name: str) -> None:
         """Remove a detector and all its data."""
         self._request("DELETE", _path(name))
@@ -135,7 +155,7 @@ class Client:
         Returns
         -------
         list of dict
-            For each point: index, anomaly_score, threshold and is_anomaly.
+            For each point: index, anomaly_score, surprise, threshold, is_anomaly and incident.
         """
         return self._json("POST", _path(name, "points"), {"points": _rows(points)}, uuid.uuid4().hex)["results"]
 
@@ -150,6 +170,72 @@ class Client:
     def explain(self, name: str, points: Any) -> list[dict[str, Any]]:
         """Return the scores of points divided among the features, without learning them."""
         return self._json("POST", _path(name, "explanations"), {"points": _rows(points)})["explanations"]
+
+    # -- incidents ----------------------------------------------------------------------------------------------
+
+    def incidents(self, name: str | None = None, *, limit: int = 100, only_open: bool = False) -> list[dict[str, Any]]:
+        """Return the latest incidents of a detector, or by default of all detectors: open ones first, then the latest.
+
+        Parameters
+        ----------
+        name : str, optional
+            The detector.
+        limit : int, default=100
+            Maximum number of incidents.
+        only_open : bool, default=False
+            Whether only open incidents are returned.
+        """
+        if name is None:
+            path = f"/incidents?limit={int(limit)}&open={'true' if only_open else 'false'}"
+            return self._request("GET", path).value()["incidents"]
+        found = self._request("GET", _path(name, "incidents")).value()["incidents"]
+        return [incident for incident in found if incident["is_open"] or not only_open][:limit]
+
+    def events(self, after: int | None = None, *, follow: bool = True) -> Iterator[dict[str, Any]]:
+        """Yield an event whenever an incident opens or closes.
+
+        The iterator has its own connection, and connects again if that is lost; events in the meantime are not missed
+        while they are among the latest 10,000.
+
+        Parameters
+        ----------
+        after : int, optional
+            The `id` of an event: begin with the one after it. By default, begin with a new one.
+        follow : bool, default=True
+            Whether to wait for more events. If not, the iterator ends with the latest one.
+        """
+        deadline, wait = time.monotonic() + self._timeout, _FIRST_WAIT
+        while True:
+            try:
+                for event in self._listen(after, follow=follow):
+                    deadline, wait = time.monotonic() + self._timeout, _FIRST_WAIT
+                    if event is not None:
+                        after = event["id"]
+                        yield event
+                if not follow:
+                    return
+            except (HTTPException, OSError) as error:
+                if time.monotonic() + wait > deadline:
+                    raise ServiceError(None, f"{self._address} does not respond: {error}") from None
+            except ServiceError as error:
+                if error.status not in _RETRY or time.monotonic() + wait > deadline:
+                    raise
+            time.sleep(wait)
+            wait = min(2.0 * wait, _LONGEST_WAIT)
+
+    def _listen(self, after: int | None, *, follow: bool) -> Iterator[dict[str, Any] | None]:
+        """Yield the events of one connection, and None for each other line."""
+        connection = self._connection_type(self._netloc, timeout=max(self._timeout, _HEARTBEAT_TIMEOUT))
+        headers = self._headers | ({} if after is None else {"Last-Event-ID": str(after)})
+        try:
+            connection.request("GET", f"{self._base}/events?follow={'true' if follow else 'false'}", headers=headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise ServiceError(response.status, response.read(1000).decode(errors="replace"))
+            while line := response.readline():
+                yield json.loads(line.removeprefix(_DATA)) if line.startswith(_DATA) else None
+        finally:
+            connection.close()
 
     # -- model files --------------------------------------------------------------------------------------------
 

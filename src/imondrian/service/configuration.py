@@ -23,12 +23,13 @@ from imondrian.inputs import as_count
 from imondrian.samplers import new_sampler
 from imondrian.samplers.category_counts import window_count_bytes
 from imondrian.service.limits import Limits
+from imondrian.service.settings import RULE_DEFAULTS, RULES, checked_silence, rules_by_index, rules_by_name
 from imondrian.stream import StreamDetector
 from imondrian.stream_gaps import n_mark_entries
-from imondrian.stream_parameters import restored_parameters
+from imondrian.stream_parameters import current_threshold, renamed_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-DEFAULTS: dict[str, Any] = {
+_DETECTOR_DEFAULTS: dict[str, Any] = {  # arguments of `StreamDetector`
     "window": WINDOW,
     "max_samples": MAX_SAMPLES,
     "n_trees": N_TREES,
@@ -43,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "categorical": [],
     "missing": MISSING_VALUES,
 }
+DEFAULTS: dict[str, Any] = {**_DETECTOR_DEFAULTS, **RULE_DEFAULTS, "silence": None}
 _VALUE_BYTES = 8
 _MAX_MARKED_VALUES = 2**26  # in a window whose gaps are marked: the header of a model file has a bit for each value
 
@@ -121,8 +123,10 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     configuration = with_preset({"features": features, **DEFAULTS, **settings})
     configuration["categorical"] = _checked_categorical(configuration["categorical"], features)
     n_bytes = checked_size(size_of(configuration), limits)
-    parameters_of(configuration)  # checks all other settings
-    return configuration, n_bytes
+    configuration["silence"] = checked_silence(configuration["silence"])
+    parameters = parameters_of(configuration)  # checks all other settings
+    rules = rules_by_name(parameters["rules"], features)
+    return {**configuration, "threshold": parameters["threshold"], **rules}, n_bytes
 
 
 def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
@@ -133,7 +137,7 @@ def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
     for name, value in settings.items():
         if name != "features" and name not in DEFAULTS:
             raise InvalidInputError(f"Unknown setting {name!r:.100}; the settings are features, {', '.join(DEFAULTS)}.")
-        if isinstance(value, list) and len(value) > limits.features:
+        if isinstance(value, (list, dict)) and len(value) > limits.features:
             raise InvalidInputError(f"{name} has {len(value)} items, but at most {limits.features} are allowed.")
 
 
@@ -191,9 +195,10 @@ def _fixed_bytes() -> int:
 def new_detector(configuration: dict[str, Any]) -> StreamDetector:
     """Return a new detector with a configuration."""
     features = configuration["features"]
-    settings = {name: configuration[name] for name in DEFAULTS}
+    settings = {name: configuration[name] for name in _DETECTOR_DEFAULTS}
     settings["categorical"] = [features.index(name) for name in configuration["categorical"]]
-    return StreamDetector(len(features), **settings)
+    rules = rules_by_index({name: configuration[name] for name in RULES}, features, configuration["categorical"])
+    return StreamDetector(len(features), **settings, rules=rules)
 
 
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -204,15 +209,28 @@ def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
     return new_detector({**configuration, **resolved, **dict.fromkeys(sizes, 1)}).parameters | sizes
 
 
+def is_former(stored: dict[str, Any]) -> bool:
+    """Return True if a configuration was stored by a version without incidents, in which a threshold was a share."""
+    return "gap" not in stored
+
+
 def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Return a checked configuration from the store; version 0.1 had other names for some settings."""
-    configuration, _ = checked_configuration(restored_parameters(stored), limits)
+    """Return a checked configuration from the store.
+
+    Version 0.1 had other names for some settings. Before there were categories, rows with missing numbers were refused.
+    Before there were incidents, a number as threshold was a share of the points, and "auto" was 0.5.
+    """
+    settings = {"missing": "raise"} | renamed_parameters(stored)
+    if is_former(stored) and "threshold" in settings:
+        settings["threshold"] = current_threshold(settings["threshold"])
+    configuration, _ = checked_configuration(settings, limits)
     return configuration
 
 
 def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return True if two configurations give the same detector, even if only one states the default warm-up."""
-    return one["features"] == other["features"] and parameters_of(one) == parameters_of(other)
+    is_same = all(one[name] == other[name] for name in ("features", "silence"))
+    return is_same and parameters_of(one) == parameters_of(other)
 
 
 def _checked_categorical(categorical: Any, features: list[str]) -> list[str]:

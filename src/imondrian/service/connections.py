@@ -38,6 +38,7 @@ class Connections:
         self._idle: dict[Connection, None] = {}  # without an active request, idle longest first
         self._unparsed: deque[Connection] = deque()  # with received data that is not parsed yet
         self._is_checking = self._is_parsing = False
+        self.ending = asyncio.Event()  # set when the service begins to shut down; ends responses without an end
 
     def protocol(
         self,
@@ -168,6 +169,7 @@ class Connection(RequestParser):
     def _run(self, scope: Scope, receive: Receive, send: Any) -> Awaitable[None]:
         """Run the application, and intercept what it sends."""
         self._active_cycle = send.__self__
+        scope["state"] = {**scope.get("state", {}), "ending": self._connections.ending}
         return self._inner_app(scope, receive, partial(self._send, send.__self__))
 
     def _send(self, cycle: RequestResponseCycle, message: Any) -> Awaitable[None]:
@@ -218,6 +220,7 @@ class Connection(RequestParser):
 
     def shutdown(self) -> None:
         """Close after the response to the active request, or at once if that request has not arrived completely."""
+        self._connections.ending.set()
         if self._lingers_until is not None:
             self.drop()
         elif self._is_body_missing:

@@ -83,9 +83,9 @@ class Guard:
             return limits.unused_body_bytes, 0
         if last in _WITH_POINTS.get(method, ()):
             return limits.body_bytes, PER_BYTE_OF_POINTS
-        if method != "PUT":
+        if method not in ("PUT", "PATCH"):
             return limits.unused_body_bytes, 0
-        if last == "model":
+        if method == "PUT" and last == "model":
             return limits.model_bytes, PER_BYTE_OF_MODELS
         return limits.configuration_bytes, PER_BYTE_OF_POINTS
 
@@ -146,7 +146,7 @@ def _shutting_down(scope: Scope) -> JSONResponse:
 
 def _is_change(scope: Scope) -> bool:
     """Return True if a request changes a detector."""
-    return scope["method"] in ("PUT", "DELETE") or scope["path"].endswith("/points")
+    return scope["method"] in ("PUT", "PATCH", "DELETE") or scope["path"].endswith("/points")
 
 
 def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:

@@ -8,10 +8,12 @@ import numpy as np
 
 from imondrian.service.journal import MODELS, Entry, Outcome, ScoredRow, points_from
 from imondrian.service.limits import Retention
-from imondrian.service.row_labels import NO_LABELS, Labels, Value, labels_from, with_labels, without_labels
+from imondrian.service.row_labels import Category, Labels, Value, labels_from, with_labels, without_labels
 
-_ROW_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # stored before the values of a row
-_WITH_LABELS = b"labelled"  # first bytes of a stored history with labels; no row has such a number
+_FORMER_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # of versions without surprise
+_ROW_FIELDS = (*_FORMER_FIELDS, "surprise", "incident")  # stored before the values of a row
+_FORMER_LABELS = b"labelled"  # first bytes of a former history with labels; no row has such a number
+_WITH_SURPRISE = b"surprise"  # first bytes of a history with surprise
 
 
 class HistoryRow(NamedTuple):
@@ -25,6 +27,8 @@ class HistoryRow(NamedTuple):
     score: float
     threshold: float
     is_anomaly: bool
+    surprise: float  # NaN if it was learned by a version without surprise
+    incident: int  # number of the incident that is open after the row, or NO_INCIDENT
 
 
 class _Block(NamedTuple):
@@ -90,21 +94,41 @@ class History:
         """Return the rows as bytes, for a snapshot."""
         rows = self.rows()
         table = np.array([[*(getattr(row, name) for name in _ROW_FIELDS), *row.point] for row in rows], "<f8").tobytes()
-        labels = _labels_of(rows, self._categorical)
-        return _WITH_LABELS + with_labels(table, labels.to_bytes()) if labels else table
+        return _WITH_SURPRISE + with_labels(table, _labels_of(rows, self._categorical).to_bytes())
 
     def restore(self, content: bytes) -> None:
-        """Add the rows of a snapshot."""
-        table, labels = content, NO_LABELS
-        if content.startswith(_WITH_LABELS):
-            table, stored = without_labels(content[len(_WITH_LABELS) :])
-            labels = labels_from(stored)
-        for i, row in enumerate(points_from(table, len(_ROW_FIELDS) + self._n_features)):
-            number, time, score, threshold, is_anomaly = row[: len(_ROW_FIELDS)].tolist()
-            point = row[len(_ROW_FIELDS) :]
-            scored = ScoredRow(int(number), score, threshold, bool(is_anomaly))
+        """Add the rows of a snapshot, which may be of a version without surprise or labels."""
+        table, stored = content, b""
+        names: tuple[str, ...] = _FORMER_FIELDS
+        for first_bytes, fields in ((_FORMER_LABELS, _FORMER_FIELDS), (_WITH_SURPRISE, _ROW_FIELDS)):
+            if content.startswith(first_bytes):
+                table, stored = without_labels(content[len(first_bytes) :])
+                names = fields
+        labels = labels_from(stored)
+        for i, row in enumerate(points_from(table, len(names) + self._n_features)):
+            values, point = dict(zip(names, row.tolist(), strict=False)), row[len(names) :]
+            scored = _scored_row(values)
             own = labels.of_rows(point, labels.times[i : i + 1])
-            self._append(_Block(time, point.tobytes(), own.to_bytes(), [scored]))
+            self._append(_Block(values["time"], point.tobytes(), own.to_bytes(), [scored]))
+
+    @property
+    def last(self) -> ScoredRow | None:
+        """The latest row, or None."""
+        blocks = self._blocks.copy()
+        return blocks[-1].rows[-1] if blocks else None
+
+    @property
+    def last_time(self) -> float | None:
+        """Time of arrival of the latest row, or None."""
+        blocks = self._blocks.copy()
+        return blocks[-1].time if blocks else None
+
+    def category(self, code: float) -> Category | None:
+        """Return the category with a code, as posted with one of the latest rows; None if it is not known."""
+        for block in reversed(self._blocks.copy()):
+            if block.labels and code in (categories := labels_from(block.labels).categories):
+                return categories[code]
+        return None
 
     def rows(self, after: int = -1) -> list[HistoryRow]:
         """Return the latest rows after row `after`, oldest first."""
@@ -122,6 +146,14 @@ class History:
         times, values = labels.times_of(len(points)), labels.values(points, self._categorical)
         rows = zip(times, values, points.tolist(), block.rows, strict=True)
         return [HistoryRow(row.number, block.time, time, x, point, *row[1:]) for time, x, point, row in rows]
+
+
+def _scored_row(values: dict[str, float]) -> ScoredRow:
+    """Return a row from its values in a snapshot."""
+    scored = ScoredRow(int(values["number"]), values["score"], values["threshold"], bool(values["is_anomaly"]))
+    if "surprise" not in values:
+        return scored
+    return scored._replace(surprise=values["surprise"], incident=int(values["incident"]))
 
 
 def _labels_of(rows: list[HistoryRow], categorical: Sequence[int]) -> Labels:

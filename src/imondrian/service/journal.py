@@ -4,8 +4,10 @@ Under the same versions, applying the same entries to the same state gives the s
 """
 
 import hashlib
+import math
 import platform
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
@@ -18,17 +20,20 @@ import numpy as np
 import imondrian
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError, InvalidInputError, NotHeldError
+from imondrian.incidents import NO_INCIDENT, Incident, IncidentEvent
 from imondrian.model_files import from_bytes
 from imondrian.named_rows import CodedRows
 from imondrian.service.limits import Limits
 from imondrian.service.posted_rows import PostedRows
 from imondrian.service.row_labels import with_labels, without_labels
+from imondrian.service.settings import Changes, settings_of
 from imondrian.stream import StreamDetector
 
-POINTS, FORGET, MODEL = "points", "forget", "model"
+POINTS, FORGET, MODEL, SETTINGS = "points", "forget", "model", "settings"
 LABELLED_POINTS = "labelled points"  # points with categories, or with their own times
 NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
 MODELS = (MODEL, NEW_MODEL)
+WITH_POINTS = (POINTS, LABELLED_POINTS)
 
 
 class Entry(NamedTuple):
@@ -83,24 +88,58 @@ class ScoredRow(NamedTuple):
     score: float
     threshold: float
     is_anomaly: bool
+    surprise: float = math.nan  # NaN in a history of a version without surprise
+    incident: int = NO_INCIDENT  # number of the incident that is open after the row
+
+
+class AppliedEvent(NamedTuple):
+    """An incident opened or closed while a journal entry was applied."""
+
+    entry: Entry
+    incident: Incident
+    generation: int  # of the detector: number of the entry with its model file, 0 if there is none
+    is_opening: bool
 
 
 POINTS_PER_LOCK = 1_024  # maximum number of points learned before the lock is released
-Outcome = list[ScoredRow] | int | InvalidInputError
+Outcome = list[ScoredRow] | int | dict[str, Any] | InvalidInputError
 LockFactory = Callable[[], AbstractContextManager[None]]
 
 
 class EntryApplier:
     """Applies journal entries to a detector.
 
+    Parameters
+    ----------
+    detector : StreamDetector
+    features : sequence of str, optional
+        The names of its features.
+    silence : float, optional
+        Seconds without points after which the detector is silent.
+    generation : int, default=0
+        Number of the entry with the model file of the detector.
+
     Attributes
     ----------
     detector : StreamDetector
         Replaced by an entry that contains a model.
+    silence, generation
+        Changed by entries.
+    events : list of AppliedEvent
+        The incidents that opened or closed in the last call of `apply`.
     """
 
-    def __init__(self, detector: StreamDetector) -> None:
-        self.detector = detector
+    def __init__(
+        self, detector: StreamDetector, features: Sequence[str] = (), silence: float | None = None, generation: int = 0
+    ) -> None:
+        self.detector, self.features = detector, features
+        self.silence, self.generation = silence, generation
+        self.events: list[AppliedEvent] = []
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The current values of the settings that can be changed."""
+        return settings_of(self.detector, self.silence, self.features)
 
     def apply(self, entries: Iterable[Entry], lock: LockFactory = nullcontext) -> list[Outcome]:
         """Apply entries in order, and return the outcome of each.
@@ -112,42 +151,81 @@ class EntryApplier:
         -------
         list
             For each entry: the scored rows (points), the number of points forgotten (forget) or seen by the new
-            detector (model), or the error if points could not be forgotten.
+            detector (model), the settings after the change (settings), or the error if points could not be forgotten.
         """
         outcomes: list[Outcome] = []
-        for has_points, group in groupby(entries, key=lambda entry: entry.kind in (POINTS, LABELLED_POINTS)):
+        self.events = []
+        for has_points, group in groupby(entries, key=lambda entry: entry.kind in WITH_POINTS):
             if has_points:
-                outcomes += self._learn([entry.points_and_labels()[0] for entry in group], lock)
+                outcomes += self._learn(list(group), lock)
                 continue
             for entry in group:
                 with lock():
-                    outcomes.append(self._apply_one(entry.kind, entry.content))
+                    outcomes.append(self._apply_one(entry))
         return outcomes
 
-    def _learn(self, contents: list[bytes], lock: LockFactory) -> list[Outcome]:
+    def _learn(self, entries: list[Entry], lock: LockFactory) -> list[Outcome]:
         """Score and learn the points of several entries together; the result is the same as one entry at a time."""
+        contents = [entry.points_and_labels()[0] for entry in entries]
         n_features = self.detector.parameters["n_features"]
-        points, rows = points_from(b"".join(contents), n_features), list[ScoredRow]()
+        points, rows, events = points_from(b"".join(contents), n_features), list[ScoredRow](), list[IncidentEvent]()
         for first in range(0, len(points), POINTS_PER_LOCK):
             with lock():
                 results = self.detector.process_many(points[first : first + POINTS_PER_LOCK])
-            columns = (results.index, results.score, results.threshold, results.is_anomaly)
+                events += self.detector.events
+            columns = (
+                results.index,
+                results.score,
+                results.threshold,
+                results.is_anomaly,
+                results.surprise,
+                results.incident,
+            )
             rows += map(ScoredRow._make, zip(*(column.tolist() for column in columns), strict=True))
         ends = list(accumulate(len(content) // (8 * n_features) for content in contents))
+        if events:
+            self._add_events(events, entries, [rows[end - 1].number for end in ends])
         return [rows[first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
-    def _apply_one(self, kind: str, content: bytes) -> Outcome:
-        if kind in MODELS:
-            self.detector = detector_from(content)
+    def _add_events(self, events: list[IncidentEvent], entries: list[Entry], last_rows: list[int]) -> None:
+        """Record events, each with the entry that contains its row; `last_rows` are the last ones of the entries."""
+        for index, incident in events:
+            entry = entries[bisect_left(last_rows, index)]
+            self.events.append(AppliedEvent(entry, incident, self.generation, incident.is_open))
+
+    def _apply_one(self, entry: Entry) -> Outcome:
+        if entry.kind in MODELS:
+            self._replace_detector(entry)
             return self.detector.n_seen
-        if kind != FORGET:
-            raise NotImplementedError(f"Unknown kind of journal entry: {kind!r}.")
-        points = points_from(content, self.detector.parameters["n_features"])
+        if entry.kind == SETTINGS:
+            changes = Changes.from_bytes(entry.content)
+            changes.apply(self.detector)
+            self.silence = changes.silence if changes.has_silence else self.silence
+            return self.settings
+        if entry.kind != FORGET:
+            raise NotImplementedError(f"Unknown kind of journal entry: {entry.kind!r}.")
+        points = points_from(entry.content, self.detector.parameters["n_features"])
         try:
             self.detector.forget(points)
         except InvalidInputError as error:  # nothing has changed, and a replay gives the same error
             return self._without_codes(error)
         return len(points)
+
+    def _replace_detector(self, entry: Entry) -> None:
+        """Replace the detector by that in an entry, which keeps the settings unless it is the first one.
+
+        An open incident of the replaced detector ends; one of the new detector begins.
+        """
+        former, new = self.detector, detector_from(entry.content)
+        if entry.kind == MODEL:
+            new.threshold, new.rules = former.threshold, former.rules
+        self._add_event_if_open(entry, former, is_opening=False)
+        self.detector, self.generation = new, entry.number
+        self._add_event_if_open(entry, new, is_opening=True)
+
+    def _add_event_if_open(self, entry: Entry, detector: StreamDetector, *, is_opening: bool) -> None:
+        if detector.incidents and detector.incidents[-1].is_open:
+            self.events.append(AppliedEvent(entry, detector.incidents[-1], self.generation, is_opening))
 
     def _without_codes(self, error: InvalidInputError) -> InvalidInputError:
         """Return an error without the codes of categories, which mean nothing to the client."""

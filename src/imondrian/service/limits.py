@@ -33,6 +33,8 @@ class Limits(NamedTuple):
     parsed_at_once: int = 1  # large bodies: parsing holds the GIL most of the time
     copies_at_once: int = 2  # of detectors, for reads that need a private copy
     large_responses_at_once: int = 2  # histories, lists and explanations: writing JSON also holds the GIL
+    listeners: int = 100  # connections that wait for events
+    incidents: int = 1_000  # in a response
     waiting_for_slot: int = 100  # requests that may wait for each kind of slot
 
 
@@ -69,6 +71,10 @@ class Retention(NamedTuple):
     history_values: int = 200_000  # values in these rows
     history_label_bytes: int = 8 * MIB  # categories and times of these rows
     copy_max_age: float = 0.5  # maximum age, in seconds, of a copy for reads while points are being learned
+    silence_check_seconds: float = 1.0  # between two checks for detectors without data
+    retry_seconds: float = 1.0  # until a failed notification is sent again; doubled after each failure
+    longest_retry_seconds: float = 300.0
+    notification_seconds: float = 86_400.0  # after which a notification is given up
     shutdown_seconds: float = 20.0  # for queued work at shutdown; the rest is replayed at the next start
 
     def history_rows(self, n_features: int) -> int:

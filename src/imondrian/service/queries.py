@@ -3,15 +3,19 @@
 Scores and explanations use a copy of the detector, so they do not wait for learning.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
 from imondrian.engine.jit import Array
+from imondrian.incidents import NO_INCIDENT
 from imondrian.named_rows import CodedRows
 from imondrian.service import schemas
 from imondrian.service.errors import NotFoundError
+from imondrian.service.incident_queries import n_open_incidents
+from imondrian.service.notifier import Channel
 from imondrian.service.posted_rows import PostedRows
 from imondrian.service.reasons import PointExplainer
 from imondrian.service.registry import DetectorHandle, Registry
@@ -26,10 +30,13 @@ def description_of(handle: DetectorHandle) -> schemas.Description:
     return schemas.Description(
         name=handle.record.name,
         created=handle.record.created,
-        configuration=schemas.Configuration(**handle.record.configuration),
+        configuration=schemas.Configuration(**handle.configuration),
         n_seen=summary.n_seen,
         n_waiting=worker.n_waiting,
         n_anomalies=worker.counts.n_anomalies,
+        n_incidents=_n_incidents(handle),
+        n_open_incidents=n_open_incidents(handle),
+        surprise=_latest_surprise(handle),
         threshold=summary.threshold,
         is_warm=summary.is_warm,
         n_bytes=summary.n_bytes,
@@ -41,8 +48,13 @@ def description_of(handle: DetectorHandle) -> schemas.Description:
 def scores_of(handle: DetectorHandle, points: Array) -> schemas.Scores:
     """Return the scores of points, each as if it were the next point of the stream."""
     with _detector_to_read(handle, len(points)) as detector:
-        scores = detector.score(points.view(CodedRows)).tolist()
-        return schemas.Scores(anomaly_score=scores, threshold=detector.threshold_score, n_seen=detector.n_seen)
+        scores = detector.score(points.view(CodedRows))
+        return schemas.Scores(
+            anomaly_score=scores.tolist(),
+            surprise=detector.surprise(scores).tolist(),
+            threshold=detector.threshold_score,
+            n_seen=detector.n_seen,
+        )
 
 
 def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explanations:
@@ -54,10 +66,11 @@ def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explana
             explainer.next_point(point, posted)
             for point, posted in zip(rows.points.view(CodedRows), values, strict=True)
         ]
-        scores = detector.score(rows.points.view(CodedRows)).tolist()
+        scores = detector.score(rows.points.view(CodedRows))
+        surprises = detector.surprise(scores)
     explanations = [
-        schemas.Explanation(anomaly_score=score, explanation=reasons)
-        for score, reasons in zip(scores, explained, strict=True)
+        schemas.Explanation(anomaly_score=score, surprise=surprise, explanation=reasons)
+        for score, surprise, reasons in zip(scores.tolist(), surprises.tolist(), explained, strict=True)
     ]
     return schemas.Explanations(explanations=explanations)
 
@@ -71,9 +84,34 @@ def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.Histor
         own_time=[row.own_time for row in rows],
         values=[row.values for row in rows],
         anomaly_score=[row.score for row in rows],
+        surprise=[_known(row.surprise) for row in rows],
         threshold=[row.threshold for row in rows],
         is_anomaly=[row.is_anomaly for row in rows],
+        incident=[_number_or_none(row.incident) for row in rows],
     )
+
+
+def _known(surprise: float) -> float | None:
+    """Return the surprise of a row, or None if the row was learned by a version without surprise."""
+    return None if math.isnan(surprise) else surprise
+
+
+def _number_or_none(incident: int) -> int | None:
+    return None if incident == NO_INCIDENT else incident
+
+
+def _latest_surprise(handle: DetectorHandle) -> float | None:
+    last = handle.worker.history.last
+    return None if last is None else _known(last.surprise)
+
+
+def _n_incidents(handle: DetectorHandle) -> int:
+    return handle.worker.counts.n_incidents + _n_silences(handle)
+
+
+def _n_silences(handle: DetectorHandle) -> int:
+    silences = handle.worker.silences
+    return silences[-1].number + 1 if silences else 0
 
 
 def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
@@ -90,8 +128,10 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
         own_time=last.own_time,
         values=last.values,
         anomaly_score=last.score,
+        surprise=_known(last.surprise),
         threshold=last.threshold,
         is_anomaly=last.is_anomaly,
+        incident=_number_or_none(last.incident),
         explanation=PointExplainer(detector, names).learned_point(points, values, last.score),
     )
 
@@ -123,11 +163,37 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
         lambda handle: handle.worker.summary.n_missing,
     ),
     "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),
+    "incidents_total": (
+        "counter",
+        "Incidents of anomalies opened.",
+        lambda handle: handle.worker.counts.n_incidents,
+    ),
+    "silences_total": ("counter", "Incidents of missing data opened.", _n_silences),
+    "open_incidents": ("gauge", "Incidents that are open.", n_open_incidents),
+    "surprise": (
+        "gauge",
+        "Surprise of the latest point: -log10 of the probability that an ordinary point scores as high.",
+        lambda handle: _latest_surprise(handle) or 0.0,
+    ),
+}
+_NOTIFICATION_METRICS: dict[str, tuple[str, str, Callable[[Channel], float]]] = {
+    "notifications_sent_total": ("counter", "Notifications accepted.", lambda channel: channel.counts.n_sent),
+    "notifications_failed_total": (
+        "counter",
+        "Failed attempts to send a notification since the start.",
+        lambda channel: channel.n_failed,
+    ),
+    "notifications_given_up_total": (
+        "counter",
+        "Notifications given up.",
+        lambda channel: channel.counts.n_given_up,
+    ),
+    "notifications_waiting": ("gauge", "Notifications that wait.", lambda channel: channel.counts.n_waiting),
 }
 
 
 def metrics_of(registry: Registry) -> str:
-    """Return the metrics of all detectors in the text format of Prometheus."""
+    """Return the metrics of all detectors and receivers in the text format of Prometheus."""
     detectors = registry.all()
     lines = ["# HELP imondrian_detectors Number of detectors.", "# TYPE imondrian_detectors gauge"]
     lines.append(f"imondrian_detectors {len(detectors)}")
@@ -139,4 +205,15 @@ def metrics_of(registry: Registry) -> str:
     for name, (kind, help_text, value) in _METRICS.items():
         lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
         lines += [f'imondrian_{name}{{detector="{handle.record.name}"}} {value(handle)}' for handle in detectors]
+    for name, (kind, help_text, figure) in _NOTIFICATION_METRICS.items() if registry.notifier.channels else ():
+        lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
+        lines += [
+            f'imondrian_{name}{{receiver="{_label(channel)}"}} {figure(channel)}'
+            for channel in registry.notifier.channels
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _label(channel: Channel) -> str:
+    """Return the label of a receiver; it is printable ASCII."""
+    return channel.label.replace("\\", "\\\\").replace('"', '\\"')

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from imondrian.errors import InvalidInputError
-from imondrian.service.configuration import checked_size, stored_configuration
+from imondrian.service.configuration import checked_size, is_former, stored_configuration
 from imondrian.service.errors import StorageError
 from imondrian.service.journal import MODELS, Entry, difference
 from imondrian.service.limits import Limits, Retention
@@ -47,6 +47,7 @@ def recover(
     n_lost = store.cut(id_, state.snapshot_number, state.entry_number)
     if n_lost:
         complaints.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
+    state = _without_announced(store, record, state)
     state = _save_under_current_versions(store, record, state, complaints)
     for complaint in complaints:
         _LOG.error("%s", complaint)
@@ -64,20 +65,26 @@ def replay(
     for first in range(0, len(entries), batch_size):
         batch = entries[first : first + batch_size]
         try:
-            outcomes = state.applier.apply(batch)
+            following, outcomes = state.apply(batch)
         except InvalidInputError as error:
             return state, error
         for entry, outcome in zip(batch, outcomes, strict=True):
-            state.history.add(entry, outcome)
             if entry.request is not None:
                 state.replies.add(saved_reply_to(entry, entry.request, reply_to(entry.kind, outcome)))
-        state = state.after(batch, outcomes)
+        state = following
     return state, None
 
 
 def _with_checked_configuration(record: StoredDetector, limits: Limits) -> StoredDetector:
     """Return the row of a detector with a checked configuration."""
-    return record._replace(configuration=stored_configuration(record.configuration, limits))
+    configuration = stored_configuration(record.configuration, limits)
+    return record._replace(configuration=configuration, is_former=is_former(record.configuration))
+
+
+def _without_announced(store: Store, record: StoredDetector, state: DetectorState) -> DetectorState:
+    """Leave out announcements of replayed entries that are stored already, so that none is announced twice."""
+    last = store.events.announced(record.id)
+    return state._replace(announcements=tuple(each for each in state.announcements if each.entry > last))
 
 
 def _start_state(
@@ -148,8 +155,9 @@ def _save_under_current_versions(
     )
     try:
         with store.transaction():
+            store.events.add(record.id, state.announcements)
             prepare_snapshot(record.id, state)(store)
     except (StorageError, MemoryError) as error:
         complaints.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
         return state
-    return state.saved()
+    return state.saved()._replace(announcements=())

@@ -3,9 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,15 +19,22 @@ from imondrian.service.configuration import (
     is_valid_name,
 )
 from imondrian.service.errors import ConflictError, NotFoundError, NotRecoveredError, StorageError, UnavailableError
+from imondrian.service.event_feed import EventFeed
+from imondrian.service.event_table import Silence
 from imondrian.service.journal import NEW_MODEL, Entry, checked_request_id
 from imondrian.service.limits import Limits, Retention
+from imondrian.service.notifier import Notifier, use_receivers
 from imondrian.service.posted_rows import RowFormat
+from imondrian.service.receivers import Receiver
 from imondrian.service.recovery import recover, replay
+from imondrian.service.settings import CHANGEABLE
 from imondrian.service.state import DetectorState, new_state
 from imondrian.service.store import Store, StoredDetector
+from imondrian.service.timer import Timer
 from imondrian.service.uploads import configuration_in, size_in_model
 from imondrian.service.worker import DetectorWorker
 from imondrian.service.writer import Writer
+from imondrian.stream_parameters import current_threshold
 
 _LOG = logging.getLogger("imondrian.service")
 
@@ -38,6 +45,11 @@ class DetectorHandle(NamedTuple):
     record: StoredDetector
     worker: DetectorWorker
     row_format: RowFormat
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """The configuration, with the settings that were changed."""
+        return {**self.record.configuration, **self.worker.settings}
 
 
 class _SetAside(NamedTuple):
@@ -58,6 +70,8 @@ class Registry:
         The limits of requests and detectors.
     retention : Retention, optional
         How much is stored for each detector.
+    receivers : sequence of Receiver, optional
+        Who is notified of incidents.
 
     Attributes
     ----------
@@ -65,20 +79,33 @@ class Registry:
         What was damaged when the folder was opened.
     writer : Writer
         The thread that writes to the store.
+    feed : EventFeed
+        Openings and closings of incidents, as they are stored.
+    notifier : Notifier
+        Sends them to the receivers.
     """
 
-    def __init__(self, folder: Path, limits: Limits | None = None, retention: Retention | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        retention: Retention | None = None,
+        receivers: Sequence[Receiver] = (),
+    ) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         store = Store(folder)
         self.damage_reports = store.complaints
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
+            use_receivers(store, receivers)
             self._recover(store)
         except BaseException:
             store.close()
             raise
         self._ending_workers: set[DetectorWorker] = set()  # of removed detectors; their threads may still run
         self._store, self._create_lock = store, threading.Lock()
+        self.notifier = Notifier(receivers, self.writer, self.feed, self.retention)
+        self._timer = Timer(self._open_silences, self.retention.silence_check_seconds)
 
     def all(self) -> list[DetectorHandle]:
         """Return the detectors, oldest first, without those set aside."""
@@ -108,15 +135,26 @@ class Registry:
         """
         with self._create_lock:
             handle = self._existing(name)
-            if handle is not None:  # detectors of older versions have another `missing` than new ones
-                settings = {"missing": handle.record.configuration["missing"], **settings}
-            configuration, n_bytes = checked_configuration(settings, self.limits)
             if handle is None:
+                configuration, n_bytes = checked_configuration(settings, self.limits)
                 self._check_memory(n_bytes)
                 return self._add(name, configuration, []), True
-            if not is_same_detector(handle.record.configuration, configuration):
+            if not self._is_configured_as(handle, settings):
                 raise ConflictError(f"A detector {name!r} with another configuration exists.")
             return handle, False
+
+    def _is_configured_as(self, handle: DetectorHandle, settings: dict[str, Any]) -> bool:
+        """Return True if a detector has these settings, or had them when it was created.
+
+        A client may repeat its request after settings were changed. Detectors of older versions have another `missing`
+        than new ones, and a number as threshold was a share.
+        """
+        current = {name: handle.configuration[name] for name in ("missing", *CHANGEABLE)}
+        configuration, _ = checked_configuration({**current, **settings}, self.limits)
+        same = [handle.configuration, handle.record.configuration]
+        if handle.record.is_former and "threshold" in settings:
+            same += [{**each, "threshold": settings["threshold"]} for each in same if _was_share(each, settings)]
+        return any(is_same_detector(each, configuration) for each in same)
 
     def restore(
         self, name: str, content: bytes, request: str | None, memory: MemoryBudget | None = None
@@ -161,6 +199,12 @@ class Registry:
         ]
         return [*(f"{name}: {aside.reason}" for name, aside in self._set_aside.copy().items()), *failing]
 
+    def _open_silences(self) -> None:
+        """Open incidents of detectors without data; called by the timer."""
+        for handle in self.all():
+            with suppress(StorageError):  # the service is shutting down, or the next check tries again
+                handle.worker.open_silence_if_due()
+
     def close(self, seconds: float | None = None) -> None:
         """Apply queued requests, save snapshots, and close the store.
 
@@ -171,6 +215,7 @@ class Registry:
         def seconds_left() -> float | None:
             return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
+        self._timer.close()
         timeout = seconds_left()
         is_locked = self._create_lock.acquire(timeout=-1 if timeout is None else timeout)
         try:
@@ -179,6 +224,7 @@ class Registry:
             late = [handle.record.name for handle in self.all() if not handle.worker.wait_for_end(seconds_left())]
             if late:
                 _LOG.warning("Queued requests of %s are replayed at the next start.", ", ".join(late))
+            self.notifier.close()
             self.writer.close()
             self._store.close()
         finally:
@@ -196,11 +242,12 @@ class Registry:
                 self._check_stored_name(name)
                 record, state, complaints = recover(store, id_, self.limits, self.retention)
                 self.damage_reports += complaints
-                found.append((record, state))
+                found.append((record, state, store.events.silences(id_)))
         self.writer = Writer(store)
-        for record, state in found:
+        self.feed = EventFeed(self.writer)
+        for record, state, silences in found:
             with self._set_aside_on_error(record.id, record.name):
-                self._handles[record.name] = self._handle(record, state)
+                self._handles[record.name] = self._handle(record, state, silences)
 
     def _check_stored_name(self, name: str | None) -> None:
         if name is None or not is_valid_name(name, self.limits):
@@ -276,9 +323,11 @@ class Registry:
             raise
         return self._handles[name]
 
-    def _handle(self, record: StoredDetector, state: DetectorState) -> DetectorHandle:
+    def _handle(
+        self, record: StoredDetector, state: DetectorState, silences: tuple[Silence, ...] = ()
+    ) -> DetectorHandle:
         """Start the worker of a detector."""
-        worker = DetectorWorker(record.id, state, self.writer, self.limits, self.retention)
+        worker = DetectorWorker(record, state, self.writer, self.feed, silences, self.limits, self.retention)
         return DetectorHandle(record, worker, RowFormat.of(record.configuration, self.limits, self.retention))
 
     def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> DetectorState:
@@ -302,3 +351,8 @@ def _then(first: Future[None], action: Callable[[], Any]) -> Future[None]:
 
     first.add_done_callback(follow)
     return both
+
+
+def _was_share(configuration: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Return True if the threshold in settings meant that of a configuration in versions without incidents."""
+    return bool(current_threshold(settings["threshold"]) == configuration["threshold"])

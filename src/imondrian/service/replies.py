@@ -31,6 +31,8 @@ def reply_to(kind: str, outcome: Outcome) -> Reply:
     """Return the reply to a request, from the kind of its entry and the outcome."""
     if isinstance(outcome, InvalidInputError):
         return Reply(422, json.dumps({"detail": str(outcome)}).encode())
+    if isinstance(outcome, dict):
+        return Reply(200, json.dumps(outcome).encode())
     if isinstance(outcome, int):
         return Reply(201 if kind == NEW_MODEL else 200, json.dumps({"n_points": outcome}).encode())
     return Reply(200, f'{{"results": [{_records(outcome)}]}}'.encode())
@@ -45,8 +47,9 @@ def saved_reply_to(entry: Entry, request: str, reply: Reply) -> SavedReply:
 def _records(rows: list[ScoredRow]) -> str:
     """Return the rows as JSON objects; all their numbers are finite."""
     return ", ".join(
-        f'{{"index": {i}, "anomaly_score": {score!r}, "threshold": {threshold!r}, "is_anomaly": {_FLAGS[is_anomaly]}}}'
-        for i, score, threshold, is_anomaly in rows
+        f'{{"index": {i}, "anomaly_score": {score!r}, "surprise": {surprise!r}, "threshold": {threshold!r},'
+        f' "is_anomaly": {_FLAGS[is_anomaly]}, "incident": {"null" if incident < 0 else incident}}}'
+        for i, score, threshold, is_anomaly, surprise, incident in rows
     )
 
 

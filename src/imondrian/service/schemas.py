@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from imondrian.defaults import (
+    GAP,
     LEARN_ANOMALIES,
     MAX_SAMPLES,
     MISSING_VALUES,
@@ -18,6 +19,28 @@ from imondrian.defaults import (
 from imondrian.option_types import KindOrPreset, PresetName, StreamMissing, ThresholdOrPreset
 from imondrian.service.limits import Limits
 from imondrian.service.row_labels import Value
+
+_Side = Literal["high", "low", "both"]
+_Integer = Annotated[int, Field(strict=True)]  # not a boolean
+_Number = Annotated[float, Field(strict=True)]
+_THRESHOLD = (
+    "Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so about one ordinary"
+    ' point in 1/p. "top 5%": that share of the latest points. "kmeans": scores above the midpoint of two clusters.'
+    ' 0.5: scores above 0.5. "auto": 0.001, with the preset "paper" 0.5. Also "surprise 3" and "score 0.6".'
+)
+_GAP = "An incident goes on while its alarms are at most this many rows apart, and closes after as many without one."
+_MIN_POINTS = "Number of alarms that an incident must have before it opens."
+_COOLDOWN = "Number of rows after an incident closes in which no other opens."
+_SIDE = "For some features: alarms in which this feature has the largest part count only if it is on this side."
+_IGNORE_WITHIN = (
+    "For some features: alarms in which this feature has the largest part do not count if it is within this distance of"
+    ' what was expected: a number, or a share of the expected value such as "10%".'
+)
+_SILENCE = (
+    'Without points for this long, an incident opens: seconds, or text such as "30s", "10m", "2h" or "1d"; null: never.'
+)
+_SideOf = Annotated[dict[str, _Side], Field(max_length=Limits().features)]
+_DistanceOf = Annotated[dict[str, _Number | str], Field(max_length=Limits().features)]
 
 
 class Configuration(BaseModel):
@@ -44,9 +67,7 @@ class Configuration(BaseModel):
     preset: PresetName = Field(PRESET, description="Sets kind, scale and threshold if they are not given.")
     kind: KindOrPreset = Field("preset", description="Which score to use.")
     scale: Literal["preset", "std"] | Annotated[list[float], Field(max_length=Limits().features)] | None = "preset"
-    threshold: ThresholdOrPreset = Field(
-        "preset", description="How the threshold is chosen; a number is the share of points that are anomalies."
-    )
+    threshold: ThresholdOrPreset = Field("preset", description=_THRESHOLD)
     shingle: int = Field(SHINGLE, ge=1, description="Number of consecutive rows that form a point.")
     warm_up: int | None = Field(None, ge=0, description="Points learned before any is reported as an anomaly.")
     learn_anomalies: bool = LEARN_ANOMALIES
@@ -59,6 +80,44 @@ class Configuration(BaseModel):
         description='What replaces missing numbers: the "median" of the window or the "previous" value; "indicator" is'
         ' like "median", and also scores that they are missing; "raise" refuses them.',
     )
+    gap: _Integer = Field(GAP, ge=1, description=_GAP)
+    min_points: _Integer = Field(1, ge=1, description=_MIN_POINTS)
+    cooldown: _Integer = Field(0, ge=0, description=_COOLDOWN)
+    side: _SideOf = Field({}, description=_SIDE)
+    ignore_within: _DistanceOf = Field({}, description=_IGNORE_WITHIN)
+    silence: _Number | str | None = Field(None, description=_SILENCE)
+
+
+class Changes(BaseModel):
+    """New values for settings of a running detector; the others stay as they are."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "minProperties": 1,
+            "examples": [{"threshold": 0.0001}, {"gap": 100, "side": {"x": "high"}, "silence": "10m"}],
+        },
+    )
+
+    threshold: ThresholdOrPreset = Field("preset", description=_THRESHOLD)
+    gap: _Integer = Field(GAP, ge=1, description=_GAP)
+    min_points: _Integer = Field(1, ge=1, description=_MIN_POINTS)
+    cooldown: _Integer = Field(0, ge=0, description=_COOLDOWN)
+    side: _SideOf = Field({}, description=_SIDE)
+    ignore_within: _DistanceOf = Field({}, description=_IGNORE_WITHIN)
+    silence: _Number | str | None = Field(None, description=_SILENCE)
+
+
+class Settings(BaseModel):
+    """All settings of a detector that can be changed, after a change."""
+
+    threshold: float | str
+    gap: int
+    min_points: int
+    cooldown: int
+    side: dict[str, _Side]
+    ignore_within: dict[str, float | str]
+    silence: float | None = Field(description="Seconds.")
 
 
 class Drift(BaseModel):
@@ -80,7 +139,10 @@ class Description(BaseModel):
     n_seen: int = Field(description="Points seen so far.")
     n_waiting: int = Field(description="Points in the queue.")
     n_anomalies: int = Field(description="Anomalies among the points learned since the detector was created.")
-    threshold: float
+    n_incidents: int = Field(description="Incidents that have opened since the detector was created.")
+    n_open_incidents: int = Field(description="Incidents that are open.")
+    surprise: float | None = Field(description="Surprise of the latest point; null if it is not known.")
+    threshold: float = Field(description="The score above which a point is an anomaly.")
     is_warm: bool
     n_bytes: int
     n_missing: int = Field(description="Missing numbers that were replaced.")
@@ -92,8 +154,10 @@ class Result(BaseModel):
 
     index: int = Field(description="Number of the point in the stream, from 0.")
     anomaly_score: float = Field(description="In (0, 1); higher is more anomalous.")
-    threshold: float
+    surprise: float = Field(description="-log10 of the probability that an ordinary recent point scores as high.")
+    threshold: float = Field(description="The score above which a point is an anomaly.")
     is_anomaly: bool
+    incident: int | None = Field(description="Number of the incident that is open after the point.")
 
 
 class Results(BaseModel):
@@ -106,6 +170,7 @@ class Scores(BaseModel):
     """The scores of points that are not learned."""
 
     anomaly_score: list[float]
+    surprise: list[float]
     threshold: float
     n_seen: int = Field(description="Points that the detector had seen.")
 
@@ -165,6 +230,7 @@ class Explanation(BaseModel):
     """
 
     anomaly_score: float
+    surprise: float
     explanation: list[Reason]
 
 
@@ -182,8 +248,10 @@ class History(BaseModel):
     own_time: list[str | None] = Field(description="The times that the points carried, as posted.")
     values: SkipValidation[list[list[Value]]] = Field(description="As they were posted; null if they were missing.")
     anomaly_score: list[float]
+    surprise: list[float | None] = Field(description="Null for points learned by an earlier version.")
     threshold: list[float]
     is_anomaly: list[bool]
+    incident: list[int | None] = Field(description="Numbers of the incidents that were open after the points.")
 
 
 class ExplainedRow(BaseModel):
@@ -197,9 +265,62 @@ class ExplainedRow(BaseModel):
     own_time: str | None = Field(description="The time that the point carried, as posted.")
     values: SkipValidation[list[Value]] = Field(description="As they were posted; null if they were missing.")
     anomaly_score: float
+    surprise: float | None = Field(description="Null for a point learned by an earlier version.")
     threshold: float
     is_anomaly: bool
+    incident: int | None = Field(description="Number of the incident that was open after the point.")
     explanation: list[Reason]
+
+
+class IncidentRow(BaseModel):
+    """A row of an incident."""
+
+    index: int | None = Field(description="Number of the row in the stream, from 0; null if it is not a row.")
+    time: float | None = Field(description="Time of arrival, in seconds since 1970; null if it is not known.")
+    own_time: str | None = Field(description="The time that the point carried, as posted.")
+
+
+class IncidentPeak(IncidentRow):
+    """The alarm of an incident with the highest surprise."""
+
+    anomaly_score: float
+    surprise: float
+
+
+class IncidentReason(BaseModel):
+    """A feature that made an alarm of an incident anomalous."""
+
+    feature: str
+    rows_ago: int = Field(description="Rows before the last row of a shingle; 0 without one.")
+    value: float | str | None = Field(description="Null if a category is not known.")
+    expected: tuple[float, float] | None = Field(description="5 % and 95 % quantiles; null for a category.")
+    share: float = Field(description="Share of the score, from 0 to 1.")
+    side: Literal["high", "low"] | None
+    text: str = Field(description="All of this in words.")
+
+
+class Incident(BaseModel):
+    """Anomalies that belong together, or a time without data."""
+
+    id: str = Field(description="Unique among all detectors; the same after a restart.")
+    detector: str = Field(description="The name of the detector.")
+    kind: Literal["anomaly", "silence"]
+    incident: int = Field(description="Number of the incident of this kind, from 0.")
+    is_open: bool
+    first: IncidentRow = Field(description="The first alarm; of a silence, when the last data arrived.")
+    last: IncidentRow = Field(description="The last alarm so far; of a silence, when it opened or closed.")
+    opened: IncidentRow
+    closed: IncidentRow | None
+    n_alarms: int
+    peak: IncidentPeak | None = Field(description="Null for a silence.")
+    explanation: list[IncidentReason] = Field(description="Largest share first.")
+    text: str = Field(description="The incident in words.")
+
+
+class Incidents(BaseModel):
+    """Incidents, open ones first, then the latest."""
+
+    incidents: list[Incident]
 
 
 class Counted(BaseModel):

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from imondrian.service.asgi import create_app
 from imondrian.service.connections import Connections
 from imondrian.service.guard import is_loopback
 from imondrian.service.limits import ConnectionLimits
+from imondrian.service.receivers import receivers_of
 from imondrian.service.registry import Registry
 from imondrian.service.sqlite import is_open_to_others, mode_of
 
@@ -34,7 +35,14 @@ _N_LINES = 1_000  # log lines that the filter remembers
 _LINE_LENGTH = 1_000  # log lines are compared by this many characters
 
 
-def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
+def serve(
+    folder: Path,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    notify: Sequence[str] = (),
+    secret_file: Path | None = None,
+) -> None:
     """Serve the detectors in a folder until the process receives SIGINT or SIGTERM.
 
     Parameters
@@ -47,8 +55,13 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
         The port to listen on.
     token_file : Path or None
         A file that contains the token; if None, the environment variable `IMONDRIAN_TOKEN` is used.
+    notify : sequence of str, optional
+        URLs that are notified when an incident opens or closes.
+    secret_file : Path, optional
+        A file that contains the key with which notifications are signed.
     """
     token = read_token(token_file)
+    receivers = receivers_of(notify, read_secret(secret_file))
     if token is None and not is_loopback(host):
         raise InvalidInputError(
             f"Listening on {host} requires a token, since other machines can reach it: put one into a file"
@@ -56,13 +69,15 @@ def serve(folder: Path, host: str, port: int, token_file: Path | None) -> None:
         )
     limits = fit_descriptor_limit(ConnectionLimits())
     with _listen(host, port, limits.backlog) as listener:
-        registry = Registry(folder)
-        for warning in [*_warnings(token_file, limits), *registry.damage_reports, *registry.complaints()]:
+        registry = Registry(folder, receivers=receivers)
+        for warning in [*_warnings(token_file, secret_file, limits), *registry.damage_reports, *registry.complaints()]:
             _print(warning)
         server = uvicorn.Server(uvicorn_config(create_app(registry, token), limits, log_level="warning"))
         _end_on_signals(server)
         address = f"[{host}]" if ":" in host else host
         n_detectors = len(registry.all())
+        for receiver in receivers:
+            _print(f"incidents are reported to {receiver.label}")
         _print(
             f"serving {n_detectors} detector{'s' * (n_detectors != 1)}, stored in {folder}, at"
             f" http://{address}:{listener.getsockname()[1]} (Ctrl+C to stop)"
@@ -77,29 +92,39 @@ def read_token(path: Path | None) -> str | None:
         if not token:
             return None
     else:
-        token = _text_of(path)
+        token = _text_of(path, "token")
+    return _checked_secret(token, "token")
+
+
+def read_secret(path: Path | None) -> bytes | None:
+    """Return the key for signatures from a file; None if no file is given."""
+    return None if path is None else _checked_secret(_text_of(path, "secret"), "secret").encode()
+
+
+def _checked_secret(token: str, what: str) -> str:
     if len(token) < _MIN_TOKEN_LENGTH or not token.isascii():
         others = "" if token.isascii() else ", some of them not ASCII"
         raise InvalidInputError(
-            f"The token must have at least {_MIN_TOKEN_LENGTH} characters, all of them ASCII,"
+            f"The {what} must have at least {_MIN_TOKEN_LENGTH} characters, all of them ASCII,"
             f" but has {len(token)}{others}."
         )
     return token
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path, what: str) -> str:
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise InvalidInputError(f"The token file {path} cannot be read: {error.strerror}.") from None
+        raise InvalidInputError(f"The {what} file {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise InvalidInputError(f"The token file {path} is not text.") from None
+        raise InvalidInputError(f"The {what} file {path} is not text.") from None
 
 
-def _warnings(token_file: Path | None, limits: ConnectionLimits) -> Iterator[str]:
+def _warnings(token_file: Path | None, secret_file: Path | None, limits: ConnectionLimits) -> Iterator[str]:
     """Yield problems that do not prevent the service from starting."""
-    if token_file is not None and is_open_to_others(token_file):
-        yield f"other users can read the token file {token_file} (its mode is {mode_of(token_file)}): use chmod 600."
+    for what, file in (("token", token_file), ("secret", secret_file)):
+        if file is not None and is_open_to_others(file):
+            yield f"other users can read the {what} file {file} (its mode is {mode_of(file)}): use chmod 600."
     if limits.connections < ConnectionLimits().connections:
         yield (
             f"at most {limits.connections} connections instead of {ConnectionLimits().connections},"

@@ -38,6 +38,21 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE TABLE IF NOT EXISTS damaged (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT, content BLOB, request TEXT, time REAL, digest BLOB
 );
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, detector INTEGER NOT NULL, time REAL NOT NULL, content TEXT NOT NULL,
+    digest BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS outbox (
+    receiver TEXT NOT NULL, event INTEGER NOT NULL, PRIMARY KEY (receiver, event)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS receivers (
+    receiver TEXT PRIMARY KEY, sent INTEGER NOT NULL, given_up INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS announced (detector INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS silences (
+    detector INTEGER NOT NULL, number INTEGER NOT NULL, since REAL NOT NULL, opened REAL NOT NULL, closed REAL,
+    PRIMARY KEY (detector, number)
+) WITHOUT ROWID;
 """
 _LOST_DETECTORS = """
 INSERT INTO detectors (id, name, configuration, created)
@@ -54,6 +69,11 @@ _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "snapshots": "detector {0}, number",
     "answers": "detector {0}, number",
     "damaged": "rowid",
+    "events": "id",
+    "outbox": "receiver {0}, event",
+    "receivers": "receiver",
+    "announced": "detector",
+    "silences": "detector {0}, number",
 }
 
 

@@ -2,13 +2,25 @@
 
 import io
 from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 from imondrian.drift import Drift
 from imondrian.model_files import EXTRA, to_bytes
 from imondrian.service.configuration import new_detector
 from imondrian.service.history import History
-from imondrian.service.journal import Entry, EntryApplier, Outcome, current_versions, detector_from
+from imondrian.service.incident_log import Announcement, IncidentLog
+from imondrian.service.journal import (
+    MODELS,
+    AppliedEvent,
+    Entry,
+    EntryApplier,
+    LockFactory,
+    Outcome,
+    current_versions,
+    detector_from,
+)
 from imondrian.service.limits import Retention
 from imondrian.service.replies import SavedReplies
 from imondrian.service.store import Snapshot, Store, StoredDetector
@@ -17,24 +29,28 @@ from imondrian.stream import StreamDetector
 
 
 class Counts(NamedTuple):
-    """Points learned, and anomalies among them, since the detector was created.
+    """Points learned, anomalies among them, and incidents that opened, since the detector was created.
 
     Each snapshot contains the counts; replaying the journal after it brings them up to date.
     """
 
     n_points: int = 0
     n_anomalies: int = 0
+    n_incidents: int = 0
 
     @classmethod
     def from_notes(cls, notes: dict[str, Any]) -> Self:
         """Return the counts in the notes of a snapshot; zeros if it was saved by a version without counts."""
         return cls(*(int(notes.get(name, 0)) for name in cls._fields))
 
-    def plus(self, outcomes: list[Outcome]) -> "Counts":
-        """Return the counts after more outcomes."""
+    def plus(self, outcomes: list[Outcome], events: list[AppliedEvent]) -> "Counts":
+        """Return the counts after more outcomes and events."""
         learned = [outcome for outcome in outcomes if isinstance(outcome, list)]
         n_anomalies = sum(row.is_anomaly for rows in learned for row in rows)
-        return Counts(self.n_points + sum(map(len, learned)), self.n_anomalies + n_anomalies)
+        n_opened = sum(event.is_opening for event in events)
+        return Counts(
+            self.n_points + sum(map(len, learned)), self.n_anomalies + n_anomalies, self.n_incidents + n_opened
+        )
 
 
 class Summary(NamedTuple):
@@ -51,10 +67,12 @@ class Summary(NamedTuple):
 
 def summary_of(detector: StreamDetector) -> Summary:
     """Return the summary figures of a detector."""
-    return Summary(*(getattr(detector, name) for name in Summary._fields))
+    others = (getattr(detector, name) for name in Summary._fields[2:])
+    return Summary(detector.n_seen, detector.threshold_score, *others)
 
 
-_COUNTS, _VERSIONS = "counts", "versions"  # keys in the extra values of a snapshot's model file
+_COUNTS, _VERSIONS, _INCIDENTS = "counts", "versions", "incidents"  # keys in the extra values of a snapshot
+_SILENCE = "silence"
 
 
 class SinceSnapshot(NamedTuple):
@@ -81,11 +99,35 @@ class DetectorState(NamedTuple):
     counts: Counts
     replies: SavedReplies
     history: History
+    incidents: IncidentLog
+    announcements: tuple[Announcement, ...] = ()  # that are not stored yet
 
-    def after(self, entries: list[Entry], outcomes: list[Outcome]) -> "DetectorState":
-        """Return the state after entries were applied with these outcomes."""
+    def apply(self, entries: list[Entry], lock: LockFactory = nullcontext) -> tuple["DetectorState", list[Outcome]]:
+        """Apply entries; return the state after them, and their outcomes.
+
+        Detector, history and incidents change in place.
+        """
+        state, outcomes = self, list[Outcome]()
+        for has_models, group in groupby(entries, key=lambda entry: entry.kind in MODELS):
+            together = list(group)
+            for some in [[entry] for entry in together] if has_models else [together]:
+                state, more = state._apply_together(some, lock)
+                outcomes += more
+        return state, outcomes
+
+    def _apply_together(self, entries: list[Entry], lock: LockFactory) -> tuple["DetectorState", list[Outcome]]:
+        """Apply entries to the same detector."""
+        outcomes, events = self.applier.apply(entries, lock), self.applier.events
+        counts = self.counts.plus(outcomes, events)
+        announcements = self.announcements
+        if events or counts.n_anomalies > self.counts.n_anomalies or entries[0].kind in MODELS:
+            announcements += tuple(self.incidents.update(self.applier, entries, outcomes, self.history))
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            self.history.add(entry, outcome)
         since = self.since_snapshot.plus(entries, self.applier.detector.parameters["n_features"])
-        return self._replace(entry_number=entries[-1].number, since_snapshot=since, counts=self.counts.plus(outcomes))
+        return self._replace(
+            entry_number=entries[-1].number, since_snapshot=since, counts=counts, announcements=announcements
+        ), outcomes
 
     def saved(self) -> "DetectorState":
         """Return the state after it was saved as a snapshot."""
@@ -94,10 +136,13 @@ class DetectorState(NamedTuple):
 
 def new_state(record: StoredDetector, retention: Retention) -> DetectorState:
     """Return the state of a new detector."""
-    detector = new_detector(record.configuration)
-    history = History(len(record.configuration["features"]), detector.parameters["categorical"], retention)
+    configuration, features = record.configuration, record.configuration["features"]
+    detector = new_detector(configuration)
+    applier = EntryApplier(detector, features, configuration["silence"])
+    history = History(len(features), detector.parameters["categorical"], retention)
     replies = SavedReplies(retention.replies, retention.reply_bytes)
-    return DetectorState(EntryApplier(detector), 0, 0, SinceSnapshot(), Counts(), replies, history)
+    incidents = IncidentLog(record.id, record.name, features)
+    return DetectorState(applier, 0, 0, SinceSnapshot(), Counts(), replies, history, incidents)
 
 
 def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
@@ -106,16 +151,27 @@ def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
     Fills the history of `state` in place, and returns the state with detector, numbers and counts replaced. Saved
     replies are read separately.
     """
-    applier = EntryApplier(detector_from(snapshot.content))
+    detector = detector_from(snapshot.content)
     state.history.restore(snapshot.history)
     extra = read_header(io.BytesIO(snapshot.content), "A snapshot")["notes"].get(EXTRA, {})
     counts = Counts.from_notes(extra.get(_COUNTS, {}))
+    state.incidents.restore(extra.get(_INCIDENTS, {}), detector)
+    generation = state.incidents.shown.generation
+    applier = EntryApplier(detector, state.applier.features, extra.get(_SILENCE), generation)
     return state._replace(applier=applier, entry_number=snapshot.number, snapshot_number=snapshot.number, counts=counts)
 
 
 def prepare_snapshot(id_: int, state: DetectorState) -> Callable[[Store], None]:
-    """Make a snapshot, and return a function that writes it together with the replies since the previous one."""
-    extra: dict[str, Any] = {_COUNTS: state.counts._asdict(), _VERSIONS: current_versions()}
+    """Make a snapshot, and return a function that writes it together with the replies since the previous one.
+
+    All announcements must be stored before: a replay from the snapshot does not repeat them.
+    """
+    extra: dict[str, Any] = {
+        _COUNTS: state.counts._asdict(),
+        _VERSIONS: current_versions(),
+        _INCIDENTS: state.incidents.state(),
+        _SILENCE: state.applier.silence,
+    }
     snapshot = Snapshot(state.entry_number, to_bytes(state.applier.detector, extra), state.history.to_bytes())
     replies, oldest = state.replies.since(state.snapshot_number), state.replies.oldest
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from imondrian.service.errors import StorageError
+from imondrian.service.event_table import EventTable
 from imondrian.service.journal import Entry, Versions, current_versions, digest_of
 from imondrian.service.replies import Reply, SavedReply
 from imondrian.service.sqlite import open_or_rescue
@@ -31,6 +32,7 @@ class StoredDetector(NamedTuple):
     name: str
     configuration: dict[str, Any]
     created: float
+    is_former: bool = False  # stored by a version without incidents
 
 
 class Snapshot(NamedTuple):
@@ -48,6 +50,8 @@ class Store:
     ----------
     complaints : list of str
         Damage found when the file was opened.
+    events : EventTable
+        The stored events of incidents.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,6 +60,7 @@ class Store:
         path = folder / FILE
         with _storage_errors(path):
             self._database, self.complaints = open_or_rescue(path)
+        self.events = EventTable(self._database)
 
     def close(self) -> None:
         """Close the file."""
@@ -113,6 +118,7 @@ class Store:
         self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
         for table in ("entries", "versions", "snapshots", "answers", "damaged"):
             self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
+        self.events.remove_detector(detector)
         self._free_pages()
 
     # -- the journal --------------------------------------------------------------------------------------------
@@ -188,6 +194,7 @@ class Store:
             )
             self._database.execute("DELETE FROM answers WHERE detector = ? AND number > ?", after)
             self._database.execute("DELETE FROM versions WHERE detector = ? AND number > ?", after)
+            self.events.cut(detector, number)
             if n_lost:
                 self._database.execute("DELETE FROM damaged WHERE detector = ?", (detector,))
                 self._database.execute(

@@ -20,6 +20,7 @@ from imondrian.service.configuration import (
 from imondrian.service.errors import CapacityError
 from imondrian.service.journal import detector_from
 from imondrian.service.limits import PER_BYTE_OF_MODELS, Limits
+from imondrian.service.settings import rules_by_name
 from imondrian.storage import damaged_file_errors, read_header
 from imondrian.stream import StreamDetector
 from imondrian.stream_parameters import restored_parameters
@@ -33,6 +34,8 @@ def check_model(
     content: bytes, configuration: dict[str, Any], limits: Limits, memory: MemoryBudget | None = None
 ) -> None:
     """Raise if a model file is damaged, needs too much memory, or does not match the configuration.
+
+    Its threshold and its rules for incidents may differ: those of the configuration are used.
 
     Parameters
     ----------
@@ -74,7 +77,8 @@ def _reserved(
 def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any]:
     parameters = detector.parameters
     features = _feature_names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
-    given = {"features": features} | {name: parameters[name] for name in DEFAULTS}
+    given = {"features": features} | {name: parameters[name] for name in DEFAULTS if name in parameters}
+    given |= rules_by_name(detector.rules, features)
     given["categorical"] = _categorical_names(detector, features)
     configuration, _ = checked_configuration(given, limits)
     _check_matches(detector, configuration)
@@ -87,7 +91,7 @@ def size_in_model(content: bytes) -> DetectorSize:
     with damaged_file_errors("The model"):
         if _MODEL_TYPE not in header["notes"]:
             raise ValueError("it does not contain a StreamDetector.")
-        parameters = restored_parameters(header["notes"][_MODEL_TYPE]["parameters"])
+        parameters = restored_parameters(header["notes"][_MODEL_TYPE])
         n_features = as_count(parameters["n_features"], "n_features", 1, MAX_POINTS)
         as_count(parameters["shingle"], "shingle", 1, MAX_POINTS)
         as_count(len(parameters["categorical"]), "the number of categorical features", 0, n_features)
@@ -124,7 +128,7 @@ def _check_matches(detector: StreamDetector, configuration: dict[str, Any]) -> N
     names = _feature_names(detector) or features
     settings = {**detector.parameters, "features": names, "categorical": _categorical_names(detector, names)}
     expected = {**parameters_of(configuration), "features": features, "categorical": configuration["categorical"]}
-    _check_equal(settings, expected)
+    _check_equal(settings, {name: value for name, value in expected.items() if name not in ("threshold", "rules")})
 
 
 def _check_equal(settings: dict[str, Any], expected: dict[str, Any]) -> None:

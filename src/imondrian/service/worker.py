@@ -6,15 +6,28 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from typing import Any
 
-from imondrian.service.errors import DetectorFailedError, RemovedError, UnavailableError
+from imondrian.service.errors import DetectorFailedError, RemovedError, StorageError, UnavailableError
+from imondrian.service.event_feed import EventFeed
+from imondrian.service.event_table import Silence, StoredEvent
+from imondrian.service.incident_log import CLOSED, Announcement, ended, silence_as_json
 from imondrian.service.job_queue import Job, JournalledJob, QueueSize
-from imondrian.service.journal import POINTS_PER_LOCK, Entry, Outcome, checked_request_id, digest_of
+from imondrian.service.journal import (
+    POINTS_PER_LOCK,
+    SETTINGS,
+    WITH_POINTS,
+    Entry,
+    Outcome,
+    checked_request_id,
+    digest_of,
+)
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.read_copy import ReadCopy
 from imondrian.service.replies import Reply, reply_to, saved_reply_to
+from imondrian.service.settings import Changes
 from imondrian.service.state import Counts, DetectorState, SinceSnapshot, prepare_snapshot, summary_of
-from imondrian.service.store import Store
+from imondrian.service.store import Store, StoredDetector
 from imondrian.service.writer import Writer
 
 _LOG = logging.getLogger("imondrian.service")
@@ -30,12 +43,16 @@ class DetectorWorker:
 
     Parameters
     ----------
-    id_ : int
-        The id of the detector in the store.
+    record : StoredDetector
+        The row of the detector in the store.
     state : DetectorState
         The initial state.
     writer : Writer
         Commits the journal and the snapshots.
+    feed : EventFeed
+        Stores and publishes openings and closings of incidents.
+    silences : tuple of Silence
+        The latest silences of the detector.
     limits : Limits
         The limits of the queue.
     retention : Retention
@@ -47,10 +64,29 @@ class DetectorWorker:
         Figures of the detector after the last change.
     complaints : dict of str
         Current problems, by kind.
+    settings : dict
+        The current values of the settings that can be changed.
+    last_points : float
+        When points last arrived, by the monotonic clock; before that, when the worker was created.
     """
 
-    def __init__(self, id_: int, state: DetectorState, writer: Writer, limits: Limits, retention: Retention) -> None:
-        self.id, self.history = id_, state.history
+    def __init__(
+        self,
+        record: StoredDetector,
+        state: DetectorState,
+        writer: Writer,
+        feed: EventFeed,
+        silences: tuple[Silence, ...],
+        limits: Limits,
+        retention: Retention,
+    ) -> None:
+        self.id, self.name, self.history, self.incidents = record.id, record.name, state.history, state.incidents
+        self.silences, self.settings = silences, state.applier.settings
+        self.last_points = time.monotonic()
+        last = self.history.last_time
+        self._last_arrival = record.created if last is None else last  # of points, in seconds since 1970
+        self._may_be_silent = bool(silences) and silences[-1].closed is None  # used in the thread of the writer
+        self._feed, self._stored_silences = feed, silences
         self.read_copy = ReadCopy(state.applier, retention.copy_max_age)
         self.summary = summary_of(state.applier.detector)
         self.complaints: dict[str, str] = {}
@@ -65,7 +101,7 @@ class DetectorWorker:
         self._refusal: UnavailableError | DetectorFailedError | None = None  # why requests are refused
         self.is_being_removed = self._is_removed = False
         self._is_deleted = False  # in the current transaction of the writer
-        self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{id_}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{record.id}", daemon=True)
         self._thread.start()
 
     # -- from any thread ----------------------------------------------------------------------------------------
@@ -118,6 +154,8 @@ class DetectorWorker:
                 return earlier
             self._queue.check(n_points, len(content))
             job = Job(kind, content, n_points, request, time.time(), Future())
+            if kind in WITH_POINTS:
+                self.last_points, self._last_arrival = time.monotonic(), job.time
             if request is not None:
                 self._replies.add_pending(request, request_digest, job.future)
             self._waiting.append(job)
@@ -160,12 +198,42 @@ class DetectorWorker:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether an incident of missing data is open."""
+        silences = self.silences
+        return bool(silences) and silences[-1].closed is None
+
+    def open_silence_if_due(self) -> None:
+        """Open an incident if no points have arrived for too long; called by the timer of the service."""
+        if not self.is_silent and self._is_silence_due() and not self.is_being_removed:
+            self._feed.submit(self._open_silence).add_done_callback(self._on_silence_stored)
+
+    def _is_silence_due(self) -> bool:
+        silence = self.settings["silence"]
+        return silence is not None and time.monotonic() - self.last_points > silence
+
     # -- the thread of the writer -------------------------------------------------------------------------------
 
-    def _journal(self, store: Store) -> None:
-        """Write all waiting requests to the journal."""
+    def _open_silence(self, store: Store) -> list[StoredEvent]:
+        """Store that the detector is silent, unless points or a removal came first."""
+        if self._is_deleted or not self._is_silence_due():
+            return []
+        self._may_be_silent = True
+        events = store.events.open_silence(self.id, self.name, self._last_arrival, time.time())
+        self._stored_silences = store.events.silences(self.id)
+        return events
+
+    def _on_silence_stored(self, stored: Future[list[StoredEvent]]) -> None:
+        """Show a silence that has begun or ended, once that is on the disk."""
+        if stored.exception() is None and stored.result():
+            self.silences = self._stored_silences
+            self._may_be_silent = self.is_silent
+
+    def _journal(self, store: Store) -> list[StoredEvent]:
+        """Write all waiting requests to the journal; points end a silence, in the same transaction."""
         if self._is_deleted:
-            return  # waiting requests are refused as soon as the deletion is on the disk
+            return []  # waiting requests are refused as soon as the deletion is on the disk
         with self._condition:
             jobs, self._waiting = self._waiting, []
         first = self._n_journalled + 1
@@ -174,9 +242,27 @@ class DetectorWorker:
             for i, job in enumerate(jobs)
         ]
         store.add_entries(self.id, [ready.entry for ready in self._being_journalled])
+        return self._close_silence(store, jobs) if self._may_be_silent else []
 
-    def _on_journalled(self, written: Future[None]) -> None:
+    def _close_silence(self, store: Store, jobs: list[Job]) -> list[StoredEvent]:
+        """Store that the detector is no longer silent, if points have arrived or the setting has changed."""
+        times = [job.time for job in jobs if job.kind in WITH_POINTS or self._ends_silence(job)]
+        events = store.events.close_silence(self.id, self.name, times[0]) if times else []
+        self._stored_silences = store.events.silences(self.id)
+        return events
+
+    def _ends_silence(self, job: Job) -> bool:
+        """Return True if a job changes the setting so that the detector is no longer silent."""
+        if job.kind != SETTINGS:
+            return False
+        changes = Changes.from_bytes(job.content)
+        n_seconds = time.monotonic() - self.last_points
+        return changes.has_silence and (changes.silence is None or n_seconds <= changes.silence)
+
+    def _on_journalled(self, written: Future[list[StoredEvent]]) -> None:
         """Make journalled requests ready; if the transaction failed, refuse them: they may be sent again."""
+        self._on_silence_stored(written)
+        self._feed.publish_result(written)
         error, refused = written.exception(), list[Job]()
         with self._condition:
             if error is None:
@@ -193,13 +279,23 @@ class DetectorWorker:
         if has_more:
             self._writer.submit(self._journal).add_done_callback(self._on_journalled)
 
-    def _delete(self, store: Store) -> None:
-        """Delete all data of the detector; nothing is written after that."""
+    def _delete(self, store: Store) -> list[StoredEvent]:
+        """Delete all data of the detector; nothing is written after that, except that its open incidents end."""
         store.remove_detector(self.id)
         self._is_deleted = True
+        time_ = time.time()
+        ends = [Announcement(0, CLOSED, time_, _without_values(each, time_)) for each in self._open_incidents()]
+        return store.events.add(self.id, ends)
 
-    def _on_deleted(self, deletion: Future[None], removal: Future[None]) -> None:
+    def _open_incidents(self) -> list[dict[str, Any]]:
+        """Return the open incidents."""
+        shown = self.incidents.shown
+        silences = [silence_as_json(self.id, self.name, *self.silences[-1])] if self.is_silent else []
+        return silences if shown.open is None else [self.incidents.described(shown.open, shown), *silences]
+
+    def _on_deleted(self, deletion: Future[list[StoredEvent]], removal: Future[None]) -> None:
         """Refuse waiting requests once the deletion is on the disk; continue if it failed."""
+        self._feed.publish_result(deletion)
         error, refused = deletion.exception(), list[Job]()
         with self._condition:
             if error is None:
@@ -220,6 +316,7 @@ class DetectorWorker:
     # -- in its own thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._store_announcements()  # of entries that were replayed
         while batch := self._next_batch():
             self._process([ready.job for ready in batch], [ready.entry for ready in batch])
         if self._state.entry_number > self._state.snapshot_number and not self._is_removed and not self._has_failed:
@@ -259,16 +356,36 @@ class DetectorWorker:
 
     def _apply(self, jobs: list[Job], entries: list[Entry]) -> None:
         """Apply journalled entries, and set the replies."""
-        outcomes = self._state.applier.apply(entries, self._write_lock)
-        self._state = self._state.after(entries, outcomes)
+        self._state, outcomes = self._state.apply(entries, self._write_lock)
         self.summary = summary_of(self._state.applier.detector)
-        for entry, outcome in zip(entries, outcomes, strict=True):
-            self.history.add(entry, outcome)
+        if any(entry.kind not in WITH_POINTS for entry in entries):
+            self.settings = self._state.applier.settings
+        self._store_announcements()
         for job, reply in zip(jobs, self._replies_to(entries, outcomes), strict=True):
             job.future.set_result(reply)  # last: a client with a reply must see all its effects
         since, retention = self._state.since_snapshot, self._retention
         if since.n_points >= retention.points_between_snapshots or since.n_bytes >= retention.bytes_between_snapshots:
             self._save_snapshot()
+
+    def _store_announcements(self) -> None:
+        """Store openings and closings of incidents; if that fails, they are stored later.
+
+        They follow from the journal, so they cannot be lost: a replay gives them again.
+        """
+        announcements = self._state.announcements
+        if not announcements:
+            return
+        try:
+            self._feed.submit(lambda store: self._add_events(store, announcements)).result()
+        except Exception as error:  # noqa: BLE001 (the detector itself works)
+            _LOG.exception("Events could not be stored.")
+            self.complaints["events"] = f"Openings and closings of incidents could not be stored yet: {error}"
+            return
+        self._state = self._state._replace(announcements=())
+        self.complaints.pop("events", None)
+
+    def _add_events(self, store: Store, announcements: tuple[Announcement, ...]) -> list[StoredEvent]:
+        return [] if self._is_deleted else store.events.add(self.id, announcements)
 
     def _write_lock(self) -> AbstractContextManager[None]:
         """Return the lock for one change; after a removal raise RemovedError, even in the middle of an entry."""
@@ -300,7 +417,10 @@ class DetectorWorker:
 
     def _save_snapshot(self) -> None:
         """Save a snapshot; if that fails, the journal grows until the next attempt."""
+        self._store_announcements()
         try:
+            if self._state.announcements:
+                raise StorageError(self.complaints["events"])  # noqa: TRY301 (a replay must give them again)
             write = prepare_snapshot(self.id, self._state)  # replies are only added in this thread
             self._writer.write(lambda store: None if self._is_deleted else write(store))
         except Exception as error:  # noqa: BLE001 (the detector itself works)
@@ -310,3 +430,8 @@ class DetectorWorker:
             return
         self._state = self._state.saved()
         self.complaints.pop("snapshot", None)
+
+
+def _without_values(incident: dict[str, Any], time_: float) -> dict[str, Any]:
+    """Return an incident of a removed detector without values of its points."""
+    return {**incident, **ended(incident, time_), "explanation": [], "text": "the detector was removed"}

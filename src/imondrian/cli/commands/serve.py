@@ -7,7 +7,14 @@ from imondrian.cli.signals import ending_signals
 from imondrian.errors import InvalidInputError
 
 
-def serve(data: str, host: str, port: int, token_file: str | None) -> None:
+def serve(
+    data: str,
+    host: str,
+    port: int,
+    token_file: str | None,
+    notify: tuple[str, ...] = (),
+    notify_secret_file: str | None = None,
+) -> None:
     """Run the service until it is interrupted."""
     try:
         from imondrian.service.server import serve as run
@@ -15,7 +22,11 @@ def serve(data: str, host: str, port: int, token_file: str | None) -> None:
         raise InvalidInputError(f'imondrian serve needs {error.name}: pip install "imondrian[serve]".') from error
     if signal.SIGHUP in ending_signals():
         signal.signal(signal.SIGHUP, _stop_like_sigterm)
-    run(Path(data), host, port, None if token_file is None else Path(token_file))
+    run(Path(data), host, port, _path(token_file), notify, _path(notify_secret_file))
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
 
 
 def _stop_like_sigterm(_number: int, _frame: object) -> None:

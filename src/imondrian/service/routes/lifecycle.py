@@ -1,9 +1,10 @@
 """Routes for detectors: create, list, describe and remove them; download and restore their model files."""
 
 from functools import partial
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from pydantic import RootModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from imondrian.errors import InvalidInputError
@@ -12,7 +13,7 @@ from imondrian.service import schemas
 from imondrian.service.bodies import object_of
 from imondrian.service.configuration import check_names_and_lengths
 from imondrian.service.errors import validation_message
-from imondrian.service.journal import MODEL, NEW_MODEL
+from imondrian.service.journal import MODEL, NEW_MODEL, SETTINGS
 from imondrian.service.limits import Limits
 from imondrian.service.queries import description_of
 from imondrian.service.registry import DetectorHandle
@@ -30,12 +31,14 @@ from imondrian.service.routes.common import (
     registry_of,
 )
 from imondrian.service.schemas import Configuration, Description
+from imondrian.service.settings import Changes, check_changeable
 from imondrian.service.uploads import check_model
 from imondrian.stream import StreamDetector
 
 router = APIRouter(prefix="/detectors", tags=["detectors"])
 model_router = APIRouter(prefix="/detectors/{name}/model", tags=["models"])
 Descriptions = RootModel[list[Description]]
+Schema = TypeVar("Schema", bound=BaseModel)
 
 
 @router.put(
@@ -68,6 +71,27 @@ async def get(request: Request, name: Name) -> Response:
     return await large_response(request, partial(description_of, handle_of(request, name)))
 
 
+@router.patch(
+    "/{name}",
+    response_model=schemas.Settings,
+    openapi_extra={
+        "requestBody": {"required": True, "content": {JSON: {"schema": schemas.Changes.model_json_schema()}}},
+        "parameters": [schemas.REQUEST_ID],
+    },
+    responses=problems(404, 413, 422, 429, 503, 504, 507),
+)
+async def change(request: Request, name: Name) -> Response:
+    """Change the threshold, the rules for incidents or the silence of a detector; all that it has learned remains.
+
+    Rules by feature (`side`, `ignore_within`) are replaced as a whole. Repeating the request changes nothing.
+    """
+    handle = handle_of(request, name)
+    content = await parse_body(request, partial(_changes, handle.configuration, registry_of(request).limits))
+    done = handle.worker.submit(SETTINGS, content, 0, request.headers.get("idempotency-key"))
+    reply = await request.app.state.futures.wrap(done)
+    return Response(reply.content, reply.status, media_type=JSON)
+
+
 @router.delete("/{name}", status_code=204, responses=problems(404, 422, 503, 504, 507))
 async def remove(request: Request, name: Name) -> None:
     """Remove a detector and all its data; requests in its queue get 404."""
@@ -78,8 +102,21 @@ def _configuration(limits: Limits, body: bytes) -> Configuration:
     """Return the configuration in a body, whatever its Content-Type."""
     settings = object_of(body)
     check_names_and_lengths(settings, limits)
+    return _validated(Configuration, settings)
+
+
+def _changes(configuration: dict[str, Any], limits: Limits, body: bytes) -> bytes:
+    """Return the changes in a body as the content of a journal entry."""
+    settings = object_of(body)
+    check_changeable(settings)
+    check_names_and_lengths(settings, limits)
+    validated = _validated(schemas.Changes, settings)
+    return Changes.of(validated.model_dump(exclude_unset=True), configuration).to_bytes()
+
+
+def _validated(schema: type[Schema], settings: dict[str, Any]) -> Schema:
     try:
-        return Configuration.model_validate(settings)
+        return schema.model_validate(settings)
     except ValidationError as error:
         raise InvalidInputError(validation_message(error.errors()[0])) from None
 
@@ -113,7 +150,7 @@ async def restore(request: Request, name: Name) -> Response:
     async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
         if not is_new:
-            await run_in_threadpool(check_model, content, handle.record.configuration, registry.limits, memory)
+            await run_in_threadpool(check_model, content, handle.configuration, registry.limits, memory)
     if is_new and request_id is None:  # with an id, `submit` returns the saved reply
         reply = reply_to(NEW_MODEL, handle.worker.summary.n_seen)
         return Response(reply.content, reply.status, media_type=JSON)

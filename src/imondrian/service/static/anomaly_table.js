@@ -1,7 +1,7 @@
 // The table of the latest anomalies, newest first.
 
 import { byId, setText } from "./dom.js";
-import { integer, rowTime, score, valueText, withUnit } from "./format.js";
+import { integer, rowTime, score, surprise, valueText, withUnit } from "./format.js";
 import { buttonRow, headRow, selectRow } from "./table_rows.js";
 
 const MAX_SHOWN = 50;
@@ -17,7 +17,7 @@ export class AnomalyTable {
   reset(shown) {
     this.#rows.clear();
     byId("anomalies").replaceChildren();
-    byId("anomalies-head").replaceChildren(headRow(["Point", "Time", "Score", ...shown]));
+    byId("anomalies-head").replaceChildren(headRow(["Point", "Time", "Score", "Surprise", ...shown]));
     byId("anomalies-box").hidden = true;
   }
 
@@ -42,7 +42,7 @@ export class AnomalyTable {
     const index = history.index[position];
     if (this.#rows.has(index)) return;
     const values = columns.map(({ column, isCategory }) => valueText(history.values[position][column], isCategory));
-    const cells = [rowTime(history.own_time[position], history.time[position]), score(history.anomaly_score[position]), ...values];
+    const cells = [rowTime(history.own_time[position], history.time[position]), score(history.anomaly_score[position]), surprise(history.surprise[position]), ...values];
     const row = buttonRow(integer(index), `Why point ${integer(index)} is anomalous`, cells, () => this.#onOpen(index));
     this.#rows.set(index, row);
     byId("anomalies").prepend(row);

@@ -16,6 +16,8 @@ export class ApiError extends Error {
 
 export const detectors = () => request("GET", "detectors");
 export const create = (name, configuration) => request("PUT", path(name), { body: configuration });
+export const change = (name, settings) => request("PATCH", path(name), { body: settings });
+export const incidents = () => request("GET", "incidents?limit=200");
 export const remove = (name) => request("DELETE", path(name));
 export const history = (name, after) => request("GET", `${path(name)}/history?after=${after}&limit=2000`);
 export const explainRow = (name, index) => request("GET", `${path(name)}/history/${index}`);

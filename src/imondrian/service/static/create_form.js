@@ -50,12 +50,17 @@ function configurationOf(fields) {
     features: namesIn(fields.features.value),
     categorical: namesIn(fields.categorical.value),
     missing: fields.missing.value,
-    threshold: fields.threshold.value === "share" ? Number(fields.share.value) / 100 : fields.threshold.value,
+    threshold: thresholdOf(fields),
     preset: fields.preset.value,
     learn_anomalies: fields.learn_anomalies.checked,
   };
   for (const name of COUNTS) configuration[name] = Number(fields[name].value);
   return configuration;
+}
+
+function thresholdOf({ threshold: { value }, share }) {
+  if (value === "share") return `top ${Number(share.value)}%`;
+  return Number.isFinite(Number(value)) ? Number(value) : value;
 }
 
 function namesIn(text) {

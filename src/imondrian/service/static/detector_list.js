@@ -43,10 +43,13 @@ function showItem(detector) {
   const anomalies = link.querySelector(".anomalies");
   setText(anomalies, withUnit(detector.n_anomalies, "anomaly", "anomalies"));
   anomalies.classList.toggle("nonzero", detector.n_anomalies > 0);
+  const open = link.querySelector(".open-incidents");
+  setText(open, withUnit(detector.n_open_incidents, "open incident"));
+  open.hidden = detector.n_open_incidents === 0;
 }
 
 function newItem(name) {
-  const figures = make("span", { className: "figures" }, make("span", { className: "points" }), make("span", { className: "anomalies" }));
+  const figures = make("span", { className: "figures" }, make("span", { className: "points" }), make("span", { className: "anomalies" }), make("span", { className: "open-incidents" }));
   const link = make("a", { href: `#${encodeURIComponent(name)}` }, make("span", { className: "name", textContent: name }), figures);
   link.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;

@@ -6,9 +6,10 @@ import { canZoom, Chart } from "./chart.js";
 import { byId, setText } from "./dom.js";
 import { pointsExample } from "./examples.js";
 import { ExplanationPanel } from "./explanation.js";
-import { integer, rowTime, score, withUnit } from "./format.js";
+import { integer, rowTime, score, surprise, withUnit } from "./format.js";
 import { histogramFigure } from "./histogram.js";
 import { History } from "./history.js";
+import { incidentIntroduction } from "./incident_list.js";
 import { liveFigure } from "./live_chart.js";
 import { Picker } from "./picker.js";
 import { SummaryPanel } from "./summary.js";
@@ -60,7 +61,7 @@ export class DetectorView {
     this.#history = new History();
     this.#selected = null;
     this.#explanation.clear();
-    this.#summary.reset(detector);
+    this.#summary.reset();
     this.#picker.reset(detector.configuration.features);
     this.#showHistory(true);
     setText(byId("name"), detector.name);
@@ -80,7 +81,7 @@ export class DetectorView {
   #showEmpty() {
     const isEmpty = this.#history.length === 0;
     byId("no-points").hidden = !isEmpty;
-    for (const id of ["chart", "anomaly-section", "scores"]) byId(id).hidden = isEmpty;
+    for (const id of ["chart", "scores"]) byId(id).hidden = isEmpty;
     if (!isEmpty) return;
     setText(byId("no-points-text"), this.#detector.n_seen === 0 ? NO_POINTS : NO_NEW_POINTS);
     setText(byId("no-points-example"), pointsExample(this.#detector));
@@ -107,6 +108,12 @@ export class DetectorView {
     return histogramFigure(theme, { history: this.#history, threshold: this.#detector.threshold });
   }
 
+  openIncident(incident, returnTarget) {
+    this.#select(incident.peak?.index ?? null);
+    const title = incident.kind === "silence" ? `No data from ${incident.detector}` : `Incident ${integer(incident.incident)} of ${incident.detector}`;
+    return this.#explanation.open({ title, load: () => incident, introduction: incidentIntroduction, returnTarget });
+  }
+
   #explainIfAnomaly(index) {
     if (this.#history.is_anomaly[this.#history.index.indexOf(index)]) this.#explain(index);
   }
@@ -117,7 +124,7 @@ export class DetectorView {
     return this.#explanation.open({
       title: `Why point ${integer(index)} is anomalous`,
       load: () => api.explainRow(name, index),
-      introduction: (found) => `Score ${score(found.anomaly_score)}, threshold ${score(found.threshold)}, ${rowTime(found.own_time, found.time)}. Share of the score by feature:`,
+      introduction: (found) => `Score ${score(found.anomaly_score)}, surprise ${surprise(found.surprise)}, threshold ${score(found.threshold)}, ${rowTime(found.own_time, found.time)}. Share of the score by feature:`,
       returnTarget: () => this.#anomalies.button(index),
     });
   }

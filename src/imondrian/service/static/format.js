@@ -3,6 +3,7 @@
 const INTEGER = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const TENTHS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 4 });
+const DIGITS_ONLY = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2, maximumFractionDigits: 0 });
 const UNITS = ["B", "KB", "MB", "GB"];
 
 export function isNumber(value) {
@@ -42,6 +43,26 @@ export function valueText(value, isCategory) {
 
 export function score(value) {
   return isNumber(value) ? value.toFixed(4) : "–";
+}
+
+export function oneIn(surprise) {
+  if (!isNumber(surprise)) return "unknown";
+  if (surprise < 0.05) return "ordinary";
+  const n = 10 ** surprise;
+  return n < 1e9 ? `1 in ${DIGITS_ONLY.format(n)}` : "1 in over a billion"; // of the ordinary points, so many score as high
+}
+
+export function surprise(value) {
+  return isNumber(value) ? `${value.toFixed(1)} (${oneIn(value)})` : "unknown";
+}
+
+export function thresholdWords(threshold) {
+  const [kind, value] = String(threshold).trim().toLowerCase().split(/\s+/);
+  if (kind === "kmeans") return "k-means, between two groups of scores";
+  if (kind === "top") return `the top ${value.replace("%", " %")} of the points`;
+  if (kind === "score" || Number(threshold) === 0.5) return `scores above ${kind === "score" ? value : "0.5"}`;
+  const level = kind === "surprise" ? Number(value) : -Math.log10(Number(threshold));
+  return Number.isFinite(level) ? `${oneIn(level)} ordinary points` : visible(String(threshold));
 }
 
 export function percent(share) {

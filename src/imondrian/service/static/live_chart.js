@@ -1,7 +1,7 @@
 // The features and the score of the latest points, in panels above a common axis: lines for numbers, marks on lanes for categories.
 
 import { anomalyMarker, axis, escaped, note, thresholdStyle, titledAxis } from "./chart.js";
-import { category, integer, isNumber, isThreshold, number, score, shortened, withUnit } from "./format.js";
+import { category, integer, isNumber, isThreshold, number, score, shortened, surprise, withUnit } from "./format.js";
 import { lanesOf } from "./lanes.js";
 
 const HEADING = 24; // pixels
@@ -19,7 +19,7 @@ const PIXELS_PER_TICK = 70;
 export function liveFigure(theme, width, { key, columns, history, selected }) {
   const panels = [
     ...columns.map(({ name, column, isCategory }) => (isCategory ? categoryPanel : numberPanel)(name, history.values.map((row) => row[column]))),
-    { title: "score", note: " and threshold (dashed)", values: history.anomaly_score, height: SCORE_PANEL, colour: theme.ink, format: score },
+    { title: "score", note: " and threshold (dashed)", values: history.anomaly_score, surprises: history.surprise, height: SCORE_PANEL, colour: theme.ink, format: score },
   ];
   const height = panels.reduce((sum, panel) => sum + HEADING + panel.height + GAP, -GAP);
   placePanels(panels, height);
@@ -70,9 +70,10 @@ function tracesOf(theme, panel, history, yaxis) {
   ];
 }
 
-function hoverTexts({ categories }, history) {
+function hoverTexts({ categories, surprises }, history) {
   return history.own_time.map((time, position) => {
-    const value = categories === undefined ? "" : escaped(shortened(category(categories[position])));
+    const added = surprises === undefined ? "" : `<br>surprise ${surprise(surprises[position])}`;
+    const value = categories === undefined ? added : escaped(shortened(category(categories[position])));
     return time === null ? value : `${value}<br>${escaped(time)}`;
   });
 }
@@ -106,7 +107,7 @@ function layoutOf(theme, width, panels, height, { key, history, selected }) {
     margin,
     uirevision: key,
     annotations: panels.flatMap((panel, i) => [...headings(theme, panel, MARGIN.l - margin.l), ...laneCounts(theme, panel, axisName("y", i))]),
-    shapes: selected === null ? [] : [mark(theme, selected)],
+    shapes: [...history.incidents().map((span) => shade(theme, span)), ...(selected === null ? [] : [mark(theme, selected)])],
     xaxis: titledAxis(theme, "point", {
       range: rangeOf(history),
       anchor: axisName("y", panels.length - 1),
@@ -154,6 +155,10 @@ function latestText({ categories, values, format }) {
   if (categories !== undefined) return escaped(shortened(category(categories.at(-1)), 24));
   const latest = values.findLast(isNumber);
   return latest === undefined ? undefined : format(latest);
+}
+
+function shade(theme, { number: incident, first, last }) {
+  return { type: "rect", layer: "below", xref: "x", yref: "paper", x0: first - 0.5, x1: last + 0.5, y0: 0, y1: 1, fillcolor: theme.shade, line: { width: 0 }, name: `incident ${incident}` };
 }
 
 function mark(theme, index) {

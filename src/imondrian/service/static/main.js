@@ -6,8 +6,10 @@ import { choose, chosenName, showList } from "./detector_list.js";
 import { DetectorView } from "./detector_view.js";
 import { byId, setText } from "./dom.js";
 import { creationExample } from "./examples.js";
+import { IncidentList } from "./incident_list.js";
 import { Poller } from "./poller.js";
 import { openRemoveDialog, prepareRemoveDialog } from "./remove_dialog.js";
+import { SettingsForm } from "./settings_form.js";
 import { showComplaints, showState } from "./status.js";
 import { TableForm } from "./table_form.js";
 
@@ -17,6 +19,8 @@ const HEALTH_PERIOD = 10_000; // milliseconds
 const view = new DetectorView();
 const table = new TableForm();
 const poller = new Poller(poll);
+const incidents = new IncidentList(openIncident);
+const settings = new SettingsForm(() => poller.now());
 let detectors = [];
 let healthChecked = -Infinity; // time of the last health check
 let isFormOffered = false; // the form was opened once, or was not needed
@@ -26,6 +30,7 @@ async function poll() {
     detectors = await api.detectors();
     show();
     if (view.detector !== null) await view.update();
+    await incidents.update(detectors);
     await checkHealth();
     showState("live");
     return true;
@@ -74,6 +79,14 @@ function show() {
   }
   view.show(chosen);
   table.choose(chosen);
+  settings.show(chosen);
+}
+
+async function openIncident(incident) {
+  if (incident.detector !== chosenName()) choose(incident.detector);
+  if (view.detector?.name !== incident.detector) return; // it was removed in the meantime
+  const returnTarget = () => document.querySelector(`#incident-rows tr[data-id="${CSS.escape(incident.id)}"] button`);
+  await view.openIncident(incident, returnTarget);
 }
 
 function showEmpty() {

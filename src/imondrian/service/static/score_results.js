@@ -5,7 +5,7 @@ import { Chart } from "./chart.js";
 import { write } from "./csv.js";
 import { byId, setText } from "./dom.js";
 import { ExplanationPanel } from "./explanation.js";
-import { integer, isThreshold, score, withUnit } from "./format.js";
+import { integer, isThreshold, score, surprise, withUnit } from "./format.js";
 import { rowsPerDot, scoreFigure } from "./score_chart.js";
 import { buttonRow, headRow, selectRow } from "./table_rows.js";
 
@@ -53,17 +53,17 @@ export class ScoreResults {
   }
 
   #fillTable() {
-    const { scores, anomalies, table } = this.#result;
+    const { scores, surprises, anomalies, table } = this.#result;
     const positions = scores.map((_, position) => position).sort((a, b) => scores[b] - scores[a] || a - b).slice(0, MAX_ROWS);
     setText(byId("top-rows-title"), positions.length === scores.length ? "All rows, highest score first" : `The ${positions.length} rows with the highest scores`);
-    byId("top-rows-head").replaceChildren(headRow(["Row", "Score", "Anomaly", ...table.header.slice(0, N_COLUMNS)]));
-    this.#rows = new Map(positions.map((position) => [position, this.#row(position, scores[position], anomalies[position], table)]));
+    byId("top-rows-head").replaceChildren(headRow(["Row", "Score", "Surprise", "Anomaly", ...table.header.slice(0, N_COLUMNS)]));
+    this.#rows = new Map(positions.map((position) => [position, this.#row(position, [score(scores[position]), surprise(surprises[position])], anomalies[position], table)]));
     byId("top-rows").replaceChildren(...this.#rows.values());
   }
 
-  #row(position, value, isAnomaly, table) {
+  #row(position, figures, isAnomaly, table) {
     const cells = table.header.slice(0, N_COLUMNS).map((_, column) => table.rows[position][column] ?? "");
-    const texts = [score(value), isAnomaly ? "yes" : "no", ...cells];
+    const texts = [...figures, isAnomaly ? "yes" : "no", ...cells];
     const row = buttonRow(integer(position + 1), `Why row ${integer(position + 1)} has its score`, texts, () => this.#explain(position));
     row.classList.toggle("anomaly", isAnomaly);
     return row;
@@ -75,7 +75,7 @@ export class ScoreResults {
     return this.#explanation.open({
       title: `Why row ${integer(position + 1)} has its score`,
       load: () => (indices === null ? api.explainPoint(name, points[position]) : api.explainRow(name, indices[position])),
-      introduction: (found) => `Score ${score(found.anomaly_score)}. Share of the score by feature:`,
+      introduction: (found) => `Score ${score(found.anomaly_score)}, surprise ${surprise(found.surprise)}. Share of the score by feature:`,
       returnTarget: () => this.#rows.get(position)?.querySelector("button"),
     });
   }
@@ -85,12 +85,12 @@ export class ScoreResults {
   }
 
   #offerDownload() {
-    const { scores, anomalies, table, name } = this.#result;
+    const { scores, surprises, anomalies, table, name } = this.#result;
     const records = table.rows.map((row, position) => {
       const cells = table.header.map((_, column) => row[column] ?? "");
-      return [...cells, String(scores[position]), String(anomalies[position])];
+      return [...cells, String(scores[position]), String(surprises[position]), String(anomalies[position])];
     });
-    const lines = write([[...table.header, "anomaly_score", "is_anomaly"], ...records], table.separator);
+    const lines = write([[...table.header, "anomaly_score", "surprise", "is_anomaly"], ...records], table.separator);
     if (this.#address !== null) URL.revokeObjectURL(this.#address);
     this.#address = URL.createObjectURL(new Blob(lines, { type: "text/csv" }));
     const link = byId("download");

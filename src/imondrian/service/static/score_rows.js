@@ -6,7 +6,7 @@ const N_ROWS = 5000; // in a block
 const N_CHARACTERS = 2 ** 23; // of JSON
 
 export async function scoreRows(name, points, { isLearning, signal, onProgress }) {
-  const result = { scores: [], anomalies: [], indices: isLearning ? [] : null, threshold: null };
+  const result = { scores: [], surprises: [], anomalies: [], indices: isLearning ? [] : null, threshold: null };
   for (let first = 0, end; first < points.length; first = end) {
     onProgress(first / points.length, first);
     end = endOfBlock(points, first);
@@ -25,6 +25,7 @@ function endOfBlock(points, first) {
 
 function addScored(result, reply) {
   result.threshold = reply.threshold;
+  result.surprises.push(...reply.surprise);
   for (const score of reply.anomaly_score) {
     result.scores.push(score);
     result.anomalies.push(reply.threshold !== null && score > reply.threshold);
@@ -32,9 +33,10 @@ function addScored(result, reply) {
 }
 
 function addLearned(result, reply) {
-  for (const { index, anomaly_score: score, threshold, is_anomaly: isAnomaly } of reply.results) {
+  for (const { index, anomaly_score: score, surprise, threshold, is_anomaly: isAnomaly } of reply.results) {
     result.indices.push(index);
     result.scores.push(score);
+    result.surprises.push(surprise);
     result.anomalies.push(isAnomaly);
     result.threshold = threshold;
   }

@@ -1,10 +1,10 @@
 // Summary figures of a detector, the rate of its points, and its drifts.
 
 import { byId, make, setText } from "./dom.js";
-import { bytes, integer, isThreshold, number, rate, score, withUnit } from "./format.js";
+import { bytes, integer, isThreshold, number, rate, score, thresholdWords, withUnit } from "./format.js";
 
 const RATE_SPAN = 10_000; // milliseconds over which the rate is computed
-const TITLES = ["Points seen", "Rate", "Anomalies", "Threshold", "State", "Gaps filled", "Queued", "Memory"];
+const TITLES = ["Points seen", "Rate", "Anomalies", "Incidents", "Threshold", "State", "Gaps filled", "Queued", "Memory"];
 const DRIFT_TEXTS = { outside: "more points than usual lie outside the known range", scores: "the distribution of the scores has changed" };
 
 export class SummaryPanel {
@@ -19,17 +19,18 @@ export class SummaryPanel {
     }
   }
 
-  reset(detector) {
+  reset() {
     this.#samples = [];
     this.#nDrifts = -1;
-    setText(byId("settings"), settingsOf(detector.configuration));
   }
 
   show(detector) {
+    setText(byId("settings"), settingsOf(detector.configuration));
     const texts = {
       "Points seen": integer(detector.n_seen),
       Rate: rate(this.#rate(detector.n_seen)),
       Anomalies: integer(detector.n_anomalies),
+      Incidents: incidentsText(detector),
       Threshold: isThreshold(detector.threshold) ? score(detector.threshold) : "None yet",
       State: detector.is_warm ? "Ready" : "Warming up",
       "Gaps filled": integer(detector.n_missing),
@@ -37,6 +38,7 @@ export class SummaryPanel {
       Memory: bytes(detector.n_bytes),
     };
     for (const [title, cell] of this.#cells) setText(cell, texts[title]);
+    this.#cells.get("Incidents").classList.toggle("nonzero", detector.n_open_incidents > 0);
     this.#cells.get("Anomalies").classList.toggle("nonzero", detector.n_anomalies > 0);
     if (detector.drifts.length !== this.#nDrifts) showDrifts(detector.drifts);
     this.#nDrifts = detector.drifts.length;
@@ -49,6 +51,10 @@ export class SummaryPanel {
     const [time, nBefore] = this.#samples[0];
     return now > time ? ((nSeen - nBefore) / (now - time)) * 1000 : NaN;
   }
+}
+
+function incidentsText({ n_incidents: n, n_open_incidents: nOpen }) {
+  return nOpen > 0 ? `${integer(n)}, ${integer(nOpen)} open` : integer(n);
 }
 
 function showDrifts(drifts) {
@@ -64,6 +70,6 @@ function settingsOf({ features, categorical, window, n_trees: nTrees, threshold,
   const kinds = categorical.length === 0 ? "" : `, ${integer(categorical.length)} of them categories`;
   const parts = [`${withUnit(features.length, "feature")}${kinds}`, `window of ${withUnit(window, "point")}`, withUnit(nTrees, "tree")];
   if (shingle > 1) parts.push(`${shingle} rows per point`);
-  parts.push(typeof threshold === "number" ? `threshold: ${number(threshold * 100)} % of the points` : `threshold: ${threshold}`);
+  parts.push(`anomalies: ${thresholdWords(threshold)}`);
   return parts.join(" · ");
 }

@@ -1,0 +1,107 @@
+"""Server-sent events: openings and closings of incidents, as they are stored, to clients that keep a connection open.
+
+All listeners share the events in memory (`event_feed.py`), so none of them needs a queue; one that falls too far behind
+is closed, and can continue with `Last-Event-ID`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from imondrian.service.errors import CapacityError
+from imondrian.service.event_feed import EventFeed
+from imondrian.service.event_table import StoredEvent
+from imondrian.service.futures import FutureBridge
+
+HEARTBEAT_SECONDS = 15.0
+_EVENTS_PER_READ = 1_000
+_BEGIN, _HEARTBEAT = b"retry: 3000\n\n", b": still here\n\n"
+
+
+class Listeners:
+    """All clients that listen to events, in one event loop.
+
+    Parameters
+    ----------
+    feed : EventFeed
+    futures : FutureBridge
+        For reading events from the store.
+    max_listeners : int
+        How many clients may listen at the same time.
+    """
+
+    def __init__(self, feed: EventFeed, futures: FutureBridge, max_listeners: int) -> None:
+        self._feed, self._futures, self._max_listeners = feed, futures, max_listeners
+        self._loop, self._n_listeners = asyncio.get_running_loop(), 0
+        self._news = asyncio.Event()  # replaced by a new one with each event
+        feed.subscribe(self, self._on_events)
+
+    def close(self) -> None:
+        """Stop waiting for events."""
+        self._feed.unsubscribe(self)
+
+    def _on_events(self) -> None:
+        """Wake all listeners, from the thread of the writer."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def check(self) -> None:
+        """Raise CapacityError if there are too many listeners."""
+        if self._n_listeners >= self._max_listeners:
+            raise CapacityError(f"{self._n_listeners} clients already listen to events.")
+
+    async def stream(self, after: int | None, ending: asyncio.Event, *, follow: bool) -> AsyncIterator[bytes]:
+        """Yield the events after an id, by default new ones, as text; with `follow`, wait for more until `ending`."""
+        if self._n_listeners >= self._max_listeners:  # others have come since the check
+            return
+        self._n_listeners += 1
+        try:
+            yield _BEGIN
+            newest = self._feed.last_id
+            last = newest if after is None else min(after, newest)  # an id of another folder may be larger
+            async for event in self._stored(last, newest):
+                last = event.id
+                yield _text_of(event)
+            last = max(last, newest)
+            while follow and not ending.is_set():
+                news = self._news  # before reading, so that nothing is missed
+                events = self._feed.after(last)
+                if events is None:
+                    return  # too far behind
+                for event in events:
+                    last = event.id
+                    yield _text_of(event)
+                if not events and not await _either(news, ending, HEARTBEAT_SECONDS):
+                    yield _HEARTBEAT
+        finally:
+            self._n_listeners -= 1
+
+    async def _stored(self, last: int, newest: int) -> AsyncIterator[StoredEvent]:
+        """Yield stored events after an id, up to another or further."""
+        while last < newest:
+            events = await self._futures.wrap(self._feed.stored_after(last, _EVENTS_PER_READ))
+            if not events:
+                return
+            for event in events:
+                last = event.id
+                yield event
+
+
+async def _either(first: asyncio.Event, second: asyncio.Event, seconds: float) -> bool:
+    """Wait until one of two events is set; return False if neither is after some seconds."""
+    tasks = [asyncio.ensure_future(event.wait()) for event in (first, second)]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _text_of(event: StoredEvent) -> bytes:
+    """Return an event in the format of server-sent events; JSON has no line breaks."""
+    return f"id: {event.id}\ndata: {event.as_json()}\n\n".encode()

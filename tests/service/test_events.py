@@ -1,0 +1,199 @@
+"""Server-sent events: every opening and closing reaches every listener, and listeners disturb nobody."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from imondrian.service.asgi import create_app
+from imondrian.service.client import ServiceError
+from imondrian.service.incident_log import Announcement
+from imondrian.service.limits import ConnectionLimits, Limits
+from imondrian.service.registry import Registry
+from tests.service.serving import Service, ThreadServer, wait_until
+from tests.service.test_incidents import XY, bursts, events_of
+from tests.service.test_worker import learn
+
+TOKEN = "a token of the tests"  # noqa: S105
+
+
+class Listener(threading.Thread):
+    """A client that listens to events until it has enough of them."""
+
+    def __init__(self, server, n_events, after=None, **settings):
+        super().__init__(daemon=True)
+        self._client, self._n_events, self._after = server.client(**settings), n_events, after
+        self.events = []
+
+    def run(self):
+        for event in self._client.events(self._after):
+            self.events.append(event)
+            if len(self.events) == self._n_events:
+                return
+
+
+def announce(registry, n, detector=1):
+    for _ in range(n):
+        one = Announcement(0, "opened", time.time(), {"id": "1-0-0", "detector": "a"})
+        registry.feed.submit(lambda store, one=one: store.events.add(detector, [one])).result()
+
+
+def listening(registry, n):
+    return lambda: len(registry.feed._subscribers) and app_listeners(registry) == n
+
+
+def app_listeners(registry):
+    return next(each for each in registry.feed._subscribers)._n_listeners
+
+
+def test_every_listener_gets_every_event_in_order(registry):
+    with ThreadServer(create_app(registry)) as server:
+        handle, _ = registry.create("a", XY)
+        listeners = [Listener(server, 8, 0) for _ in range(5)]
+        for listener in listeners:
+            listener.start()
+        for some in np.split(bursts(), 60):
+            learn(handle, some)
+        for listener in listeners:
+            listener.join(30)
+            assert listener.events == events_of(registry)[:8]
+
+
+def test_new_events_are_sent_at_once_and_old_ones_only_on_request(registry):
+    with ThreadServer(create_app(registry)) as server:
+        announce(registry, 3)
+        listener = Listener(server, 2)
+        listener.start()
+        wait_until(listening(registry, 1))
+        announce(registry, 2)
+        listener.join(10)
+        assert [each["id"] for each in listener.events] == [4, 5]
+        with server.client() as client:
+            assert [each["id"] for each in client.events(0, follow=False)] == [1, 2, 3, 4, 5]
+            assert [each["id"] for each in client.events(3, follow=False)] == [4, 5]
+            assert list(client.events(99, follow=False)) == []
+            assert list(client.events(follow=False)) == []
+
+
+def test_a_listener_continues_after_a_restart_without_missing_an_event(tmp_path):
+    service = Service(tmp_path)
+    with service, service.client() as client:
+        client.create("a", **XY)
+        listener = Listener(service, 6, 0, timeout=60.0)
+        listener.start()
+        client.process("a", bursts()[:200].tolist())
+        wait_until(lambda: listener.events)
+        service.process.kill()
+        service.process.communicate()
+        service.start()
+        client.process("a", bursts()[200:].tolist())
+        listener.join(60)
+        ids = [each["id"] for each in listener.events]
+        assert ids == list(range(1, 7))
+
+
+def test_the_format_is_that_of_server_sent_events(registry):
+    with ThreadServer(create_app(registry)) as server:
+        announce(registry, 2)
+        status, headers, content = server.request("GET", "/events?follow=false", headers={"Last-Event-ID": "0"})
+        assert status == 200
+        assert headers["content-type"].startswith("text/event-stream")
+        assert headers["cache-control"] == "no-store"
+        retry, first, second, rest = content.decode().split("\n\n")
+        assert (retry, rest) == ("retry: 3000", "")
+        for number, block in enumerate((first, second), 1):
+            id_, data = block.split("\n")
+            assert id_ == f"id: {number}"
+            assert json.loads(data.removeprefix("data: "))["id"] == number
+        assert server.request("GET", "/events", headers={"Last-Event-ID": "-1"})[0] == 422
+        assert server.request("GET", "/events", headers={"Last-Event-ID": "x"})[0] == 422
+
+
+def test_listeners_need_the_token(registry):
+    with ThreadServer(create_app(registry, TOKEN)) as server:
+        assert server.request("GET", "/events?follow=false")[0] == 401
+        with server.client(token="another token of it") as client, pytest.raises(ServiceError, match="401"):  # noqa: S106
+            next(client.events())
+        listener = Listener(server, 1, token=TOKEN)
+        listener.start()
+        wait_until(listening(registry, 1))
+        announce(registry, 1)
+        listener.join(10)
+        assert len(listener.events) == 1
+
+
+def test_heartbeats_keep_a_quiet_connection_open(registry, monkeypatch):
+    monkeypatch.setattr("imondrian.service.listeners.HEARTBEAT_SECONDS", 0.1)
+    limits = ConnectionLimits(first_seconds=0.5, idle_seconds=0.5, response_seconds=0.5, body_seconds=0.5)
+    with ThreadServer(create_app(registry), limits) as server, server.connect() as connection:
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        connection.settimeout(5.0)
+        end, content = time.monotonic() + 3.0, b""  # longer than all time limits
+        while time.monotonic() < end:
+            received = connection.recv(4096)
+            assert received, content
+            content += received
+        assert content.count(b": still here") > 10
+        announce(registry, 1)
+        while b"id: 1\n" not in content:
+            content += connection.recv(4096)
+
+
+def test_the_number_of_listeners_is_limited_and_others_are_served(tmp_path):
+    registry = Registry(tmp_path, limits=Limits(listeners=3))
+    with ThreadServer(create_app(registry)) as server, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            connection = stack.enter_context(server.connect())
+            connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+        wait_until(listening(registry, 3))
+        status, headers, _ = server.request("GET", "/events")
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert server.request("GET", "/incidents")[0] == 200
+        assert server.request("PUT", "/detectors/a", XY)[0] == 201
+        stack.close()
+        wait_until(lambda: app_listeners(registry) == 0 or announce(registry, 1))  # noticed at the latest when written
+        assert server.request("GET", "/events?follow=false")[0] == 200
+
+
+def test_a_listener_that_does_not_read_is_closed_and_disturbs_nobody(tmp_path):
+    registry = Registry(tmp_path)
+    limits = ConnectionLimits(response_seconds=1.0)
+    with ThreadServer(create_app(registry), limits) as server, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        wait_until(listening(registry, 1))
+        long = Announcement(0, "opened", 0.0, {"id": "1-0-0", "text": "x" * 100_000})
+        for _ in range(120):
+            registry.feed.submit(lambda store: store.events.add(1, [long])).result()
+        wait_until(lambda: app_listeners(registry) == 0)
+        assert server.request("GET", "/health")[0] == 200
+
+
+def test_a_listener_that_falls_too_far_behind_is_closed(registry, monkeypatch):
+    monkeypatch.setattr(registry.feed, "after", lambda _id: None)
+    with ThreadServer(create_app(registry)) as server:
+        status, _, content = server.request("GET", "/events")
+        assert (status, content) == (200, b"retry: 3000\n\n")
+
+
+def test_shutdown_ends_all_listeners_at_once(tmp_path):
+    service = Service(tmp_path)
+    with service, contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(service.connect()) for _ in range(5)]
+        for connection in connections:
+            connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+        began = time.monotonic()
+        service.process.terminate()
+        for connection in connections:
+            while connection.recv(4096):
+                pass
+        service.process.wait(60)
+        assert time.monotonic() - began < ConnectionLimits().grace_seconds  # not cancelled at its end
+        assert service.process.returncode == 0
