@@ -587,9 +587,8 @@ def test_anomalies_are_explained_by_the_rows_before_them(shell):
     assert rows[299]["explanation"].startswith("c = -15 (low; expected")
     assert [row["is_anomaly"] for row in rows] == [row["explanation"] is not None for row in rows]
     assert [{k: v for k, v in row.items() if k != "explanation"} for row in rows] == plain
-    shingled = lines_of(
-        shell.run("watch", "data.csv", "--features", "b", "--explain", "--shingle", "3", *SETTINGS).stdout
-    )
+    options = ("--features", "b", "--explain", "--shingle", "3", "--threshold", "0.02", *SETTINGS)
+    shingled = lines_of(shell.run("watch", "data.csv", *options).stdout)
     assert shingled[100]["explanation"].startswith("b 1 row ago = 15 (high; expected ")
     assert shingled[99]["explanation"].startswith("b = 15 (high; expected ")
 
