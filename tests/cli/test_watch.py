@@ -559,7 +559,7 @@ def test_first_rows_in_which_everything_is_missing_are_skipped_like_later_ones(s
     assert [row.get("error") is None for row in rows] == [row.get("x") == 1.5 for row in rows]
     assert {row["error"] for row in rows[: n_rows - 2]} == {"every value is missing."}
     assert "features: x, c (category); left out: t (the timestamp column)" in done.stderr
-    assert f"{n_rows:,} rows, 0 anomalies, {n_rows - 1:,} unusable rows" in done.stderr
+    assert f"{n_rows:,} rows, 0 anomalies, 0 incidents, {n_rows - 1:,} unusable rows" in done.stderr
     done = shell.run("watch", "--on-error", "fail", *options, "--time", "t", stdin="\n".join(lines), check=2)
     assert "Row 1: every value is missing." in done.stderr
 

@@ -298,13 +298,12 @@ def test_values_of_all_types_are_unchanged(spark, tmp_path):
     frame.write.parquet(f"{tmp_path}/in")
     stream = spark.readStream.schema(frame.schema).parquet(f"{tmp_path}/in")
     watched = watch(stream, ["even", "odd `name`. yes"], "point", n_features=2, **SMALL)
-    assert watched.drop("anomaly_score", "threshold", "is_anomaly").dtypes == frame.dtypes
+    results = ("anomaly_score", "surprise", "threshold", "is_anomaly", "incident")
+    assert watched.drop(*results).dtypes == frame.dtypes
     query = watched.writeStream.format("parquet").option("path", f"{tmp_path}/out")
     query.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start().awaitTermination(120)
     result = spark.read.parquet(f"{tmp_path}/out")
-    ours, theirs = (
-        some.drop("months", "anomaly_score", "threshold", "is_anomaly").orderBy("id") for some in (result, frame)
-    )
+    ours, theirs = (some.drop("months", *results).orderBy("id") for some in (result, frame))
     assert repr(ours.collect()) == repr(theirs.collect())  # as text, in which NaN equals NaN
     assert result.where("months = interval '3-1' year to month").count() == 20
     assert result.where("anomaly_score IS NOT NULL").count() == 20
