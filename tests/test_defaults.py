@@ -10,7 +10,7 @@ import pytest
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold, defaults
 from imondrian.cli.app import app
 from imondrian.cli.options import DetectorOptions, ForestOptions
-from imondrian.defaults import MISSING_VALUES, PRESETS, Preset, preset_of, resolved, with_preset
+from imondrian.defaults import GAP, MISSING_VALUES, PRESETS, Preset, preset_of, resolved, with_preset
 from imondrian.errors import InvalidInputError
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
@@ -53,6 +53,7 @@ def test_defaults_of_classes():
 def test_defaults_of_the_service():
     expected = {**STREAM, **FROM_PRESET, "threshold": "preset", "warm_up": None, "learn_anomalies": True}
     expected |= {"categorical": [], "missing": MISSING_VALUES}
+    expected |= {"gap": GAP, "min_points": 1, "cooldown": 0, "side": {}, "ignore_within": {}, "silence": None}
     assert expected == DEFAULTS
     assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **expected}
 
@@ -80,11 +81,14 @@ class Fields(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.values, self.select = {}, None
+        self.values, self.select, self.form = {}, None, None
         self.feed(files("imondrian.service").joinpath("static/index.html").read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
+        self.form = attributes["id"] if tag == "form" and "id" in attributes else self.form
+        if self.form != "create":
+            return
         if tag == "input" and "name" in attributes:
             is_checkbox = attributes.get("type") == "checkbox"
             self.values[attributes["name"]] = "checked" in attributes if is_checkbox else attributes.get("value")
@@ -95,6 +99,7 @@ class Fields(HTMLParser):
             self.values[self.select].append(attributes.get("value"))
 
     def handle_endtag(self, tag):
+        self.form = None if tag == "form" else self.form
         self.select = None if tag == "select" else self.select
 
     def handle_data(self, data):
@@ -109,8 +114,8 @@ def test_defaults_of_the_web_page():
     assert values["learn_anomalies"] is DEFAULTS["learn_anomalies"]
     assert values["preset"] == list(PRESETS)
     assert values["threshold"][0] == DEFAULTS["threshold"] == "preset"
-    assert float(values["share"]) / 100 == PRESETS["practice"].threshold
-    unknown = set(values) - {"name", "share", "csv", "table", "file", "learn"} - set(DEFAULTS)
+    assert str(PRESETS["practice"].threshold) in values["threshold"]
+    unknown = set(values) - {"name", "share", "table"} - set(DEFAULTS)
     assert unknown == set()  # every other field is a setting
 
 

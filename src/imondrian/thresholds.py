@@ -43,6 +43,7 @@ from imondrian.score_distribution import ScoreDistribution
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
 _TEXT = re.compile(r"\s*(top|surprise|score)\s+((?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(%?)\s*", re.IGNORECASE)
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, 300.0), "score": (FIXED, 1.0)}  # and largest values
+_MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
 
 
@@ -134,7 +135,7 @@ def contamination_of(threshold: Any, name: str = "threshold") -> str:
 
 def _rule_of_text(text: Any) -> Rule | None:
     """Return the rule "kmeans", "top 5%", "surprise 3" or "score 0.5"; None if the value is something else."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return None
     if text == KMEANS:
         return Rule(KMEANS)

@@ -294,6 +294,14 @@ def test_results_scores_and_history_have_surprise_and_incident(registry):
         assert f'imondrian_surprise{{detector="a"}} {expected.surprise[-1]}' in metrics_of(registry)
 
 
+def test_the_surprise_of_a_score_is_that_of_the_next_row_with_this_score():
+    detector, X = new_detector({**DEFAULTS, **XY}), bursts()
+    for i, x in enumerate(X):
+        predicted = detector.surprise(detector.score(x[None])) if i % 10 == 0 else None
+        result = detector.process(x)
+        assert predicted is None or predicted.tolist() == [result.surprise]
+
+
 def test_a_request_without_events_writes_no_further_row(registry):
     handle, _ = registry.create("a", XY)
     learn(handle, np.zeros((50, 2)))
@@ -460,6 +468,24 @@ def test_a_change_with_a_known_id_is_applied_once(registry):
     assert change(handle, {"gap": 5}, "same") == first
     assert handle.configuration["gap"] == 6
     assert handle.worker.n_requests == 2
+
+
+@pytest.mark.parametrize(
+    "settings_",
+    [
+        {"threshold": f"top {'1' * 900_000}x"},  # would take minutes to compare with a pattern
+        {"silence": f"{'1' * 900_000}x"},
+        {"ignore_within": {"x": f"{'1' * 900_000}%"}},
+        {"side": {"x": "h" * 900_000}},
+    ],
+)
+def test_long_texts_are_refused_at_once(registry, settings_):
+    with ThreadServer(create_app(registry)) as server:
+        server.request("PUT", "/detectors/a", XY)
+        for method, name, others in (("PATCH", "a", {}), ("PUT", "b", XY)):
+            status, _, content = server.request(method, f"/detectors/{name}", {**others, **settings_})
+            assert status == 422
+            assert "not have more than 100 characters" in json.loads(content)["detail"]
 
 
 def test_limits_of_rules_by_feature(registry):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from imondrian.errors import InvalidInputError
+from imondrian.service.journal import SETTINGS
 from imondrian.service.limits import Retention
 from imondrian.service.queries import metrics_of
 from imondrian.service.registry import Registry
-from imondrian.service.settings import checked_silence
+from imondrian.service.settings import Changes, checked_silence
 from tests.service.serving import SMALL, wait_until
 from tests.service.test_incidents import change, events_of, shown
 from tests.service.test_worker import expected, learn, new_detector
@@ -110,6 +111,25 @@ def test_a_silence_ends_with_its_setting(folder):
     assert [what for what, _ in whats(registry)] == ["opened", "closed"]
     change(handle, {"silence": 0.1})
     wait_until(lambda: handle.worker.is_silent)
+    registry.close()
+
+
+def test_a_silence_does_not_begin_before_a_change_of_its_setting_is_applied(folder):
+    registry = Registry(folder, retention=Retention(silence_check_seconds=60.0))
+    handle, _ = registry.create("a", {**SILENT, "silence": 0.001})
+    time.sleep(0.01)
+    with handle.worker.read_copy.write_lock():  # the change is journalled, but cannot be applied yet
+        content = Changes.of({"silence": None}, handle.configuration).to_bytes()
+        done = handle.worker.submit(SETTINGS, content, 0)
+        registry.writer.write(lambda _store: None)  # the journal is written
+        for _ in range(3):
+            handle.worker.open_silence_if_due()
+            registry.feed.submit(handle.worker._open_silence).result()
+        assert not done.done()
+    done.result()
+    handle.worker.open_silence_if_due()
+    registry.writer.write(lambda _store: None)
+    assert whats(registry) == []
     registry.close()
 
 

@@ -46,6 +46,7 @@ _DETECTOR_DEFAULTS: dict[str, Any] = {  # arguments of `StreamDetector`
 }
 DEFAULTS: dict[str, Any] = {**_DETECTOR_DEFAULTS, **RULE_DEFAULTS, "silence": None}
 _VALUE_BYTES = 8
+_MAX_TEXT_LENGTH = 100  # characters of a setting
 _MAX_MARKED_VALUES = 2**26  # in a window whose gaps are marked: the header of a model file has a bit for each value
 
 
@@ -130,7 +131,7 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
 
 
 def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
-    """Raise InvalidInputError for the first unknown setting, or the first list that is too long.
+    """Raise InvalidInputError for the first unknown setting, or the first list or text that is too long.
 
     This takes little time and memory whatever the settings contain; pydantic collects all errors.
     """
@@ -139,6 +140,9 @@ def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
             raise InvalidInputError(f"Unknown setting {name!r:.100}; the settings are features, {', '.join(DEFAULTS)}.")
         if isinstance(value, (list, dict)) and len(value) > limits.features:
             raise InvalidInputError(f"{name} has {len(value)} items, but at most {limits.features} are allowed.")
+        texts = value.values() if isinstance(value, dict) else (value,)
+        if any(isinstance(text, str) and len(text) > _MAX_TEXT_LENGTH for text in texts):
+            raise InvalidInputError(f"{name} must not have more than {_MAX_TEXT_LENGTH} characters.")
 
 
 def size_of(configuration: dict[str, Any]) -> DetectorSize:

@@ -14,7 +14,7 @@ from imondrian.service.event_table import StoredEvent
 from imondrian.service.futures import FutureBridge
 
 HEARTBEAT_SECONDS = 15.0
-_EVENTS_PER_READ = 1_000
+_EVENTS_PER_READ = 100
 _BEGIN, _HEARTBEAT = b"retry: 3000\n\n", b": still here\n\n"
 
 

@@ -91,6 +91,7 @@ class DetectorWorker:
         self.summary = summary_of(state.applier.detector)
         self.complaints: dict[str, str] = {}
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
+        self._n_settled = state.entry_number  # of the last entry that is part of `settings`
         self._writer, self._limits, self._retention = writer, limits, retention
         self._waiting: list[Job] = []  # to be journalled
         self._ready: deque[JournalledJob] = deque()
@@ -210,14 +211,15 @@ class DetectorWorker:
             self._feed.submit(self._open_silence).add_done_callback(self._on_silence_stored)
 
     def _is_silence_due(self) -> bool:
-        silence = self.settings["silence"]
-        return silence is not None and time.monotonic() - self.last_points > silence
+        """Return True if no points have arrived for too long; journalled changes of that time must be applied first."""
+        silence, is_settled = self.settings["silence"], self._n_settled == self._n_journalled
+        return silence is not None and is_settled and time.monotonic() - self.last_points > silence
 
     # -- the thread of the writer -------------------------------------------------------------------------------
 
     def _open_silence(self, store: Store) -> list[StoredEvent]:
         """Store that the detector is silent, unless points or a removal came first."""
-        if self._is_deleted or not self._is_silence_due():
+        if self._is_deleted or self._being_journalled or not self._is_silence_due():
             return []
         self._may_be_silent = True
         events = store.events.open_silence(self.id, self.name, self._last_arrival, time.time())
@@ -360,6 +362,7 @@ class DetectorWorker:
         self.summary = summary_of(self._state.applier.detector)
         if any(entry.kind not in WITH_POINTS for entry in entries):
             self.settings = self._state.applier.settings
+        self._n_settled = entries[-1].number
         self._store_announcements()
         for job, reply in zip(jobs, self._replies_to(entries, outcomes), strict=True):
             job.future.set_result(reply)  # last: a client with a reply must see all its effects
