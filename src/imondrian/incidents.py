@@ -112,12 +112,17 @@ def _checked_side(side: Any) -> Side:
 
 def _checked_distance(distance: Any) -> float | str:
     """Check a distance: a number that is not negative, or a share such as "10%"."""
-    number = _share_of(distance) if isinstance(distance, str) else as_number(distance, "ignore_within")
+    number = _share_of(distance) if isinstance(distance, str) else _number_or_none(distance)
     if number is None or not 0.0 <= number < math.inf:
         raise InvalidInputError(
             f"ignore_within must be a number that is not negative or a share such as '10%', but is {distance!r:.200}."
         )
     return distance if isinstance(distance, str) else number
+
+
+def _number_or_none(value: Any) -> float | None:
+    """Return a number; None if the value is not one."""
+    return float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else None
 
 
 def _share_of(text: str) -> float | None:

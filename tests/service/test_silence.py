@@ -145,14 +145,14 @@ def test_a_removed_detector_is_no_longer_silent(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("30s", 30.0), ("10m", 600.0), (" 1.5 h ", 5400.0), ("1d", 86400.0), (7, 7.0), ("7", 7.0)]
+    ("text", "seconds"), [("30s", 30.0), ("10m", 600.0), (" 1.5 h ", 5400.0), ("1d", 86400.0), (7, 7.0)]
 )
 def test_durations(text, seconds):
     assert checked_silence(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "m", "10 minutes", "-1s", 0, -1.0, float("nan"), float("inf"), "1e3s", [], "999d"]
+    "text", ["", "m", "10 minutes", "-1s", 0, -1.0, float("nan"), float("inf"), "1e3s", "7", [], "999d"]
 )
 def test_invalid_durations(text):
     with pytest.raises(InvalidInputError, match="silence must be"):

@@ -1,16 +1,14 @@
 """Silence on a stream: no input for too long is an incident of its own."""
 
 import math
-import re
 import time
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from imondrian.cli.watch_incidents import CLOSED, OPENED, SILENCE, TimeValue, is_time
+from imondrian.durations import in_words, seconds_of
 from imondrian.errors import InvalidInputError
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])\s*")
 _MAX_NUMBER = 2**53
 _MAX_TIME = 253_402_300_799.0  # end of the year 9999, in seconds since 1970
 
@@ -23,9 +21,8 @@ def parse_duration(text: str, name: str) -> float:
     >>> parse_duration("10m", "--silence")
     600.0
     """
-    match = _DURATION.fullmatch(text)
-    seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
-    if seconds <= 0.0:
+    seconds = seconds_of(text)
+    if not seconds:
         raise InvalidInputError(
             f"{name} must be a number above 0 and s, m, h or d, such as 30s or 10m, but is {text!r:.200}."
         )
@@ -108,7 +105,7 @@ class Silence:
             **times,
             "since": datetime.fromtimestamp(self._since or 0.0, UTC).isoformat(timespec="seconds"),
             "seconds": round(passed, 1),
-            "explanation": f"no input for {_in_words(passed)}",
+            "explanation": f"no input for {in_words(passed)}",
         }
 
 
@@ -123,9 +120,3 @@ def restored_silence(value: Any, model: str) -> SilenceState:
     if not is_number or not is_since or not is_time(state.last_time):
         raise InvalidInputError(f"{model}: the stored silence is invalid: {value!r:.200}.")
     return state
-
-
-def _in_words(seconds: float) -> str:
-    """Return a duration in the largest unit of which there is at least one."""
-    unit = max((unit for unit, size in _UNITS.items() if seconds >= size), key=_UNITS.__getitem__, default="s")
-    return f"{seconds / _UNITS[unit]:.3g} {unit}"

@@ -1,11 +1,11 @@
 """The settings of a running detector that can be changed: the threshold, the rules for incidents, and the silence."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from imondrian.defaults import resolved
+from imondrian.durations import seconds_of
 from imondrian.errors import InvalidInputError
 from imondrian.incidents import IncidentRules, checked_rules
 from imondrian.stream import StreamDetector
@@ -15,8 +15,6 @@ RULES = IncidentRules._fields
 BY_FEATURE = ("side", "ignore_within")  # rules with a value for each of some features
 CHANGEABLE = ("threshold", *RULES, "silence")
 RULE_DEFAULTS: dict[str, Any] = {**IncidentRules()._asdict(), "side": {}, "ignore_within": {}}
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_DURATION = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([smhd]?)\s*")
 _MAX_SILENCE = 366 * 86_400.0
 
 
@@ -35,7 +33,7 @@ def checked_silence(silence: Any) -> float | None:
     """
     if silence is None:
         return None
-    seconds: Any = _seconds_in(silence) if isinstance(silence, str) else silence
+    seconds: Any = seconds_of(silence) if isinstance(silence, str) else silence
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not is_number or not 0.0 < seconds <= _MAX_SILENCE:
         raise InvalidInputError(
@@ -43,11 +41,6 @@ def checked_silence(silence: Any) -> float | None:
             f" but is {silence!r:.200}."
         )
     return float(seconds)
-
-
-def _seconds_in(text: str) -> float | None:
-    match = _DURATION.fullmatch(text)
-    return None if match is None else float(match[1]) * _UNITS[match[2]]
 
 
 def rules_by_index(settings: Mapping[str, Any], features: Sequence[str], categorical: Sequence[str]) -> dict[str, Any]:
