@@ -22,7 +22,7 @@ from imondrian.spark import fit, fit_by_key, score, watch
 NAMES = [f"x{j}" for j in range(10)]
 N_KEYS, ROWS_PER_STREAM, N_FILES = 1000, 50, 4
 N_REPEATS = 3
-BARE = {"kind": "depth", "scale": None, "threshold": "auto"}  # the least work besides the forest itself
+BARE = {"kind": "depth", "scale": None, "threshold": 0.5}  # the least work besides the forest itself
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ def test_the_rules_for_the_threshold(data):
 
 @pytest.mark.parametrize("wrong", ["mean", "top 60%", "top 5", "surprise 0", "score 2", "", 0.6, 0, -0.1, None])
 def test_a_wrong_contamination_is_named(data, wrong):
-    texts = ".*'auto'.* or a text such as 'top 5%', 'surprise 3' or 'score 0.6' or a float in the range"
+    texts = ".*'auto'.* or a string such as 'top 5%', 'surprise 3' or 'score 0.6' or a float in the range"
     message = rf"^The 'contamination' parameter of IsolationMondrianForest must be {texts}.* Got {wrong!r} instead"
     for call in ("fit", "partial_fit"):
         with pytest.raises(InvalidParameterError, match=message):

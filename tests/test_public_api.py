@@ -63,7 +63,7 @@ MISTAKES = [
     "MondrianForest(10, 256)",
     'IsolationMondrianForest(kind="typo")',
     'IsolationMondrianForest(preset="typo")',
-    'IsolationMondrianForest(contamination=["typo"])',  # texts such as "top 5%" are checked when the model is fitted
+    'IsolationMondrianForest(contamination=["typo"])',  # strings such as "top 5%" are checked when the model is fitted
     'StreamDetector(2, kind="typo")',
     'StreamDetector(2, scale="typo")',
     'StreamDetector(2, threshold=["typo"])',

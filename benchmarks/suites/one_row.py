@@ -49,7 +49,7 @@ def through_scikit_learn(effort: Effort) -> list[Measurement]:
     from imondrian import IsolationMondrianForest
 
     X = normal_points(10_000, 10)
-    settings = {"kind": "depth", "scale": None, "contamination": "auto"}
+    settings = {"kind": "depth", "scale": None, "contamination": "score 0.5"}
     ours = IsolationMondrianForest(n_estimators=TREES, max_samples=SAMPLES, random_state=0, **settings).fit(X)
     calls = {"ours": ours.score_samples, "scikit-learn": fitted("scikit-learn", X).score_samples}
     return compare(SCIKIT_LEARN, effort, calls, dict.fromkeys(calls, tables(X)))

@@ -28,7 +28,7 @@ class Preset(NamedTuple):
 
     kind: "Kind"  # which score
     scale: Any  # feature weights
-    contamination: "Threshold"  # threshold of estimators; scikit-learn requires that they flag some rows of any table
+    contamination: "Threshold"  # threshold of estimators; scikit-learn's checks require that some rows are flagged
     table_threshold: "Threshold"  # threshold for tables, on the command line and on Spark
     threshold: "Threshold"  # threshold on streams
     auto: float  # the threshold that "auto" means

@@ -56,14 +56,14 @@ def _validated(method: Method) -> Method:
 
 
 class _ContaminationTexts(StrOptions):
-    """Accepts the named contaminations, and texts such as "top 5%"."""
+    """Accepts the named contaminations, and strings such as "top 5%"."""
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Return True if the value is a valid text."""
+        """Return True if the value is a valid string."""
         return super().is_satisfied_by(val) or (isinstance(val, str) and _is_rule(val))
 
     def __str__(self) -> str:
-        return f"{super().__str__()} or a text such as 'top 5%', 'surprise 3' or 'score 0.6'"
+        return f"{super().__str__()} or a string such as 'top 5%', 'surprise 3' or 'score 0.6'"
 
 
 def _is_rule(contamination: str) -> bool:
@@ -102,7 +102,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
         Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature. The data
         are not transformed.
-    contamination : "preset", "auto", "kmeans", float in (0, 0.5], or a text such as "surprise 3", default="preset"
+    contamination : "preset", "auto", "kmeans", float in (0, 0.5], or a string such as "surprise 3", default="preset"
         Which rows are anomalies. A float: that share of the rows, those with the highest scores; "top 5%" is the same
         as 0.05. "surprise 3": those whose surprise is above 3, which an ordinary row exceeds with a probability of
         0.001, so that a table without anomalies has almost none; see `surprise_samples`. "kmeans": those above the
@@ -131,7 +131,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
-        holds (from the distribution of the scores of the fitted rows if only `contamination` changes, to a surprise).
+        holds. If only `contamination` changes, to a surprise, the scores of the fitted rows are used.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

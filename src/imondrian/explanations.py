@@ -111,7 +111,7 @@ class ExplainedRow(NamedTuple):
 class Expectations:
     """What a forest expects: the range of a number given the rest of its point, and how common a category is.
 
-    The forest must not change meanwhile.
+    The forest must not change while this object is in use.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class FittedModel:
 
     @property
     def contamination(self) -> Any:
-        """How the threshold was found: "kmeans", "auto", a share of the rows, or a text such as "surprise 3"."""
+        """How the threshold was found: "kmeans", "auto", a share of the rows, or a string such as "surprise 3"."""
         return self.parameters["contamination"]
 
     @property

@@ -35,7 +35,8 @@ class IncidentRules(NamedTuple):
     gap : int, default=64
         Largest distance between two alarms of an incident, in rows.
     min_points : int, default=1
-        Number of alarms that an incident must have before it opens.
+        Smallest number of alarms with which an incident opens. With 1, a single alarm opens one only if it is ten
+        times rarer than the threshold.
     cooldown : int, default=0
         Number of rows after an incident closes in which no other opens.
     side : dict, optional

@@ -38,7 +38,7 @@ class ScoreDistribution:
 
     @classmethod
     def of_weights(cls, histogram: Array) -> Self:
-        """Return the distribution of a histogram whose scores have their weights already, as that of a stream."""
+        """Return the distribution of a histogram whose scores are already weighted, such as that of a stream."""
         distribution = cls(histogram)
         distribution._histogram = histogram
         return distribution
@@ -92,7 +92,7 @@ class ScoreDistribution:
         return cls(histogram)
 
     def _with_weights(self, histogram: Array) -> Array:
-        """Return the histogram in which surprising scores weigh no more together than is to be expected.
+        """Return the histogram in which the surprising scores together weigh no more than is to be expected.
 
         At first the highest scores are all suspected; those that are not surprising given the others are cleared, until
         none is left to clear. Then scores that were not suspected may turn out to be surprising too.

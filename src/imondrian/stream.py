@@ -358,7 +358,7 @@ class StreamDetector:
     def alarm_rows(self) -> frozenset[int]:
         """Indices of earlier alarms that the next of `events` may name: the first, the last and the peak.
 
-        Whoever wants to report more about these rows, such as their times, has to remember it for no other rows.
+        To report more about these rows, such as their times, a caller has to store it for these rows only.
         """
         return self._recorded_state().incidents.alarm_rows
 

@@ -67,8 +67,8 @@ def checked_parameters(  # noqa: PLR0913
 def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a model file under their current names, with those that older files do not have.
 
-    Before there were categories, rows with missing numbers were refused. Before there was a surprise, a number was a
-    share of the latest points, and "auto" was 0.5.
+    Before there were categories, rows with missing numbers were refused. Before surprise was introduced, a number was
+    a share of the latest points, and "auto" was 0.5.
     """
     parameters = {"categorical": [], "missing": "raise", "rules": {}} | renamed_parameters(notes["parameters"])
     return (

@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
 
 def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
-    """Return the rule for a threshold: a probability below 0.5, 0.5, or a text such as "kmeans" or "top 5%".
+    """Return the rule for a threshold: a probability below 0.5, the score 0.5, or a string such as "top 5%".
 
     Raises
     ------
@@ -88,14 +88,14 @@ def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
         rule = Rule(FIXED, 0.5) if threshold == 0.5 else Rule(SURPRISE, _level(threshold))
     if rule is None:
         raise InvalidInputError(
-            f"{name} must be a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a text such as 'top 5%',"
+            f"{name} must be a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a string such as 'top 5%',"
             f" 'surprise 3' or 'score 0.6', but is {threshold!r:.200}."
         )
     return rule
 
 
 def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contamination") -> Rule:
-    """Return the rule for a contamination: "auto", "kmeans", a share in (0, 0.5], or a text such as "surprise 3".
+    """Return the rule for a contamination: "auto", "kmeans", a share in (0, 0.5], or a string such as "surprise 3".
 
     "auto" is a surprise of 3 with the preset "practice", and scores above 0.5 with "paper".
 
@@ -111,7 +111,7 @@ def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contaminat
         rule = Rule(SHARE, float(contamination))
     if rule is None:
         raise InvalidInputError(
-            f"{name} must be 'auto', 'kmeans', a share between 0 (excluded) and 0.5, or a text such as 'top 5%',"
+            f"{name} must be 'auto', 'kmeans', a share between 0 (excluded) and 0.5, or a string such as 'top 5%',"
             f" 'surprise 3' or 'score 0.6', but is {contamination!r:.200}."
         )
     return rule
@@ -152,7 +152,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _level(probability: float) -> float:
-    """Return -log10 of a probability; a whole number for 0.1, 0.01, 0.001 and so on."""
+    """Return -log10 of a probability; an exact integer for 0.1, 0.01, 0.001 and so on."""
     level = -math.log10(probability)
     return float(round(level)) if math.isclose(level, round(level), abs_tol=1e-12) else level
 

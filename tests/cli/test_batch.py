@@ -65,7 +65,7 @@ THRESHOLDS = {
     "0.01": ("surprise 2", "surprise above 2: about 1 in 100 ordinary rows"),
     "surprise 2.5": ("surprise 2.5", "surprise above 2.5: about 1 in 316 ordinary rows"),
     "1e-20": ("surprise 20", "surprise above 20: about 1 in 1e+20 ordinary rows"),
-    "top 5%": ("top 5%", "the top 5% of the rows that it was fitted on"),
+    "top 5%": ("top 5%", "the top 5% of the rows that the model was fitted on"),
     "kmeans": ("kmeans", "midpoint of two clusters of scores"),
     "0.5": ("score 0.5", "score of an average point"),
     "score 0.6": ("score 0.6", "a fixed score"),
@@ -230,6 +230,11 @@ def test_info_shows_an_estimator_that_has_forgotten_all_its_points(shell):
     facts = json.loads(shell.run("info", "model.imf", "--json").stdout)
     assert (facts["type"], facts["points"], facts["threshold"]) == ("estimator", 0, None)
     assert "threshold        none" in shell.run("info", "model.imf").stdout
+
+
+def test_info_says_that_a_share_on_a_stream_is_one_of_the_latest_rows(shell):
+    imondrian.save(imondrian.StreamDetector(2, window=16, threshold="top 5%"), shell.folder / "state.imf")
+    assert json.loads(shell.run("info", "state.imf", "--json").stdout)["rule"] == "the top 5% of the latest rows"
 
 
 def test_fail_on_anomaly_gives_exit_code_1_if_there_are_anomalies(shell):

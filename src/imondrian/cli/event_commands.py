@@ -85,7 +85,7 @@ class EventCommands:
                 self._queue.all_tasks_done.wait(_SIGNAL_SECONDS)
 
     def stop(self) -> None:
-        """Give all pending commands together the time of one; safe in a signal handler."""
+        """Give all pending commands together the time limit of one; safe in a signal handler."""
         self._deadline = min(self._deadline, time.monotonic() + self._timeout)
 
     def __enter__(self) -> Self:

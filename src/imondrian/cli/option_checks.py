@@ -50,7 +50,7 @@ def check_forest_options(options: ForestOptions) -> None:
 
 
 def parse_threshold(text: str | None) -> Any:
-    """Return a threshold as a stream detector accepts it: a probability, 0.5, or a text; None if there is none."""
+    """Return a threshold as a stream detector accepts it: a probability, 0.5, or a string; None if there is none."""
     if text is None or text == AUTO:
         return text
     value: Any = text
@@ -61,7 +61,7 @@ def parse_threshold(text: str | None) -> Any:
 
 
 def contamination_from(text: str | None, default: Threshold) -> str:
-    """Return the threshold of a command as a contamination, in which the rule is a text; None: the default."""
+    """Return the threshold of a command as a contamination, in which the rule is a string; None: the default."""
     return contamination_of(default if text is None else parse_threshold(text), "--threshold")
 
 

@@ -176,10 +176,10 @@ def threshold_option(preset_field: str) -> Decorator:
     return click.option(
         "--threshold",
         metavar="P|RULE",
-        help="Which rows are anomalies. A probability P below 0.5: rows as unusual as only a share P of ordinary rows"
-        ' is, 0.001 for one in a thousand; "surprise 3" is the same as 0.001. "top 5%": that share of the rows, those'
-        " with the highest scores. kmeans: the upper of two clusters of scores. 0.5: scores above 0.5. auto:"
-        f" {autos}.  [default: {defaults}]",
+        help="Which rows are anomalies. A probability P below 0.5: rows whose score an ordinary row reaches with a"
+        ' probability below P, 0.001 for one in a thousand; "surprise 3" is the same as 0.001. "top 5%": that share of'
+        " the rows, those with the highest scores. kmeans: the upper of two clusters of scores. 0.5: scores above 0.5."
+        f" auto: {autos}.  [default: {defaults}]",
     )
 
 
@@ -347,12 +347,12 @@ ALARMS = grouped(
     ),
     integer_option(
         "--min-points",
-        "Number of anomalies before an incident opens; a single one must be ten times rarer than the threshold."
+        "Number of anomalies with which an incident opens; a single one must be ten times rarer than the threshold."
         "  [default: 1]",
     ),
     integer_option(
         "--cooldown",
-        "Number of rows after an incident in which no other one opens.  [default: 0]",
+        "Number of rows after an incident closes in which no other one opens.  [default: 0]",
         smallest=0,
         metavar="ROWS",
     ),

@@ -198,14 +198,14 @@ def print_rows(rows: list[ExplainedRow], console: Any) -> None:
     console.print(table)
 
 
-def describe_rule(rule: Rule) -> str:
-    """Return in words how a threshold was found."""
+def describe_rule(rule: Rule, rows: str = "rows that the model was fitted on") -> str:
+    """Return in words how a threshold was found; `rows` are those of which a share is flagged."""
     if rule.name == KMEANS:
         return "midpoint of two clusters of scores"
     if rule.name == FIXED:
         return "score of an average point" if rule.value == 0.5 else "a fixed score"
     if rule.name == SHARE:
-        return f"the top {100.0 * rule.value:.4g}% of the rows that it was fitted on"
+        return f"the top {100.0 * rule.value:.4g}% of the {rows}"
     return f"surprise above {rule.value:.4g}: about 1 in {_whole_number(1.0 / rule.probability)} ordinary rows"
 
 

@@ -25,7 +25,7 @@ class WatchCounts:
         return detector.drifts[-1]
 
     def in_words(self, detector: StreamDetector | None, silence: Silence, commands: EventCommands | None) -> str:
-        """Return the counts, such as "4,032 rows, 9 anomalies in 2 incidents; incident 1 is still open"."""
+        """Return the counts, such as "90 rows, 9 anomalies, 2 incidents; incident 1 has been open since row 80"."""
         n_incidents = 0 if detector is None else detector.n_incidents - self._n_incidents_before
         n_filled = 0 if detector is None else detector.n_missing - self._n_filled_before
         n_silences = silence.n_silences - self._n_silences_before

@@ -56,7 +56,7 @@ def write_expected_values(trees: Trees, X: Array, features: Array, weights: Arra
 
 @kernel
 def write_most_frequent(values: Array, most_frequent: Array, shares: Array) -> None:
-    """Write the most frequent of the sorted values[i], the smallest of several, and its share."""
+    """Write the most frequent of the sorted values[i] (of equally frequent ones, the smallest), and its share."""
     n = values.shape[1]
     for i in range(values.shape[0]):
         n_most = first = 0

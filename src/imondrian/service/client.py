@@ -200,7 +200,7 @@ class Client:
         Parameters
         ----------
         after : int, optional
-            The `id` of an event: begin with the one after it. By default, begin with a new one.
+            The `id` of an event: begin with the one after it. By default, only new events.
         follow : bool, default=True
             Whether to wait for more events. If not, the iterator ends with the latest one.
         """

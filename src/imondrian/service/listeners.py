@@ -81,7 +81,7 @@ class Listeners:
             self._n_listeners -= 1
 
     async def _stored(self, last: int, newest: int) -> AsyncIterator[StoredEvent]:
-        """Yield stored events after an id, up to another or further."""
+        """Yield the stored events after the id `last`, at least up to the id `newest`."""
         while last < newest:
             events = await self._futures.wrap(self._feed.stored_after(last, _EVENTS_PER_READ))
             if not events:

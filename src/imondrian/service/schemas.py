@@ -24,12 +24,19 @@ _Side = Literal["high", "low", "both"]
 _Integer = Annotated[int, Field(strict=True)]  # not a boolean
 _Number = Annotated[float, Field(strict=True)]
 _THRESHOLD = (
-    "Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so about one ordinary"
-    ' point in 1/p. "top 5%": that share of the latest points. "kmeans": scores above the midpoint of two clusters.'
-    ' 0.5: scores above 0.5. "auto": 0.001, with the preset "paper" 0.5. Also "surprise 3" and "score 0.6".'
+    "Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so about one in"
+    ' 1/p ordinary points is one. "top 5%": that share of the latest points. "kmeans": scores above the midpoint of two'
+    ' clusters. 0.5: scores above 0.5. "auto": 0.001, or 0.5 with the preset "paper". Also "surprise 3" and'
+    ' "score 0.6".'
 )
-_GAP = "An incident goes on while its alarms are at most this many rows apart, and closes after as many without one."
-_MIN_POINTS = "Number of alarms that an incident must have before it opens."
+_GAP = (
+    "An incident goes on while its alarms (points that are anomalies) are at most this many rows apart, and closes"
+    " after this many rows without one."
+)
+_MIN_POINTS = (
+    "Smallest number of alarms with which an incident opens. With 1, a single alarm opens one only if it is ten times"
+    " rarer than the threshold."
+)
 _COOLDOWN = "Number of rows after an incident closes in which no other opens."
 _SIDE = "For some features: alarms in which this feature has the largest part count only if it is on this side."
 _IGNORE_WITHIN = (

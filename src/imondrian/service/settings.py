@@ -19,7 +19,7 @@ _MAX_SILENCE = 366 * 86_400.0
 
 
 def checked_silence(silence: Any) -> float | None:
-    """Return a duration in seconds, from a number of seconds or a text such as "10m"; None stays None.
+    """Return a duration in seconds, from a number of seconds or a string such as "10m"; None stays None.
 
     Raises
     ------
@@ -37,8 +37,8 @@ def checked_silence(silence: Any) -> float | None:
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not is_number or not 0.0 < seconds <= _MAX_SILENCE:
         raise InvalidInputError(
-            "silence must be a number of seconds above 0, at most a year, or a text such as '30s', '10m', '2h' or '1d',"
-            f" but is {silence!r:.200}."
+            "silence must be a number of seconds above 0, at most a year, or a string such as '30s', '10m', '2h' or"
+            f" '1d', but is {silence!r:.200}."
         )
     return float(seconds)
 

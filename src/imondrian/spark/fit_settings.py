@@ -17,7 +17,7 @@ class FitSettings(NamedTuple):
     preset: Any
     kind: Any
     scale: Any
-    contamination: Any  # "auto", "kmeans", a share, or a text such as "surprise 3"
+    contamination: Any  # "auto", "kmeans", a share, or a string such as "surprise 3"
     missing: Any
 
     @classmethod

@@ -70,7 +70,7 @@ def fit(  # noqa: PLR0913
         Which score to use.
     scale : "preset", None, "std" or one weight per feature, default="preset"
         As in `MondrianForest`; "std" uses the standard deviations of all samples together.
-    threshold : "preset", "auto", "kmeans", float, or a text such as "top 5%", default="preset"
+    threshold : "preset", "auto", "kmeans", float, or a string such as "top 5%", default="preset"
         Which rows are anomalies, as on the command line. A number p below 0.5: those whose surprise is above -log10(p),
         so an ordinary row is one with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share
         of the rows. "kmeans": those above the midpoint of two clusters of scores. 0.5, or "score 0.6": those with a

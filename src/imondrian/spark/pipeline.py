@@ -47,7 +47,7 @@ class _Parameters(HasFeaturesCol, HasInputCols, HasPredictionCol, HasSeed):
     contamination: Param[Any] = Param(  # as in scikit-learn; `threshold` is the resulting score
         Params._dummy(),  # noqa: SLF001
         "contamination",
-        "'preset', 'auto', 'kmeans', a share up to 0.5, or a text such as 'surprise 3'",
+        "'preset', 'auto', 'kmeans', a share up to 0.5, or a string such as 'surprise 3'",
     )
     categoricalCols: Param[list[Any]] = Param(  # noqa: N815
         Params._dummy(),  # noqa: SLF001
@@ -127,7 +127,7 @@ class IsolationMondrianForest(
         As in `imondrian.spark.fit`.
     categoricalCols : list of str or int, optional
         Columns of numbers in inputCols that are categories, or their indices in the vectors of featuresCol.
-    contamination : "preset", "auto", "kmeans", float, or a text such as "surprise 3", default="preset"
+    contamination : "preset", "auto", "kmeans", float, or a string such as "surprise 3", default="preset"
         Which rows are anomalies, as in `imondrian.IsolationMondrianForest`: a number is a share of the rows.
     onError : "raise" or "skip", default="raise"
         How to handle a row that cannot be used: fail, or skip it and set its score to null.

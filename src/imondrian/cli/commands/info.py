@@ -35,7 +35,7 @@ def _facts(model: Model) -> dict[str, Any]:
             "features": model.feature_names,
             "parameters": model.parameters,
             "threshold": model.threshold_score,
-            "rule": describe_rule(stream_rule(model.threshold)),
+            "rule": describe_rule(stream_rule(model.threshold), "latest rows"),
             "incidents": model.n_incidents,
             "rows_seen": model.n_seen,
             "rows_skipped": model.n_skipped,

@@ -41,7 +41,7 @@ async def of_all(
 async def events(
     request: Request,
     last_event_id: Annotated[
-        int | None, Header(ge=0, le=_MAX_ID, description="Begin with the event after this one; by default, a new one.")
+        int | None, Header(ge=0, le=_MAX_ID, description="Begin after this event; by default, only new events.")
     ] = None,
     follow: Annotated[bool, Query(description="Wait for more events; if false, the response ends.")] = True,  # noqa: FBT002
 ) -> Response:

@@ -49,7 +49,7 @@ export function oneIn(surprise) {
   if (!isNumber(surprise)) return "unknown";
   if (surprise < 0.05) return "ordinary";
   const n = 10 ** surprise;
-  return n < 1e9 ? `1 in ${DIGITS_ONLY.format(n)}` : "1 in over a billion"; // of the ordinary points, so many score as high
+  return n < 1e9 ? `1 in ${DIGITS_ONLY.format(n)}` : "1 in over a billion"; // this share of the ordinary points scores as high
 }
 
 export function surprise(value) {
@@ -58,7 +58,7 @@ export function surprise(value) {
 
 export function thresholdWords(threshold) {
   const [kind, value] = String(threshold).trim().toLowerCase().split(/\s+/);
-  if (kind === "kmeans") return "k-means, between two groups of scores";
+  if (kind === "kmeans") return "the upper of two groups of scores (k-means)";
   if (kind === "top") return `the top ${value.replace("%", " %")} of the points`;
   if (kind === "score" || Number(threshold) === 0.5) return `scores above ${kind === "score" ? value : "0.5"}`;
   const level = kind === "surprise" ? Number(value) : -Math.log10(Number(threshold));
