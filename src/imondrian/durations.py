@@ -19,6 +19,6 @@ def seconds_of(text: str) -> float | None:
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration in the largest unit of which there is at least one, such as "1.5 h"."""
+    """Return a duration in the largest unit of which there is at least one, such as "13.6 min" or "1.5 h"."""
     unit = max((unit for unit, size in _SECONDS.items() if seconds >= size), key=_SECONDS.__getitem__, default="s")
-    return f"{seconds / _SECONDS[unit]:.3g} {unit}"
+    return f"{seconds / _SECONDS[unit]:.3g} {'min' if unit == 'm' else unit}"

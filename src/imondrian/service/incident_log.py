@@ -20,7 +20,7 @@ from imondrian.service.row_labels import Category, Labels, labels_from
 from imondrian.stream import StreamDetector
 
 OPENED, CLOSED = "opened", "closed"
-ANOMALY, SILENCE = "anomaly", "silence"
+ANOMALIES, SILENCE = "anomalies", "silence"
 _MAX_TIMES = 1_000  # then those that are no longer needed are dropped
 
 
@@ -137,7 +137,7 @@ class IncidentLog:
         return {
             "id": f"{self._id}-{generation}-{incident.number}",
             "detector": self._name,
-            "kind": ANOMALY,
+            "kind": ANOMALIES,
             "incident": incident.number,
             "is_open": incident.is_open,
             "first": row(incident.first),

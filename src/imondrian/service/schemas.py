@@ -311,7 +311,7 @@ class Incident(BaseModel):
 
     id: str = Field(description="Unique among all detectors; the same after a restart.")
     detector: str = Field(description="The name of the detector.")
-    kind: Literal["anomaly", "silence"]
+    kind: Literal["anomalies", "silence"]
     incident: int = Field(description="Number of the incident of this kind, from 0.")
     is_open: bool
     first: IncidentRow = Field(description="The first alarm; of a silence, when the last data arrived.")
