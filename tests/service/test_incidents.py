@@ -51,7 +51,7 @@ def replayed(folder, target, **arguments):
 
 
 def test_incidents_are_those_of_a_plain_detector(registry):
-    handle, _ = registry.create("a", XY)
+    handle, _ = registry.create("a", {**XY, "threshold": 0.05})
     reference = new_detector(handle.configuration)
     for some in np.split(bursts(), 20):
         learn(handle, some)
@@ -152,7 +152,7 @@ def test_a_snapshot_is_not_saved_before_its_events(tmp_path, monkeypatch):
 def test_what_is_shown_does_not_depend_on_how_entries_are_applied_together(seed):
     X, cuts = bursts(400, seed), np.random.default_rng(seed).integers(1, 400, seed).tolist()
     entries = [Entry(i + 1, POINTS, row.tobytes(), None, 1000.0 + i) for i, row in enumerate(X)]
-    record = StoredDetector(1, "a", {**DEFAULTS, **XY}, 0.0)
+    record = StoredDetector(1, "a", {**DEFAULTS, **XY, "threshold": 0.05}, 0.0)
     one, other = new_state(record, Retention()), new_state(record, Retention())
     for entry in entries:
         one, _ = one.apply([entry])
