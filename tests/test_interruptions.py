@@ -139,6 +139,19 @@ def test_an_interrupted_detector_knows_how_many_rows_it_has_processed(settings):
     assert set(reached) <= set(range(100, 141))
 
 
+@pytest.mark.parametrize("settings", [{}, {"shingle": 3}, {"learn_anomalies": False, "warm_up": 4}])
+def test_the_events_after_an_interruption_are_those_of_the_processed_rows(settings):
+    stream, n_events = Stream({"threshold": "top 40%", "rules": {"gap": 1}, **settings}), 0
+    for detector in interrupted(
+        lambda: stream.detector(100), lambda detector: detector.process_many(stream.rows[100:140])
+    ):
+        events, reference = detector.events, stream.detector(100)  # before `n_seen` is read
+        reference.process_many(stream.rows[100 : detector.n_seen])
+        assert events == reference.events
+        n_events += len(events)
+    assert n_events > 0
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("n_before", [100, 103, 128, 1])  # a step of the window ends after 104 and after 128 rows
 def test_an_interrupted_single_row_is_processed_or_not_at_all(settings, n_before):

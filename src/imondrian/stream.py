@@ -352,6 +352,7 @@ class StreamDetector:
     @property
     def events(self) -> tuple[IncidentEvent, ...]:
         """The incidents that opened or closed in the last call of `process` or `process_many`, in their order."""
+        self._recorded_state()  # an interrupted call may have left events to record
         return self._events
 
     @property
