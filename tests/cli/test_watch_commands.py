@@ -15,14 +15,27 @@ from imondrian.cli.event_commands import EventCommands, parse_command
 from imondrian.cli.options import ConsoleOptions
 from tests.cli.conftest import TIMEOUT
 
-SETTINGS = ("--window", "128", "--trees", "20", "--samples", "32", "--gap", "4", "--incidents")
+SETTINGS = (
+    "--window",
+    "128",
+    "--trees",
+    "20",
+    "--samples",
+    "32",
+    "--threshold",
+    "score 0.8",
+    "--gap",
+    "4",
+    "--incidents",
+)
 N_INCIDENTS = 3
 
 
 def spikes(n_incidents=N_INCIDENTS):
-    """Rows with a spike every 40 rows, alternately high and low and growing; the last incident stays open."""
+    """Rows with two spikes every 40 rows, alternately high and low and growing; the last incident stays open."""
     values = np.random.default_rng(5).normal(size=100 + 40 * n_incidents)
-    values[100 + 40 * np.arange(n_incidents) + 38] = 30.0 * (-10.0) ** np.arange(n_incidents)
+    for last in (38, 39):
+        values[100 + 40 * np.arange(n_incidents) + last] = 30.0 * (-10.0) ** np.arange(n_incidents) + last
     return "".join(f'{{"a": {value}}}\n' for value in values.tolist())
 
 
@@ -40,7 +53,7 @@ def test_the_command_receives_each_incident_in_order(shell):
     assert shell.text("got.ndjson") == done.stdout
     assert shell.text("names.txt") == "".join(f"anomalies {event} {number}\n" for number, event in EXPECTED)
     assert "anomalies opened 2\n" in done.stderr  # the output of the command
-    assert f"{N_INCIDENTS} incidents, 0 of 5 commands failed; incident 2 has been open since row 219\n" in done.stderr
+    assert f"{N_INCIDENTS} incidents, 0 of 5 commands failed; incident 2 has been open since row 220\n" in done.stderr
 
 
 @pytest.mark.parametrize(

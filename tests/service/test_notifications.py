@@ -44,7 +44,7 @@ def metric(registry, name):
 def test_every_opening_and_closing_is_sent_to_every_receiver(tmp_path):
     with LoopbackReceiver() as one, LoopbackReceiver() as other:
         registry = notifying(tmp_path, one.url, other.url)
-        handle, _ = registry.create("a", XY)
+        handle, _ = registry.create("a", {**XY, "threshold": 0.05})
         for some in np.split(bursts(), 60):
             learn(handle, some)
         events = events_of(registry)

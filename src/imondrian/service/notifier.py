@@ -1,13 +1,13 @@
 """Delivery of events to receivers, from the outbox in the store: at least once, in order for each detector."""
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from http.client import HTTPException
+from random import Random
 from typing import NamedTuple
 
 from imondrian.service.errors import StorageError
@@ -19,6 +19,7 @@ from imondrian.service.store import Store
 from imondrian.service.writer import Writer
 
 _LOG = logging.getLogger("imondrian.service")
+_JITTER = Random()  # noqa: S311 (not for secrets; its own, so that the global generator does not change)
 _EVENTS_PER_PASS = 100
 _MANY_FAILURES = 3  # after this many in a row, the service complains
 _SECONDS_TO_END = 2.0  # at shutdown; what was not confirmed is sent again after the next start
@@ -213,5 +214,5 @@ class Channel:
     def _longer(self, backoff: _Backoff, wait: float) -> _Backoff:
         """Return the backoff after one more failure: twice as long, with jitter, but at least as long as requested."""
         seconds = self._retention.retry_seconds * 2.0 ** min(backoff.n_failures, _MAX_DOUBLINGS)
-        jittered = min(seconds, self._retention.longest_retry_seconds) * random.uniform(0.5, 1.0)  # noqa: S311
+        jittered = min(seconds, self._retention.longest_retry_seconds) * _JITTER.uniform(0.5, 1.0)
         return _Backoff(backoff.n_failures + 1, time.monotonic() + max(jittered, wait))
