@@ -106,7 +106,10 @@ def test_only_the_latest_64_incidents_are_stored():
         {"n_opened": 7},
         {"run": [5, 3, 1, 4, 0.5, 3.0]},
         {"run": None},
+        {"run": [0, 2, 3, 0, 0.9, 5.0]},
         {"explained": float("inf")},
+        {"latest": [[0, 1, 2, 2, 1, None, 1, 0.96875, 5.0, [[7, 0, 0.5, 1.0, True, 0.0, 0.0, 0.0]]]]},
+        {"latest": [[0, 1, 2, 2, 1, None, 1, 0.96875, 5.0, [[0, 4, 0.5, 1.0, True, 0.0, 0.0, 0.0]]]]},
         {"latest": [[0, 2, 1, 1, 2, None, 2, 0.9, 4.0, []]]},
         {"latest": [[0, 1, 2, 9, 1, None, 1, 0.9, 4.0, []]]},
         {"latest": [[0, 1, 2, 1, 1, None, 1, float("nan"), 4.0, []]]},
@@ -118,8 +121,8 @@ def test_a_damaged_state_is_refused(change):
     tracker = IncidentTracker(IncidentRules())
     observe(tracker, np.array([0.5, 5.0, 4.0, 0.5]))
     assert tracker.open is not None
-    with pytest.raises(ValueError, match=r"must|reasons|match"):
-        IncidentTracker(IncidentRules()).restore(tracker.state() | change, 4)
+    with pytest.raises(ValueError, match=r"must|reasons|match|does not exist"):
+        IncidentTracker(IncidentRules()).restore(tracker.state() | change, 4, n_features=3, n_rows=2)
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------

@@ -339,8 +339,8 @@ class IncidentTracker:
             "explained": self._explained,
         }
 
-    def restore(self, state: dict[str, Any], n_seen: int) -> None:
-        """Restore what `state` returned for a stream of n_seen rows.
+    def restore(self, state: dict[str, Any], n_seen: int, n_features: int = MAX_SHOWN, n_rows: int = MAX_SHOWN) -> None:
+        """Restore what `state` returned for a stream of n_seen rows, whose points are n_rows rows of n_features.
 
         Raises
         ------
@@ -356,8 +356,11 @@ class IncidentTracker:
         self.latest, run = tuple(latest), state["run"]
         self._run = None if run is None else _restored_run(run, n_seen)
         self._explained = _finite(state["explained"])
-        if self.open is not None and (self._run is None or self._run.last != self.open.last):
+        if self.open is not None and self._run != _Run(*(getattr(self.open, name) for name in _Run._fields)):
             raise ValueError("the open incident does not match the latest alarms.")
+        reasons = [reason for incident in self.latest for reason in incident.reasons]
+        if any(reason.feature >= n_features or reason.lag >= n_rows for reason in reasons):
+            raise ValueError(f"a reason for an incident names a feature that does not exist; there are {n_features}.")
 
 
 def _numbers(rows: LabelledRows, incidents: Any) -> Array:

@@ -231,7 +231,7 @@ class StreamState:
         counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
         self.counts[:] = [*counts, n_shown]
         if "incidents" in notes:  # older files do not have them
-            self.incidents.restore(notes["incidents"], self.n_seen)
+            self.incidents.restore(notes["incidents"], self.n_seen, self.gaps.n_features, self.shingle.size)
         self._check_counts()
 
     def _check_counts(self) -> None:

@@ -44,6 +44,7 @@ FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names
 _TEXT = re.compile(r"\s*(top|surprise|score)\s+((?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(%?)\s*", re.IGNORECASE)
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, 300.0), "score": (FIXED, 1.0)}  # and largest values
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
+_MAX_COUNT = 1e70  # no bin can weigh more: the sum of all weights is less than twice MAX_WEIGHT times the half-life
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
 
 
@@ -303,8 +304,9 @@ class StreamingThreshold:
         histogram, weight = np.array(state["histogram"], dtype=np.float64), float(state["weight"])
         since = as_number(state.get("since", RUN_LENGTH), "the number of scores since a surprising one")
         is_valid = (
-            histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 0.0 < weight <= MAX_WEIGHT
+            histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 1.0 <= weight <= MAX_WEIGHT
         )
+        is_valid = is_valid and bool((histogram[COUNT] <= _MAX_COUNT).all())
         if not is_valid or not (histogram[SUM] >= 0.0).all() or not (histogram[SUM] <= histogram[COUNT]).all():
             raise ValueError("the histogram of scores is damaged.")
         if not 0.0 <= since <= RUN_LENGTH:

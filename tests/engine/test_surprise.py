@@ -175,5 +175,11 @@ def test_a_damaged_number_of_scores_since_a_surprising_one_is_refused(since):
         StreamingThreshold().restore(StreamingThreshold().state() | {"since": since})
 
 
+@pytest.mark.parametrize("change", [{"weight": 5e-324}, {"weight": 0.5}, {"histogram": [[1e308] * N_BINS] * 2}])
+def test_weights_that_no_stream_can_have_are_refused(change):
+    with pytest.raises(ValueError, match="the histogram of scores is damaged"):
+        StreamingThreshold().restore(StreamingThreshold().state() | change)
+
+
 def test_constants_are_those_of_the_documentation():
     assert (SURPRISING, RUN_LENGTH, RUN_WEIGHT) == (2.5, 32, 1 / 32)

@@ -150,10 +150,12 @@ class Channel:
         if self._backoff.until > time.monotonic():
             return self._backoff.until - time.monotonic()
         while events := self._writer.write(self._read_waiting):
+            blocked = set[int]()  # whoever was blocked once stays so for these events: they are sent in order
             for event in events:
                 if self._is_closed:
                     return None
-                if event.detector in self._blocked():
+                blocked |= self._blocked()
+                if event.detector in blocked:
                     continue
                 self._send_or_give_up(event)
                 if self._backoff.until > time.monotonic():
