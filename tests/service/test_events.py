@@ -82,7 +82,7 @@ def test_new_events_are_sent_at_once_and_old_ones_only_on_request(registry):
 def test_a_listener_continues_after_a_restart_without_missing_an_event(tmp_path):
     service = Service(tmp_path)
     with service, service.client() as client:
-        client.create("a", **XY)
+        client.create("a", **{**XY, "threshold": 0.05})
         listener = Listener(service, 6, 0, timeout=60.0)
         listener.start()
         client.process("a", bursts()[:200].tolist())
