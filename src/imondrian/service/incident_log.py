@@ -1,6 +1,6 @@
 """What is shown of incidents besides the state of the detector: the times of their rows, and the texts of categories.
 
-Both follow from the journal, so a replay gives the same; a snapshot contains those that are needed for the latest
+Both follow from the journal, so a replay produces the same; a snapshot contains those that are needed for the latest
 incidents.
 """
 

@@ -207,7 +207,7 @@ class EntryApplier:
         points = points_from(entry.content, self.detector.parameters["n_features"])
         try:
             self.detector.forget(points)
-        except InvalidInputError as error:  # nothing has changed, and a replay gives the same error
+        except InvalidInputError as error:  # nothing has changed, and a replay produces the same error
             return self._without_codes(error)
         return len(points)
 
