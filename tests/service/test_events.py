@@ -52,15 +52,16 @@ def app_listeners(registry):
 
 def test_every_listener_gets_every_event_in_order(registry):
     with ThreadServer(create_app(registry)) as server:
-        handle, _ = registry.create("a", XY)
-        listeners = [Listener(server, 8, 0) for _ in range(5)]
+        handle, _ = registry.create("a", {**XY, "threshold": 0.05})
+        listeners = [Listener(server, 6, 0) for _ in range(5)]
         for listener in listeners:
             listener.start()
         for some in np.split(bursts(), 60):
             learn(handle, some)
         for listener in listeners:
             listener.join(30)
-            assert listener.events == events_of(registry)[:8]
+            assert not listener.is_alive()
+            assert listener.events == events_of(registry)[:6]
 
 
 def test_new_events_are_sent_at_once_and_old_ones_only_on_request(registry):
