@@ -1,11 +1,11 @@
 """Default settings and presets; every interface reads them from here."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from imondrian.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from imondrian.option_types import Kind, Missing, PresetName, Threshold
+    from imondrian.option_types import Kind, Missing, PresetName, StreamPresetName, Threshold
 
 N_TREES = 100
 MAX_SAMPLES = 256
@@ -32,16 +32,25 @@ class Preset(NamedTuple):
     table_threshold: "Threshold"  # threshold for tables, on the command line and on Spark
     threshold: "Threshold"  # threshold on streams
     auto: float  # the threshold that "auto" means
+    n_trees: int = N_TREES  # on streams, like the following
+    max_samples: int | None = MAX_SAMPLES
+    window: int = WINDOW
 
 
 PRESET: "PresetName" = "practice"
+SERIES: Literal["series"] = "series"  # the preset for time series
 AUTO = "auto"  # this threshold means: the field `auto` of the preset
 FROM_PRESET = "preset"  # this value of a setting means: use the value of the preset
-PRESETS: "dict[PresetName, Preset]" = {
+PRESETS: "dict[PresetName, Preset]" = {  # for tables and streams
     # the best overall in our measurements
     "practice": Preset("size", "std", contamination=0.05, table_threshold=AUTO, threshold=0.001, auto=0.001),
     # as in the paper
     "paper": Preset("depth", None, contamination="kmeans", table_threshold="kmeans", threshold="kmeans", auto=0.5),
+}
+STREAM_PRESETS: "dict[StreamPresetName, Preset]" = {
+    **PRESETS,  # type: ignore[dict-item]  # names of presets are names of stream presets
+    # the best overall on labelled time series; see docs/series.md
+    SERIES: PRESETS[PRESET]._replace(kind="expected", n_trees=20, max_samples=None, window=8192),
 }
 
 
@@ -51,20 +60,37 @@ def default_warm_up(window: int) -> int:
 
 
 def preset_of(name: Any) -> Preset:
-    """Return the preset with this name; raise InvalidInputError if there is no such preset."""
-    if not isinstance(name, str) or name not in PRESETS:
-        raise InvalidInputError(f"preset must be one of {', '.join(PRESETS)}, but is {name!r}.")
-    return PRESETS[name]
+    """Return the preset with this name; raise InvalidInputError if there is no such preset for tables."""
+    return _preset_of(name, PRESETS)
+
+
+def stream_preset_of(name: Any) -> Preset:
+    """Return the preset with this name; raise InvalidInputError if there is no such preset for streams."""
+    return _preset_of(name, STREAM_PRESETS)
+
+
+def _preset_of(name: Any, presets: Any) -> Preset:
+    if isinstance(name, str) and name in presets:
+        preset: Preset = presets[name]
+        return preset
+    is_for_streams = isinstance(name, str) and name in STREAM_PRESETS
+    remark = f"; {name!r} is for streams only" if is_for_streams else f", but is {name!r}"
+    raise InvalidInputError(f"preset must be one of {', '.join(presets)}{remark}.")
 
 
 def auto_threshold(preset: Any) -> float:
     """Return the threshold that "auto" means with a preset."""
-    return preset_of(preset).auto
+    return stream_preset_of(preset).auto
 
 
 def resolved(value: Any, setting: str, preset: Any) -> Any:
     """Return the value of a setting; if it is "preset", return the value that the preset has for this setting."""
     return getattr(preset_of(preset), setting) if _is_from_preset(value) else value
+
+
+def resolved_for_stream(value: Any, setting: str, preset: Any) -> Any:
+    """Like `resolved`, with the presets for streams."""
+    return getattr(stream_preset_of(preset), setting) if _is_from_preset(value) else value
 
 
 def with_preset(settings: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +101,15 @@ def with_preset(settings: dict[str, Any]) -> dict[str, Any]:
     >>> with_preset({"preset": "paper", "kind": "preset", "scale": "std", "n_trees": 3})
     {'preset': 'paper', 'kind': 'depth', 'scale': 'std', 'n_trees': 3}
     """
-    preset = preset_of(settings["preset"])
+    return _filled(settings, preset_of(settings["preset"]))
+
+
+def with_stream_preset(settings: dict[str, Any]) -> dict[str, Any]:
+    """Like `with_preset`, with the presets for streams."""
+    return _filled(settings, stream_preset_of(settings["preset"]))
+
+
+def _filled(settings: dict[str, Any], preset: Preset) -> dict[str, Any]:
     return {
         name: getattr(preset, name) if name in Preset._fields and _is_from_preset(value) else value
         for name, value in settings.items()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,18 +18,18 @@ _CHECKS = as_row, as_points, as_number
 _CHECKS_WITH_GAPS = as_row_with_gaps, as_points_with_gaps, number_or_nan
 _MAX_BITS = 64  # of an integer that is the name of a feature
 _IN_MEMORY = (np.ndarray, list, tuple, str, bytes, Mapping)
-Self = TypeVar("Self")
-ReturnType = TypeVar("ReturnType")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def lists_rows(method: Callable[[Self, Any], ReturnType]) -> Callable[[Self, Any], ReturnType]:
+def lists_rows(method: Method) -> Method:
     """Decorate a method of rows X: an iterable is listed first, so that no lock is held while it produces rows."""
 
     @wraps(method)
-    def listed(self: Self, X: Any) -> ReturnType:
-        return method(self, rows_in_memory(X))
+    def listed(self: Any, X: Any, *others: Any, **named: Any) -> Any:
+        others = tuple(map(rows_in_memory, others))
+        return method(self, rows_in_memory(X), *others, **{name: rows_in_memory(named[name]) for name in named})
 
-    return listed
+    return cast("Method", listed)
 
 
 def rows_in_memory(X: Any) -> Any:

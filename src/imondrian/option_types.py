@@ -8,6 +8,8 @@ import numpy.typing as npt
 Kind = Literal["depth", "expected", "size"]
 KindOrPreset = Literal["preset", "depth", "expected", "size"]
 PresetName = Literal["practice", "paper"]
+StreamPresetName = Literal["practice", "paper", "series"]
+CountOrPreset = int | Literal["preset"]
 Scale = Literal["std"] | Sequence[float] | npt.NDArray[Any] | None
 ScaleOrPreset = Literal["preset", "std"] | Sequence[float] | npt.NDArray[Any] | None
 Threshold = float | str  # a number, "auto", "kmeans", or a string such as "top 5%" or "surprise 3"

@@ -4,18 +4,24 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from imondrian.defaults import SERIES
 from imondrian.engine.jit import Array
+from imondrian.engine.series_views import N_VIEWS
 from imondrian.inputs import as_weights
 from imondrian.missing_values import without_indicators
 
 
 class RowLayout(NamedTuple):
-    """A point is `size` rows. Each row has its features, followed by an indicator for some of them."""
+    """A point is `size` rows. Each row has its features, followed by an indicator for some of them.
+
+    With the preset "series", the rows of a point are the views of one row of the stream (`series_views.py`).
+    """
 
     n_features: int
     categorical: tuple[int, ...]  # the categorical features
     indicators: tuple[int, ...]  # the features with an indicator of missing values
     size: int  # number of rows in a point
+    has_views: bool = False  # whether the rows are views of one row
 
     @classmethod
     def of(cls, parameters: dict[str, Any]) -> Self:
@@ -28,7 +34,8 @@ class RowLayout(NamedTuple):
         categorical = tuple(range(len(given))) if by_name else tuple(given)
         numeric = tuple(j for j in range(n_features) if j not in set(categorical))
         indicators = numeric if parameters["missing"] == "indicator" else ()
-        return cls(n_features, categorical, indicators, parameters["shingle"])
+        has_views = parameters["preset"] == SERIES
+        return cls(n_features, categorical, indicators, N_VIEWS if has_views else parameters["shingle"], has_views)
 
     @property
     def numeric(self) -> list[int]:
@@ -53,9 +60,11 @@ class RowLayout(NamedTuple):
         return [i * self.width + j for i in range(self.size) for j in in_row]
 
     def forest_scale(self, scale: Any) -> Any:
-        """Return the scale of the forest: given weights, extended by 1 for each indicator."""
-        if scale is None or isinstance(scale, str) or not self.indicators:
+        """Return the scale of the forest: given weights, repeated for each view, with 1 for each indicator."""
+        if scale is None or isinstance(scale, str) or not (self.indicators or self.has_views):
             return scale
+        if self.has_views:
+            return as_weights(scale, self.n_features).tolist() * self.size
         weights = as_weights(scale, self.n_features * self.size).reshape(self.size, self.n_features)
         return np.hstack([weights, np.ones((self.size, len(self.indicators)))]).ravel().tolist()
 

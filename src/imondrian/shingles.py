@@ -1,5 +1,7 @@
 """Shingling: the last few rows of a time series form one point, so that its shape counts as well as its values."""
 
+from typing import Any
+
 import numpy as np
 
 from imondrian.copying import shallow_copy
@@ -45,32 +47,44 @@ class Shingle:
         """Number of rows still needed before each further row completes a point."""
         return self.size - 1 - self.last.shape[0]
 
-    def points(self, rows: Array) -> Array:
+    @property
+    def n_bytes(self) -> int:
+        """Memory used in bytes, counted as full from the start."""
+        return (self.size - 1) * self.n_features * self.last.itemsize
+
+    def points(self, rows: Array, _times: Array | None = None) -> Array:
         """Return the points that the rows complete (one per row, fewer at the start), and store the last rows."""
         if self.size == 1:
             return np.asarray(rows)
-        points = self.preview(rows)
+        points = self._points_of(rows)
         n_kept = min(self.size - 1, self.last.shape[0] + len(rows))
         self.last = np.vstack([self.last, rows])[self.last.shape[0] + len(rows) - n_kept :].copy()
         return points
 
-    def restore(self, rows: list[list[float]]) -> None:
-        """Restore the last rows of another shingle.
+    def notes(self) -> dict[str, Any]:
+        """Return the state in types that JSON supports."""
+        return {"shingle": self.last.ravel().tolist()}
+
+    def restore(self, notes: dict[str, Any]) -> None:
+        """Restore what the `notes` of another shingle returned.
 
         Raises
         ------
         ValueError
             If there are too many rows, or a value is not finite or exceeds MAX_SIZE in absolute value.
         """
-        last = np.array(rows, dtype=np.float64).reshape(-1, self.n_features)
+        last = np.array(notes["shingle"], dtype=np.float64).reshape(-1, self.n_features)
         if last.shape[0] >= self.size or not (np.abs(last) <= MAX_SIZE).all():
             raise ValueError("the rows of the shingle are damaged.")
         self.last = last
 
-    def preview(self, rows: Array) -> Array:
-        """Return the points that `points` would return, without storing rows."""
+    def preview(self, rows: Array, _times: Array | None = None) -> Array:
+        """Return the points of rows each of which might come next, without storing them; none if rows are missing."""
         if self.size == 1:
             return np.asarray(rows)
+        return np.vstack([self._points_of(row[None]) for row in rows])
+
+    def _points_of(self, rows: Array) -> Array:
         joined = np.vstack([self.last, rows])
         n_points = max(joined.shape[0] - self.size + 1, 0)
         if n_points == 0:

@@ -1,7 +1,6 @@
 """The stream detector: scores, labels and learns each point, with a fixed amount of memory."""
 
 import copy
-from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,16 +9,13 @@ from imondrian.alarm_reasons import alarm_reasons, n_reference_points
 from imondrian.copying import shallow_copy
 from imondrian.defaults import (
     LEARN_ANOMALIES,
-    MAX_SAMPLES,
     MISSING_VALUES,
     N_JOBS,
-    N_TREES,
     PRESET,
     SEED,
     SHINGLE,
-    WINDOW,
-    resolved,
-    with_preset,
+    resolved_for_stream,
+    with_stream_preset,
 )
 from imondrian.drift import Drift
 from imondrian.engine.jit import Array
@@ -41,22 +37,26 @@ from imondrian.inputs import as_count, has_gaps, unchanged
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
 from imondrian.named_rows import CodedRows, RowConverter, lists_rows
 from imondrian.option_types import (
+    CountOrPreset,
     Kind,
     KindOrPreset,
     OnError,
-    PresetName,
     ScaleOrPreset,
     StreamCategorical,
     StreamMissing,
+    StreamPresetName,
     ThresholdOrPreset,
 )
 from imondrian.row_layout import RowLayout
+from imondrian.row_times import as_times
 from imondrian.samplers import Step
 from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import UNKNOWN_SCORE
+from imondrian.series_views import VIEWS, SeriesViews, TimeCounts
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
 from imondrian.stream_parameters import check_forest, checked_parameters, checked_threshold, restored_parameters
+from imondrian.stream_rows import StreamRows
 from imondrian.stream_state import BlockResults, StreamState, empty_results, joined_results
 from imondrian.thresholds import StreamingThreshold, stream_rule
 
@@ -99,25 +99,29 @@ class StreamDetector:
     ----------
     n_features : int
         Number of values in a row.
-    window : int, default=2048
+    window : int or "preset", default="preset"
         Number of latest points that the forest holds.
-    max_samples : int or None, default=256
+    max_samples : int, None or "preset", default="preset"
         Approximate number of points of the window that a tree holds; None: all of them.
-    n_trees : int, default=100
+    n_trees : int or "preset", default="preset"
         Number of trees.
     threshold : float or str, default="preset"
         Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so an ordinary point
         is one with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share of the latest
         points, those with the highest scores. "kmeans" (the paper): scores above the midpoint of the means of two
         clusters of the latest scores; there are always two clusters, even if no score is unusual. 0.5: scores above
-        0.5. "auto": 0.001 with the preset "practice", 0.5 with "paper". Can be changed at any time: `threshold`.
-    preset : "practice" or "paper", default="practice"
-        "practice": `kind="size"`, `scale="std"`, `threshold=0.001`. "paper": `kind="depth"`, `scale=None` (unscaled
-        features), `threshold="kmeans"`.
+        0.5. "auto": 0.5 with the preset "paper", 0.001 with the others. Can be changed at any time: `threshold`.
+    preset : "practice", "paper" or "series", default="practice"
+        "practice": `kind="size"`, `scale="std"`, `threshold=0.001`, `window=2048`, `max_samples=256`, `n_trees=100`.
+        "paper": `kind="depth"`, `scale=None` (unscaled features), `threshold="kmeans"`, the rest as before. "series",
+        for time series: `kind="expected"`, `scale="std"`, `threshold=0.001`, `window=8192`, `max_samples=None`,
+        `n_trees=20`; and the forest does not see the values, but how far they are from what is usual at this hour of
+        the day and from the recent level (see `imondrian.series_views`). Give the times of the rows to `process`.
     kind : "preset", "depth", "expected" or "size", default="preset"
         Which score to use; see `MondrianForest.score`.
     scale : "preset", None, "std" or one weight per feature, default="preset"
-        Weights of the features; see `MondrianForest`. With a shingle, one weight for each feature of each row.
+        Weights of the features; see `MondrianForest`. With a shingle, one weight for each feature of each row; with
+        the preset "series", a weight applies to both deviations of a feature.
     seed : int, default=0
         The same seed and the same rows give the same results, bit for bit, however the rows are divided into calls.
     warm_up : int, optional
@@ -126,7 +130,8 @@ class StreamDetector:
         Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be anomalous
         forever, and rows are scored one by one, which is slower.
     shingle : int, default=1
-        Number of consecutive rows that form a point, for time series.
+        Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
+        shingles.
     on_error : "raise" or "skip", default="raise"
         What to do with a row that cannot be used (not finite, not a number, wrong width, other features): raise an
         InvalidInputError, or count it in `n_seen` and `n_skipped` and return the score NaN. Nothing else changes.
@@ -142,6 +147,7 @@ class StreamDetector:
         window; replaced values do not count, and before the first value of a feature it is 0. "previous": repeat the
         last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
         that says whether it is missing. "raise": the row cannot be used. A row without any value can never be used.
+        The preset "series" allows "median" and "raise" only: there, a missing number counts as a usual one.
     rules : IncidentRules or dict, optional
         Which alarms form an incident. Can be changed at any time: `rules`.
 
@@ -186,11 +192,11 @@ class StreamDetector:
         self,
         n_features: int,
         *,
-        window: int = WINDOW,
-        max_samples: int | None = MAX_SAMPLES,
-        n_trees: int = N_TREES,
+        window: CountOrPreset = "preset",
+        max_samples: CountOrPreset | None = "preset",
+        n_trees: CountOrPreset = "preset",
         threshold: ThresholdOrPreset = "preset",
-        preset: PresetName = PRESET,
+        preset: StreamPresetName = PRESET,
         kind: KindOrPreset = "preset",
         scale: ScaleOrPreset = "preset",
         seed: int = SEED,
@@ -232,7 +238,7 @@ class StreamDetector:
 
     def _set_parameters(self, parameters: dict[str, Any]) -> None:
         """Check and store the parameters."""
-        self._parameters = checked_parameters(**with_preset(parameters))
+        self._parameters = checked_parameters(**with_stream_preset(parameters))
         self.kind: Kind = self._parameters["kind"]
         self._layout = layout = RowLayout.of(self._parameters)
         allows_gaps = self._parameters["missing"] != "raise"
@@ -245,12 +251,13 @@ class StreamDetector:
         """Set the forest and start all counters at zero; the parameters must be set."""
         window, layout = self._parameters["window"], self._layout
         threshold = StreamingThreshold(self._parameters["threshold"], half_life=max(window // 2, 1))
-        shingle = Shingle(layout.size, layout.width)
-        gaps = StreamGaps(layout, self._parameters["missing"], window)
+        builder = SeriesViews(layout.n_features) if layout.has_views else Shingle(layout.size, layout.width)
+        keeps_gaps = layout.has_views and self._parameters["missing"] != "raise"
+        gaps = StreamGaps(layout, "keep" if keeps_gaps else self._parameters["missing"], window)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
         self._sampler = forest.sampler  # another one: the forest was built again
         incidents = IncidentTracker(self._parameters["rules"])
-        self._state = StreamState(shingle, gaps, threshold, incidents, window, self._parameters["warm_up"])
+        self._state = StreamState(builder, gaps, threshold, incidents, window, self._parameters["warm_up"])
         self._events: tuple[IncidentEvent, ...] = ()
         self._next_state = self._state  # includes the rows being processed, which are not counted yet
         self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
@@ -309,7 +316,7 @@ class StreamDetector:
     @write_locked
     def threshold(self, threshold: float | str) -> None:
         checked = checked_threshold(
-            resolved(threshold, "threshold", self._parameters["preset"]), self._parameters["preset"]
+            resolved_for_stream(threshold, "threshold", self._parameters["preset"]), self._parameters["preset"]
         )
         state = self._state.copy()
         state.threshold.use_rule(stream_rule(checked))
@@ -374,6 +381,14 @@ class StreamDetector:
         return self._recorded_state().drifts
 
     @property
+    def time_counts(self) -> TimeCounts:
+        """What was noticed about the times of the rows, with the preset "series": late rows, holes, the usual step."""
+        builder = self._recorded_state().builder
+        if isinstance(builder, SeriesViews):
+            return builder.time_counts
+        raise InvalidInputError(f"Times are used by the preset 'series', but the preset is {self.preset!r}.")
+
+    @property
     @read_locked
     def n_bytes(self) -> int:
         """Memory of the state in bytes; it never changes."""
@@ -382,12 +397,15 @@ class StreamDetector:
     # -- processing -------------------------------------------------------------------------------------------------
 
     @write_locked
-    def process(self, x: Any) -> Result:
+    def process(self, x: Any, time: Any = None) -> Result:
         """Score one row, label it, then learn it.
 
         Parameters
         ----------
         x : array of shape (n_features,), dictionary, or a number if there is one feature
+        time : number, datetime, text or None, optional
+            The time of the row, for the preset "series" only: seconds since 1970, a datetime, or ISO text. If omitted,
+            the row comes one usual step after the row before it.
 
         Returns
         -------
@@ -404,18 +422,21 @@ class StreamDetector:
             incident = _number_or_none(state.incidents.number_at(index))
             state.skip(1)
             return Result(float("nan"), False, state.threshold.threshold, index, float("nan"), incident)
-        if self._needs_copy_of_state(row, converter.names):
-            return _only_result(self._process(row, converter.names), index)
+        if time is not None or self._needs_copy_of_state(row, converter.names):
+            rows = StreamRows(row, self._times(None if time is None else [time], 1), converter.names)
+            return _only_result(self._process(rows), index)
         return self._process_point(row[0], index)
 
     @lists_rows
     @write_locked
-    def process_many(self, X: Any) -> Results:
+    def process_many(self, X: Any, times: Any = None) -> Results:
         """Process rows one after the other: the same results as `process`, bit for bit, several times as fast.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries
+        times : sequence of n_rows times, optional
+            The times of the rows, for the preset "series" only; see `process`.
 
         Returns
         -------
@@ -426,14 +447,15 @@ class StreamDetector:
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
         converter, first = self._row_converter(), self._state.check_growth(len(X))
         self._events = ()
-        index = np.arange(first, first + len(X))
+        index, seconds = np.arange(first, first + len(X)), self._times(times, len(X))
         if len(X) == 0:
             return _results(empty_results(0), index)
         _check_growth(self.forest, len(X))
         if self._parameters["on_error"] == "raise":
-            return _results(self._process(converter.points(X), converter.names), index)
-        rows, is_usable = converter.usable_points(X)
-        return _results(self._process_usable(rows, is_usable, converter.names), index)
+            points = converter.points(X)
+            return _results(self._process(StreamRows(points, seconds, converter.names)), index)
+        points, is_usable = converter.usable_points(X)
+        return _results(self._process_usable(StreamRows(points, seconds, converter.names), is_usable), index)
 
     @write_locked
     def skip(self, n_rows: int = 1) -> Results:
@@ -446,23 +468,24 @@ class StreamDetector:
 
     @lists_rows
     @read_locked
-    def score(self, X: Any) -> Array:
+    def score(self, X: Any, times: Any = None) -> Array:
         """Score each row as if it came next; nothing is learned or counted.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries
+        times : sequence of n_rows times, optional
+            The times of the rows, for the preset "series" only; see `process`.
 
         Returns
         -------
         array of shape (n_rows,)
         """
         rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
-        shingle = self._state.shingle
-        if len(rows) == 0 or shingle.n_missing > 0:
+        builder, seconds = self._state.builder, self._times(times, len(rows))
+        if len(rows) == 0 or builder.n_missing > 0:
             return np.full(len(rows), UNKNOWN_SCORE)
-        points = [shingle.preview(row[None]) for row in self._filled_next(rows)]
-        return self.forest.score_next(np.vstack(points), self.kind)
+        return self.forest.score_next(builder.preview(self._filled_next(rows), seconds), self.kind)
 
     @read_locked
     def surprise(self, scores: Array) -> Array:
@@ -470,39 +493,60 @@ class StreamDetector:
         return self._state.threshold.surprise(np.asarray(scores, np.float64))
 
     @read_locked
-    def explain(self, x: Any) -> dict[Any, float]:
+    def explain(self, x: Any, time: Any = None) -> dict[Any, float]:
         """Divide the score of a row, as if it came next, among its features.
 
         Parameters
         ----------
         x : array of shape (n_features,), dictionary, or a number if there is one feature
+        time : number, datetime, text or None, optional
+            The time of the row, for the preset "series" only; see `process`.
 
         Returns
         -------
         dict
             The part of each feature: positive if its value is unusually high, negative if unusually low; that of a
             category is never negative. The absolute values sum to the score. The keys are the names of the features, or
-            their numbers. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago.
+            their numbers. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago. With the preset
+            "series", ("x", "hour") is the deviation from what is usual at this hour, ("x", "level") that from the
+            recent level.
         """
         converter, size = self._row_converter(), self._layout.size
-        point = self._next_point(converter.point(x))
+        point = self._next_point(converter.point(x), time)
         names = converter.names or range(self._layout.n_features)
-        keys = list(names) if size == 1 else [(name, size - 1 - i) for i in range(size) for name in names]
+        rows = VIEWS if self._layout.has_views else range(size - 1, -1, -1)
+        keys = list(names) if size == 1 else [(name, row) for row in rows for name in names]
         if point.size == 0:
             return dict.fromkeys(keys, UNKNOWN_SCORE / len(keys))
         parts = self._layout.features_of_parts(self.explain_point(point))
         return {key: float(part) for key, part in zip(keys, parts, strict=True)}
 
     @read_locked
-    def next_point(self, x: Any) -> Array:
+    def next_point(self, x: Any, time: Any = None) -> Array:
         """Return the point of the forest that a row would complete if it came next, without missing numbers.
 
         With a shingle, a point consists of several rows, oldest first; it is empty if there are too few of them yet.
+        With the preset "series", it consists of the two deviations.
         """
-        return self._next_point(self._row_converter().point(x))
+        return self._next_point(self._row_converter().point(x), time)
 
-    def _next_point(self, row: Array) -> Array:
-        return self._state.shingle.preview(self._filled_next(row)).ravel()
+    def _next_point(self, row: Array, time: Any) -> Array:
+        seconds = self._times(None if time is None else [time], 1)
+        return self._state.builder.preview(self._filled_next(row), seconds).ravel()
+
+    def _times(self, times: Any, n_rows: int) -> Array | None:
+        """Check the times of rows; return them in seconds, None if this detector does not use times."""
+        if self._layout.has_views:
+            return as_times(times, n_rows)
+        if times is not None:
+            raise InvalidInputError(f"Times are used by the preset 'series', but the preset is {self.preset!r}.")
+        return None
+
+    @property
+    def preset(self) -> StreamPresetName:
+        """The preset."""
+        preset: StreamPresetName = self._parameters["preset"]
+        return preset
 
     @read_locked
     def point_of_rows(self, rows: Array) -> Array:
@@ -544,7 +588,9 @@ class StreamDetector:
         InvalidInputError
             If a row is not in the window; then no row is forgotten.
         """
-        size = self._state.shingle.size
+        if self._layout.has_views:
+            raise InvalidInputError("Single rows of a series cannot be forgotten: later points depend on them.")
+        size = self._layout.size
         if size > 1:
             raise InvalidInputError(f"Single rows cannot be forgotten: a point consists of {size} rows.")
         self.forest.forget(self._filled_next(self._row_converter().points(X)))
@@ -659,37 +705,35 @@ class StreamDetector:
         converter.names = self._state.names
         return converter
 
-    def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> BlockResults:
+    def _process_usable(self, rows: StreamRows, is_usable: Array) -> BlockResults:
         """Process the usable rows and skip the others."""
-        results, n_done = list[BlockResults](), 0
-        for usable, run in groupby(is_usable):
-            n = len(list(run))
-            if usable:
-                results.append(self._process(rows[n_done : n_done + n], names))
-                n_done += n
+        results: list[BlockResults] = []
+        for usable, n_rows in rows.usable_runs(is_usable):
+            if usable is not None:
+                results.append(self._process(usable))
             else:
-                results.append(self._state.results_of_skipped(n))
-                self._state.skip(n)
+                results.append(self._state.results_of_skipped(n_rows))
+                self._state.skip(n_rows)
         return joined_results(results)
 
-    def _process(self, rows: Array, names: list[Any] | None) -> BlockResults:
+    def _process(self, rows: StreamRows) -> BlockResults:
         """Score, label and learn checked rows, block by block."""
         results: list[BlockResults] = []
-        first = 0
-        while first < rows.shape[0]:
-            is_incomplete = self._state.shingle.n_missing > 0
-            length = 1 if is_incomplete else self._block_length(rows.shape[0] - first)
-            block = self._owned(rows[first : first + length])
-            block = block[: self._state.gaps.n_rows_with_same_medians(block, self._state.n_shown)]
+        first, n_rows = 0, len(rows.values)
+        while first < n_rows:
+            is_incomplete = self._state.builder.n_missing > 0
+            length = 1 if is_incomplete else self._block_length(n_rows - first)
+            block = self._owned(rows.part(first, first + length))
+            block = block.part(0, self._state.gaps.n_rows_with_same_medians(block.values, self._state.n_shown))
             process = self._process_incomplete if is_incomplete else self._process_block
-            results.append(process(block, names))
-            first += len(block)
+            results.append(process(block))
+            first += len(block.values)
         return joined_results(results)
 
-    def _owned(self, rows: Array) -> Array:
+    def _owned(self, rows: StreamRows) -> StreamRows:
         """Return checked rows that nobody else can change; raise InvalidInputError if they have changed."""
-        own = rows.copy()
-        return unchanged(own) if self._parameters["missing"] == "raise" else own
+        own = rows.values.copy()
+        return rows._replace(values=unchanged(own) if self._parameters["missing"] == "raise" else own)
 
     def _block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows form one block, to which the same rules apply."""
@@ -721,8 +765,9 @@ class StreamDetector:
         """
         if self._parameters["missing"] != "previous" or not np.isnan(rows).any():
             return None
-        if self._layout.size > 1:
-            last = self._state.shingle.last
+        builder = self._state.builder
+        if isinstance(builder, Shingle) and builder.size > 1:
+            last = builder.last
             return last[-1, : self._layout.n_features] if len(last) else None
         point = self.forest.sampler.newest_point()  # type: ignore[attr-defined]  # a detector always has a window
         return None if point is None else self._layout.numbers_of_point(point)
@@ -745,9 +790,9 @@ class StreamDetector:
             return _only_result(self._record(np.array([score]), steps), index)
         return Result(score, False, threshold, index, state.count_row(score), None)
 
-    def _process_block(self, rows: Array, names: list[Any] | None) -> BlockResults:
+    def _process_block(self, rows: StreamRows) -> BlockResults:
         """Score, label and learn a block of rows, each of which completes a point."""
-        state, points, marked = self._state_with(rows, names)
+        state, points, marked = self._state_with(rows)
         self._next_state, self._first_unrecorded = state, state.n_shown
         if not self._labels_before_learning(state):
             state.gaps = marked
@@ -758,22 +803,23 @@ class StreamDetector:
             self.forest.extend_scored(points[0], float(score[0]))
         return self._record(score, [], points)
 
-    def _state_with(self, rows: Array, names: list[Any] | None) -> tuple[StreamState, Array, StreamGaps]:
+    def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:
         """Return the state with the rows, not counted yet; the points; and the gaps to store if these are learned."""
         state = self._state
         ring: Array = self.forest.sampler.ring  # type: ignore[attr-defined]  # a detector always has a window
-        gaps = state.gaps.with_medians_for(rows, ring, state.n_shown).counted(rows)
-        filled = unchanged(gaps.filled(rows, self._last_row(rows)))
-        following, points = state.with_rows(filled, gaps, names)
-        return following, points, gaps.marked(rows, state.n_shown)
+        values = rows.values
+        gaps = state.gaps.with_medians_for(values, ring, state.n_shown).counted(values)
+        filled = gaps.filled(values, self._last_row(values))
+        following, points = state.with_rows(rows._replace(values=filled), gaps)
+        return following, unchanged(points), gaps.marked(values, state.n_shown)
 
-    def _process_incomplete(self, rows: Array, names: list[Any] | None) -> BlockResults:
+    def _process_incomplete(self, rows: StreamRows) -> BlockResults:
         """Store rows that do not complete a point yet."""
-        state = self._state_with(rows, names)[0].copy()
-        state.counts[N_SEEN] += len(rows)
+        state, n_rows = self._state_with(rows)[0].copy(), len(rows.values)
+        state.counts[N_SEEN] += n_rows
         self._state = state
-        results = state.results_of_skipped(len(rows))
-        return results._replace(score=np.full(len(rows), UNKNOWN_SCORE), surprise=np.zeros(len(rows)))
+        results = state.results_of_skipped(n_rows)
+        return results._replace(score=np.full(n_rows, UNKNOWN_SCORE), surprise=np.zeros(n_rows))
 
     def _record(self, scores: Array, steps: list[Step], points: Array | None = None) -> BlockResults:
         """Label and count the scores of rows that the forest was shown; can be repeated after an interruption.

@@ -34,8 +34,8 @@ class StreamGaps:
     ----------
     layout : RowLayout
         The features of a row.
-    rule : "raise", "median", "previous" or "indicator"
-        What to do with missing numbers. "raise": they do not arrive here.
+    rule : "raise", "median", "previous", "indicator" or "keep"
+        What to do with missing numbers. "raise": they do not arrive here. "keep": they remain NaN.
     window : int
         Number of points in the window.
 
@@ -47,8 +47,9 @@ class StreamGaps:
 
     def __init__(self, layout: RowLayout, rule: str, window: int) -> None:
         self.n_missing = 0
-        self._layout, self._window, self._repeats = layout, window, rule == "previous"
-        self._medians = np.full(0 if rule == "raise" else layout.n_features, UNKNOWN_MEDIAN)
+        self._layout, self._window = layout, window
+        self._repeats, self._keeps = rule == "previous", rule == "keep"
+        self._medians = np.full(0 if rule in ("raise", "keep") else layout.n_features, UNKNOWN_MEDIAN)
         self._expires = 0  # number of points shown after which the medians are computed again
         # of the points with gaps, in their order: the number of the point, and which features were missing. Entry i is
         # at i % n_entries. The last `window` of `n_marked` entries count; the next ones may be written at any time.
@@ -92,6 +93,8 @@ class StreamGaps:
 
     def filled(self, rows: Array, last: Array | None) -> Array:
         """Return rows without gaps, and with indicators; `last` is the row before them, None if there is none."""
+        if self._keeps:
+            return rows
         if self._repeats:
             return _repeated(rows, self._medians if last is None else last)
         return without_gaps(rows, self._medians, list(self._layout.indicators))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.defaults import AUTO, FROM_PRESET, auto_threshold, default_warm_up
+from imondrian.defaults import AUTO, FROM_PRESET, SERIES, auto_threshold, default_warm_up
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
@@ -42,6 +42,8 @@ def checked_parameters(  # noqa: PLR0913
     rules: Any,
 ) -> dict[str, Any]:
     """Check the arguments of a detector; return them as plain Python types."""
+    if preset == SERIES:
+        _check_series(shingle, categorical, missing)
     window, n_features = as_count(window, "window", 1, MAX_POINTS), as_count(n_features, "n_features", 1, MAX_POINTS)
     return {
         "n_features": n_features,
@@ -62,6 +64,15 @@ def checked_parameters(  # noqa: PLR0913
         "missing": _checked_choice(missing, "missing", STREAM_MISSING),
         "rules": checked_rules(rules),
     }
+
+
+def _check_series(shingle: Any, categorical: Any, missing: Any) -> None:
+    """Raise InvalidInputError if these arguments do not go together with the preset "series"."""
+    if shingle != 1:
+        raise InvalidInputError(f"The preset 'series' has no shingles, but shingle is {shingle!r}.")
+    if len(categorical) > 0:
+        raise InvalidInputError(f"The preset 'series' needs numbers, but categorical is {categorical!r:.200}.")
+    _checked_choice(missing, "With the preset 'series', missing", ("median", "raise"))
 
 
 def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The state of a stream detector besides its forest: counters, threshold, drift monitor, shingle, gaps, names."""
+"""The state of a stream detector besides its forest: counters, threshold, drift monitor, incidents, gaps, names."""
 
 from typing import Any, NamedTuple
 
@@ -15,8 +15,10 @@ from imondrian.incidents import NO_INCIDENT, Explain, IncidentEvent, IncidentTra
 from imondrian.inputs import as_count
 from imondrian.named_rows import RowConverter
 from imondrian.samplers import Step
+from imondrian.series_views import SeriesViews
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
+from imondrian.stream_rows import StreamRows
 from imondrian.thresholds import SURPRISE, StreamingThreshold, stream_rule
 
 N_DRIFTS_STORED = 16
@@ -45,27 +47,29 @@ def joined_results(results: list[BlockResults]) -> BlockResults:
 
 
 class StreamState:
-    """Counters, threshold, drift monitor, incidents, shingle, missing numbers and feature names of a detector.
+    """Counters, threshold, drift monitor, incidents, missing numbers and feature names of a detector.
 
     A detector changes a copy and then replaces the old state by it, so that an interruption leaves either the old or
     the new state. `count_row` makes all changes for one row in a single kernel call, which cannot be interrupted.
 
     Attributes
     ----------
+    builder : Shingle or SeriesViews
+        What turns rows into points of the forest.
     counts : int64 array
         Numbers of rows seen, rows skipped, points scored, drifts reported, and points shown to the forest.
     """
 
     def __init__(
         self,
-        shingle: Shingle,
+        builder: Shingle | SeriesViews,
         gaps: StreamGaps,
         threshold: StreamingThreshold,
         incidents: IncidentTracker,
         window: int,
         warm_up: int,
     ) -> None:
-        self.shingle, self.gaps, self.threshold, self.monitor = shingle, gaps, threshold, DriftMonitor()
+        self.builder, self.gaps, self.threshold, self.monitor = builder, gaps, threshold, DriftMonitor()
         self.incidents = incidents
         self.names: list[Any] | None = None
         self.drifts: tuple[Drift, ...] = ()
@@ -75,19 +79,19 @@ class StreamState:
     def copy(self) -> "StreamState":
         """Return an independent copy."""
         other = shallow_copy(self)
-        other.shingle, other.threshold = self.shingle.copy(), self.threshold.copy()
+        other.builder, other.threshold = self.builder.copy(), self.threshold.copy()
         other.monitor, other.counts = self.monitor.copy(), self.counts.copy()
         other.incidents = self.incidents.copy()
         return other
 
-    def with_rows(self, rows: Array, gaps: StreamGaps, names: list[Any] | None) -> "tuple[StreamState, Array]":
-        """Return a state whose shingle includes the rows, which are not counted yet, and the points they complete.
+    def with_rows(self, rows: StreamRows, gaps: StreamGaps) -> "tuple[StreamState, Array]":
+        """Return a state whose builder knows the rows, which are not counted yet, and the points they complete.
 
-        The rows are without gaps; `gaps` includes theirs.
+        The rows are filled; `gaps` includes theirs.
         """
         other = shallow_copy(self)
-        other.shingle, other.gaps, other.names = self.shingle.copy(), gaps, names
-        return other, other.shingle.points(rows)
+        other.builder, other.gaps, other.names = self.builder.copy(), gaps, rows.names
+        return other, other.builder.points(rows.values, rows.times)
 
     @property
     def n_seen(self) -> int:
@@ -132,10 +136,9 @@ class StreamState:
 
     @property
     def n_bytes(self) -> int:
-        """Memory used in bytes; the shingle is counted as full from the start."""
+        """Memory used in bytes."""
         arrays = (self.threshold.histogram, self.monitor.present, self.monitor.before, self.monitor.moments)
-        shingle_bytes = (self.shingle.size - 1) * self.shingle.n_features * 8
-        return sum(array.nbytes for array in arrays) + shingle_bytes + self.gaps.n_bytes
+        return sum(array.nbytes for array in arrays) + self.builder.n_bytes + self.gaps.n_bytes
 
     def check_growth(self, n_rows: int) -> int:
         """Return the number of rows so far; raise InvalidInputError if n_rows more cannot be counted."""
@@ -199,7 +202,7 @@ class StreamState:
         """Return the state in types that JSON supports."""
         return {
             "names": self.names,
-            "shingle": self.shingle.last.ravel().tolist(),
+            **self.builder.notes(),
             "gaps": self.gaps.state(self.n_shown),
             "threshold": self.threshold.state(),
             "incidents": self.incidents.state(),
@@ -220,7 +223,7 @@ class StreamState:
         """
         if notes["names"] is not None:
             self.names = RowConverter(self.gaps.n_features).checked_names(notes["names"])
-        self.shingle.restore(notes["shingle"])
+        self.builder.restore(notes)
         if "gaps" in notes:  # older files do not have them
             self.gaps = self.gaps.restored(notes["gaps"], n_shown)
         self.threshold.restore(notes["threshold"])
@@ -231,7 +234,7 @@ class StreamState:
         counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
         self.counts[:] = [*counts, n_shown]
         if "incidents" in notes:  # older files do not have them
-            self.incidents.restore(notes["incidents"], self.n_seen, self.gaps.n_features, self.shingle.size)
+            self.incidents.restore(notes["incidents"], self.n_seen, self.gaps.n_features, self.builder.size)
         self._check_counts()
 
     def _check_counts(self) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from imondrian.defaults import resolved
+from imondrian.defaults import resolved_for_stream
 from imondrian.durations import seconds_of
 from imondrian.errors import InvalidInputError
 from imondrian.incidents import IncidentRules, checked_rules
@@ -101,7 +101,7 @@ class Changes(NamedTuple):
         check_changeable(settings)
         preset, threshold = configuration["preset"], settings.get("threshold")
         if "threshold" in settings:
-            threshold = checked_threshold(resolved(threshold, "threshold", preset), preset)
+            threshold = checked_threshold(resolved_for_stream(threshold, "threshold", preset), preset)
         rules = rules_by_index(settings, configuration["features"], configuration["categorical"])
         return cls(threshold, rules, "silence" in settings, checked_silence(settings.get("silence")))
 

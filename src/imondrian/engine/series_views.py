@@ -1,0 +1,113 @@
+"""The two views of a time series: deviations from what is usual at this hour of the day, and from the recent level."""
+
+import math
+
+from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.nodes import MAX_SIZE
+
+N_VIEWS = 2
+HOUR, LEVEL = 0, 1  # the views
+COUNT, MEAN = 0, 1  # the rows of `hours` and `level`
+LAST, STEP = 0, 1  # the entries of `clock`: the latest time and the typical step, in seconds; NaN if not known
+N_STEPS, N_LATE, N_REPEATED, N_HOLES = 0, 1, 2, 3  # the entries of `counts`
+
+HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_DAY = 24, 3600.0, 86400.0
+N_VALUES_OF_HOUR = 50.0  # the mean of an hour of the day is that of about so many latest values
+HALF_LIFE = 200.0  # of the recent level, in rows
+N_STEPS_AVERAGED = 100  # the typical step is the mean of about so many steps
+LONGEST_STEP = 4.0  # a longer step counts as one of so many typical steps
+HOLE = 100.0  # a step longer than so many typical ones is a hole: the level before it says nothing about the next row
+_LEVEL_WEIGHT = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
+
+
+@kernel
+def write_views(
+    rows: Array, times: Array, hours: Array, level: Array, clock: Array, counts: Array, usual: Array, points: Array
+) -> None:
+    """Write what is usual for each row, and its deviations from that; then learn the row.
+
+    Parameters
+    ----------
+    rows : array of shape (n_rows, n_features)
+        NaN: the number is missing. Its deviations are 0, and it is not learned.
+    times : array of shape (n_rows,)
+        Seconds. NaN: the time is not known; it is taken to be one typical step after the row before.
+    hours : array of shape (2, HOURS_PER_DAY, n_features)
+        For each hour of the day, the number of values learned (up to N_VALUES_OF_HOUR), and their mean.
+    level : array of shape (2, n_features)
+        The number of values learned since the last hole, and their exponential mean.
+    clock : array of shape (2,)
+    counts : int64 array of shape (4,)
+    usual : array of shape (n_rows, N_VIEWS, n_features)
+        Where the usual values are written; NaN if nothing is known yet.
+    points : array of shape (n_rows, N_VIEWS * n_features)
+        Where the deviations are written.
+    """
+    n_features = rows.shape[1]
+    for i in range(rows.shape[0]):
+        hour = _hour_of_day(_advance(times[i], clock, counts, level))
+        for j in range(n_features):
+            _write_usual(usual[i], j, hours, hour, level)
+            for view in range(N_VIEWS):
+                points[i, view * n_features + j] = _deviation(rows[i, j], usual[i, view, j])
+            if not math.isnan(rows[i, j]):
+                _learn(rows[i, j], hours[:, hour, :], j, 1.0 / N_VALUES_OF_HOUR)
+                _learn(rows[i, j], level, j, _LEVEL_WEIGHT)
+
+
+@helper
+def _advance(time: float, clock: Array, counts: Array, level: Array) -> float:
+    """Move the clock to the time of the next row, unless it is late; return that time, NaN if not known."""
+    last, step = clock[LAST], clock[STEP]
+    if math.isnan(last) or math.isnan(time):
+        time = last + step if math.isnan(time) else time
+        if not math.isnan(time):
+            clock[LAST] = time
+        return time
+    passed = time - last
+    if passed < 0.0:
+        counts[N_LATE] += 1
+    elif passed == 0.0:
+        counts[N_REPEATED] += 1
+    else:
+        clock[LAST] = time
+        if passed > HOLE * step:
+            counts[N_HOLES] += 1
+            level[COUNT, :] = 0.0
+        else:
+            counts[N_STEPS] = min(counts[N_STEPS] + 1, N_STEPS_AVERAGED)
+            step = passed if math.isnan(step) else step
+            clock[STEP] = step + (min(passed, LONGEST_STEP * step) - step) / counts[N_STEPS]
+    return time
+
+
+@helper
+def _hour_of_day(time: float) -> int:
+    """Return the hour of the day, from 0; 0 if the time is not known."""
+    if math.isnan(time):
+        return 0
+    return int((time - math.floor(time / SECONDS_PER_DAY) * SECONDS_PER_DAY) / SECONDS_PER_HOUR) % HOURS_PER_DAY
+
+
+@helper
+def _write_usual(usual: Array, j: int, hours: Array, hour: int, level: Array) -> None:
+    """Write the usual values of feature j; where one is not known, the other takes its place."""
+    of_hour = hours[MEAN, hour, j] if hours[COUNT, hour, j] > 0.0 else math.nan
+    recent = level[MEAN, j] if level[COUNT, j] > 0.0 else math.nan
+    usual[HOUR, j] = recent if math.isnan(of_hour) else of_hour
+    usual[LEVEL, j] = of_hour if math.isnan(recent) else recent
+
+
+@helper
+def _deviation(value: float, usual: float) -> float:
+    """Return value - usual, within the range of values that a forest accepts; 0 if either is not known."""
+    if math.isnan(value) or math.isnan(usual):
+        return 0.0
+    return min(max(value - usual, -MAX_SIZE), MAX_SIZE)
+
+
+@helper
+def _learn(value: float, means: Array, j: int, weight: float) -> None:
+    """Move the mean of feature j towards a value; until it has 1 / weight values, all of them have the same weight."""
+    means[COUNT, j] = min(means[COUNT, j] + 1.0, 1.0 / weight)
+    means[MEAN, j] += (value - means[MEAN, j]) * max(weight, 1.0 / means[COUNT, j])

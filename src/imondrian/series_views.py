@@ -1,0 +1,159 @@
+"""The views of a time series that its forest sees: how far each value is from what is usual."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.copying import shallow_copy
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE
+from imondrian.engine.series_views import (
+    COUNT,
+    HALF_LIFE,
+    HOURS_PER_DAY,
+    LAST,
+    MEAN,
+    N_HOLES,
+    N_LATE,
+    N_REPEATED,
+    N_STEPS_AVERAGED,
+    N_VALUES_OF_HOUR,
+    N_VIEWS,
+    STEP,
+    write_views,
+)
+from imondrian.inputs import as_count
+from imondrian.row_times import MAX_SECONDS
+
+VIEWS = ("hour", "level")  # the names of the views
+
+
+class TimeCounts(NamedTuple):
+    """What was noticed about the times of a series."""
+
+    n_late: int  # rows whose time is before that of an earlier row
+    n_repeated: int  # rows with the latest time so far, which an earlier row has too
+    n_holes: int  # steps that are more than 100 times as long as usual
+    step: float  # the usual time between two rows, in seconds; NaN if not known
+
+
+class SeriesViews:
+    """What is usual in a time series, and the deviations from it, which are the points of its forest.
+
+    A point has two values for each feature: the deviation from what is usual at this hour of the day (the mean of about
+    50 latest values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows). Where
+    one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour.
+
+    A row whose time is not known is taken to come one usual step after the row before it. A step that is more than 100
+    times as long as usual is a hole: the recent level begins again after it. Late and repeated rows are processed in
+    the order in which they arrive, with the hour of their own time.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of values in a row.
+
+    Attributes
+    ----------
+    usual : array of shape (n_rows, 2, n_features)
+        The usual values of the rows whose points were computed last, in both views; NaN if nothing was known.
+
+    Examples
+    --------
+    >>> views = SeriesViews(1)
+    >>> views.points(np.array([[1.0], [2.0], [6.0]]), np.array([0.0, 1800.0, 3600.0])).tolist()
+    [[0.0, 0.0], [1.0, 1.0], [4.5, 4.5]]
+    >>> views.points(np.array([[3.0]]), np.array([86_400.0])).tolist()  # the first hour again: 1.5, the mean of 1 and 2
+    [[1.5, 0.0]]
+    """
+
+    size = N_VIEWS  # values of a point for each feature
+    n_missing = 0  # each row completes a point
+
+    def __init__(self, n_features: int) -> None:
+        self.n_features = n_features
+        self._hours, self._level = np.zeros((2, HOURS_PER_DAY, n_features)), np.zeros((2, n_features))
+        self._clock, self._counts = np.full(2, np.nan), np.zeros(4, np.int64)
+        self.usual = np.empty((0, N_VIEWS, n_features))
+
+    def copy(self) -> "SeriesViews":
+        """Return an independent copy."""
+        other = shallow_copy(self)
+        for name in ("_hours", "_level", "_clock", "_counts"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory used in bytes."""
+        return self._hours.nbytes + self._level.nbytes + self._clock.nbytes + self._counts.nbytes
+
+    @property
+    def time_counts(self) -> TimeCounts:
+        """What was noticed about the times so far."""
+        counts = self._counts.tolist()
+        return TimeCounts(counts[N_LATE], counts[N_REPEATED], counts[N_HOLES], self._clock.item(STEP))
+
+    def points(self, rows: Array, times: Array | None) -> Array:
+        """Return the points of the next rows, and learn the rows; NaN is a missing number or an unknown time."""
+        times = np.full(len(rows), np.nan) if times is None else times
+        self.usual = np.empty((len(rows), N_VIEWS, self.n_features))
+        points = np.empty((len(rows), N_VIEWS * self.n_features))
+        write_views(rows, times, self._hours, self._level, self._clock, self._counts, self.usual, points)
+        return points
+
+    def preview(self, rows: Array, times: Array | None) -> Array:
+        """Return the points of rows each of which might come next; nothing is learned."""
+        times = np.full(len(rows), np.nan) if times is None else times
+        return np.vstack([self.copy().points(rows[i : i + 1], times[i : i + 1]) for i in range(len(rows))])
+
+    def notes(self) -> dict[str, Any]:
+        """Return the state in types that JSON supports."""
+        return {"views": self._notes()}
+
+    def _notes(self) -> dict[str, Any]:
+        return {
+            "hours": self._hours.ravel().tolist(),
+            "level": self._level.ravel().tolist(),
+            "clock": [None if math.isnan(value) else value for value in self._clock.tolist()],
+            "counts": self._counts.tolist(),
+        }
+
+    def restore(self, notes: dict[str, Any]) -> None:
+        """Restore what `notes` returned.
+
+        Raises
+        ------
+        ValueError
+            If the notes are invalid.
+        """
+        notes = notes["views"]
+        hours, level = _means(notes["hours"], self._hours.shape), _means(notes["level"], self._level.shape)
+        clock = np.array([math.nan if value is None else float(value) for value in notes["clock"]])
+        counts = [as_count(count, "a count of times", 0, MAX_SHOWN) for count in notes["counts"]]
+        is_valid = (
+            (hours[COUNT] <= N_VALUES_OF_HOUR).all()
+            and (level[COUNT] <= _MAX_LEVEL_COUNT).all()
+            and clock.shape == (2,)
+            and len(counts) == 4
+            and not (np.abs(clock) > MAX_SECONDS).any()
+            and not clock[STEP] <= 0.0
+            and math.isnan(clock[STEP]) == (counts[0] == 0)
+            and counts[0] <= N_STEPS_AVERAGED
+            and not (math.isnan(clock[LAST]) and any(counts))
+        )
+        if not is_valid:
+            raise ValueError("the usual values of the series are damaged.")
+        self._hours, self._level, self._clock, self._counts = hours, level, clock, np.array(counts)
+
+
+_MAX_LEVEL_COUNT = 1.0 / (1.0 - 0.5 ** (1.0 / HALF_LIFE))
+
+
+def _means(values: Any, shape: tuple[int, ...]) -> Array:
+    """Return stored counts and means; raise ValueError if they are impossible."""
+    means = np.array(values, np.float64).reshape(shape)
+    if not ((means[COUNT] >= 0.0).all() and (np.abs(means[MEAN]) <= MAX_SIZE).all()):
+        raise ValueError("the usual values of the series are damaged.")
+    return means
