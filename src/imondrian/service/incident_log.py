@@ -152,6 +152,7 @@ class IncidentLog:
                     "rows_ago": reason.rows_ago[0],
                     "value": reason.value if reason.text is None else reason.text or None,
                     "expected": reason.expected,
+                    "view": reason.view,
                     "share": reason.share,
                     "side": reason.side or None,
                     "text": str(reason),

@@ -18,6 +18,7 @@ from imondrian.errors import InvalidInputError
 
 Category = str | bool | int | float
 Value = Category | None  # of a feature, in JSON
+TIME = "time"  # default key of a record with the time of the point
 _LENGTH = struct.Struct("<Q")
 
 
