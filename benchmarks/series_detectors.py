@@ -1,0 +1,236 @@
+"""Detectors for time series: forests on views of the series, and the peers, all with the same two functions.
+
+`process` scores each row and then learns it; `predict` scores further rows without learning them. High is anomalous.
+Every detector has one setting for all series. Those in OURS are the steps towards the one that we recommend.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from imondrian import StreamDetector
+from series_views import Differences, FromMean, FromTimeOfDay, Shingles, ShortMeans, Values, View
+
+LONG = {"kind": "expected", "window": 8_192, "max_samples": 1_024, "n_trees": 30}  # a long memory
+PRACTICE = {"kind": "size", "window": 2_048, "max_samples": 256, "n_trees": 100}
+HALF_LIFE, SHORT_HALF_LIFE = 50.0, 10.0  # rows
+KRCF_TREES, KRCF_SAMPLES = 50, 256
+N_FIRST_SCORED = 64  # earlier scores of krcf are 0; its default, a quarter of the points of a tree
+T2_SMOOTHED = 5  # rows
+
+
+class SeriesDetector(Protocol):
+    """A detector for rows at some times, which are in seconds."""
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn it."""
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+
+
+# -- ours -------------------------------------------------------------------------------------------------------------
+
+
+class OnView:
+    """Our stream detector on a view of the series."""
+
+    def __init__(self, view: View, n_features: int, settings: dict[str, Any]) -> None:
+        self._view = view
+        self._detector = StreamDetector(n_features, **settings)
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn it."""
+        return self._detector.process_many(self._view.learn(seconds, X)).score
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+        return self._detector.score(self._view.apply(seconds, X))
+
+
+class Delayed:
+    """Our stream detector on a view, which learns each row only when `delay` further rows have been scored.
+
+    What has lasted for less than the delay is not usual yet. The first rows are learned at once.
+    """
+
+    def __init__(self, view: View, n_features: int, settings: dict[str, Any], delay: int, n_first: int) -> None:
+        self._view, self._delay, self._n_first = view, delay, n_first
+        self._detector = StreamDetector(n_features, **settings)
+        self._waiting = np.empty((0, n_features))
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn the row that is due."""
+        points = self._view.learn(seconds, X)
+        n_first = min(max(self._n_first - self._detector.n_seen, 0), len(points))
+        scores = [self._detector.process_many(points[:n_first]).score] if n_first else []
+        for point in points[n_first:]:
+            scores.append(self._detector.score(point[None]))
+            self._waiting = np.concatenate([self._waiting, point[None]])
+            if len(self._waiting) > self._delay:
+                self._detector.process(self._waiting[0])
+                self._waiting = self._waiting[1:]
+        return np.concatenate(scores)
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+        return self._detector.score(self._view.apply(seconds, X))
+
+
+class Maximum:
+    """The highest score of several detectors."""
+
+    def __init__(self, detectors: Sequence[SeriesDetector]) -> None:
+        self._detectors = detectors
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn it."""
+        return np.maximum.reduce([detector.process(seconds, X) for detector in self._detectors])
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+        return np.maximum.reduce([detector.predict(seconds, X) for detector in self._detectors])
+
+
+def on_view(view: Callable[[], View], settings: dict[str, Any], width: int = 1) -> Callable[[int], SeriesDetector]:
+    """Return the factory of a detector on a view, whose points have `width` values per feature."""
+    return lambda n_features: OnView(view(), width * n_features, settings)
+
+
+def maximum(*views: Callable[[], View]) -> Callable[[int], SeriesDetector]:
+    """Return the factory of the maximum over views with a long memory."""
+    return lambda n_features: Maximum([OnView(view(), n_features, LONG) for view in views])
+
+
+def from_mean() -> View:
+    """Return the deviation from an exponential mean."""
+    return FromMean(HALF_LIFE)
+
+
+def short_means() -> View:
+    """Return short means."""
+    return ShortMeans(SHORT_HALF_LIFE)
+
+
+OURS: dict[str, Callable[[int], SeriesDetector]] = {
+    "practice, value": on_view(Values, PRACTICE),
+    "expected, 256 of 2,048, value": on_view(Values, PRACTICE | {"kind": "expected"}),
+    "expected, 1,024 of 8,192: value": on_view(Values, LONG),
+    "- difference": on_view(Differences, LONG),
+    "- shingle of 4": on_view(lambda: Shingles(4), LONG, width=4),
+    "- short mean (half-life 10 rows)": on_view(short_means, LONG),
+    "- from the mean (half-life 50 rows)": on_view(from_mean, LONG),
+    "- from the same half hour": on_view(FromTimeOfDay, LONG),
+    "- **maximum: half hour, mean**": maximum(FromTimeOfDay, from_mean),
+    "- maximum: half hour, mean, value": maximum(FromTimeOfDay, from_mean, Values),
+    "- maximum: half hour, mean, short mean": maximum(FromTimeOfDay, from_mean, short_means),
+}
+SETTINGS = {name: PRACTICE if "2,048" in name or "practice" in name else LONG for name in OURS}
+
+
+# -- peers ------------------------------------------------------------------------------------------------------------
+
+
+class Krcf:
+    """The random cut forest of krcf (Rust) on shingles, with its usual 50 trees of 256 points."""
+
+    def __init__(self, n_features: int, shingle: int) -> None:
+        from krcf import RandomCutForest
+
+        options = {"dimensions": shingle * n_features, "shingle_size": 1, "random_seed": 0}
+        sizes = {"num_trees": KRCF_TREES, "sample_size": KRCF_SAMPLES, "output_after": N_FIRST_SCORED}
+        self._view, self._forest = Shingles(shingle), RandomCutForest(options | sizes)
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn it."""
+        scores = np.empty(len(X))
+        for i, point in enumerate(self._view.learn(seconds, X)):
+            scores[i] = self._forest.score(point)
+            self._forest.update(point)
+        return scores
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+        return np.array([self._forest.score(point) for point in self._view.apply(seconds, X)])
+
+
+class HalfSpaceTrees:
+    """River's half-space trees with default settings, on values scaled to [0, 1] by River as its documentation asks."""
+
+    def __init__(self, n_features: int) -> None:
+        from river import anomaly, preprocessing
+
+        del n_features
+        self._scaler, self._trees = preprocessing.MinMaxScaler(), anomaly.HalfSpaceTrees(seed=0)
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn it."""
+        del seconds
+        scores = np.empty(len(X))
+        for i, x in enumerate(X):
+            row = dict(enumerate(x.tolist()))
+            self._scaler.learn_one(row)
+            scaled = self._scaler.transform_one(row)
+            scores[i] = self._trees.score_one(scaled)
+            self._trees.learn_one(scaled)
+        return scores
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+        rows = (dict(enumerate(x.tolist())) for x in X)
+        return np.array([self._trees.score_one(self._scaler.transform_one(row)) for row in rows])
+
+
+class RunningMean:
+    """The largest distance of a value from its running mean, in running deviations; both are exponential."""
+
+    def __init__(self, n_features: int) -> None:
+        self._n_rows, self._mean, self._square = 0, np.zeros(n_features), np.zeros(n_features)
+        self._share = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn it."""
+        scores = np.zeros(len(X))
+        for i, x in enumerate(X):
+            scores[i] = self.predict(seconds[i : i + 1], x[None])[0] if self._n_rows > 1 else 0.0
+            self._n_rows += 1
+            share = max(self._share, 1.0 / self._n_rows)
+            distance = x - self._mean
+            self._mean = self._mean + share * distance
+            self._square = (1.0 - share) * (self._square + share * distance**2)
+        return scores
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+        deviation = np.sqrt(self._square)
+        distance = np.abs(X - self._mean)
+        return np.divide(distance, deviation, out=np.zeros(X.shape), where=deviation > 0.0).max(axis=1)
+
+
+STREAM_PEERS: dict[str, tuple[str | None, Callable[[int], SeriesDetector]]] = {  # name: (package, factory)
+    "krcf, shingle 1": ("krcf", lambda n_features: Krcf(n_features, 1)),
+    "krcf, shingle 4": ("krcf", lambda n_features: Krcf(n_features, 4)),
+    "krcf, shingle 8": ("krcf", lambda n_features: Krcf(n_features, 8)),
+    "River, half-space trees": ("river", HalfSpaceTrees),
+    "running mean": (None, RunningMean),
+}
+
+
+def isolation_forest(learned: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return the scores of scikit-learn's isolation forest with default settings."""
+    from sklearn.ensemble import IsolationForest
+
+    return -IsolationForest(random_state=0).fit(learned).score_samples(X)
+
+
+def t_squared(learned: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return Hotelling's T-squared: the squared Mahalanobis distance from the mean of the rows learned."""
+    varies = learned.std(axis=0) > 0.0
+    mean, deviation = learned[:, varies].mean(axis=0), learned[:, varies].std(axis=0)
+    scaled = (X[:, varies] - mean) / deviation
+    inverse = np.linalg.inv(np.cov(((learned[:, varies] - mean) / deviation).T))
+    return np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
+
+
+BATCH_PEERS = {"scikit-learn, isolation forest": isolation_forest, "T-squared": t_squared}
