@@ -1,17 +1,19 @@
 """Time series: our detectors on several views of a series and the peers, in one run: `make series`.
 
-One setting for all series. Three tables:
+One setting for all series; figures are means over seeds. Four tables:
 
 1. NAB, 25 series: its score (see nab_score.py) with one threshold for all series, if every row above the threshold is
    an alarm, and if there is at most one alarm in 150 rows; the rows per second that a detector scores and learns.
-2. Incidents at the default threshold of our detectors, on the same series.
+2. Incidents at the default threshold of our detectors, on the same series (seed 0).
 3. SKAB, 20 files of 8 sensors: a detector learns the first 400 rows of a file and then scores the rest, without
    learning or with. F1, false and missed alarms are those of all rows of all files, as in SKAB's own table, with alarms
    above the highest score of rows 100 to 399, and for our detectors also above the threshold for p = 0.001. AUC: rows
    from 400 on, the mean over the files. In these files "alarms from row 400 on" has an F1 of 0.70, because more than
    half of the rows from 400 on are labelled: F1 has to be read together with the false alarms.
+4. Incidents of our detectors on SKAB, if they go on learning (seed 0); also on its file without anomalies.
 
 The data are in the folder named by IMONDRIAN_DATA. Peers that are not installed are named and left out.
+Usage: python benchmarks/series.py [--seeds 3] [nab] [skab]
 """
 
 import argparse
@@ -31,23 +33,26 @@ from imondrian.thresholds import StreamingThreshold
 from nab_score import PROFILES, best_limited_scores, best_score, n_unscored
 from peers import why_missing
 from series_data import Series, nab_series, skab_series
-from series_detectors import BATCH_PEERS, OURS, SETTINGS, STREAM_PEERS, SeriesDetector
+from series_detectors import BATCH_PEERS, OURS, SETTINGS, STREAM_PEERS, Factory
 
 HERE = Path(__file__).parent
 MIN_DISTANCE = 150  # rows between alarms, where they are limited
 WARM_UP = 256  # rows without alarms, for incidents
+N_COMPILED = 300  # rows that a detector processes before it is timed, to compile its kernels
 PROBABILITY, LEVEL = 0.001, 3.0
+MODES = ("learns 400 rows", "goes on learning")
 N_LEARNED, N_UNCALIBRATED = 400, 100  # SKAB: rows learned, and first rows whose scores are not used for the threshold
 T2_FACTOR, T2_PROBABILITY, T2_ROWS = 2.0, 0.999, 5  # SKAB's notebook for T-squared
 IFOREST_SHARE, IFOREST_ROWS = 0.0005, 3  # SKAB's notebook for the isolation forest
-Factory = Callable[[int], SeriesDetector]
 
 
 def main() -> None:
     """Run the chosen parts, print their tables as Markdown, and write the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="default: all parts")
-    figures = {part: PARTS[part]() for part in parser.parse_args().part or PARTS}
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    options = parser.parse_args()
+    figures = {part: PARTS[part](range(options.seeds)) for part in options.part or PARTS}
     target = HERE / "results" / "series.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(figures, indent=1))
@@ -106,36 +111,48 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run_on_nab(name: str, factory: Factory, series: Sequence[Series]) -> Run:
+def run_on_nab(name: str, factory: Factory, seed: int, series: Sequence[Series]) -> Run:
     """Score every row of every series, each with a new detector."""
-    report(f"NAB: {name}")
+    report(f"NAB: {name}, seed {seed}")
     prepared = [(seconds_of(one), columns_of(one)) for one in series]
-    warm = factory(1)
-    warm.process(prepared[0][0][:300], prepared[0][1][:300])  # compiles kernels
+    factory(1, seed).process(prepared[0][0][:N_COMPILED], prepared[0][1][:N_COMPILED])
     start = perf_counter()
-    scores = [factory(1).process(seconds, X) for seconds, X in prepared]
+    scores = [factory(1, seed).process(seconds, X) for seconds, X in prepared]
     return Run(scores, perf_counter() - start)
 
 
-def compare_on_nab() -> dict[str, Any]:
+def nab_figures(run: Run, series: Sequence[Series]) -> dict[str, Any]:
+    """Return the scores of NAB for every profile, and the rows per second."""
+    every = {profile: best_score(series, run.scores, values).score for profile, values in PROFILES.items()}
+    limited = best_limited_scores(series, run.scores, MIN_DISTANCE)
+    speed = sum(len(one.values) for one in series) / run.seconds
+    return {"every row": every, "limited": {name: best.score for name, best in limited.items()}, "speed": speed}
+
+
+def compare_on_nab(seeds: Sequence[int]) -> dict[str, Any]:
     """Print and return the scores of NAB, then the incidents of ours."""
     series = list(nab_series())
-    n_rows = sum(len(one.values) for one in series)
-    found: dict[str, Any] = {}
     limits = ("every row", f"one in {MIN_DISTANCE} rows")
     print_head("NAB", *(f"{limit}: {profile}" for limit in limits for profile in PROFILES), "rows per second")
-    runs = {}
+    found: dict[str, Any] = {}
+    first_runs = {}
     for name, factory in detectors().items():
-        runs[name] = run = run_on_nab(name, factory, series)
-        every = {profile: best_score(series, run.scores, values)._asdict() for profile, values in PROFILES.items()}
-        one = {
-            profile: best._asdict() for profile, best in best_limited_scores(series, run.scores, MIN_DISTANCE).items()
-        }
-        found[name] = {"every row": every, "limited": one, "rows per second": n_rows / run.seconds}
-        figures = [*every.values(), *one.values()]
-        print_row(name, *(f"{best['score']:.1f}" for best in figures), f"{n_rows / run.seconds:,.0f}")
-    found["incidents"] = compare_incidents(series, {name: runs[name].scores for name in OURS})
+        found[name] = []
+        for seed in seeds:
+            run = run_on_nab(name, factory, seed, series)
+            first_runs.setdefault(name, run.scores)
+            found[name].append(nab_figures(run, series))
+        cells = [spread([one[limit][p] for one in found[name]]) for limit in ("every row", "limited") for p in PROFILES]
+        print_row(name, *cells, f"{np.median([one['speed'] for one in found[name]]):,.0f}")
+    ours = {name: first_runs[name] for name in OURS}
+    found["incidents"] = compare_incidents("NAB", series, ours, WARM_UP)
     return found
+
+
+def spread(values: list[float]) -> str:
+    """Return the mean, with the lowest and the highest value if they differ."""
+    low, mean, high = min(values), sum(values) / len(values), max(values)
+    return f"{mean:.1f} ({low:.1f} - {high:.1f})" if low < high else f"{mean:.1f}"
 
 
 # -- incidents --------------------------------------------------------------------------------------------------------
@@ -149,34 +166,34 @@ class Incidents(NamedTuple):
     n_false: int
 
 
-def compare_incidents(series: Sequence[Series], runs: dict[str, list[np.ndarray]]) -> dict[str, Any]:
-    """Print and return the incidents at the default threshold."""
-    n_windows = sum(len(one.windows) for one in series)
-    names = ("incidents, p = 0.001", f"windows found of {n_windows}", "false incidents", "in series without anomalies")
-    print_head(*names, "rows of a false incident", "median delay, widths of the window", "F1")
+def compare_incidents(
+    data: str, series: Sequence[Series], runs: dict[str, list[np.ndarray]], warm_up: int
+) -> dict[str, Any]:
+    """Print and return the incidents at the default threshold, for the scores of each detector on each series."""
+    n_windows, n_rows = sum(len(one.windows) for one in series), sum(len(one.values) for one in series)
+    names = (f"windows found of {n_windows}", "false incidents", "in series without anomalies")
+    print_head(f"incidents on {data}", *names, "rows per false incident", "median delay, widths of the window", "F1")
     found: dict[str, Any] = {}
-    n_rows = sum(len(one.values) for one in series)
     for name, scores in runs.items():
-        results = {
-            one.name: incidents_in(one, opened_rows(values, SETTINGS[name]["window"]))
-            for one, values in zip(series, scores, strict=True)
-        }
-        found[name] = {key: value._asdict() for key, value in results.items()}
-        delays = [delay for one in results.values() for delay in one.delays]
-        n_false = sum(one.n_false for one in results.values())
-        n_clean = sum(one.n_false for one in results.values() if not one.n_windows)
+        window = SETTINGS[name]["window"]
+        opened = [opened_rows(values, window, warm_up) for values in scores]
+        results = [incidents_in(one, rows) for one, rows in zip(series, opened, strict=True)]
+        found[name] = {one.name: result._asdict() for one, result in zip(series, results, strict=True)}
+        delays = [delay for one in results for delay in one.delays]
+        n_false, n_clean = sum(one.n_false for one in results), sum(one.n_false for one in results if not one.n_windows)
         f1 = 2.0 * len(delays) / (len(delays) + n_false + n_windows)
-        rows = f"{n_rows / max(n_false, 1):,.0f}"
-        print_row(name, str(len(delays)), str(n_false), str(n_clean), rows, f"{np.median(delays):.2f}", f"{f1:.2f}")
+        delay = f"{np.median(delays):.2f}" if delays else ""
+        counts = (str(len(delays)), str(n_false), str(n_clean), f"{n_rows / max(n_false, 1):,.0f}")
+        print_row(name, *counts, delay, f"{f1:.2f}")
     return found
 
 
-def opened_rows(scores: np.ndarray, window: int) -> list[int]:
+def opened_rows(scores: np.ndarray, window: int, warm_up: int) -> list[int]:
     """Return the rows in which incidents open, by the default rules and threshold."""
     threshold, tracker = StreamingThreshold(PROBABILITY, max(window // 2, 1)), IncidentTracker(IncidentRules())
-    first = WARM_UP // 2
+    first = warm_up // 2  # like a detector: earlier scores do not count
     _, surprise = threshold.observe(scores[first:])
-    is_alarm = (surprise > LEVEL) & (np.arange(surprise.size) >= WARM_UP - first)
+    is_alarm = (surprise > LEVEL) & (np.arange(surprise.size) >= warm_up - first)
     rows = LabelledRows(first, is_alarm, scores[first:], surprise)
     _, events = tracker.observe(rows, LEVEL, None, lambda _: ())
     return [event.index for event in events if event.incident.is_open]
@@ -240,39 +257,64 @@ def mean_auc(series: Sequence[Series], scores: Sequence[np.ndarray]) -> float:
     return float(np.mean([roc_auc_score(one.is_in_window[N_LEARNED:], s[N_LEARNED:]) for one, s in pairs]))
 
 
-def scores_on(series: Series, factory: Factory) -> tuple[np.ndarray, np.ndarray]:
+def scores_on(series: Series, factory: Factory, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores of a detector that learns the first rows only, and of one that goes on learning."""
     seconds, X = seconds_of(series), columns_of(series)
-    fixed, going_on = factory(X.shape[1]), factory(X.shape[1])
+    fixed, going_on = factory(X.shape[1], seed), factory(X.shape[1], seed)
     first = fixed.process(seconds[:N_LEARNED], X[:N_LEARNED])
     return np.append(first, fixed.predict(seconds[N_LEARNED:], X[N_LEARNED:])), going_on.process(seconds, X)
 
 
-def compare_on_skab() -> dict[str, Any]:
-    """Print and return AUC, F1, false and missed alarms on SKAB."""
+def skab_figures(
+    series: Sequence[Series], scores: Sequence[np.ndarray], window: int | None, *, goes_on: bool
+) -> dict[str, Any]:
+    """Return AUC and rates; `window`: that of our detectors, None for peers, which have no default threshold."""
+    figures = {"AUC": mean_auc(series, scores), "highest": rates(series, [above_highest(s) for s in scores])}
+    if window is not None:
+        figures["p"] = rates(series, [surprising(s, window, goes_on=goes_on) for s in scores])
+    return figures
+
+
+def compare_on_skab(seeds: Sequence[int]) -> dict[str, Any]:
+    """Print and return AUC, F1, false and missed alarms on SKAB, then the incidents of ours."""
     series = list(skab_series())
-    modes = ("learns 400 rows", "goes on learning")
     kinds = ("AUC", "F1 (false, missed)", "F1 with p = 0.001")
-    print_head("SKAB", *(f"{mode}: {kind}" for mode in modes for kind in kinds))
+    print_head("SKAB", *(f"{mode}: {kind}" for mode in MODES for kind in kinds))
     found: dict[str, Any] = {}
+    first_runs = {}
     for name, factory in detectors().items():
-        report(f"SKAB: {name}")
-        found[name] = {}
-        both = zip(*(scores_on(one, factory) for one in series), strict=True)
-        for mode, scores, goes_on in zip(modes, both, (False, True), strict=True):
-            figures: dict[str, Any] = {"AUC": mean_auc(series, scores)}
-            figures["highest"] = rates(series, [above_highest(s) for s in scores])
-            if name in OURS:
-                window = SETTINGS[name]["window"]
-                figures["p"] = rates(series, [surprising(s, window, goes_on=goes_on) for s in scores])
-            found[name][mode] = figures
-        cells = ((f"{one['AUC']:.3f}", str(one["highest"]), str(one.get("p", ""))) for one in found[name].values())
-        print_row(name, *(cell for one in cells for cell in one))
+        window = SETTINGS[name]["window"] if name in OURS else None
+        found[name] = {mode: [] for mode in MODES}
+        for seed in seeds:
+            report(f"SKAB: {name}, seed {seed}")
+            both = list(zip(*(scores_on(one, factory, seed) for one in series), strict=True))
+            first_runs.setdefault(name, both[1])
+            for mode, scores in zip(MODES, both, strict=True):
+                found[name][mode].append(skab_figures(series, scores, window, goes_on=mode == MODES[1]))
+        print_row(name, *(cell for mode in MODES for cell in skab_cells(found[name][mode])))
     for name, figures in batch_figures(series):
-        found[name] = {modes[0]: figures}
-        auc = f"{figures['AUC']:.3f}" if "AUC" in figures else ""
-        print_row(name, auc, str(figures["highest"]), "", "", "", "")
+        found[name] = {MODES[0]: [figures]}
+        print_row(name, *skab_cells([figures]), "", "", "")
+    found["incidents"] = skab_incidents(series, {name: list(first_runs[name]) for name in OURS})
     return found
+
+
+def skab_cells(figures: list[dict[str, Any]]) -> list[str]:
+    """Return the cells of a table, the means over the seeds; empty if a figure is missing."""
+    auc = f"{np.mean([one['AUC'] for one in figures]):.3f}" if "AUC" in figures[0] else ""
+    kinds = ("highest", "p")
+    means = [Rates(*np.mean([one[kind] for one in figures], axis=0)) if kind in figures[0] else "" for kind in kinds]
+    return [auc, *(str(mean) for mean in means)]
+
+
+def skab_incidents(series: Sequence[Series], runs: dict[str, list[np.ndarray]]) -> dict[str, Any]:
+    """Print and return the incidents on the files of SKAB, including the one without anomalies."""
+    normal = list(skab_series("anomaly-free"))
+    for name, scores in runs.items():
+        report(f"SKAB without anomalies: {name}")
+        for one in normal:
+            scores.append(OURS[name](columns_of(one).shape[1], 0).process(seconds_of(one), columns_of(one)))
+    return compare_incidents("SKAB", [*series, *normal], runs, N_LEARNED)
 
 
 def batch_figures(series: Sequence[Series]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -313,7 +355,7 @@ def isolation_forest_alarms(scores: np.ndarray) -> np.ndarray:
 
 AS_IN_SKAB = {"scikit-learn, isolation forest": isolation_forest_alarms, "T-squared": t_squared_alarms}
 
-PARTS: dict[str, Callable[[], dict[str, Any]]] = {"nab": compare_on_nab, "skab": compare_on_skab}
+PARTS: dict[str, Callable[[Sequence[int]], dict[str, Any]]] = {"nab": compare_on_nab, "skab": compare_on_skab}
 
 if __name__ == "__main__":
     main()

@@ -15,9 +15,10 @@ from series_views import Differences, FromMean, FromTimeOfDay, Shingles, ShortMe
 LONG = {"kind": "expected", "window": 8_192, "max_samples": 1_024, "n_trees": 30}  # a long memory
 PRACTICE = {"kind": "size", "window": 2_048, "max_samples": 256, "n_trees": 100}
 HALF_LIFE, SHORT_HALF_LIFE = 50.0, 10.0  # rows
+DELAY, N_AT_ONCE = 200, 400  # rows
 KRCF_TREES, KRCF_SAMPLES = 50, 256
 N_FIRST_SCORED = 64  # earlier scores of krcf are 0; its default, a quarter of the points of a tree
-T2_SMOOTHED = 5  # rows
+Factory = Callable[[int, int], "SeriesDetector"]  # by the number of features and the seed
 
 
 class SeriesDetector(Protocol):
@@ -36,9 +37,9 @@ class SeriesDetector(Protocol):
 class OnView:
     """Our stream detector on a view of the series."""
 
-    def __init__(self, view: View, n_features: int, settings: dict[str, Any]) -> None:
+    def __init__(self, view: View, n_features: int, seed: int, settings: dict[str, Any]) -> None:
         self._view = view
-        self._detector = StreamDetector(n_features, **settings)
+        self._detector = StreamDetector(n_features, seed=seed, **settings)
 
     def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Score each row, then learn it."""
@@ -50,25 +51,25 @@ class OnView:
 
 
 class Delayed:
-    """Our stream detector on a view, which learns each row only when `delay` further rows have been scored.
+    """Our stream detector on a view, which learns each row only when DELAY further rows have been scored.
 
     What has lasted for less than the delay is not usual yet. The first rows are learned at once.
     """
 
-    def __init__(self, view: View, n_features: int, settings: dict[str, Any], delay: int, n_first: int) -> None:
-        self._view, self._delay, self._n_first = view, delay, n_first
-        self._detector = StreamDetector(n_features, **settings)
+    def __init__(self, view: View, n_features: int, seed: int, settings: dict[str, Any]) -> None:
+        self._view = view
+        self._detector = StreamDetector(n_features, seed=seed, **settings)
         self._waiting = np.empty((0, n_features))
 
     def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Score each row, then learn the row that is due."""
         points = self._view.learn(seconds, X)
-        n_first = min(max(self._n_first - self._detector.n_seen, 0), len(points))
+        n_first = min(max(N_AT_ONCE - self._detector.n_seen, 0), len(points))
         scores = [self._detector.process_many(points[:n_first]).score] if n_first else []
         for point in points[n_first:]:
             scores.append(self._detector.score(point[None]))
             self._waiting = np.concatenate([self._waiting, point[None]])
-            if len(self._waiting) > self._delay:
+            if len(self._waiting) > DELAY:
                 self._detector.process(self._waiting[0])
                 self._waiting = self._waiting[1:]
         return np.concatenate(scores)
@@ -93,14 +94,21 @@ class Maximum:
         return np.maximum.reduce([detector.predict(seconds, X) for detector in self._detectors])
 
 
-def on_view(view: Callable[[], View], settings: dict[str, Any], width: int = 1) -> Callable[[int], SeriesDetector]:
+def on_view(view: Callable[[], View], settings: dict[str, Any], width: int = 1) -> Factory:
     """Return the factory of a detector on a view, whose points have `width` values per feature."""
-    return lambda n_features: OnView(view(), width * n_features, settings)
+    return lambda n_features, seed: OnView(view(), width * n_features, seed, settings)
 
 
-def maximum(*views: Callable[[], View]) -> Callable[[int], SeriesDetector]:
-    """Return the factory of the maximum over views with a long memory."""
-    return lambda n_features: Maximum([OnView(view(), n_features, LONG) for view in views])
+def delayed(view: Callable[[], View]) -> Factory:
+    """Return the factory of a detector with a long memory that learns with a delay."""
+    return lambda n_features, seed: Delayed(view(), n_features, seed, LONG)
+
+
+def maximum(*views: Callable[[], View], settings: dict[str, Any] = LONG) -> Factory:
+    """Return the factory of the maximum over views; each has trees of its own."""
+    return lambda n_features, seed: Maximum(
+        [OnView(view(), n_features, len(views) * seed + k, settings) for k, view in enumerate(views)]
+    )
 
 
 def from_mean() -> View:
@@ -113,7 +121,7 @@ def short_means() -> View:
     return ShortMeans(SHORT_HALF_LIFE)
 
 
-OURS: dict[str, Callable[[int], SeriesDetector]] = {
+OURS: dict[str, Factory] = {
     "practice, value": on_view(Values, PRACTICE),
     "expected, 256 of 2,048, value": on_view(Values, PRACTICE | {"kind": "expected"}),
     "expected, 1,024 of 8,192: value": on_view(Values, LONG),
@@ -123,8 +131,10 @@ OURS: dict[str, Callable[[int], SeriesDetector]] = {
     "- from the mean (half-life 50 rows)": on_view(from_mean, LONG),
     "- from the same half hour": on_view(FromTimeOfDay, LONG),
     "- **maximum: half hour, mean**": maximum(FromTimeOfDay, from_mean),
+    "- the same, 100 trees": maximum(FromTimeOfDay, from_mean, settings=LONG | {"n_trees": 100}),
     "- maximum: half hour, mean, value": maximum(FromTimeOfDay, from_mean, Values),
     "- maximum: half hour, mean, short mean": maximum(FromTimeOfDay, from_mean, short_means),
+    "- short mean, learned 200 rows later": delayed(short_means),
 }
 SETTINGS = {name: PRACTICE if "2,048" in name or "practice" in name else LONG for name in OURS}
 
@@ -135,10 +145,10 @@ SETTINGS = {name: PRACTICE if "2,048" in name or "practice" in name else LONG fo
 class Krcf:
     """The random cut forest of krcf (Rust) on shingles, with its usual 50 trees of 256 points."""
 
-    def __init__(self, n_features: int, shingle: int) -> None:
+    def __init__(self, n_features: int, seed: int, shingle: int) -> None:
         from krcf import RandomCutForest
 
-        options = {"dimensions": shingle * n_features, "shingle_size": 1, "random_seed": 0}
+        options = {"dimensions": shingle * n_features, "shingle_size": 1, "random_seed": seed}
         sizes = {"num_trees": KRCF_TREES, "sample_size": KRCF_SAMPLES, "output_after": N_FIRST_SCORED}
         self._view, self._forest = Shingles(shingle), RandomCutForest(options | sizes)
 
@@ -158,11 +168,11 @@ class Krcf:
 class HalfSpaceTrees:
     """River's half-space trees with default settings, on values scaled to [0, 1] by River as its documentation asks."""
 
-    def __init__(self, n_features: int) -> None:
+    def __init__(self, n_features: int, seed: int) -> None:
         from river import anomaly, preprocessing
 
         del n_features
-        self._scaler, self._trees = preprocessing.MinMaxScaler(), anomaly.HalfSpaceTrees(seed=0)
+        self._scaler, self._trees = preprocessing.MinMaxScaler(), anomaly.HalfSpaceTrees(seed=seed)
 
     def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Score each row, then learn it."""
@@ -185,7 +195,8 @@ class HalfSpaceTrees:
 class RunningMean:
     """The largest distance of a value from its running mean, in running deviations; both are exponential."""
 
-    def __init__(self, n_features: int) -> None:
+    def __init__(self, n_features: int, seed: int) -> None:
+        del seed
         self._n_rows, self._mean, self._square = 0, np.zeros(n_features), np.zeros(n_features)
         self._share = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
 
@@ -208,10 +219,10 @@ class RunningMean:
         return np.divide(distance, deviation, out=np.zeros(X.shape), where=deviation > 0.0).max(axis=1)
 
 
-STREAM_PEERS: dict[str, tuple[str | None, Callable[[int], SeriesDetector]]] = {  # name: (package, factory)
-    "krcf, shingle 1": ("krcf", lambda n_features: Krcf(n_features, 1)),
-    "krcf, shingle 4": ("krcf", lambda n_features: Krcf(n_features, 4)),
-    "krcf, shingle 8": ("krcf", lambda n_features: Krcf(n_features, 8)),
+STREAM_PEERS: dict[str, tuple[str | None, Factory]] = {  # name: (package, factory)
+    "krcf, shingle 1": ("krcf", lambda n_features, seed: Krcf(n_features, seed, 1)),
+    "krcf, shingle 4": ("krcf", lambda n_features, seed: Krcf(n_features, seed, 4)),
+    "krcf, shingle 8": ("krcf", lambda n_features, seed: Krcf(n_features, seed, 8)),
     "River, half-space trees": ("river", HalfSpaceTrees),
     "running mean": (None, RunningMean),
 }
