@@ -33,7 +33,7 @@ from imondrian.thresholds import StreamingThreshold
 from nab_score import PROFILES, best_limited_scores, best_score, n_unscored
 from peers import why_missing
 from series_data import Series, nab_series, skab_series
-from series_detectors import BATCH_PEERS, OURS, SETTINGS, STREAM_PEERS, Factory
+from series_detectors import BATCH_PEERS, OURS, STREAM_PEERS, Contestant
 
 HERE = Path(__file__).parent
 MIN_DISTANCE = 150  # rows between alarms, where they are limited
@@ -59,10 +59,9 @@ def main() -> None:
     print(f"\nwritten to {target}")
 
 
-def detectors() -> dict[str, Factory]:
+def contestants() -> dict[str, Contestant]:
     """Return ours and the peers that are installed; name the others."""
-    peers = {name: factory for name, (package, factory) in STREAM_PEERS.items() if is_installed(package)}
-    return OURS | peers
+    return OURS | {name: peer for name, peer in STREAM_PEERS.items() if is_installed(peer.package)}
 
 
 def is_installed(package: str | None) -> bool:
@@ -111,13 +110,13 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run_on_nab(name: str, factory: Factory, seed: int, series: Sequence[Series]) -> Run:
+def run_on_nab(name: str, contestant: Contestant, seed: int, series: Sequence[Series]) -> Run:
     """Score every row of every series, each with a new detector."""
     report(f"NAB: {name}, seed {seed}")
     prepared = [(seconds_of(one), columns_of(one)) for one in series]
-    factory(1, seed).process(prepared[0][0][:N_COMPILED], prepared[0][1][:N_COMPILED])
+    contestant.make(1, seed).process(prepared[0][0][:N_COMPILED], prepared[0][1][:N_COMPILED])
     start = perf_counter()
-    scores = [factory(1, seed).process(seconds, X) for seconds, X in prepared]
+    scores = [contestant.make(1, seed).process(seconds, X) for seconds, X in prepared]
     return Run(scores, perf_counter() - start)
 
 
@@ -136,10 +135,10 @@ def compare_on_nab(seeds: Sequence[int]) -> dict[str, Any]:
     print_head("NAB", *(f"{limit}: {profile}" for limit in limits for profile in PROFILES), "rows per second")
     found: dict[str, Any] = {}
     first_runs = {}
-    for name, factory in detectors().items():
+    for name, contestant in contestants().items():
         found[name] = []
         for seed in seeds:
-            run = run_on_nab(name, factory, seed, series)
+            run = run_on_nab(name, contestant, seed, series)
             first_runs.setdefault(name, run.scores)
             found[name].append(nab_figures(run, series))
         cells = [spread([one[limit][p] for one in found[name]]) for limit in ("every row", "limited") for p in PROFILES]
@@ -175,8 +174,7 @@ def compare_incidents(
     print_head(f"incidents on {data}", *names, "rows per false incident", "median delay, widths of the window", "F1")
     found: dict[str, Any] = {}
     for name, scores in runs.items():
-        window = SETTINGS[name]["window"]
-        opened = [opened_rows(values, window, warm_up) for values in scores]
+        opened = [opened_rows(values, OURS[name].window, warm_up) for values in scores]
         results = [incidents_in(one, rows) for one, rows in zip(series, opened, strict=True)]
         found[name] = {one.name: result._asdict() for one, result in zip(series, results, strict=True)}
         delays = [delay for one in results for delay in one.delays]
@@ -190,7 +188,7 @@ def compare_incidents(
 
 def opened_rows(scores: np.ndarray, window: int, warm_up: int) -> list[int]:
     """Return the rows in which incidents open, by the default rules and threshold."""
-    threshold, tracker = StreamingThreshold(PROBABILITY, max(window // 2, 1)), IncidentTracker(IncidentRules())
+    threshold, tracker = StreamingThreshold(PROBABILITY, window // 2), IncidentTracker(IncidentRules())
     first = warm_up // 2  # like a detector: earlier scores do not count
     _, surprise = threshold.observe(scores[first:])
     is_alarm = (surprise > LEVEL) & (np.arange(surprise.size) >= warm_up - first)
@@ -244,7 +242,7 @@ def above_highest(scores: np.ndarray) -> np.ndarray:
 
 def surprising(scores: np.ndarray, window: int, *, goes_on: bool) -> np.ndarray:
     """Return which rows are alarms at the default threshold; `goes_on`: later scores change the threshold."""
-    threshold = StreamingThreshold(PROBABILITY, max(window // 2, 1))
+    threshold = StreamingThreshold(PROBABILITY, window // 2)
     threshold.observe(scores[N_UNCALIBRATED:N_LEARNED])
     later = scores[N_LEARNED:]
     surprise = threshold.observe(later)[1] if goes_on else threshold.surprise(later)
@@ -257,20 +255,20 @@ def mean_auc(series: Sequence[Series], scores: Sequence[np.ndarray]) -> float:
     return float(np.mean([roc_auc_score(one.is_in_window[N_LEARNED:], s[N_LEARNED:]) for one, s in pairs]))
 
 
-def scores_on(series: Series, factory: Factory, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def scores_on(series: Series, contestant: Contestant, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores of a detector that learns the first rows only, and of one that goes on learning."""
     seconds, X = seconds_of(series), columns_of(series)
-    fixed, going_on = factory(X.shape[1], seed), factory(X.shape[1], seed)
+    fixed, going_on = contestant.make(X.shape[1], seed), contestant.make(X.shape[1], seed)
     first = fixed.process(seconds[:N_LEARNED], X[:N_LEARNED])
     return np.append(first, fixed.predict(seconds[N_LEARNED:], X[N_LEARNED:])), going_on.process(seconds, X)
 
 
 def skab_figures(
-    series: Sequence[Series], scores: Sequence[np.ndarray], window: int | None, *, goes_on: bool
+    series: Sequence[Series], scores: Sequence[np.ndarray], window: int, *, goes_on: bool
 ) -> dict[str, Any]:
-    """Return AUC and rates; `window`: that of our detectors, None for peers, which have no default threshold."""
+    """Return AUC and rates; `window`: the rows that our detectors remember, 0 for peers."""
     figures = {"AUC": mean_auc(series, scores), "highest": rates(series, [above_highest(s) for s in scores])}
-    if window is not None:
+    if window:
         figures["p"] = rates(series, [surprising(s, window, goes_on=goes_on) for s in scores])
     return figures
 
@@ -282,15 +280,14 @@ def compare_on_skab(seeds: Sequence[int]) -> dict[str, Any]:
     print_head("SKAB", *(f"{mode}: {kind}" for mode in MODES for kind in kinds))
     found: dict[str, Any] = {}
     first_runs = {}
-    for name, factory in detectors().items():
-        window = SETTINGS[name]["window"] if name in OURS else None
+    for name, contestant in contestants().items():
         found[name] = {mode: [] for mode in MODES}
         for seed in seeds:
             report(f"SKAB: {name}, seed {seed}")
-            both = list(zip(*(scores_on(one, factory, seed) for one in series), strict=True))
+            both = list(zip(*(scores_on(one, contestant, seed) for one in series), strict=True))
             first_runs.setdefault(name, both[1])
             for mode, scores in zip(MODES, both, strict=True):
-                found[name][mode].append(skab_figures(series, scores, window, goes_on=mode == MODES[1]))
+                found[name][mode].append(skab_figures(series, scores, contestant.window, goes_on=mode == MODES[1]))
         print_row(name, *(cell for mode in MODES for cell in skab_cells(found[name][mode])))
     for name, figures in batch_figures(series):
         found[name] = {MODES[0]: [figures]}
@@ -313,7 +310,7 @@ def skab_incidents(series: Sequence[Series], runs: dict[str, list[np.ndarray]]) 
     for name, scores in runs.items():
         report(f"SKAB without anomalies: {name}")
         for one in normal:
-            scores.append(OURS[name](columns_of(one).shape[1], 0).process(seconds_of(one), columns_of(one)))
+            scores.append(OURS[name].make(columns_of(one).shape[1], 0).process(seconds_of(one), columns_of(one)))
     return compare_incidents("SKAB", [*series, *normal], runs, N_LEARNED)
 
 

@@ -5,7 +5,7 @@ Every detector has one setting for all series. Those in OURS are the steps towar
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +18,6 @@ HALF_LIFE, SHORT_HALF_LIFE = 50.0, 10.0  # rows
 DELAY, N_AT_ONCE = 200, 400  # rows
 KRCF_TREES, KRCF_SAMPLES = 50, 256
 N_FIRST_SCORED = 64  # earlier scores of krcf are 0; its default, a quarter of the points of a tree
-Factory = Callable[[int, int], "SeriesDetector"]  # by the number of features and the seed
 
 
 class SeriesDetector(Protocol):
@@ -29,6 +28,14 @@ class SeriesDetector(Protocol):
 
     def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Score rows that come next, without learning them."""
+
+
+class Contestant(NamedTuple):
+    """A detector that is compared."""
+
+    make: Callable[[int, int], SeriesDetector]  # by the number of features and the seed
+    window: int = 0  # rows that our detectors remember; 0 for peers, whose scores have no default threshold
+    package: str | None = None  # which has to be installed
 
 
 # -- ours -------------------------------------------------------------------------------------------------------------
@@ -94,21 +101,24 @@ class Maximum:
         return np.maximum.reduce([detector.predict(seconds, X) for detector in self._detectors])
 
 
-def on_view(view: Callable[[], View], settings: dict[str, Any], width: int = 1) -> Factory:
-    """Return the factory of a detector on a view, whose points have `width` values per feature."""
-    return lambda n_features, seed: OnView(view(), width * n_features, seed, settings)
+def on_view(view: Callable[[], View], settings: dict[str, Any] = LONG, width: int = 1) -> Contestant:
+    """Return a detector on a view, whose points have `width` values per feature."""
+    return Contestant(lambda n_features, seed: OnView(view(), width * n_features, seed, settings), settings["window"])
 
 
-def delayed(view: Callable[[], View]) -> Factory:
-    """Return the factory of a detector with a long memory that learns with a delay."""
-    return lambda n_features, seed: Delayed(view(), n_features, seed, LONG)
+def delayed(view: Callable[[], View]) -> Contestant:
+    """Return a detector with a long memory that learns with a delay."""
+    return Contestant(lambda n_features, seed: Delayed(view(), n_features, seed, LONG), LONG["window"])
 
 
-def maximum(*views: Callable[[], View], settings: dict[str, Any] = LONG) -> Factory:
-    """Return the factory of the maximum over views; each has trees of its own."""
-    return lambda n_features, seed: Maximum(
-        [OnView(view(), n_features, len(views) * seed + k, settings) for k, view in enumerate(views)]
-    )
+def maximum(*views: Callable[[], View], settings: dict[str, Any] = LONG) -> Contestant:
+    """Return the maximum over views; each has trees of its own."""
+
+    def make(n_features: int, seed: int) -> SeriesDetector:
+        seeds = range(len(views) * seed, len(views) * (seed + 1))
+        return Maximum([OnView(view(), n_features, k, settings) for view, k in zip(views, seeds, strict=True)])
+
+    return Contestant(make, settings["window"])
 
 
 def from_mean() -> View:
@@ -121,22 +131,21 @@ def short_means() -> View:
     return ShortMeans(SHORT_HALF_LIFE)
 
 
-OURS: dict[str, Factory] = {
+OURS = {
     "practice, value": on_view(Values, PRACTICE),
     "expected, 256 of 2,048, value": on_view(Values, PRACTICE | {"kind": "expected"}),
-    "expected, 1,024 of 8,192: value": on_view(Values, LONG),
-    "- difference": on_view(Differences, LONG),
-    "- shingle of 4": on_view(lambda: Shingles(4), LONG, width=4),
-    "- short mean (half-life 10 rows)": on_view(short_means, LONG),
-    "- from the mean (half-life 50 rows)": on_view(from_mean, LONG),
-    "- from the same half hour": on_view(FromTimeOfDay, LONG),
+    "expected, 1,024 of 8,192: value": on_view(Values),
+    "- difference": on_view(Differences),
+    "- shingle of 4": on_view(lambda: Shingles(4), width=4),
+    "- short mean (half-life 10 rows)": on_view(short_means),
+    "- from the mean (half-life 50 rows)": on_view(from_mean),
+    "- from the same half hour": on_view(FromTimeOfDay),
     "- **maximum: half hour, mean**": maximum(FromTimeOfDay, from_mean),
     "- the same, 100 trees": maximum(FromTimeOfDay, from_mean, settings=LONG | {"n_trees": 100}),
     "- maximum: half hour, mean, value": maximum(FromTimeOfDay, from_mean, Values),
     "- maximum: half hour, mean, short mean": maximum(FromTimeOfDay, from_mean, short_means),
     "- short mean, learned 200 rows later": delayed(short_means),
 }
-SETTINGS = {name: PRACTICE if "2,048" in name or "practice" in name else LONG for name in OURS}
 
 
 # -- peers ------------------------------------------------------------------------------------------------------------
@@ -219,12 +228,12 @@ class RunningMean:
         return np.divide(distance, deviation, out=np.zeros(X.shape), where=deviation > 0.0).max(axis=1)
 
 
-STREAM_PEERS: dict[str, tuple[str | None, Factory]] = {  # name: (package, factory)
-    "krcf, shingle 1": ("krcf", lambda n_features, seed: Krcf(n_features, seed, 1)),
-    "krcf, shingle 4": ("krcf", lambda n_features, seed: Krcf(n_features, seed, 4)),
-    "krcf, shingle 8": ("krcf", lambda n_features, seed: Krcf(n_features, seed, 8)),
-    "River, half-space trees": ("river", HalfSpaceTrees),
-    "running mean": (None, RunningMean),
+STREAM_PEERS = {
+    "krcf, shingle 1": Contestant(lambda n_features, seed: Krcf(n_features, seed, 1), package="krcf"),
+    "krcf, shingle 4": Contestant(lambda n_features, seed: Krcf(n_features, seed, 4), package="krcf"),
+    "krcf, shingle 8": Contestant(lambda n_features, seed: Krcf(n_features, seed, 8), package="krcf"),
+    "River, half-space trees": Contestant(HalfSpaceTrees, package="river"),
+    "running mean": Contestant(RunningMean),
 }
 
 

@@ -74,7 +74,7 @@ def test_short_means_by_hand():
 def test_a_detector_scores_two_halves_like_the_whole_and_predict_changes_nothing(name):
     if name.startswith("River"):
         pytest.importorskip("river")
-    factory = OURS[name] if name in OURS else STREAM_PEERS[name][1]
+    factory = (OURS | STREAM_PEERS)[name].make
     seconds, X = table(500, 2, 0)
     whole, halves = factory(2, 0).process(seconds, X), factory(2, 0)
     first = halves.process(seconds[:333], X[:333])
@@ -150,7 +150,7 @@ def test_a_run_of_high_scores_opens_one_incident(seed):
 
 def test_a_missing_peer_is_named(monkeypatch, capsys):
     monkeypatch.setattr(benchmark, "why_missing", lambda name: f"{name}: missing")
-    assert set(benchmark.detectors()) == {*OURS, "running mean"}
+    assert set(benchmark.contestants()) == {*OURS, "running mean"}
     assert "left out: krcf: missing" in capsys.readouterr().err
 
 
