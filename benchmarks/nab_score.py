@@ -179,6 +179,8 @@ def _gains(values: RowValues, scores: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def _scaled(sums: np.ndarray, n_windows: int, profile: Profile) -> float:
     """Return the score of the sums, so that silence has 0 and the perfect detector 100."""
+    if n_windows == 0:
+        raise ValueError("the score of NAB needs at least one labelled window.")
     found, n_found, false = sums
     total = profile.found * found - profile.missed * (n_windows - n_found) + profile.false * false
     silence, perfect = -profile.missed * n_windows, profile.found * n_windows

@@ -134,7 +134,7 @@ def compare_on_nab(seeds: Sequence[int]) -> dict[str, Any]:
     limits = ("every row", f"one in {MIN_DISTANCE} rows")
     print_head("NAB", *(f"{limit}: {profile}" for limit in limits for profile in PROFILES), "rows per second")
     found: dict[str, Any] = {}
-    first_runs = {}
+    first_runs: dict[str, list[np.ndarray]] = {}
     for name, contestant in contestants().items():
         found[name] = []
         for seed in seeds:
@@ -279,7 +279,7 @@ def compare_on_skab(seeds: Sequence[int]) -> dict[str, Any]:
     kinds = ("AUC", "F1 (false, missed)", "F1 with p = 0.001")
     print_head("SKAB", *(f"{mode}: {kind}" for mode in MODES for kind in kinds))
     found: dict[str, Any] = {}
-    first_runs = {}
+    first_runs: dict[str, Sequence[np.ndarray]] = {}
     for name, contestant in contestants().items():
         found[name] = {mode: [] for mode in MODES}
         for seed in seeds:

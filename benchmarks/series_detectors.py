@@ -12,8 +12,8 @@ import numpy as np
 from imondrian import StreamDetector
 from series_views import Differences, FromMean, FromTimeOfDay, Shingles, ShortMeans, Values, View
 
-LONG = {"kind": "expected", "window": 8_192, "max_samples": 1_024, "n_trees": 30}  # a long memory
-PRACTICE = {"kind": "size", "window": 2_048, "max_samples": 256, "n_trees": 100}
+LONG: dict[str, Any] = {"kind": "expected", "window": 8_192, "max_samples": 1_024, "n_trees": 30}  # a long memory
+PRACTICE: dict[str, Any] = {"kind": "size", "window": 2_048, "max_samples": 256, "n_trees": 100}
 HALF_LIFE, SHORT_HALF_LIFE = 50.0, 10.0  # rows
 DELAY, N_AT_ONCE = 200, 400  # rows
 KRCF_TREES, KRCF_SAMPLES = 50, 256

@@ -135,6 +135,11 @@ def test_a_window_in_the_unscored_rows_is_left_out():
     assert score_of_alarms([series(1_000, (10, 20), (500, 599))], [np.array([500])]) == pytest.approx(100.0)
 
 
+def test_series_without_windows_have_no_score():
+    with pytest.raises(ValueError, match="at least one labelled window"):
+        best_score([series(100)], [np.zeros(100)])
+
+
 def test_a_constant_score_is_worth_no_more_than_silence_or_alarms_everywhere():
     everywhere = score_of_alarms([ONE], [np.arange(1_000)])
     assert best_score([ONE], [np.full(1_000, 0.5)]).score == pytest.approx(max(everywhere, 0.0))
