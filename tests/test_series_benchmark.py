@@ -156,3 +156,29 @@ def test_a_missing_peer_is_named(monkeypatch, capsys):
 
 def test_medians_of_the_last_rows_by_hand():
     np.testing.assert_array_equal(benchmark.last_median(np.array([3.0, 1.0, 2.0, 9.0]), 3), [np.nan, np.nan, 2.0, 2.0])
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="a hundred trees need compiled kernels")
+def test_all_tables_are_printed_and_a_level_shift_is_found(monkeypatch, capsys):
+    def shifted(n_features):
+        values = np.random.default_rng(0).normal(size=(700, n_features))
+        values[550:600] += 15.0
+        return Series(
+            "made up", [f"2020-01-01 00:{i // 60:02d}:{i % 60:02d}" for i in range(700)], values, [(550, 599)]
+        )
+
+    chosen = "- maximum: half hour, mean, value"
+    monkeypatch.setattr(benchmark, "OURS", {chosen: OURS[chosen]})
+    monkeypatch.setattr(benchmark, "STREAM_PEERS", {"running mean": STREAM_PEERS["running mean"]})
+    monkeypatch.setattr(benchmark, "nab_series", lambda: iter([shifted(1)]))
+    monkeypatch.setattr(benchmark, "skab_series", lambda _="valve*": iter([shifted(8)]))
+    nab, skab = benchmark.compare_on_nab(range(2)), benchmark.compare_on_skab(range(1))
+    assert [len(nab[name]) for name in (chosen, "running mean")] == [2, 2]
+    assert all(one["limited"]["standard"] > 95.0 for one in nab[chosen])
+    assert nab["incidents"][chosen]["made up"]["delays"] == [0.0]
+    assert skab[chosen]["learns 400 rows"][0]["AUC"] > 0.99
+    assert skab["T-squared"]["learns 400 rows"][0]["highest"].missed == 0.0
+    assert skab["alarms in all rows"]["learns 400 rows"][0]["highest"].f1 == pytest.approx(100 / 750)
+    heads = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert {"| NAB", "| incidents on NAB", "| SKAB", "| incidents on SKAB", f"| {chosen}"} <= set(heads)
