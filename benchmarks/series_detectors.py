@@ -142,6 +142,7 @@ OURS = {
     "- from the same half hour": on_view(FromTimeOfDay),
     "- **maximum: half hour, mean**": maximum(FromTimeOfDay, from_mean),
     "- the same, 100 trees": maximum(FromTimeOfDay, from_mean, settings=LONG | {"n_trees": 100}),
+    "- the same, 2,048 of 8,192": maximum(FromTimeOfDay, from_mean, settings=LONG | {"max_samples": 2_048}),
     "- maximum: half hour, mean, value": maximum(FromTimeOfDay, from_mean, Values),
     "- maximum: half hour, mean, short mean": maximum(FromTimeOfDay, from_mean, short_means),
     "- short mean, learned 200 rows later": delayed(short_means),
