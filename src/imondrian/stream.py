@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.alarm_reasons import alarm_reasons, n_reference_points
+from imondrian.alarm_reasons import AlarmExplainer, longest_block
 from imondrian.copying import shallow_copy
 from imondrian.defaults import (
     LEARN_ANOMALIES,
@@ -252,6 +252,7 @@ class StreamDetector:
         incidents = IncidentTracker(self._parameters["rules"])
         self._state = StreamState(shingle, gaps, threshold, incidents, window, self._parameters["warm_up"])
         self._events: tuple[IncidentEvent, ...] = ()
+        self._explainer = AlarmExplainer(self._parameters)
         self._next_state = self._state  # includes the rows being processed, which are not counted yet
         self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
 
@@ -393,9 +394,9 @@ class StreamDetector:
         -------
         Result
         """
+        self._events = ()
         converter, state = self._row_converter(), self._state
         index = state.check_growth(1)
-        self._events = ()
         try:
             row = converter.point(x)
         except InvalidInputError:
@@ -422,10 +423,10 @@ class StreamDetector:
         Results
             One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
+        self._events = ()
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
         converter, first = self._row_converter(), self._state.check_growth(len(X))
-        self._events = ()
         index = np.arange(first, first + len(X))
         if len(X) == 0:
             return _results(empty_results(0), index)
@@ -696,7 +697,7 @@ class StreamDetector:
         state = self._state
         if state.is_warm and not self._parameters["learn_anomalies"]:
             return 1
-        longest = min(n_rows, n_reference_points(self._parameters["window"]))
+        longest = min(n_rows, longest_block(self._parameters["window"]))
         return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(longest, self.kind))
 
     def _needs_copy_of_state(self, row: Array, names: list[Any] | None) -> bool:
@@ -783,23 +784,15 @@ class StreamDetector:
         state, first = self._next_state.copy(), self._next_state.n_shown
 
         def explain(position: int) -> tuple[AlarmReason, ...]:
-            return self._alarm_reasons(first + position, None if points is None else points[position])
+            return self._explainer.reasons(self.forest, first + position, None if points is None else points[position])
 
         if self._labels_before_learning(state):
             steps = self._own_step(state)
         results, events = state.observe(scores, steps, explain)
         state.counts[N_SHOWN] = _n_shown(self.forest)
-        self._state, self._first_unrecorded = state, _NONE
-        self._events += tuple(events)
+        self._state, self._first_unrecorded, self._events = state, _NONE, (*self._events, *events)
+        self._explainer.release(state.n_shown)
         return results
-
-    def _alarm_reasons(self, number: int, point: Array | None) -> tuple[AlarmReason, ...]:
-        """Return the reasons for an alarm at a point of the window, or at a point that is not learned."""
-        n_before = n_reference_points(self._parameters["window"])
-        before = self.forest.numbered_points(number - n_before, number)
-        if point is None:
-            point = self.forest.numbered_points(number, number + 1)[0]
-        return alarm_reasons(before, point, self._parameters)
 
     def _own_step(self, state: StreamState) -> list[Step]:
         """Return a step after each eighth of a window of scored points, since the window itself may not advance."""
