@@ -16,7 +16,7 @@ from imondrian.mixed_tables import column_indices
 from imondrian.option_types import ON_ERROR, STREAM_MISSING
 from imondrian.row_layout import RowLayout
 from imondrian.scores import score_kind
-from imondrian.thresholds import stream_rule
+from imondrian.thresholds import SHARE, Rule, stream_rule
 
 _FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
 
@@ -80,7 +80,7 @@ def current_threshold(threshold: Any) -> Any:
     """Return how a threshold of a version without surprise is written now."""
     if threshold == AUTO:
         return 0.5
-    return f"top {100.0 * threshold:.15g}%" if isinstance(threshold, float) and threshold < 0.5 else threshold
+    return Rule(SHARE, threshold).text if isinstance(threshold, float) and threshold < 0.5 else threshold
 
 
 def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
