@@ -41,10 +41,11 @@ class IncidentRules(NamedTuple):
         Number of rows after an incident closes in which no other opens.
     side : dict, optional
         For some features, by name or index: "high", "low" or "both". An alarm does not count if the feature with the
-        largest part in its score lies on the other side.
+        largest part in its score lies on the other side. The features must be numbers and exist.
     ignore_within : dict, optional
         For some features, by name or index: a distance from the expected value, or a share of the expected value as
         text, such as "10%". An alarm does not count if the feature with the largest part in its score is nearer.
+        The features must be numbers and exist, as for `side`.
 
     Examples
     --------

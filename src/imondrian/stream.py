@@ -56,7 +56,14 @@ from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import UNKNOWN_SCORE
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
-from imondrian.stream_parameters import check_forest, checked_parameters, checked_threshold, restored_parameters
+from imondrian.stream_parameters import (
+    check_forest,
+    check_rules_for_numbers,
+    check_rules_match,
+    checked_parameters,
+    checked_threshold,
+    restored_parameters,
+)
 from imondrian.stream_state import BlockResults, StreamState, empty_results, joined_results
 from imondrian.thresholds import StreamingThreshold, stream_rule
 
@@ -143,7 +150,8 @@ class StreamDetector:
         last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
         that says whether it is missing. "raise": the row cannot be used. A row without any value can never be used.
     rules : IncidentRules or dict, optional
-        Which alarms form an incident. Can be changed at any time: `rules`.
+        Which alarms form an incident. Can be changed at any time: `rules`. If a rule names a feature, the rows must
+        have names: rows that do not have the feature raise an InvalidInputError, and so does a rule for a category.
 
     Attributes
     ----------
@@ -224,6 +232,7 @@ class StreamDetector:
                 "rules": IncidentRules() if rules is None else rules,
             }
         )
+        check_rules_for_numbers(self._parameters["rules"], self._parameters, None)
         layout, names = self._layout, ("n_trees", "max_samples", "window", "seed", "n_jobs")
         settings = {name: self._parameters[name] for name in names}
         weights = layout.forest_scale(self._parameters["scale"])
@@ -325,7 +334,10 @@ class StreamDetector:
     @rules.setter
     @write_locked
     def rules(self, rules: IncidentRules | dict[str, Any]) -> None:
-        checked = checked_rules(rules)
+        checked, names = checked_rules(rules), self._state.names
+        check_rules_for_numbers(checked, self._parameters, names)
+        if names is not None:
+            check_rules_match(checked, self._layout.n_features, names)
         state = self._state.copy()
         state.incidents.rules = checked
         self._parameters, self._state = self._parameters | {"rules": checked}, state
@@ -405,6 +417,7 @@ class StreamDetector:
             incident = _number_or_none(state.incidents.number_at(index))
             state.skip(1)
             return Result(float("nan"), False, state.threshold.threshold, index, float("nan"), incident)
+        self._check_rules(converter.names)
         if self._needs_copy_of_state(row, converter.names):
             return _only_result(self._process(row, converter.names), index)
         return self._process_point(row[0], index)
@@ -432,8 +445,12 @@ class StreamDetector:
             return _results(empty_results(0), index)
         _check_growth(self.forest, len(X))
         if self._parameters["on_error"] == "raise":
-            return _results(self._process(converter.points(X), converter.names), index)
+            rows = converter.points(X)
+            self._check_rules(converter.names)
+            return _results(self._process(rows, converter.names), index)
         rows, is_usable = converter.usable_points(X)
+        if len(rows):
+            self._check_rules(converter.names)
         return _results(self._process_usable(rows, is_usable, converter.names), index)
 
     @write_locked
@@ -659,6 +676,16 @@ class StreamDetector:
         converter = shallow_copy(self._converter)
         converter.names = self._state.names
         return converter
+
+    def _check_rules(self, names: list[Any] | None) -> None:
+        """Raise InvalidInputError if a rule is for a feature that the next rows do not have.
+
+        Rules may name features before the first row does.
+        """
+        state = self._state
+        if state.names is None and state.incidents.rules.need_reasons:
+            check_rules_match(state.incidents.rules, self._layout.n_features, names)
+            check_rules_for_numbers(state.incidents.rules, self._parameters, names)
 
     def _process_usable(self, rows: Array, is_usable: Array, names: list[Any] | None) -> BlockResults:
         """Process the usable rows and skip the others."""
