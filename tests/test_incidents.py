@@ -11,6 +11,7 @@ import imondrian
 from imondrian import IncidentRules, StreamDetector
 from imondrian.incident_records import incident_as_json
 from imondrian.incidents import AlarmReason, IncidentTracker, LabelledRows, checked_rules
+from imondrian.stream_state import StreamState
 
 LEVEL = 3.0
 RULES = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(0, 10)).map(lambda rules: IncidentRules(*rules))
@@ -239,6 +240,17 @@ def test_events_are_those_of_the_last_call():
     assert detector.events == ()
     detector.process_many(np.zeros((64, 3)))
     assert [event.incident.is_open for event in detector.events] == [False]
+
+
+def test_ordinary_rows_of_an_incident_do_not_copy_the_state(monkeypatch):
+    """A copy takes longer than learning a row. Rows at which a step of the window ends need one."""
+    detector, copies, copy = StreamDetector(3, window=512, max_samples=64, n_trees=20), [], StreamState.copy
+    detector.process_many(stream(n=3_001, length=1))
+    assert detector.incidents[-1].is_open
+    monkeypatch.setattr(StreamState, "copy", lambda state: copies.append(state) or copy(state))
+    results = [detector.process(x) for x in np.zeros((60, 3))]
+    assert [result.incident for result in results] == [detector.n_incidents - 1] * 60
+    assert len(copies) <= 1
 
 
 def test_a_side_keeps_alarms_on_the_other_side_out_of_incidents():

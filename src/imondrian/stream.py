@@ -767,11 +767,12 @@ class StreamDetector:
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
         score, steps = _score_and_extend_point(self.forest, point, self.kind)
-        threshold = state.threshold.threshold
-        is_alarm = state.is_warm and score > threshold
-        if steps or is_alarm or not state.updates_threshold or not state.incidents.is_quiet:
+        threshold, is_warm = state.threshold.threshold, state.is_warm
+        is_counted = is_warm or state.updates_threshold
+        if steps or not is_counted or (is_warm and score > threshold) or state.incidents.ends_run_at(index):
             return _only_result(self._record(np.array([score]), steps), index)
-        return Result(score, False, threshold, index, state.count_row(score), None)
+        incident = None if state.incidents.is_quiet else _number_or_none(state.incidents.number_at(index))
+        return Result(score, False, threshold, index, state.count_row(score), incident)
 
     def _process_block(self, rows: Array, names: list[Any] | None) -> BlockResults:
         """Score, label and learn a block of rows, each of which completes a point."""
