@@ -42,10 +42,11 @@ class IncidentRules(NamedTuple):
         Number of rows after an incident closes in which no other opens.
     side : dict, optional
         For some features, by name or index: "high", "low" or "both". An alarm does not count if the feature with the
-        largest part in its score lies on the other side.
+        largest part in its score lies on the other side. The features must be numbers and exist.
     ignore_within : dict, optional
         For some features, by name or index: a distance from the expected value, or a share of the expected value as
         text, such as "10%". An alarm does not count if the feature with the largest part in its score is nearer.
+        The features must be numbers and exist, as for `side`.
 
     Examples
     --------
@@ -229,8 +230,12 @@ class IncidentTracker:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there has been no alarm for so long that rows without an alarm change nothing."""
+        """Whether there has been no alarm for so long that no incident is open."""
         return self._run is None
+
+    def ends_run_at(self, index: int) -> bool:
+        """Return True if the row with this index changes something although it is not an alarm."""
+        return self._run is not None and index - self._run.last >= self.rules.gap
 
     @property
     def alarm_rows(self) -> frozenset[int]:
@@ -275,7 +280,7 @@ class IncidentTracker:
     def _end_run(self, index: int) -> list[IncidentEvent]:
         """End the run of alarms, and close the incident, if there has been no alarm for long enough at this row."""
         run = self._run
-        if run is None or index - run.last < self.rules.gap:
+        if run is None or not self.ends_run_at(index):
             return []
         self._run = None
         if self.open is None:
