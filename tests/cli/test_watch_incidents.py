@@ -240,6 +240,7 @@ def test_other_options_of_a_resumed_detector_cannot_be_changed(shell):
 
 
 HUGE = "9" * 30
+ODD_NUMBERS = ["0_1", "\u0660", "\uff10.\uff11", "1e999", "-0.1"]  # all but the last are numbers for `float`
 HOSTILE_RULES = [
     ({"side": ("b",)}, "--side must be FEATURE=VALUE, but is 'b'"),
     ({"side": ("=high",)}, "--side must be FEATURE=VALUE"),
@@ -248,8 +249,11 @@ HOSTILE_RULES = [
     ({"ignore_within": ("b=nan",)}, "--ignore-within 'b=nan': "),
     ({"ignore_within": ("b=inf%",)}, "--ignore-within 'b=inf%': "),
     ({"ignore_within": ("b=1\n2",)}, "--ignore-within 'b=1\\\\n2': "),
+    *[({"ignore_within": (f"b={x}",)}, f"--ignore-within 'b={x}': .* but is '{x}'") for x in ODD_NUMBERS],
+    *[({"ignore_within": (f"b={x}%",)}, f"--ignore-within 'b={x}%': .* but is '{x}%'") for x in ODD_NUMBERS],
     ({"gap": int(HUGE)}, "gap must be"),
     ({"threshold": "0"}, "--threshold must be"),
+    *[({"threshold": x}, f"--threshold must be 'auto', .*'kmeans', .*'score 0.6', but is '{x}'") for x in ODD_NUMBERS],
     ({"threshold": "top 5"}, "--threshold must be"),
     ({"threshold": "nan"}, "--threshold must be"),
 ]
