@@ -557,8 +557,17 @@ def test_hostile_names_and_values_are_only_text_among_the_incidents(own_service,
     assert own_page.locator("img").count() == 0
 
 
+SIDEWAYS = "(selector) => ((box) => box.scrollWidth > box.clientWidth)(document.querySelector(selector))"
+OVERLAPPING = """(() => {
+    const boxes = [...document.querySelectorAll('#chart .annotation')].map((each) => each.getBoundingClientRect());
+    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+    return boxes.filter((a, i) => boxes.slice(i + 1).some((b) => meet(a, b))).length;
+})()"""
+
+
 def test_the_incidents_fit_any_width(service, own_page):
-    create_with_points(service, "incident-widths", points=bursts(), **BURSTS)
+    names = ["temperature", "pressure", "vibration of the second bearing (mm/s)"]
+    create_with_points(service, "incident-widths", names, bursts(), **BURSTS)
     open_detector(own_page, service, "incident-widths")
     open_settings(own_page)
     own_page.wait_for_selector("#incident-rows tr")
@@ -566,6 +575,9 @@ def test_the_incidents_fit_any_width(service, own_page):
         own_page.set_viewport_size({"width": width, "height": 900})
         wait_until(own_page, FITS)
         assert own_page.evaluate("document.documentElement.scrollWidth") == width
+        assert own_page.evaluate(OVERLAPPING) == 0
+        assert not own_page.evaluate(SIDEWAYS, "#change-features .scrolled")
+        assert width == 1400 or not own_page.evaluate(SIDEWAYS, "#incidents-box")  # what it is about is visible
 
 
 # -- tables ---------------------------------------------------------------------------------------------------------
