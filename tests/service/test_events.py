@@ -15,6 +15,7 @@ from imondrian.service.event_feed import N_IN_MEMORY
 from imondrian.service.incident_log import Announcement
 from imondrian.service.limits import ConnectionLimits, Limits
 from imondrian.service.registry import Registry
+from imondrian.service.sqlite import open_database, rescue
 from tests.service.serving import Service, ThreadServer, wait_until
 from tests.service.test_incidents import XY, bursts, events_of
 from tests.service.test_worker import learn
@@ -113,6 +114,23 @@ def test_a_listener_that_has_received_nothing_misses_nothing_across_a_restart(tm
         announce(registry, 1)
         listener.join(10)
     assert [each["id"] for each in listener.events] == [4, 5]
+
+
+def test_a_rescued_folder_does_not_use_ids_again(tmp_path):
+    registry = Registry(tmp_path)
+    for name in ("a", "b"):
+        registry.create(name, XY)
+    announce(registry, 3)
+    registry.remove("b")
+    registry.remove("a")
+    registry.close()
+    path = tmp_path / "imondrian.db"
+    rescue(open_database(path)[0], path).close()
+    registry = Registry(tmp_path)
+    assert registry.feed.last_id == 3
+    handle, _ = registry.create("c", XY)
+    assert handle.record.id == 3
+    registry.close()
 
 
 def test_an_event_that_is_cut_off_is_requested_again():
