@@ -9,6 +9,7 @@ from sklearn.cluster import KMeans
 from imondrian import InvalidInputError, thresholds
 from imondrian.order_statistics import median_of_copies, quantile_of_copies
 from imondrian.score_distribution import ScoreDistribution
+from imondrian.stream_parameters import checked_threshold
 from imondrian.thresholds import (
     FIXED,
     KMEANS,
@@ -116,6 +117,16 @@ def test_the_contamination_of_auto_depends_on_the_preset(preset):
 
 
 WRONG = ["mean", 0.0, 0.6, -0.1, None, True, float("nan"), "top 0%", "top 60%", "top 5", "surprise 3%", "surprise 0"]
+WRONG += [
+    "surprise 1_0",
+    "top 1_0%",
+    "surprise ٣",
+    "top \u0665%",
+    "score \uff10.\uff15",
+    "\u017furprise 3",
+    "top\u00a05%",
+    "surprise +3",
+]
 WRONG += ["score 1.5", "surprise 301", "surprise -1", "surprise nan", "top", "5%", "", ["kmeans"], "top 5% 3"]
 
 
@@ -125,7 +136,8 @@ WRONG += ["score 1.5", "surprise 301", "surprise -1", "surprise nan", "top", "5%
     [
         (batch_rule, "contamination", "'auto', 'kmeans', a share between 0"),
         (stream_rule, "threshold", "a probability below 0.5"),
-        (contamination_of, "threshold", "a probability below 0.5"),
+        (contamination_of, "threshold", "'auto', a probability below 0.5"),
+        (lambda threshold: checked_threshold(threshold, "practice"), "threshold", "'auto', a probability below 0.5"),
         (StreamingThreshold, "rule", "a probability below 0.5"),
     ],
 )

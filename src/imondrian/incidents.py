@@ -11,7 +11,7 @@ from imondrian.defaults import GAP
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_count, as_number
+from imondrian.inputs import as_count, as_number, number_of_text
 from imondrian.option_types import VIEWS, View
 
 N_INCIDENTS_STORED = 64
@@ -129,10 +129,9 @@ def _number_or_none(value: Any) -> float | None:
 
 
 def _share_of(text: str) -> float | None:
-    try:
-        return float(text.strip().removesuffix("%")) / 100.0 if text.strip().endswith("%") else None
-    except ValueError:
-        return None
+    """Return the share of a text such as "10%"; None if it is something else."""
+    number = number_of_text(text.rstrip().removesuffix("%"))
+    return number / 100.0 if number is not None and text.rstrip().endswith("%") else None
 
 
 class AlarmReason(NamedTuple):

@@ -16,7 +16,7 @@ from imondrian.mixed_tables import column_indices
 from imondrian.option_types import ON_ERROR, STREAM_MISSING
 from imondrian.row_layout import RowLayout
 from imondrian.scores import score_kind
-from imondrian.thresholds import SHARE, Rule, stream_rule
+from imondrian.thresholds import SHARE, Rule, is_auto
 
 _FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
 
@@ -148,9 +148,8 @@ def check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
 
 def checked_threshold(threshold: Any, preset: Any) -> float | str:
     """Check the threshold of a detector; return it as a plain Python type, with "auto" replaced by its value."""
-    if isinstance(threshold, str) and threshold == AUTO:
+    if is_auto(threshold):
         return auto_threshold(preset)
-    stream_rule(threshold)  # raises if it is invalid
     return threshold if isinstance(threshold, str) else float(threshold)
 
 

@@ -42,7 +42,13 @@ from imondrian.order_statistics import quantile_of_copies
 from imondrian.score_distribution import ScoreDistribution
 
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
-_TEXT = re.compile(r"\s*(top|surprise|score)\s+(\d+\.?\d*|\.\d+)(?:e([-+]?\d+))?\s*(%?)\s*", re.IGNORECASE)
+_TEXT = re.compile(
+    r"\s*(top|surprise|score)\s+([0-9]+\.?[0-9]*|\.[0-9]+)(?:e([-+]?[0-9]+))?\s*(%?)\s*", re.IGNORECASE | re.ASCII
+)
+_FORMS = (  # of a threshold
+    "a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a string such as 'top 5%', 'surprise 3' or"
+    " 'score 0.6'"
+)
 _MIN_PROBABILITY, _MAX_SURPRISE = 1e-300, 300.0
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "score": (FIXED, 1.0)}  # and largest values
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
@@ -86,6 +92,29 @@ def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
     >>> stream_rule(0.001), stream_rule("top 5%")
     (Rule(name='surprise', value=3.0), Rule(name='share', value=0.05))
     """
+    rule = _stream_rule_or_none(threshold, name)
+    if rule is None:
+        raise InvalidInputError(f"{name} must be {_FORMS}, but is {threshold!r:.200}.")
+    return rule
+
+
+def is_auto(threshold: Any, name: str = "threshold") -> bool:
+    """Return True if a threshold is "auto", and False if it is valid for `stream_rule`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value is anything else; `name` is its name in the message.
+    """
+    if isinstance(threshold, str) and threshold == AUTO:
+        return True
+    if _stream_rule_or_none(threshold, name) is None:
+        raise InvalidInputError(f"{name} must be '{AUTO}', {_FORMS}, but is {threshold!r:.200}.")
+    return False
+
+
+def _stream_rule_or_none(threshold: Any, name: str) -> Rule | None:
+    """Return the rule of a threshold; None if it is not one, except for a probability that is too small."""
     rule = _rule_of_text(threshold)
     if rule is None and _is_number(threshold) and 0.0 < threshold < _MIN_PROBABILITY:
         raise InvalidInputError(
@@ -93,12 +122,7 @@ def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
             f" {threshold!r}."
         )
     if rule is None and _is_number(threshold) and 0.0 < threshold <= 0.5:
-        rule = Rule(FIXED, 0.5) if threshold == 0.5 else Rule(SURPRISE, _level(threshold))
-    if rule is None:
-        raise InvalidInputError(
-            f"{name} must be a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a string such as 'top 5%',"
-            f" 'surprise 3' or 'score 0.6', but is {threshold!r:.200}."
-        )
+        return Rule(FIXED, 0.5) if threshold == 0.5 else Rule(SURPRISE, _level(threshold))
     return rule
 
 
@@ -138,7 +162,7 @@ def contamination_of(threshold: Any, name: str = "threshold") -> str:
     >>> contamination_of(0.01), contamination_of(0.5), contamination_of("auto")
     ('surprise 2', 'score 0.5', 'auto')
     """
-    return AUTO if isinstance(threshold, str) and threshold == AUTO else stream_rule(threshold, name).text
+    return AUTO if is_auto(threshold, name) else stream_rule(threshold, name).text
 
 
 def _rule_of_text(text: Any) -> Rule | None:
