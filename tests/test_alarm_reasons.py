@@ -98,7 +98,16 @@ def test_a_reference_forest_is_freed_when_it_is_not_needed_any_more():
     detector = detector_of(window=256, threshold=0.01)
     detector.process_many(X[:400])
     detector.process([50.0, 0.0])
+    assert detector.rules.need_reasons
     assert detector._explainer._reference is not None
     for x in np.zeros((64, 2)):
         detector.process(x)
+    assert detector._explainer._reference is None
+
+
+def test_without_rules_for_features_no_reference_forest_is_kept():
+    detector = StreamDetector(2, window=256, threshold=0.01)
+    detector.process_many(X[:400])
+    detector.process([50.0, 0.0])
+    assert detector.incidents[-1].reasons
     assert detector._explainer._reference is None

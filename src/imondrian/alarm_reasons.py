@@ -111,9 +111,10 @@ class AlarmExplainer:
             point = forest.numbered_points(number, number + 1)[0]
         return _reasons(reference, point, row, self._layout, self._parameters["kind"])
 
-    def release(self, number: int) -> None:
-        """Free the reference forest if it cannot explain the point with this number."""
-        if self._reference is not None and self._reference.end != reference_end(number, self._parameters["window"]):
+    def release(self, number: int | None) -> None:
+        """Free the reference forest unless it can explain the point with this number; None: no such point is known."""
+        end = None if number is None else reference_end(number, self._parameters["window"])
+        if self._reference is not None and self._reference.end != end:
             self._reference = None
 
     def _reference_for(self, forest: MondrianForest, number: int) -> MondrianForest | None:

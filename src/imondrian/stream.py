@@ -898,7 +898,7 @@ class StreamDetector:
         results, events = state.observe(scores, steps, explain)
         state.counts[N_SHOWN] = _n_shown(self.forest)
         self._state, self._first_unrecorded, self._events = state, _NONE, (*self._events, *events)
-        self._explainer.release(state.n_shown)
+        self._explainer.release(state.n_shown if state.incidents.rules.need_reasons else None)
         return results
 
     def _own_step(self, state: StreamState) -> list[Step]:
