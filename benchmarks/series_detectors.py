@@ -1,7 +1,7 @@
 """Detectors for time series: forests on views of the series, and the peers, all with the same two functions.
 
 `process` scores each row and then learns it; `predict` scores further rows without learning them. High is anomalous.
-Every detector has one setting for all series. Those in OURS are the steps towards the one that we recommend.
+Every detector has one setting for all series. Those in OURS are the preset "series" and its variants.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +10,24 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from imondrian import StreamDetector
-from series_views import Differences, FromMean, FromTimeOfDay, Shingles, ShortMeans, Values, View
+from series_views import (
+    SECONDS_PER_DAY,
+    Differences,
+    FromMean,
+    FromTimeOfDay,
+    Shingles,
+    ShortMeans,
+    Together,
+    Values,
+    View,
+)
 
-LONG: dict[str, Any] = {"kind": "expected", "window": 8_192, "max_samples": 1_024, "n_trees": 30}  # a long memory
+ALL: dict[str, Any] = {"kind": "expected", "window": 8_192, "max_samples": None, "n_trees": 20}  # as the preset
+SAMPLE: dict[str, Any] = ALL | {"max_samples": 1_024, "n_trees": 50}
 PRACTICE: dict[str, Any] = {"kind": "size", "window": 2_048, "max_samples": 256, "n_trees": 100}
-HALF_LIFE, SHORT_HALF_LIFE = 50.0, 10.0  # rows
+HALF_LIFE, SHORT_HALF_LIFE = 200.0, 10.0  # rows
+HOUR, N_VALUES_OF_HOUR = 3_600.0, 50  # seconds; values
+RUNNING_HALF_LIFE = 50.0  # rows, of the running-mean rule
 DELAY, N_AT_ONCE = 200, 400  # rows
 KRCF_TREES, KRCF_SAMPLES = 50, 256
 N_FIRST_SCORED = 64  # earlier scores of krcf are 0; its default, a quarter of the points of a tree
@@ -39,6 +52,21 @@ class Contestant(NamedTuple):
 
 
 # -- ours -------------------------------------------------------------------------------------------------------------
+
+
+class WithPreset:
+    """Our stream detector with the preset "series"."""
+
+    def __init__(self, n_features: int, seed: int, settings: dict[str, Any]) -> None:
+        self._detector = StreamDetector(n_features, preset="series", seed=seed, **settings)
+
+    def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score each row, then learn it."""
+        return self._detector.process_many(X, seconds).score
+
+    def predict(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Score rows that come next, without learning them."""
+        return self._detector.score(X, seconds)
 
 
 class OnView:
@@ -101,17 +129,23 @@ class Maximum:
         return np.maximum.reduce([detector.predict(seconds, X) for detector in self._detectors])
 
 
-def on_view(view: Callable[[], View], settings: dict[str, Any] = LONG, width: int = 1) -> Contestant:
+def with_preset(**settings: Any) -> Contestant:
+    """Return a detector with the preset "series" and some other settings."""
+    window = settings.get("window", ALL["window"])
+    return Contestant(lambda n_features, seed: WithPreset(n_features, seed, settings), window)
+
+
+def on_view(view: Callable[[], View], settings: dict[str, Any] = ALL, width: int = 1) -> Contestant:
     """Return a detector on a view, whose points have `width` values per feature."""
     return Contestant(lambda n_features, seed: OnView(view(), width * n_features, seed, settings), settings["window"])
 
 
 def delayed(view: Callable[[], View]) -> Contestant:
     """Return a detector with a long memory that learns with a delay."""
-    return Contestant(lambda n_features, seed: Delayed(view(), n_features, seed, LONG), LONG["window"])
+    return Contestant(lambda n_features, seed: Delayed(view(), n_features, seed, ALL), ALL["window"])
 
 
-def maximum(*views: Callable[[], View], settings: dict[str, Any] = LONG) -> Contestant:
+def maximum(*views: Callable[[], View], settings: dict[str, Any] = ALL) -> Contestant:
     """Return the maximum over views; each has trees of its own."""
 
     def make(n_features: int, seed: int) -> SeriesDetector:
@@ -121,9 +155,19 @@ def maximum(*views: Callable[[], View], settings: dict[str, Any] = LONG) -> Cont
     return Contestant(make, settings["window"])
 
 
-def from_mean() -> View:
-    """Return the deviation from an exponential mean."""
+def level() -> View:
+    """Return the deviation from the recent level."""
     return FromMean(HALF_LIFE)
+
+
+def hour() -> View:
+    """Return the deviation from what is usual at this hour of the day."""
+    return FromTimeOfDay(HOUR, N_VALUES_OF_HOUR, HALF_LIFE)
+
+
+def no_clock() -> View:
+    """Return the deviation from the mean of the last values, whatever the hour."""
+    return FromTimeOfDay(SECONDS_PER_DAY, N_VALUES_OF_HOUR, HALF_LIFE)
 
 
 def short_means() -> View:
@@ -132,20 +176,27 @@ def short_means() -> View:
 
 
 OURS = {
-    "practice, value": on_view(Values, PRACTICE),
-    "expected, 256 of 2,048, value": on_view(Values, PRACTICE | {"kind": "expected"}),
-    "expected, 1,024 of 8,192: value": on_view(Values),
-    "- difference": on_view(Differences),
-    "- shingle of 4": on_view(lambda: Shingles(4), width=4),
-    "- short mean (half-life 10 rows)": on_view(short_means),
-    "- from the mean (half-life 50 rows)": on_view(from_mean),
-    "- from the same half hour": on_view(FromTimeOfDay),
-    "- **maximum: half hour, mean**": maximum(FromTimeOfDay, from_mean),
-    "- the same, 100 trees": maximum(FromTimeOfDay, from_mean, settings=LONG | {"n_trees": 100}),
-    "- the same, 2,048 of 8,192": maximum(FromTimeOfDay, from_mean, settings=LONG | {"max_samples": 2_048}),
-    "- maximum: half hour, mean, value": maximum(FromTimeOfDay, from_mean, Values),
-    "- maximum: half hour, mean, short mean": maximum(FromTimeOfDay, from_mean, short_means),
-    "- short mean, learned 200 rows later": delayed(short_means),
+    "practice": on_view(Values, PRACTICE),
+    "practice, kind expected": on_view(Values, PRACTICE | {"kind": "expected"}),
+    "**series**": with_preset(),
+    "series, 10 trees": with_preset(n_trees=10),
+    "series, window 4,096": with_preset(window=4_096),
+    "series, window 2,048": with_preset(window=2_048),
+    "series, 1,024 of 8,192, 50 trees": with_preset(max_samples=1_024, n_trees=50),
+    "series, 2,048 of 8,192, 50 trees": with_preset(max_samples=2_048, n_trees=50),
+    "value instead of deviations": on_view(Values),
+    "hour only": on_view(hour),
+    "level only": on_view(level),
+    "hour and value": on_view(lambda: Together(hour(), Values()), width=2),
+    "hour and level without a clock": on_view(lambda: Together(no_clock(), level()), width=2),
+    "hour, level and short mean (half-life 10 rows)": on_view(
+        lambda: Together(hour(), level(), short_means()), width=3
+    ),
+    "two forests, hour and level: the higher score": maximum(hour, level, settings=ALL | {"n_trees": 10}),
+    "difference": on_view(Differences, SAMPLE),
+    "shingle of 4": on_view(lambda: Shingles(4), SAMPLE, width=4),
+    "short mean": on_view(short_means),
+    "short mean, learned 200 rows later": delayed(short_means),
 }
 
 
@@ -208,7 +259,7 @@ class RunningMean:
     def __init__(self, n_features: int, seed: int) -> None:
         del seed
         self._n_rows, self._mean, self._square = 0, np.zeros(n_features), np.zeros(n_features)
-        self._share = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
+        self._share = 1.0 - 0.5 ** (1.0 / RUNNING_HALF_LIFE)
 
     def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Score each row, then learn it."""

@@ -142,6 +142,21 @@ class FromTimeOfDay:
         return self._means.get(part, (self._recent.mean if self._recent.n_rows else x.astype(float), 0))
 
 
+class Together:
+    """Several views side by side."""
+
+    def __init__(self, *views: View) -> None:
+        self._views = views
+
+    def learn(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Return the points of all views."""
+        return np.hstack([view.learn(seconds, X) for view in self._views])
+
+    def apply(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Return the points of all views, without a change."""
+        return np.hstack([view.apply(seconds, X) for view in self._views])
+
+
 class Shingles:
     """The last rows in one point; the first row is repeated at the start."""
 

@@ -168,7 +168,7 @@ def test_all_tables_are_printed_and_a_level_shift_is_found(monkeypatch, capsys):
             "made up", [f"2020-01-01 00:{i // 60:02d}:{i % 60:02d}" for i in range(700)], values, [(550, 599)]
         )
 
-    chosen = "- maximum: half hour, mean, value"
+    chosen = "two forests, hour and level: the higher score"
     monkeypatch.setattr(benchmark, "OURS", {chosen: OURS[chosen]})
     monkeypatch.setattr(benchmark, "STREAM_PEERS", {"running mean": STREAM_PEERS["running mean"]})
     monkeypatch.setattr(benchmark, "nab_series", lambda: iter([shifted(1)]))

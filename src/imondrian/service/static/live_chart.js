@@ -13,7 +13,7 @@ const MARK = 0.34; // half the height of a mark, in lanes
 const GAP = 12;
 const MARGIN = { l: 52, r: 14, t: 0, b: 42 };
 const PIXELS_PER_DATE = 80;
-const LABELS = { wide: { room: 92, length: 12 }, narrow: { room: 72, length: 9 } }; // of lanes: pixels and characters
+const LABELS = { wide: { room: 92, length: 12, heading: 40 }, narrow: { room: 72, length: 9, heading: 24 } }; // pixels and characters of lanes, characters of headings
 const COUNTS_ROOM = 46; // pixels
 const NARROW = 500; // pixels
 const PIXELS_PER_TICK = 70;
@@ -127,13 +127,13 @@ function thresholdTrace(theme, { thresholds }, { x }, yaxis) {
 
 function layoutOf(theme, width, panels, height, { key, rows, selected }) {
   const { history, x, isOverTime } = rows;
-  const { room, length } = width < NARROW ? LABELS.narrow : LABELS.wide;
+  const { room, length, heading } = width < NARROW ? LABELS.narrow : LABELS.wide;
   const margin = panels.some((panel) => panel.lanes) ? { ...MARGIN, l: room, r: COUNTS_ROOM } : MARGIN;
   const layout = {
     height: height + margin.t + margin.b,
     margin,
     uirevision: key,
-    annotations: panels.flatMap((panel, i) => [...headings(theme, panel, MARGIN.l - margin.l), ...laneCounts(theme, panel, axisName("y", i))]),
+    annotations: panels.flatMap((panel, i) => [...headings(theme, panel, heading, MARGIN.l - margin.l), ...laneCounts(theme, panel, axisName("y", i))]),
     shapes: [...history.incidents().map((span) => shade(theme, span, rows)), ...markOf(theme, selected, rows)],
     xaxis: titledAxis(theme, isOverTime ? "" : "point", {
       range: rangeOf(x),
@@ -167,10 +167,12 @@ function laneCounts(theme, { lanes = [] }, yref) {
   return lanes.map(({ count }, lane) => note(integer(count), { ...shared, y: lane }));
 }
 
-function headings(theme, panel, xshift) {
+function headings(theme, panel, length, xshift) {
   const shared = { y: panel.top, yanchor: "bottom", yshift: 1 };
   const latest = latestText(panel);
-  const heading = `<b>${escaped(shortened(panel.title))}</b>${panel.note ?? ""}`;
+  const title = shortened(panel.title, length);
+  const remark = panel.note ?? "";
+  const heading = `<b>${escaped(title)}</b>${title.length + remark.length > 1.5 * length ? "" : remark}`;
   const found = [note(heading, { ...shared, x: 0, xshift, xanchor: "left", font: { size: 12, color: theme.ink } })];
   if (latest !== undefined) {
     found.push(note(latest, { ...shared, x: 1, xanchor: "right", font: { size: 12, color: theme.soft } }));
