@@ -394,6 +394,20 @@ def test_the_reason_is_the_hour_if_the_value_is_usual_at_other_hours(server):
     assert "at this hour" in incident["text"]
 
 
+def test_incidents_in_a_large_request_have_the_times_of_their_rows(server):
+    send = sender(server, "load")
+    send("PUT", "", {"features": ["load"], **SMALL_SERIES})
+    values = np.random.default_rng(2).normal(size=3_000)
+    values[[500, 501, 502, 2_900, 2_901, 2_902]] += 50.0  # labels are stored for the latest 2,000 rows only
+    points = [{"load": value, "time": START + STEP * i} for i, value in enumerate(values.tolist())]
+    send("POST", "/points", {"points": points})
+    incidents = send("GET", "/incidents")[1]["incidents"]
+    firsts = {incident["first"]["index"]: incident["first"]["own_time"] for incident in incidents}
+    assert min(firsts) < 900  # not one of the rows with labels
+    assert max(firsts) > 1_100
+    assert firsts == {i: iso(START + STEP * i).replace("T", " ") for i in firsts}
+
+
 def test_points_are_explained_at_their_time(send):
     send("POST", "/points", {"points": SERIES})
     reference = from_first(len(SERIES))

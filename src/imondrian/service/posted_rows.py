@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from imondrian.inputs import as_points, as_points_with_gaps
 from imondrian.missing_values import have_values
 from imondrian.row_times import as_seconds
 from imondrian.service.limits import Limits, Retention
-from imondrian.service.row_labels import TIME, Category, Labels
+from imondrian.service.row_labels import TIME, Category, Labels, time_text
 
 _NUMBERS = {int, float}
 _CATEGORIES = {str, bool, int, float}
@@ -202,7 +202,7 @@ class RowReader:
                 f" number of seconds since 1970, but is {_shown(time)}."
             )
         self._block_seconds[i] = seconds
-        return time if isinstance(time, str) else _iso_text(seconds)
+        return time if isinstance(time, str) else time_text(seconds)
 
     def _add_seconds(self, first: int) -> None:
         """Add the times of the rows from `first` on, in seconds."""
@@ -279,14 +279,6 @@ def _seconds_of(time: Any) -> float | None:
         return as_seconds(time)
     except InvalidInputError:
         return None
-
-
-def _iso_text(seconds: float) -> str:
-    """Return a time as text; in seconds if it is outside the years 1 to 9999."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(sep=" ")
-    except (ValueError, OverflowError, OSError):
-        return repr(seconds)
 
 
 def _is_unicode(text: str) -> bool:
