@@ -598,7 +598,9 @@ class StreamDetector:
         array of shape (n_rows, 2, n_features)
             What is usual at the hour of the row, and after the rows before it; NaN if nothing is known.
         """
-        views, rows = self._series_views().copy(), self._row_converter().points(X)
+        views, n_features = self._series_views().copy(), self._layout.n_features
+        is_empty = hasattr(X, "__len__") and len(X) == 0
+        rows = np.empty((0, n_features)) if is_empty else self._row_converter().points(X)
         views.points(rows, self._times(times, len(rows)))
         return views.viewed.usual
 
