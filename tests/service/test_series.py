@@ -242,6 +242,18 @@ def test_with_other_presets_a_time_is_only_shown(server):
     assert (status, found["detail"][:46]) == (422, "'time' of point 0 must be a time in ISO 8601, ")
 
 
+def test_the_client_sends_the_times_of_a_data_frame(server):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"load": VALUES[:, 0], "ts": pandas.to_datetime(np.array(TIMES), unit="s")})
+    with server.client() as client:
+        client.create("load", ["load"], **SMALL_SERIES, time="ts")
+        found = [result["anomaly_score"] for result in client.process("load", frame)]
+        scores = client.score("load", frame[:20])
+    reference = StreamDetector(1, **SMALL_SERIES)
+    assert found == reference.process_many(VALUES[:, :1], TIMES).score.tolist()
+    assert scores == reference.score(VALUES[:20, :1], TIMES[:20]).tolist()
+
+
 def test_seconds_are_shown_as_text(send):
     times = [0, 1_700_000_000.5, -1, 9e11, None]
     send("POST", "/points", {"points": [{"load": 1.0, "heat": 1.0, "time": time} for time in times]})
@@ -320,6 +332,17 @@ def from_first(n):
     detector = plain_detector()
     detector.process_many(VALUES[:n], TIMES[:n])
     return detector
+
+
+def test_a_series_with_very_many_features_is_downloaded_and_restored(server):
+    send, copy = sender(server, "wide"), sender(server, "copy")
+    wide = {"features": [f"feature {j}" for j in range(1_000)], "preset": "series", "window": 16, "n_trees": 2}
+    assert send("PUT", "", wide)[0] == 201
+    rows = np.random.default_rng(0).normal(size=(30, 1_000)).tolist()
+    assert send("POST", "/points", {"points": rows})[0] == 200
+    assert put(server, "copy", send("GET", "/model")[1])[0] == 201
+    assert copy("POST", "/points", {"points": rows}) == send("POST", "/points", {"points": rows})
+    assert len(copy("GET", "/history/31")[1]["explanation"]) == 1_000
 
 
 def test_a_model_with_another_preset_is_refused(server, send):
