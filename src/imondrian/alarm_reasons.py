@@ -13,7 +13,9 @@ from imondrian.defaults import MAX_SAMPLES
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
 from imondrian.incidents import N_REASONS, AlarmReason
+from imondrian.option_types import VIEWS
 from imondrian.row_layout import RowLayout
+from imondrian.series_explanations import series_parts
 
 _N_TREES = 32
 _MIN_POINTS = 8  # with fewer points before it, an alarm is not explained
@@ -24,7 +26,9 @@ def n_reference_points(window: int) -> int:
     return max(window // 2, 1)
 
 
-def alarm_reasons(before: Array, point: Array, parameters: dict[str, Any]) -> tuple[AlarmReason, ...]:
+def alarm_reasons(
+    before: Array, point: Array, parameters: dict[str, Any], row: Array | None = None
+) -> tuple[AlarmReason, ...]:
     """Return the reasons for an alarm, largest share first, at most five; none if there are too few points before it.
 
     Parameters
@@ -35,12 +39,16 @@ def alarm_reasons(before: Array, point: Array, parameters: dict[str, Any]) -> tu
         The point that is an alarm.
     parameters : dict
         The parameters of the detector.
+    row : array of shape (n_features,), optional
+        With the preset "series": the row, of which the point has the deviations.
     """
     if len(before) < _MIN_POINTS:
         return ()
     layout = RowLayout.of(parameters)
     reference = _reference(before, layout, parameters)
     parts = layout.features_of_parts(reference.explain(point[None], parameters["kind"])[0])
+    if row is not None:
+        return _series_reasons(reference, point, row, parts)
     shares = np.abs(parts) / max(np.abs(parts).sum(), np.finfo(float).tiny)
     leading = np.argsort(-shares, kind="stable")[:N_REASONS]
     rows, features = np.divmod(leading, layout.n_features)
@@ -59,6 +67,11 @@ def alarm_reasons(before: Array, point: Array, parameters: dict[str, Any]) -> tu
     )
     reasons = [AlarmReason(*reason) for reason in zip(*(column.tolist() for column in columns), strict=True)]
     return tuple(_with_count(reason, reference, layout) for reason in reasons)
+
+
+def _series_reasons(reference: MondrianForest, point: Array, row: Array, parts: Array) -> tuple[AlarmReason, ...]:
+    found = (part._asdict() for part in series_parts(reference, point, row, parts, N_REASONS))
+    return tuple(AlarmReason(**part | {"lag": 0, "view": VIEWS[part["view"]]}) for part in found)
 
 
 def _with_count(reason: AlarmReason, reference: MondrianForest, layout: RowLayout) -> AlarmReason:

@@ -35,6 +35,7 @@ class Preset(NamedTuple):
     n_trees: int = N_TREES  # on streams, like the following
     max_samples: int | None = MAX_SAMPLES
     window: int = WINDOW
+    warm_up_part: int = 8  # the default warm-up is the window divided by this number
 
 
 PRESET: "PresetName" = "practice"
@@ -50,13 +51,13 @@ PRESETS: "dict[PresetName, Preset]" = {  # for tables and streams
 STREAM_PRESETS: "dict[StreamPresetName, Preset]" = {
     **PRESETS,  # type: ignore[dict-item]  # names of presets are names of stream presets
     # the best overall on labelled time series; see docs/series.md
-    SERIES: PRESETS[PRESET]._replace(kind="expected", n_trees=20, max_samples=None, window=8192),
+    SERIES: PRESETS[PRESET]._replace(kind="expected", n_trees=20, max_samples=None, window=8192, warm_up_part=16),
 }
 
 
-def default_warm_up(window: int) -> int:
+def default_warm_up(window: int, preset: Any) -> int:
     """Return the default number of points that a detector learns before it flags anomalies."""
-    return window // 8
+    return window // stream_preset_of(preset).warm_up_part
 
 
 def preset_of(name: Any) -> Preset:

@@ -10,6 +10,7 @@ from imondrian.categories import MISSING_CODE
 from imondrian.column_names import NO_NAME
 from imondrian.engine.jit import Array
 from imondrian.forest import MondrianForest
+from imondrian.option_types import View
 
 MISSING_TEXT = "missing"
 _MIN_SHARE = 0.05  # features with a smaller share are not named, except the first
@@ -17,6 +18,7 @@ _EXACT = 2.0**53  # floats below this represent integers exactly
 _RANGE_DIGITS, _MAX_DIGITS = 3, 6  # significant digits of the bounds of a range
 _ALWAYS_WITH_RANGE = 3  # the first reasons say what is expected, however small they are
 _COMMON = 0.1  # categories with at least this share are described by a percentage
+_AT: dict[View, str] = {"hour": " at this hour", "level": " given its recent level"}
 _NEAR_EQUAL = 1 / 3  # parts of neighbouring rows are merged if they are at least this large, relative to the largest
 
 
@@ -47,6 +49,7 @@ class Reason(NamedTuple):
     rows_ago: tuple[int, int] = (0, 0)  # the latest and the earliest row, counted back from the last row of a shingle
     values: tuple[float, float] | None = None  # the lowest and the highest number of several rows; None for one row
     part: float = math.nan  # of the score; negative if the number is unusually low
+    view: View | None = None  # of a time series: in which view the number is unusual; None without views
 
     @property
     def name(self) -> str:
@@ -81,7 +84,8 @@ class Reason(NamedTuple):
             return self.side
         low, high = self.expected
         side = "" if low <= self.value <= high else self.side
-        return "; ".join(filter(None, [side, f"expected {_range_text(low, high, self.value)}"]))
+        at = "" if self.view is None else _AT[self.view]
+        return "; ".join(filter(None, [side, f"expected {_range_text(low, high, self.value)}{at}"]))
 
     def __str__(self) -> str:
         value = self._value_text(",")

@@ -64,6 +64,7 @@ def _in_words(reason: AlarmReason, score: float, names: list[str], category_text
         reason.share,
         reason.is_high,
         rows_ago=(reason.lag, reason.lag),
+        view=reason.view,
         part=(1.0 if reason.is_high or reason.count is not None else -1.0) * reason.share * score,
     )
     if reason.count is None:

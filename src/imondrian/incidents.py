@@ -12,6 +12,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count, as_number
+from imondrian.option_types import VIEWS, View
 
 N_INCIDENTS_STORED = 64
 NO_INCIDENT = -1  # in arrays of incident numbers
@@ -146,6 +147,7 @@ class AlarmReason(NamedTuple):
     high: float  # 95 % quantile of what was expected
     count: int | None = None  # type: ignore[assignment]  # of a category: how many points before had it (hides tuple.count)
     n_points: int = 0  # number of points before
+    view: View | None = None  # of a time series: in which view the value is unusual; None without views
 
 
 class Incident(NamedTuple):
@@ -421,7 +423,11 @@ def _restored_reason(*values: Any) -> AlarmReason:
         as_count(number, "a number of a reason", 0, MAX_SHOWN)
         for number in (reason.feature, reason.lag, reason.n_points)
     )
-    numbers = {name: _finite(getattr(reason, name)) for name in ("share", "value", "median", "low", "high")}
+    if reason.view not in (None, *VIEWS):
+        raise ValueError(f"the view of a reason must be one of {', '.join(VIEWS)}, but is {reason.view!r:.200}.")
+    numbers: dict[str, Any] = {
+        name: _finite(getattr(reason, name)) for name in ("share", "value", "median", "low", "high")
+    }
     n_same = None if reason.count is None else as_count(reason.count, "the count of a category", 0, n_points)
     return reason._replace(
         feature=feature, lag=lag, is_high=bool(reason.is_high), count=n_same, n_points=n_points, **numbers

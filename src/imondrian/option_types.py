@@ -21,5 +21,7 @@ Missing = Literal["raise", "median", "indicator"]
 MISSING: tuple[Missing, ...] = ("raise", "median", "indicator")
 StreamMissing = Literal["raise", "median", "previous", "indicator"]
 STREAM_MISSING: tuple[StreamMissing, ...] = ("raise", "median", "previous", "indicator")
+View = Literal["hour", "level"]
+VIEWS: tuple[View, ...] = ("hour", "level")  # the views of a time series (`series_views.py`)
 StreamCategorical = Sequence[str] | Sequence[int] | Sequence[bool] | npt.NDArray[Any]
 Categorical = Literal["auto"] | StreamCategorical

@@ -26,8 +26,6 @@ from imondrian.engine.series_views import (
 from imondrian.inputs import as_count
 from imondrian.row_times import MAX_SECONDS
 
-VIEWS = ("hour", "level")  # the names of the views
-
 
 class TimeCounts(NamedTuple):
     """What was noticed about the times of a series."""
@@ -36,6 +34,13 @@ class TimeCounts(NamedTuple):
     n_repeated: int  # rows with the latest time so far, which an earlier row has too
     n_holes: int  # steps that are more than 100 times as long as usual
     step: float  # the usual time between two rows, in seconds; NaN if not known
+
+
+class ViewedRows(NamedTuple):
+    """Rows of a series and what is usual for them."""
+
+    values: Array  # of shape (n_rows, n_features); NaN: the number is missing
+    usual: Array  # of shape (n_rows, 2, n_features), in both views; NaN if nothing was known
 
 
 class SeriesViews:
@@ -56,8 +61,8 @@ class SeriesViews:
 
     Attributes
     ----------
-    usual : array of shape (n_rows, 2, n_features)
-        The usual values of the rows whose points were computed last, in both views; NaN if nothing was known.
+    viewed : ViewedRows
+        The rows whose points were computed last.
 
     Examples
     --------
@@ -75,7 +80,7 @@ class SeriesViews:
         self.n_features = n_features
         self._hours, self._level = np.zeros((2, HOURS_PER_DAY, n_features)), np.zeros((2, n_features))
         self._clock, self._counts = np.full(2, np.nan), np.zeros(4, np.int64)
-        self.usual = np.empty((0, N_VIEWS, n_features))
+        self.viewed = ViewedRows(np.empty((0, n_features)), np.empty((0, N_VIEWS, n_features)))
 
     def copy(self) -> "SeriesViews":
         """Return an independent copy."""
@@ -98,15 +103,23 @@ class SeriesViews:
     def points(self, rows: Array, times: Array | None) -> Array:
         """Return the points of the next rows, and learn the rows; NaN is a missing number or an unknown time."""
         times = np.full(len(rows), np.nan) if times is None else times
-        self.usual = np.empty((len(rows), N_VIEWS, self.n_features))
+        usual = np.empty((len(rows), N_VIEWS, self.n_features))
         points = np.empty((len(rows), N_VIEWS * self.n_features))
-        write_views(rows, times, self._hours, self._level, self._clock, self._counts, self.usual, points)
+        write_views(rows, times, self._hours, self._level, self._clock, self._counts, usual, points)
+        self.viewed = ViewedRows(rows, usual)
         return points
 
     def preview(self, rows: Array, times: Array | None) -> Array:
         """Return the points of rows each of which might come next; nothing is learned."""
         times = np.full(len(rows), np.nan) if times is None else times
         return np.vstack([self.copy().points(rows[i : i + 1], times[i : i + 1]) for i in range(len(rows))])
+
+    def usual_at(self, time: float) -> Array:
+        """Return what is usual for a row that comes next, at a time: one row per view; NaN if nothing is known."""
+        other = self.copy()
+        other.points(np.full((1, self.n_features), np.nan), np.array([time]))
+        usual: Array = other.viewed.usual[0]
+        return usual
 
     def notes(self) -> dict[str, Any]:
         """Return the state in types that JSON supports."""

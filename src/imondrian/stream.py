@@ -37,6 +37,7 @@ from imondrian.inputs import as_count, has_gaps, unchanged
 from imondrian.locking import is_inside, read_locked, unlocked, write_locked
 from imondrian.named_rows import CodedRows, RowConverter, lists_rows
 from imondrian.option_types import (
+    VIEWS,
     CountOrPreset,
     Kind,
     KindOrPreset,
@@ -52,7 +53,7 @@ from imondrian.row_times import as_times
 from imondrian.samplers import Step
 from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import UNKNOWN_SCORE
-from imondrian.series_views import VIEWS, SeriesViews, TimeCounts
+from imondrian.series_views import SeriesViews, TimeCounts
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
 from imondrian.stream_parameters import check_forest, checked_parameters, checked_threshold, restored_parameters
@@ -125,7 +126,8 @@ class StreamDetector:
     seed : int, default=0
         The same seed and the same rows give the same results, bit for bit, however the rows are divided into calls.
     warm_up : int, optional
-        Number of points that are learned before any is labelled as an anomaly. By default an eighth of the window.
+        Number of points that are learned before any is labelled as an anomaly. By default an eighth of the
+        window; with the preset "series", a sixteenth.
     learn_anomalies : bool, default=True
         Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be anomalous
         forever, and rows are scored one by one, which is slower.
@@ -522,6 +524,36 @@ class StreamDetector:
         return {key: float(part) for key, part in zip(keys, parts, strict=True)}
 
     @read_locked
+    def expected_range(self, time: Any = None) -> tuple[Array, Array]:
+        """Return the range in which 90 % of ordinary values lie, for each feature, if the next row comes at a time.
+
+        With the preset "series", the range is the usual value plus the 5 % and 95 % quantiles of the deviations in the
+        window: where both views agree, or else between them. With other presets, it consists of the quantiles of the
+        values in the window; categories have no range.
+
+        Parameters
+        ----------
+        time : number, datetime, text or None, optional
+            The time of the row, for the preset "series" only; see `process`.
+
+        Returns
+        -------
+        low, high : arrays of shape (n_features,)
+            NaN where nothing is known.
+        """
+        layout, seconds = self._layout, self._times(None if time is None else [time], 1)
+        if self.forest.n_points == 0:
+            return np.full(layout.n_features, np.nan), np.full(layout.n_features, np.nan)
+        points = layout.features_of_points(self.forest.points()).reshape(-1, layout.size, layout.n_features)
+        low, high = np.quantile(points, [0.05, 0.95], axis=0)
+        if seconds is None:
+            low[-1, list(layout.categorical)] = high[-1, list(layout.categorical)] = np.nan
+            return low[-1], high[-1]
+        usual = self._state.builder.usual_at(seconds[0])  # type: ignore[union-attr]  # a series has views
+        bounds = np.sort([(usual + low).max(axis=0), (usual + high).min(axis=0)], axis=0)
+        return bounds[0], bounds[1]
+
+    @read_locked
     def next_point(self, x: Any, time: Any = None) -> Array:
         """Return the point of the forest that a row would complete if it came next, without missing numbers.
 
@@ -826,10 +858,11 @@ class StreamDetector:
 
         `points` are the points of the rows; by default those that the window has learned.
         """
-        state, first = self._next_state.copy(), self._next_state.n_shown
+        state, first, builder = self._next_state.copy(), self._next_state.n_shown, self._next_state.builder
 
         def explain(position: int) -> tuple[AlarmReason, ...]:
-            return self._alarm_reasons(first + position, None if points is None else points[position])
+            row = builder.viewed.values[position] if isinstance(builder, SeriesViews) else None
+            return self._alarm_reasons(first + position, None if points is None else points[position], row)
 
         if self._labels_before_learning(state):
             steps = self._own_step(state)
@@ -839,13 +872,16 @@ class StreamDetector:
         self._events += tuple(events)
         return results
 
-    def _alarm_reasons(self, number: int, point: Array | None) -> tuple[AlarmReason, ...]:
-        """Return the reasons for an alarm at a point of the window, or at a point that is not learned."""
+    def _alarm_reasons(self, number: int, point: Array | None, row: Array | None) -> tuple[AlarmReason, ...]:
+        """Return the reasons for an alarm at a point of the window, or at a point that is not learned.
+
+        With the preset "series", `row` is the row of the point.
+        """
         n_before = n_reference_points(self._parameters["window"])
         before = self.forest.numbered_points(number - n_before, number)
         if point is None:
             point = self.forest.numbered_points(number, number + 1)[0]
-        return alarm_reasons(before, point, self._parameters)
+        return alarm_reasons(before, point, self._parameters, row)
 
     def _own_step(self, state: StreamState) -> list[Step]:
         """Return a step after each eighth of a window of scored points, since the window itself may not advance."""

@@ -6,7 +6,9 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.explanations import Expectations, Reason, reasons_of
+from imondrian.option_types import VIEWS
 from imondrian.row_layout import RowLayout
+from imondrian.series_explanations import series_parts
 from imondrian.stream import StreamDetector
 
 _MIN_SHARE = 0.05
@@ -32,7 +34,8 @@ def reasons_of_point(
     point : array of shape (n_values,)
         The point as the forest holds it; see `StreamDetector.next_point`.
     rows : array of shape (n_rows, n_features)
-        The rows of the point, oldest first: codes in categorical columns, NaN for missing numbers.
+        The rows of the point, oldest first: codes in categorical columns, NaN for missing numbers. With the preset
+        "series", the row whose deviations are the point.
     names : list of str
         Names of the features.
     n : int, default=3
@@ -63,6 +66,30 @@ def reasons_of_point(
     parts = layout.features_of_parts(detector.explain_point(point)).reshape(layout.size, layout.n_features)
     if score is not None:
         parts = parts * (score / np.abs(parts).sum())
+    if layout.has_views:
+        return _series_reasons(detector, point, rows[-1], parts, names, n, min_share)
     has_points = detector.forest.n_points > 0
     expectations = Expectations(detector.forest, layout.size, layout.indicators) if has_points else None
     return reasons_of(parts, rows, names, n, expectations=expectations, point=point, texts=texts, min_share=min_share)
+
+
+def _series_reasons(
+    detector: StreamDetector, point: Array, row: Array, parts: Array, names: list[str], n: int, min_share: float
+) -> list[Reason]:
+    """Return the features of a time series with the largest parts in the score of a row."""
+    if detector.forest.n_points == 0:
+        return []
+    score = np.abs(parts).sum()
+    found = [
+        Reason(
+            names[part.feature],
+            part.value,
+            part.share,
+            part.is_high,
+            expected=(part.low, part.high),
+            part=part.share * score * (1.0 if part.is_high else -1.0),
+            view=VIEWS[part.view],
+        )
+        for part in series_parts(detector.forest, point, row, parts.ravel(), n)
+    ]
+    return [reason for i, reason in enumerate(found) if i == 0 or reason.share >= min_share]

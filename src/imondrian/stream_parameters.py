@@ -55,7 +55,7 @@ def checked_parameters(  # noqa: PLR0913
         "kind": _checked_kind(kind),
         "scale": scale if scale is None or isinstance(scale, str) else as_weights(scale, None).tolist(),
         "seed": as_count(seed, "seed", 0, MAX_SEED),
-        "warm_up": default_warm_up(window) if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
+        "warm_up": default_warm_up(window, preset) if warm_up is None else as_count(warm_up, "warm_up", 0, MAX_POINTS),
         "learn_anomalies": _checked_choice(learn_anomalies, "learn_anomalies", (True, False)),
         "shingle": as_count(shingle, "shingle", 1, MAX_POINTS),
         "on_error": _checked_choice(on_error, "on_error", ON_ERROR),

@@ -208,7 +208,7 @@ def new_detector(configuration: dict[str, Any]) -> StreamDetector:
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the detector of a configuration, without allocating a detector of that size."""
     window, warm_up = configuration["window"], configuration["warm_up"]
-    resolved = {"warm_up": default_warm_up(window) if warm_up is None else warm_up}
+    resolved = {"warm_up": default_warm_up(window, configuration["preset"]) if warm_up is None else warm_up}
     sizes = {"window": window, "n_trees": configuration["n_trees"]}
     return new_detector({**configuration, **resolved, **dict.fromkeys(sizes, 1)}).parameters | sizes
 
