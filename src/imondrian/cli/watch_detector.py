@@ -10,6 +10,7 @@ from imondrian.cli.options import DetectorOptions, WatchOptions
 from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.watch_features import StreamFeatures, features_of_detector
 from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
+from imondrian.defaults import PRESET
 from imondrian.errors import InvalidInputError
 from imondrian.stream import Results, StreamDetector
 
@@ -60,6 +61,12 @@ class WatchDetector:
     def n_seen(self) -> int:
         """Number of rows so far, including those of earlier runs."""
         return self._n_skipped if self.detector is None else self.detector.n_seen
+
+    @property
+    def preset(self) -> str:
+        """The preset."""
+        explicit = self._explicit_options.get("preset", PRESET)
+        return str(explicit if self.detector is None else self.detector.preset)
 
     @property
     def allows_gaps(self) -> bool:

@@ -14,16 +14,25 @@ class RowExplanations:
     def __init__(self) -> None:
         self._earlier: list[list[Any]] = []
 
-    def explain_next(self, detector: StreamDetector, features: StreamFeatures, values: list[Any]) -> str | None:
-        """Return the explanation of the next row; None if it will not be labelled an anomaly."""
+    def explain_next(
+        self, detector: StreamDetector, features: StreamFeatures, values: list[Any], time: float | None
+    ) -> str | None:
+        """Return the explanation of the next row; None if it will not be labelled an anomaly.
+
+        `time` is in seconds; None: the detector does not use times.
+        """
         n_earlier = detector.parameters["shingle"] - 1
-        explanation = _explanation(detector, features, values, self._earlier)
+        explanation = _explanation(detector, features, values, time, self._earlier)
         self._earlier = [*self._earlier, values][-n_earlier:] if n_earlier else []
         return explanation
 
 
 def _explanation(
-    detector: StreamDetector, features: StreamFeatures, values: list[Any], earlier: list[list[Any]]
+    detector: StreamDetector,
+    features: StreamFeatures,
+    values: list[Any],
+    time: float | None,
+    earlier: list[list[Any]],
 ) -> str | None:
     """Return the explanation of a row that will be labelled an anomaly, from the state before it is learned.
 
@@ -32,9 +41,9 @@ def _explanation(
     if not detector.is_warm:
         return None
     point = features.points([values])
-    if not detector.score(point)[0] > detector.threshold_score:
+    if not detector.score(point, None if time is None else [time])[0] > detector.threshold_score:
         return None
-    completed, layout = detector.next_point(point[0]), RowLayout.of(detector.parameters)
+    completed, layout = detector.next_point(point[0], time), RowLayout.of(detector.parameters)
     rows = layout.rows_of_point(completed)
     rows[-1] = point[0]
     texts = _category_texts([*earlier, values], features, layout)

@@ -47,7 +47,7 @@ class WatchIncidents:
     """
 
     def __init__(self, time_column: str | None, state: IncidentState) -> None:
-        self._time_column = time_column
+        self.time_column = time_column
         self.state = state
 
     def observe(self, detector: StreamDetector, features: StreamFeatures, rows: ProcessedRows) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ class WatchIncidents:
         }
 
     def _time(self, name: str, index: int, times: dict[int, TimeValue]) -> dict[str, TimeValue]:
-        return {} if self._time_column is None else {name: times.get(index)}
+        return {} if self.time_column is None else {name: times.get(index)}
 
 
 def open_incident(detector: StreamDetector | None) -> Incident | None:

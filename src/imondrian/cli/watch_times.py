@@ -7,8 +7,10 @@ import polars as pl
 
 from imondrian.cli.console import Console
 from imondrian.cli.watch_incidents import TimeValue, as_time
+from imondrian.durations import in_words
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
+from imondrian.series_views import TimeCounts
 from imondrian.tables.cells import shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.line_records import Values
@@ -54,6 +56,7 @@ class WatchTimes:
         self._format = state.format if is_same else None
         self.uses_times = uses_times
         self._console = console
+        self._choice = ""  # the column that was chosen by the first record, in words
         self.n_unknown, self.first_unknown = 0, ""
 
     @property
@@ -71,10 +74,15 @@ class WatchTimes:
         dates = [name for name, value in record.items() if name not in others and _is_date(value)]
         if len(dates) == 1:
             self.column = dates[0]
-            self._console.note(f"times: column {self.column!r} (--time names another)")
+            self._choice = f"times: column {self.column!r} (--time names another)"
         else:
-            found = f"several columns are dates or times: {', '.join(dates)}" if dates else "no column is a date or time"
-            self._console.note(f"times: none, because {found}; {WITHOUT_TIMES}. --time names a column.")
+            found = f"several columns are dates: {', '.join(dates)}" if dates else "no column is a date"
+            self._choice = f"times: none, because {found}; {WITHOUT_TIMES}. Name a column with --time."
+
+    def announce(self) -> None:
+        """Print which column was chosen."""
+        if self._choice:
+            self._console.note(self._choice)
 
     def of(self, record: Values) -> TimeValue:
         """Return the time of a record as it is displayed; None if there is no time column."""
@@ -114,6 +122,34 @@ class WatchTimes:
 def _is_date(value: Any) -> bool:
     found = recognise_dates(pl.Series([value.strip()])) if isinstance(value, str) else None
     return found is not None and found.has_date
+
+
+def times_in_words(now: TimeCounts, before: TimeCounts | None, times: WatchTimes) -> str:
+    """Return what was noticed about the times of a run, such as "a row every 5 min, 2 late rows, 1 hole".
+
+    Parameters
+    ----------
+    now : TimeCounts
+        The counts at the end of the run.
+    before : TimeCounts or None
+        The counts at its start; None: there was no detector yet.
+    times : WatchTimes
+        The times of the run.
+    """
+    if times.column is None:
+        return f"no times: {WITHOUT_TIMES}"
+    earlier = TimeCounts(0, 0, 0, now.step) if before is None else before
+    counts = (
+        (now.n_late - earlier.n_late, "late row"),
+        (now.n_repeated - earlier.n_repeated, "repeated time"),
+        (now.n_holes - earlier.n_holes, "hole"),
+        (times.n_unknown, "unknown time"),
+    )
+    parts = [
+        f"a row every {in_words(now.step)}" if now.step > 0.0 else "the usual step is not known",
+        *(f"{n:,} {name}{'s' * (n > 1)}" for n, name in counts if n),
+    ]
+    return f"{', '.join(parts)}{f' ({times.first_unknown})' if times.n_unknown else ''}"
 
 
 def stored_times(state: TimeState) -> dict[str, Any]:
