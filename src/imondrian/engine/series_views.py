@@ -103,11 +103,17 @@ def _deviation(value: float, usual: float) -> float:
     """Return value - usual, within the range of values that a forest accepts; 0 if either is not known."""
     if math.isnan(value) or math.isnan(usual):
         return 0.0
-    return min(max(value - usual, -MAX_SIZE), MAX_SIZE)
+    return _limited(value - usual)
+
+
+@helper
+def _limited(value: float) -> float:
+    return min(max(value, -MAX_SIZE), MAX_SIZE)
 
 
 @helper
 def _learn(value: float, means: Array, j: int, weight: float) -> None:
     """Move the mean of feature j towards a value; until it has 1 / weight values, all of them have the same weight."""
     means[COUNT, j] = min(means[COUNT, j] + 1.0, 1.0 / weight)
-    means[MEAN, j] += (value - means[MEAN, j]) * max(weight, 1.0 / means[COUNT, j])
+    mean = means[MEAN, j] + (value - means[MEAN, j]) * max(weight, 1.0 / means[COUNT, j])
+    means[MEAN, j] = _limited(mean)  # rounding may exceed the limit

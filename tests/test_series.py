@@ -1,0 +1,428 @@
+"""Time series: the views against a plain oracle, bit-for-bit results, times, gaps, and explanations in values."""
+
+import math
+import pickle
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import imondrian
+from imondrian import InvalidInputError, StreamDetector
+from imondrian.engine.nodes import MAX_SIZE
+from imondrian.incident_records import reasons_in_words
+from imondrian.row_times import as_seconds, as_times
+from imondrian.series_views import SeriesViews
+from imondrian.stream_explanations import reasons_of_point
+
+DAY, HOUR = 86_400.0, 3_600.0
+SMALL = {"preset": "series", "window": 64, "n_trees": 4}
+
+
+class PlainViews:
+    """The same as `SeriesViews`, one row at a time in plain Python: lists of the values instead of running means."""
+
+    def __init__(self, n_features):
+        self.hours = [[(0, 0.0)] * n_features for _ in range(24)]
+        self.level = [(0, 0.0)] * n_features
+        self.last = self.step = None
+        self.n_steps = self.n_late = self.n_repeated = self.n_holes = 0
+
+    def point(self, row, time):
+        clock = self._clock(time)
+        hour = 0 if clock is None else int((clock - math.floor(clock / DAY) * DAY) / HOUR) % 24
+        self._advance(time)
+        deviations = [[], []]
+        for j, value in enumerate(row):
+            means = [mean if n else None for n, mean in (self.hours[hour][j], self.level[j])]
+            means = [mean if mean is not None else means[1 - i] for i, mean in enumerate(means)]
+            for view in range(2):
+                is_known = means[view] is not None and not math.isnan(value)
+                deviations[view].append(min(max(value - means[view], -MAX_SIZE), MAX_SIZE) if is_known else 0.0)
+            if not math.isnan(value):
+                self.hours[hour][j] = _learned(self.hours[hour][j], value, 1.0 / 50.0)
+                self.level[j] = _learned(self.level[j], value, 1.0 - 0.5 ** (1.0 / 200.0))
+        return deviations[0] + deviations[1]
+
+    def _clock(self, time):
+        """The time of the next row; None if it is not known."""
+        if not math.isnan(time):
+            return time
+        return None if self.last is None or self.step is None else self.last + self.step
+
+    def _advance(self, time):
+        if self.last is None or math.isnan(time):
+            self.last = self._clock(time) if self._clock(time) is not None else self.last
+            return
+        passed = time - self.last
+        if passed <= 0.0:
+            self.n_late += passed < 0.0
+            self.n_repeated += passed == 0.0
+            return
+        self.last = time
+        if self.step is not None and passed > 100.0 * self.step:
+            self.n_holes += 1
+            self.level = [(0, mean) for _, mean in self.level]
+            return
+        self.n_steps = min(self.n_steps + 1, 100)
+        step = passed if self.step is None else self.step
+        self.step = step + (min(passed, 4.0 * step) - step) / self.n_steps
+
+
+def _learned(mean, value, weight):
+    n = min(mean[0] + 1.0, 1.0 / weight)
+    return n, min(max(mean[1] + (value - mean[1]) * max(weight, 1.0 / n), -MAX_SIZE), MAX_SIZE)
+
+
+values = st.floats(-1e6, 1e6) | st.just(math.nan) | st.sampled_from([MAX_SIZE, -MAX_SIZE])
+steps = st.sampled_from([0.0, 1.0, 300.0, HOUR, -HOUR, 50 * HOUR, 4 * DAY, 30 * DAY, math.nan])
+
+
+@st.composite
+def timed_rows(draw, n_features=2, max_rows=60):
+    n = draw(st.integers(1, max_rows))
+    rows = draw(st.lists(st.lists(values, min_size=n_features, max_size=n_features), min_size=n, max_size=n))
+    times, now = [], draw(st.floats(-1e9, 4e9))
+    for step in draw(st.lists(steps, min_size=n, max_size=n)):
+        now += 0.0 if math.isnan(step) else step
+        times.append(math.nan if math.isnan(step) else now)
+    return np.array(rows), np.array(times)
+
+
+@given(timed_rows(), st.lists(st.integers(1, 20), max_size=5))
+def test_views_equal_the_oracle_bit_for_bit_however_the_rows_are_divided(series, lengths):
+    rows, times = series
+    oracle, views, found, first = PlainViews(2), SeriesViews(2), [], 0
+    for length in [*lengths, len(rows)]:
+        found.append(views.points(rows[first : first + length], times[first : first + length]))
+        views = _restored(views)
+        first += length
+    expected = [oracle.point(row, time) for row, time in zip(rows.tolist(), times.tolist(), strict=True)]
+    assert np.array_equal(np.vstack(found), expected)
+    n_late, n_repeated, n_holes, step = views.time_counts
+    assert (n_late, n_repeated, n_holes) == (oracle.n_late, oracle.n_repeated, oracle.n_holes)
+    assert (None if math.isnan(step) else step) == oracle.step
+
+
+def _restored(views):
+    other = SeriesViews(views.n_features)
+    other.restore(views.notes())
+    return other
+
+
+@given(timed_rows())
+def test_a_preview_equals_the_next_point_and_changes_nothing(series):
+    rows, times = series
+    views = SeriesViews(2)
+    for i in range(len(rows)):
+        before = views.notes()
+        preview = views.preview(rows[i : i + 2], times[i : i + 2])
+        assert repr(views.notes()) == repr(before)
+        assert np.array_equal(preview[0], views.points(rows[i : i + 1], times[i : i + 1])[0])
+
+
+def daily(n_days, seed=0, per_hour=4, n_features=1):
+    """Return rows with a daily pattern and noise, and their times."""
+    times = np.arange(n_days * 24 * per_hour) * HOUR / per_hour
+    wave = 10.0 * np.sin(2.0 * np.pi * times / DAY)
+    return wave[:, None] + np.random.default_rng(seed).normal(size=(len(times), n_features)), times
+
+
+@given(st.lists(st.integers(1, 90), max_size=6), st.integers(0, 3))
+def test_results_do_not_depend_on_how_rows_are_divided_or_on_restarts(lengths, seed):
+    rows, times = daily(4, seed, n_features=2)
+    rows[np.random.default_rng(seed).random(rows.shape) < 0.02] = np.nan
+    rows[np.isnan(rows).all(axis=1)] = 0.0
+    whole = StreamDetector(2, **SMALL, threshold=0.05)
+    expected = whole.process_many(rows, times)
+    detector, found, first = StreamDetector(2, **SMALL, threshold=0.05), [], 0
+    for i, length in enumerate([*lengths, 1, 1, len(rows)]):
+        part, when = rows[first : first + length], times[first : first + length]
+        if len(part) == 1:
+            found.append(np.array([detector.process(part[0], when[0])[:5]]).T)
+        else:
+            results = detector.process_many(part, times=when)
+            found.append(
+                np.array([results.score, results.is_anomaly, results.threshold, results.index, results.surprise])
+            )
+        detector = pickle.loads(pickle.dumps(detector)) if i % 2 else detector  # noqa: S301
+        first += length
+    assert np.array_equal(np.hstack(found), np.array(expected[:5]))
+    assert detector.incidents == whole.incidents
+    assert detector.time_counts == whole.time_counts
+    assert detector.notes() == whole.notes()
+
+
+def test_a_model_file_resumes_bit_for_bit(tmp_path):
+    rows, times = daily(3)
+    detector, other = StreamDetector(1, **SMALL), StreamDetector(1, **SMALL)
+    detector.process_many(rows[:100], times[:100])
+    other.process_many(rows[:100], times[:100])
+    imondrian.save(detector, tmp_path / "series.imf")
+    loaded = imondrian.load(tmp_path / "series.imf")
+    assert loaded.parameters == detector.parameters
+    expected, found = (each.process_many(rows[100:], times[100:]) for each in (other, loaded))
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True))
+
+
+def test_the_forest_holds_exactly_the_deviations_of_the_window():
+    rows, times = daily(3)
+    detector = StreamDetector(1, **SMALL)
+    n_bytes = detector.n_bytes
+    detector.process_many(rows, times)
+    expected = SeriesViews(1).points(rows, times)[-64:]
+    assert np.array_equal(detector.forest.points(), expected)
+    assert detector.forest.n_points == 64
+    assert detector.n_bytes == n_bytes
+    fresh = imondrian.MondrianForest(4, seed=1).build(expected)
+    assert detector.forest.score(expected[:5], "expected").shape == fresh.score(expected[:5], "expected").shape
+
+
+def test_the_level_begins_again_after_a_hole():
+    views = SeriesViews(1)
+    views.points(np.full((50, 1), 3.0), np.arange(50) * 60.0)
+    after = views.points(np.array([[90.0], [91.0]]), np.array([4 * DAY + 3 * HOUR, 4 * DAY + 3 * HOUR + 60.0]))
+    assert after.tolist() == [[0.0, 0.0], [1.0, 1.0]]  # nothing is known about this hour, nor about the level
+    assert views.time_counts.n_holes == 1
+    assert views.usual_at(4 * DAY).tolist() == [[3.0], [90.5]]
+
+
+def test_late_and_repeated_rows_are_counted_and_keep_their_own_hour():
+    views = SeriesViews(1)
+    views.points(np.array([[1.0], [2.0]]), np.array([0.0, HOUR]))
+    late = views.points(np.array([[5.0]]), np.array([600.0]))
+    assert late[0, 0] == 4.0  # compared with the first hour
+    views.points(np.array([[2.0]]), np.array([HOUR]))
+    assert views.time_counts[:3] == (1, 1, 0)
+
+
+def test_a_row_without_a_time_comes_one_usual_step_later():
+    with_times, without = SeriesViews(1), SeriesViews(1)
+    rows, times = daily(2)
+    expected = with_times.points(rows, times)
+    times[1::2][1:] = np.nan
+    assert np.array_equal(without.points(rows, times), expected)
+
+
+def test_without_times_all_rows_belong_to_the_same_hour():
+    rows, _ = daily(2)
+    detector, other = StreamDetector(1, **SMALL), StreamDetector(1, **SMALL)
+    assert np.array_equal(
+        detector.process_many(rows).score, other.process_many(rows, np.arange(len(rows)) / 10.0).score
+    )
+    assert math.isnan(detector.time_counts.step)
+
+
+def test_an_ordinary_value_at_the_wrong_hour_is_the_most_surprising_one():
+    """The value of 6 o'clock at midnight, in 20 streams of 10 days: expected to be the highest score in all of them.
+
+    The deviation is 10 standard deviations of the noise; the probability that one of 450 later rows scores higher is
+    below 1 in 1,000 for each stream, so that at most one failure has a probability above 0.999.
+    """
+    n_failed = 0
+    for seed in range(20):
+        rows, times = daily(10, seed)
+        odd = len(rows) - 96  # midnight: the pattern is at 0, its highest value is 10, at 6 o'clock
+        rows[odd] = 10.0
+        scores = StreamDetector(1, preset="series", window=1024, seed=seed).process_many(rows, times).score
+        n_failed += int(np.argmax(scores[500:]) + 500 != odd)
+    assert n_failed <= 1
+
+
+def test_practice_does_not_notice_an_ordinary_value_at_the_wrong_hour():
+    rows, _ = daily(10)
+    odd = len(rows) - 96
+    rows[odd] = 9.0
+    scores = StreamDetector(1, window=1024, seed=0).process_many(rows).score
+    assert (scores[500:] > scores[odd]).sum() > 10
+
+
+@pytest.fixture(scope="module")
+def detector_with_an_incident():
+    rows, times = daily(10)
+    rows[-20:-17] += 40.0
+    detector = StreamDetector(1, preset="series", window=1024, seed=0)
+    detector.process_many(rows, times)
+    return detector, rows, times
+
+
+def test_reasons_are_values_and_not_deviations(detector_with_an_incident):
+    detector, rows, _ = detector_with_an_incident
+    incident = detector.incidents[-1]
+    reason = incident.reasons[0]
+    assert reason.value in rows[-20:-17]
+    assert reason.is_high
+    assert reason.view in ("hour", "level")
+    usual = rows[reason.value != rows].mean()
+    assert abs(reason.median - usual) < 15.0 < reason.value - reason.high
+    text = str(reasons_in_words(incident, ["load"])[0])
+    assert "high; expected " in text
+    assert text.endswith((" at this hour), 100%", " given its recent level), 100%"))
+
+
+def test_the_parts_of_an_explanation_sum_to_the_score(detector_with_an_incident):
+    detector, _, times = detector_with_an_incident
+    time = times[-1] + 900.0
+    parts = detector.explain([60.0], time)
+    assert set(parts) == {(0, "hour"), (0, "level")}
+    score = detector.score([[60.0]], [time])[0]
+    assert sum(map(abs, parts.values())) == pytest.approx(score)
+    point = detector.next_point([60.0], time)
+    (reason,) = reasons_of_point(detector, point, np.array([[60.0]]), ["load"])
+    assert reason.value == 60.0
+    assert abs(reason.part) == pytest.approx(score)
+    low, high = reason.expected
+    assert -15.0 < low < high < 15.0
+
+
+def test_the_expected_range_follows_the_hour_and_holds_ordinary_values(detector_with_an_incident):
+    detector, _, times = detector_with_an_incident
+    end = times[-1] + 900.0
+    ranges = [detector.expected_range(end + hour * HOUR) for hour in range(24)]
+    lows, highs = np.hstack([low for low, _ in ranges]), np.hstack([high for _, high in ranges])
+    assert (lows <= highs).all()
+    assert np.argmax(lows + highs) in range(3, 10)  # the pattern is highest at 6 o'clock
+    new = StreamDetector(2, **SMALL)
+    assert all(np.isnan(bound).all() for bound in new.expected_range())
+
+
+def test_missing_numbers_count_as_usual_ones():
+    rows, times = daily(3, n_features=2)
+    detector = StreamDetector(2, **SMALL)
+    detector.process_many(rows, times)
+    with_gap = detector.next_point([math.nan, 3.0], times[-1] + 900.0)
+    assert (with_gap[0], with_gap[2]) == (0.0, 0.0)
+    assert with_gap[1] != 0.0
+    detector.process([math.nan, 3.0])
+    assert detector.n_missing == 1
+    with pytest.raises(InvalidInputError, match="missing"):
+        detector.process([math.nan, math.nan])
+    with pytest.raises(InvalidInputError):
+        StreamDetector(2, **SMALL, missing="raise").process([math.nan, 3.0])
+
+
+def test_skipped_rows_do_not_shift_the_times_of_others():
+    rows, times = daily(2)
+    expected = StreamDetector(1, **SMALL).process_many(rows, times).score
+    bad = np.insert(rows, 50, np.inf, axis=0)
+    when = np.insert(times, 50, times[50] - 1.0)
+    found = StreamDetector(1, **SMALL, on_error="skip").process_many(bad, when).score
+    assert np.array_equal(np.delete(found, 50), expected)
+
+
+def test_several_values_have_two_deviations_each():
+    rows, times = daily(2, n_features=3)
+    detector = StreamDetector(3, **SMALL, scale=[1.0, 2.0, 3.0])
+    detector.process_many(rows, times)
+    assert detector.forest.n_features == 6
+    assert list(detector.forest.scale) == [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shingle": 2}, "shingle is 2"),
+        ({"categorical": [0]}, "categorical is"),
+        ({"missing": "previous"}, "but is 'previous'"),
+        ({"missing": "indicator"}, "but is 'indicator'"),
+    ],
+)
+def test_settings_that_do_not_go_together_with_the_preset(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        StreamDetector(2, preset="series", **settings)
+
+
+def test_estimators_do_not_have_this_preset():
+    with pytest.raises(InvalidInputError, match="for streams only"):
+        imondrian.defaults.preset_of("series")
+    with pytest.raises(ValueError, match="preset"):
+        imondrian.IsolationMondrianForest(preset="series").fit(np.zeros((9, 1)))
+
+
+def test_times_need_the_preset():
+    detector = StreamDetector(1)
+    for call in (
+        lambda: detector.process([1.0], time=0.0),
+        lambda: detector.process_many([[1.0]], times=[0.0]),
+        lambda: detector.score([[1.0]], [0.0]),
+        lambda: detector.expected_range(0.0),
+        lambda: detector.time_counts,
+    ):
+        with pytest.raises(InvalidInputError, match="preset is 'practice'"):
+            call()
+    assert detector.n_seen == 0
+
+
+def test_single_rows_cannot_be_forgotten():
+    detector = StreamDetector(1, **SMALL)
+    detector.process([1.0])
+    with pytest.raises(InvalidInputError, match="later points depend on them"):
+        detector.forget([[1.0]])
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), st.integers(-720, 720))  # noqa: DTZ001
+def test_all_forms_of_a_time_give_the_same_seconds(moment, offset):
+    seconds = as_seconds(moment)
+    zone = timezone(timedelta(minutes=offset))
+    forms = [
+        moment,
+        moment.isoformat(),
+        f" {moment.isoformat(' ')} ",
+        np.datetime64(moment),
+        moment.replace(tzinfo=zone),
+    ]
+    assert [as_seconds(form) for form in forms] == [seconds] * len(forms)
+    assert as_seconds(seconds) == seconds
+    assert as_times(np.array([moment], "datetime64[us]"), 1)[0] == seconds
+    assert as_times(forms, len(forms)).tolist() == [seconds] * len(forms)
+    assert seconds == (moment - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("time", ["yesterday", "", object(), True, 1e13, math.inf, b"2024-01-01", [1], 1j])
+def test_what_is_not_a_time_is_named(time):
+    with pytest.raises(InvalidInputError, match="A time must be"):
+        as_seconds(time)
+    detector = StreamDetector(1, **SMALL)
+    with pytest.raises(InvalidInputError):
+        detector.process([1.0], time)
+    assert detector.n_seen == 0
+
+
+@pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 2.0], 5.0, "ab", np.zeros((2, 1))])
+def test_there_must_be_one_time_for_each_row(times):
+    with pytest.raises(InvalidInputError, match="times"):
+        StreamDetector(1, **SMALL).process_many([[1.0], [2.0]], times)
+
+
+def test_unknown_times():
+    assert all(math.isnan(as_seconds(time)) for time in (None, math.nan, np.datetime64("NaT")))
+    assert np.isnan(as_times(np.array(["NaT"], "datetime64[s]"), 1)).all()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda views: views["hours"].append(0.0),
+        lambda views: views["hours"].__setitem__(0, -1.0),
+        lambda views: views["hours"].__setitem__(0, 51.0),
+        lambda views: views["hours"].__setitem__(30, 1e200),
+        lambda views: views["level"].__setitem__(0, math.nan),
+        lambda views: views["level"].__setitem__(0, 1e6),
+        lambda views: views["clock"].__setitem__(1, 0.0),
+        lambda views: views["clock"].__setitem__(0, None),
+        lambda views: views["clock"].__setitem__(0, 1e300),
+        lambda views: views["counts"].__setitem__(0, 101),
+        lambda views: views["counts"].__setitem__(1, -1),
+        lambda views: views["counts"].pop(),
+    ],
+)
+def test_damaged_notes_are_refused(damage):
+    detector = StreamDetector(1, **SMALL)
+    rows, times = daily(1)
+    detector.process_many(rows, times)
+    notes = detector.notes()
+    damage(notes["views"])
+    with pytest.raises(ValueError, match=r"damaged|count|reshape"):
+        StreamDetector.from_notes(detector.forest, notes)
