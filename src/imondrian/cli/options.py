@@ -213,14 +213,11 @@ def stream_preset_option(name: str, **attributes: Any) -> Decorator:
 
 
 def _defaults_of(field: str, presets: Any) -> str:
-    """Return the values of a field of the presets, such as "kmeans (paper), 0.001 (others)"."""
+    """Return the values of a field of the presets, such as "0.001 (practice, series), kmeans (paper)"."""
     names: dict[Any, list[str]] = {}
     for name, preset in presets.items():
         names.setdefault(getattr(preset, field), []).append(name)
-    common = max(names, key=lambda value: len(names[value]))
-    values = {value: ", ".join(users) for value, users in names.items() if value != common}
-    others = ", ".join(f"{_value_text(value)} ({users})" for value, users in values.items())
-    return f"{_value_text(common)}{f'; {others}' if others else ''}"
+    return ", ".join(f"{_value_text(value)} ({', '.join(users)})" for value, users in names.items())
 
 
 def _value_text(value: Any) -> str:

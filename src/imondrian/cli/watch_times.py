@@ -47,7 +47,7 @@ class WatchTimes:
     n_unknown : int
         Number of rows of this run whose time could not be read.
     first_unknown : str
-        The first of them, such as "row 7: 'soon'".
+        The first of them, such as "row 7, 'soon'".
     """
 
     def __init__(self, column: str | None, *, uses_times: bool, state: TimeState, console: Console) -> None:
@@ -115,7 +115,7 @@ class WatchTimes:
 
     def _count_unknown(self, unknown: list[int], times: list[TimeValue], first: int) -> None:
         if unknown and not self.n_unknown:
-            self.first_unknown = f"row {first + unknown[0] + 1}: {shown(times[unknown[0]])}"
+            self.first_unknown = f"row {first + unknown[0] + 1:,}, {shown(times[unknown[0]])}"
         self.n_unknown += len(unknown)
 
 
@@ -149,7 +149,7 @@ def times_in_words(now: TimeCounts, before: TimeCounts | None, times: WatchTimes
         f"a row every {in_words(now.step)}" if now.step > 0.0 else "the usual step is not known",
         *(f"{n:,} {name}{'s' * (n > 1)}" for n, name in counts if n),
     ]
-    return f"{', '.join(parts)}{f' ({times.first_unknown})' if times.n_unknown else ''}"
+    return f"{', '.join(parts)}{f' (the first: {times.first_unknown})' if times.n_unknown else ''}"
 
 
 def stored_times(state: TimeState) -> dict[str, Any]:
