@@ -144,6 +144,14 @@ class PlotOptions(NamedTuple):
     max_time: float | None = None
 
 
+class SeriesOptions(NamedTuple):
+    """How a watched series is shown, and the file to write."""
+
+    output: str | None = None
+    label: str | None = None
+    width: float = 10.0
+
+
 class ReproduceOptions(NamedTuple):
     """Which experiments to run and where to write the results; None: the default of each experiment."""
 
@@ -327,6 +335,8 @@ TABLE_FEATURES = grouped(
 MODEL_FEATURES = grouped("feature_options", FeatureOptions, ID, TIME, *NUMBERS, MODEL_MISSING_OPTION)
 STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, CATEGORICAL, STREAM_TIME)
 
+SERIES_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, STREAM_TIME, *NUMBERS)
+
 FOREST = grouped(
     "forest_options",
     ForestOptions,
@@ -479,6 +489,9 @@ PLOT_MODEL = click.option(
     "--model", metavar="FILE", help="Model file to use: .imf.  [default: fit a forest on the data]"
 )
 PLOT_TREE = integer_option("--tree", "Index of the tree, from 0.", smallest=0, default=0, show_default=True)
+SERIES_LABEL = click.option(
+    "--label", metavar="COLUMN", help="Column of known anomalies, 0 or 1: drawn as a line above the values."
+)
 QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 CONSOLE = grouped("console_options", ConsoleOptions, QUIET, JSON)

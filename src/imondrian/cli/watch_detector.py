@@ -77,13 +77,12 @@ class WatchDetector:
 
     def create(self, features: StreamFeatures) -> StreamDetector:
         """Create the detector; rows that were skipped before are counted in it."""
-        parameters = {_PARAMETERS.get(name, name): value for name, value in self._explicit_options.items()}
         categorical = sorted(features.categorical)
         detector = StreamDetector(
             len(features.names),
             n_jobs=self._options.jobs,
             categorical=categorical,
-            **parameters,
+            **_parameters(self._explicit_options),
             **self.settings.parameters(),
         )
         detector.skip(self._n_skipped)
@@ -160,6 +159,15 @@ class WatchDetector:
                     f"{path} was created with {_as_option(name, stored)}; {_as_option(name, value)} is not possible. "
                     "Omit the option, or choose another model file."
                 )
+
+
+def detector_parameters(options: DetectorOptions) -> dict[str, Any]:
+    """Return the options that the user set as arguments of a new detector."""
+    return _parameters(_explicit_options(options))
+
+
+def _parameters(explicit_options: dict[str, Any]) -> dict[str, Any]:
+    return {_PARAMETERS.get(name, name): value for name, value in explicit_options.items()}
 
 
 def _as_option(name: str, value: Any) -> str:

@@ -138,18 +138,20 @@ def times_in_words(now: TimeCounts, before: TimeCounts | None, times: WatchTimes
     """
     if times.column is None:
         return f"no times: {WITHOUT_TIMES}"
+    n_unknown = f", {times.n_unknown:,} unknown (the first: {times.first_unknown})" if times.n_unknown else ""
+    return f"{time_facts(now, before)}{n_unknown}"
+
+
+def time_facts(now: TimeCounts, before: TimeCounts | None = None) -> str:
+    """Return what was noticed about times since `before`, such as "a row every 5 min, 2 late rows, 1 hole"."""
     earlier = TimeCounts(0, 0, 0, now.step) if before is None else before
     counts = (
         (now.n_late - earlier.n_late, "late row"),
         (now.n_repeated - earlier.n_repeated, "repeated time"),
         (now.n_holes - earlier.n_holes, "hole"),
-        (times.n_unknown, "unknown time"),
     )
-    parts = [
-        f"a row every {in_words(now.step)}" if now.step > 0.0 else "the usual step is not known",
-        *(f"{n:,} {name}{'s' * (n > 1)}" for n, name in counts if n),
-    ]
-    return f"{', '.join(parts)}{f' (the first: {times.first_unknown})' if times.n_unknown else ''}"
+    step = f"a row every {in_words(now.step)}" if now.step > 0.0 else "the usual step is not known"
+    return ", ".join([step, *(f"{n:,} {name}{'s' * (n > 1)}" for n, name in counts if n)])
 
 
 def stored_times(state: TimeState) -> dict[str, Any]:
