@@ -32,6 +32,7 @@ def figure_of(series: SeriesTable, run: SeriesRun, width: float) -> Figure:
         expected=run.expected,
         incidents=run.spans,
         labelled=series.is_labelled,
+        n_warm_up=run.n_warm_up,
         x_name="row" if series.when is None else series.time_column or "",
         width=width,
     )

@@ -70,6 +70,12 @@ class SeriesRun(NamedTuple):
         return Surprises(self.results.score, np.where(is_set, self.results.threshold, np.nan), "anomaly score")
 
     @property
+    def n_warm_up(self) -> int:
+        """Number of rows at the start that cannot be anomalies."""
+        n_scored = np.cumsum(~np.isnan(self.results.score))
+        return int(np.searchsorted(n_scored, self.detector.parameters["warm_up"], side="right"))
+
+    @property
     def spans(self) -> list[tuple[int, int]]:
         """The first and last row of each incident."""
         return [(incident.first, incident.last) for incident in self.incidents]

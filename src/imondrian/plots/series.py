@@ -12,9 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from imondrian.engine.jit import Array
-from imondrian.engine.series_views import HOLE
 from imondrian.errors import InvalidInputError
-from imondrian.plots.markers import row_count
 from imondrian.plots.style import ANOMALY, GREY, INK, NORMAL, add_legend, finish
 from imondrian.plots.time_axis import set_ticks, x_coordinates
 from imondrian.plots.validation import as_finite, as_flags, as_names, as_number, as_numbers, check_length
@@ -24,8 +22,9 @@ _WIDTH, _VALUE_HEIGHT, _SURPRISE_HEIGHT = 10.0, 2.3, 1.5  # in inches
 _MAX_BINS = 4_000  # of a line; in each of them only the extremes are drawn
 _MARGIN = 0.06  # above and below values, as a share of their range
 _BAND_QUANTILES = (0.02, 0.98)  # of the bounds of the expected range; the axis shows them
-_MIN_SPAN = 0.003  # of the width of the axis: a shorter incident would not be visible
-_BAND, _SHADE, _LABELLED = "#BFD9EC", "#F4C9C2", "#2E8B57"
+_GAP = 40.0  # a step longer than so many usual ones is drawn as a gap
+_MIN_SPAN = 0.004  # of the width of the axis: a shorter incident would not be visible
+_BAND, _SHADE, _LABELLED, _WARM_UP = "#BFD9EC", "#F4C9C2", "#2E8B57", "#ECECEC"
 
 
 class Band(NamedTuple):
@@ -53,6 +52,7 @@ def plot_series(  # noqa: PLR0913
     expected: Band | None = None,
     incidents: Sequence[tuple[int, int]] = (),
     labelled: npt.ArrayLike | None = None,
+    n_warm_up: int = 0,
     x_name: str = "row",
     width: float = _WIDTH,
 ) -> Figure:
@@ -75,6 +75,8 @@ def plot_series(  # noqa: PLR0913
         First and last row of each incident, from 0.
     labelled : array of bool of shape (n_rows,), optional
         Rows that are known to be anomalous: a line above the values.
+    n_warm_up : int, default=0
+        Number of rows at the start that cannot be anomalies; their surprise is not plotted.
     x_name : str, default="row"
         Label of the x axis.
     width : float, default=10
@@ -93,22 +95,23 @@ def plot_series(  # noqa: PLR0913
     """
     table = _as_table(values)
     n_rows, n_values = table.shape
-    table = table[:, :MAX_PANELS]
-    x, panels = x_coordinates(when, n_rows), table.shape[1]
+    x = x_coordinates(when, n_rows)
     labels = [f"value {j + 1}" for j in range(n_values)] if names is None else as_names(names, n_values)
-    spans, is_labelled = _spans(incidents, x), None if labelled is None else as_flags(labelled, n_rows)
-    *upper, lower = _new_panels(panels, as_number(width, "width"))
+    is_labelled = np.zeros(n_rows, bool) if labelled is None else as_flags(labelled, n_rows)
+    *upper, lower = _new_panels(min(n_values, MAX_PANELS), as_number(width, "width"))
+    line = _Line(x, _gaps(x))
     handles: list[Artist] = []
     for j, axes in enumerate(upper):
-        handles = _draw_value(axes, x, table[:, j], None if expected is None else _column(expected, j, n_rows))
+        handles = _draw_value(axes, line, table[:, j], None if expected is None else _column(expected, j, n_rows))
         _draw_labelled(axes, x, is_labelled)
         finish(axes, "", labels[j])
         axes.set_xlabel("")
-    _draw_surprises(lower, x, surprises)
-    for axes in (*upper, lower):
-        _shade(axes, spans)
-    handles += [Patch(color=_SHADE, label=f"incidents: {len(spans)}")] if spans else []
-    handles += [Line2D([], [], color=_LABELLED, linewidth=4, label="labelled")] if is_labelled is not None else []
+    _draw_surprises(lower, line, surprises, n_warm_up)
+    _shade((*upper, lower), _warm_up_span(x, n_warm_up), _WARM_UP)
+    _shade((*upper, lower), [span for rows in incidents for span in _spans(rows, line)], _SHADE)
+    handles += [Patch(color=_SHADE, label=f"incidents: {len(incidents)}")]
+    handles += [Patch(color=_WARM_UP, label="warm-up")] if n_warm_up else []
+    handles += [Line2D([], [], color=_LABELLED, linewidth=4, label="labelled")] if is_labelled.any() else []
     set_ticks(lower, when, n_rows)
     lower.margins(x=0.01)
     add_legend(upper[0], handles)
@@ -132,17 +135,48 @@ def _column(band: Band, j: int, n_rows: int) -> tuple[Array, Array, Array]:
     return rows, low[:, j], high[:, j]
 
 
-def _spans(incidents: Sequence[tuple[int, int]], x: Array) -> list[tuple[float, float]]:
-    """Return the range of each incident on the x axis, at least as wide as is visible."""
-    least = _MIN_SPAN * float(x.max() - x.min())
-    spans = []
-    for first, last in incidents:
-        if not 0 <= first <= last < x.size:
-            raise InvalidInputError(f"An incident must be between rows 0 and {x.size - 1}, but is {first} to {last}.")
-        start, end = float(x[first : last + 1].min()), float(x[first : last + 1].max())
-        extra = max(least - (end - start), 0.0) / 2.0
-        spans.append((start - extra, end + extra))
-    return spans
+class _Line(NamedTuple):
+    """The x coordinates of all rows, and where lines are broken."""
+
+    x: Array
+    gaps: Array  # the last x before each gap
+
+    def through(self, rows: Array, *columns: Array) -> list[Array]:
+        """Return the x coordinates of rows, and their values in columns, with NaN at each gap."""
+        rows_at = self.x[rows]
+        breaks = np.unique(np.searchsorted(rows_at, self.gaps, side="right"))
+        breaks = breaks[(breaks > 0) & (breaks < rows.size)]
+        return [np.insert(values, breaks, np.nan) for values in (rows_at, *columns)]
+
+
+def _gaps(x: Array) -> Array:
+    """Return the x before each step that is far longer than usual."""
+    ordered = np.sort(x)
+    steps = np.diff(ordered)
+    if not (steps > 0.0).any():
+        return np.empty(0)
+    return ordered[:-1][steps > _GAP * np.median(steps[steps > 0.0])]
+
+
+def _spans(incident: tuple[int, int], line: _Line) -> list[tuple[float, float]]:
+    """Return the parts of the x axis that an incident takes up, each wide enough to be visible."""
+    first, last = incident
+    if not 0 <= first <= last < line.x.size:
+        raise InvalidInputError(f"An incident must be between rows 0 and {line.x.size - 1}, but is {first} to {last}.")
+    x = np.sort(line.x[first : last + 1])
+    parts = np.split(x, np.unique(np.searchsorted(x, line.gaps, side="right")))
+    least = _MIN_SPAN * float(line.x.max() - line.x.min())
+    return [_widened(part[0], part[-1], least) for part in parts if part.size]
+
+
+def _widened(start: float, end: float, least: float) -> tuple[float, float]:
+    extra = max(least - (end - start), 0.0) / 2.0
+    return start - extra, end + extra
+
+
+def _warm_up_span(x: Array, n_warm_up: int) -> list[tuple[float, float]]:
+    warm_up = x[:n_warm_up]
+    return [(warm_up.min(), warm_up.max())] if warm_up.size else []
 
 
 def _new_panels(n_values: int, width: float) -> list[Axes]:
@@ -153,18 +187,16 @@ def _new_panels(n_values: int, width: float) -> list[Axes]:
     return list(axes)
 
 
-def _draw_value(axes: Axes, x: Array, y: Array, band: tuple[Array, Array, Array] | None) -> list[Artist]:
+def _draw_value(axes: Axes, line: _Line, y: Array, band: tuple[Array, Array, Array] | None) -> list[Artist]:
     """Draw the values of one panel above their expected range; return the legend entries."""
-    corners = _corners(x, y)
-    line = axes.plot(*_broken(x, corners, y), color=NORMAL.colour, linewidth=0.9, zorder=3, label="value")[0]
+    handles = [_draw_line(axes, line, y, NORMAL.colour, 0.9)]
     shown = [np.nanmin(y), np.nanmax(y)] if np.isfinite(y).any() else [0.0, 1.0]
-    handles: list[Artist] = [line]
     if band is not None:
         rows, low, high = band
-        order = rows[np.argsort(x[rows], kind="stable")]
-        position = np.searchsorted(rows, order)
-        axes.fill_between(x[order], low[position], high[position], color=_BAND, linewidth=0, zorder=1.5)
-        handles.append(Patch(color=_BAND, label="expected (90 % of ordinary values)"))
+        order = np.argsort(line.x[rows], kind="stable")
+        x, bottom, top = line.through(rows[order], low[order], high[order])
+        axes.fill_between(x, bottom, top, color=_BAND, linewidth=0, zorder=1.5)
+        handles.append(Patch(color=_BAND, label="expected range (90 %)"))
         bounds = np.concatenate([low, high])
         if np.isfinite(bounds).any():
             shown += np.nanquantile(bounds, _BAND_QUANTILES).tolist()
@@ -173,33 +205,33 @@ def _draw_value(axes: Axes, x: Array, y: Array, band: tuple[Array, Array, Array]
     return handles
 
 
-def _draw_surprises(axes: Axes, x: Array, surprises: Surprises) -> None:
+def _draw_line(axes: Axes, line: _Line, y: Array, colour: str, width: float) -> Artist:
+    """Draw a line through all rows; rows between two gaps are dots."""
+    x, y = line.through(corners := _corners(line.x, y), y[corners])
+    is_gap = np.isnan(np.concatenate([[np.nan], y, [np.nan]]))
+    is_single = is_gap[:-2] & is_gap[2:] & ~is_gap[1:-1]
+    axes.plot(x[is_single], y[is_single], color=colour, linestyle="", marker=".", markersize=2.0, zorder=3)
+    return axes.plot(x, y, color=colour, linewidth=width, zorder=3, label="value")[0]
+
+
+def _draw_surprises(axes: Axes, line: _Line, surprises: Surprises, n_warm_up: int) -> None:
     """Draw the surprise of each row, the threshold, and a marker for each anomaly."""
-    y = as_numbers(surprises.values, f"{surprises.name} of rows", 1)
-    check_length(y, f"{surprises.name} of rows", x.size)
-    threshold = as_numbers(surprises.threshold, "threshold", np.ndim(surprises.threshold))
-    thresholds = np.broadcast_to(threshold, x.shape)
-    axes.plot(*_broken(x, _corners(x, y), y), color=GREY, linewidth=0.7, zorder=3)
+    x, name = line.x, f"{surprises.name} of rows"
+    y = as_numbers(surprises.values, name, 1)
+    check_length(y, name, x.size)
+    y[:n_warm_up] = np.nan
+    thresholds = np.broadcast_to(as_numbers(surprises.threshold, "threshold", np.ndim(surprises.threshold)), x.shape)
+    _draw_line(axes, line, y, GREY, 0.7)
     is_anomaly = y > thresholds
-    axes.scatter(
-        x[is_anomaly],
-        y[is_anomaly],
-        s=14,
-        c=ANOMALY.colour,
-        marker=ANOMALY.marker,
-        linewidths=0,
-        zorder=4,
-        label=f"anomalies: {row_count(int(is_anomaly.sum()))}",
-    )
+    marker = {"s": 14, "c": ANOMALY.colour, "marker": ANOMALY.marker, "linewidths": 0, "zorder": 4}
+    axes.scatter(x[is_anomaly], y[is_anomaly], **marker)  # type: ignore[arg-type]
     order = np.argsort(x, kind="stable")
     axes.plot(x[order], thresholds[order], color=INK, linewidth=1.0, linestyle=(0, (4, 2)), zorder=3.5)
     axes.set_ylim(bottom=min(0.0, float(np.nanmin(y))) if np.isfinite(y).any() else 0.0)
 
 
-def _draw_labelled(axes: Axes, x: Array, is_labelled: Array | None) -> None:
+def _draw_labelled(axes: Axes, x: Array, is_labelled: Array) -> None:
     """Draw a line above the values over each run of labelled rows."""
-    if is_labelled is None:
-        return
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_labelled, [False]]).astype(np.int8)))
     for first, end in edges.reshape(-1, 2):
         axes.plot(
@@ -214,9 +246,10 @@ def _draw_labelled(axes: Axes, x: Array, is_labelled: Array | None) -> None:
         )
 
 
-def _shade(axes: Axes, spans: list[tuple[float, float]]) -> None:
-    for start, end in spans:
-        axes.axvspan(start, end, color=_SHADE, linewidth=0, zorder=1, alpha=0.75)
+def _shade(panels: Sequence[Axes], spans: list[tuple[float, float]], colour: str) -> None:
+    for axes in panels:
+        for start, end in spans:
+            axes.axvspan(start, end, color=colour, linewidth=0, zorder=1, alpha=0.75)
 
 
 def _corners(x: Array, y: Array) -> Array:
@@ -235,12 +268,3 @@ def _extremes(rows: Array, y: Array) -> Array:
     if np.isnan(values).all():
         return rows[:1]
     return rows[np.unique([np.nanargmin(values), np.nanargmax(values)])]
-
-
-def _broken(x: Array, rows: Array, y: Array) -> tuple[Array, Array]:
-    """Return the coordinates of a line through rows, with a gap where the time between two rows is far longer."""
-    steps = np.diff(x[rows])
-    if steps.size == 0 or not (steps > 0.0).any():
-        return x[rows], y[rows]
-    holes = np.flatnonzero(steps > HOLE * np.median(steps[steps > 0.0])) + 1
-    return np.insert(x[rows], holes, np.nan), np.insert(y[rows], holes, np.nan)
