@@ -63,8 +63,8 @@ def _incidents(incidents: Sequence[IncidentEntry]) -> str:
         )
     )
     text = (
-        "Anomalies that are close together form one incident. The surprise is that of its most unusual row. What was"
-        " unusual is said of the row at which the incident was reported, or of a later one that was far more unusual."
+        "Anomalies that are close together form one incident. The surprise is that of its most unusual row. The reasons"
+        " describe the row at which the incident was reported, or a later row that was far more unusual."
     )
     rows = "\n".join(_row(incident) for incident in incidents)
     return (
