@@ -16,7 +16,7 @@ from imondrian.series_views import TimeCounts
 from imondrian.thresholds import stream_rule
 
 _N_REASONS, _MIN_SHARE = 3, 0.05  # of an incident; reasons with a smaller share are left out, except for the first
-_NARROW = 5.0  # inches: width of the picture for small screens
+_NARROW = 4.5  # inches: width of the picture for small screens
 _SUBTITLE = (
     "Watched from the first row to the last with an isolation Mondrian forest: each row was compared with what came"
     " before it, then learned."

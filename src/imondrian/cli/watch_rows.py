@@ -93,8 +93,8 @@ class WatchRows:
             )
             if choice.has_no_value(record.values):
                 return None
-            self._times.announce()
             self._features = self._choose_features(record, choice)
+            self._times.announce()
         numbers = (name for j, name in enumerate(self._features.names) if j not in self._features.categorical)
         self.numbers = frozenset(numbers)
         self._watch_detector.settings.check_features(self._features.names, self._features.categorical)

@@ -137,7 +137,7 @@ def times_in_words(now: TimeCounts, before: TimeCounts | None, times: WatchTimes
         The times of the run.
     """
     if times.column is None:
-        return f"no times: {WITHOUT_TIMES}"
+        return f"none; {WITHOUT_TIMES}"
     n_unknown = f", {times.n_unknown:,} unknown (the first: {times.first_unknown})" if times.n_unknown else ""
     return f"{time_facts(now, before)}{n_unknown}"
 
