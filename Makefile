@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench quality expected soak spark service streams alarms thresholds reproduce pictures format clean
+.PHONY: demo check test bench quality expected soak spark service streams alarms series thresholds reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -51,6 +51,10 @@ streams: $(VENV)/.base
 # False and useful alarms on streams, with every rule for the threshold.
 alarms: $(VENV)/.base
 	$(BIN)/python benchmarks/alarms.py
+
+# Time series: NAB and SKAB, compared with other libraries.
+series: $(VENV)/.bench
+	$(BIN)/python benchmarks/series.py
 
 thresholds: $(VENV)/.base
 	$(BIN)/python benchmarks/thresholds.py

@@ -1,4 +1,4 @@
-"""The labelled time series in the folder named by IMONDRIAN_DATA: those of NAB."""
+"""The labelled time series in the folder named by IMONDRIAN_DATA: those of NAB and SKAB."""
 
 import csv
 import gzip
@@ -16,7 +16,7 @@ class Series(NamedTuple):
 
     name: str  # such as "realTraffic/speed_6005"
     times: list[str]
-    values: np.ndarray
+    values: np.ndarray  # one value per row, or a row of several
     windows: list[tuple[int, int]]  # the first and the last row of each window
 
     @property
@@ -39,6 +39,25 @@ def nab_series() -> Iterator[Series]:
         name = f"{path.parent.name}/{path.name.removesuffix('.csv.gz')}"
         windows = [(times.index(_second(first)), times.index(_second(last))) for first, last in labels[name]]
         yield Series(name, times, np.array([float(row["value"]) for row in rows]), windows)
+
+
+def skab_series(folder: str = "valve*") -> Iterator[Series]:
+    """Yield the series of SKAB, which have 8 values per row: those with anomalies, or those in "anomaly-free"."""
+    root = Path(os.environ["IMONDRIAN_DATA"]) / "series" / "skab"
+    for path in sorted(root.glob(f"{folder}/*.csv.gz"), key=lambda path: (path.parent.name, len(path.name), path.name)):
+        with gzip.open(path, "rt") as file:
+            rows = list(csv.DictReader(file))
+        sensors = [name for name in rows[0] if name not in ("datetime", "label")]
+        values = np.array([[float(row[name]) for name in sensors] for row in rows])
+        windows = _runs(np.array([float(row["label"]) > 0.0 for row in rows]))
+        name = f"{path.parent.name}/{path.name.removesuffix('.csv.gz')}"
+        yield Series(name, [row["datetime"] for row in rows], values, windows)
+
+
+def _runs(is_inside: np.ndarray) -> list[tuple[int, int]]:
+    """Return the first and the last row of each run of rows that are inside."""
+    edges = np.flatnonzero(np.diff(is_inside, prepend=False, append=False))
+    return [(int(first), int(end) - 1) for first, end in edges.reshape(-1, 2)]
 
 
 def _second(time: str) -> str:

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from imondrian import IsolationMondrianForest, MondrianForest
+from imondrian.inputs import number_of_text
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
 
@@ -172,3 +175,20 @@ def test_bad_parameters_are_named_when_fitting(parameters, message):
 def test_bad_parameters_are_named_by_river(parameters, message):
     with pytest.raises(ValueError, match=message):
         RiverForest(**parameters)
+
+
+@given(st.floats(0.0, allow_infinity=False))
+def test_every_number_as_text_is_that_number(number):
+    assert number_of_text(repr(number)) == number_of_text(f" {number!r} ") == number
+
+
+@given(st.one_of(st.text("0123456789._e+-٣\uff10 ", max_size=12), st.text(max_size=6), st.floats().map(repr)))
+def test_other_text_is_no_number(text):
+    number = number_of_text(text)
+    core = text.strip(" \t\n\r\f\v")
+    is_plain = set(core) <= set("0123456789.eE+-") and not core.startswith(("+", "-"))
+    try:
+        expected = float(text)
+    except ValueError:
+        expected = np.inf
+    assert number == (expected if is_plain and np.isfinite(expected) else None)

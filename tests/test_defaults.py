@@ -10,7 +10,16 @@ import pytest
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold, defaults
 from imondrian.cli.app import app
 from imondrian.cli.options import DetectorOptions, ForestOptions
-from imondrian.defaults import GAP, MISSING_VALUES, PRESETS, Preset, preset_of, resolved, with_preset
+from imondrian.defaults import (
+    GAP,
+    MISSING_VALUES,
+    PRESETS,
+    Preset,
+    preset_of,
+    resolved,
+    with_preset,
+    with_stream_preset,
+)
 from imondrian.errors import InvalidInputError
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
@@ -37,13 +46,17 @@ def test_default_values():
         "practice": Preset("size", "std", contamination=0.05, table_threshold="auto", threshold=0.001, auto=0.001),
         "paper": Preset("depth", None, contamination="kmeans", table_threshold="kmeans", threshold="kmeans", auto=0.5),
     } == PRESETS
+    series = {"kind": "expected", "n_trees": 20, "max_samples": None, "window": 8192, "warm_up_part": 16}
+    assert {**PRESETS, "series": PRESETS["practice"]._replace(**series)} == defaults.STREAM_PRESETS
     assert (defaults.KEYED_N_TREES, defaults.KEYED_MAX_SAMPLES, defaults.KEYED_WINDOW) == (25, 64, 256)
 
 
 def test_defaults_of_classes():
     assert_has(MondrianForest, {"n_trees": 100, "seed": 0, "n_jobs": 1, "max_samples": None, "scale": None})
     assert "preset" not in defaults_of(MondrianForest)
-    assert_has(StreamDetector, {**STREAM, **FROM_PRESET, "threshold": "preset", "on_error": "raise", "n_jobs": 1})
+    sizes = {"n_trees": "preset", "max_samples": "preset", "window": "preset", "shingle": 1, "seed": 0}
+    assert_has(StreamDetector, {**sizes, **FROM_PRESET, "threshold": "preset", "on_error": "raise", "n_jobs": 1})
+    assert STREAM.items() <= StreamDetector(1).parameters.items()
     assert_has(IsolationMondrianForest, {"n_estimators": 100, **FROM_PRESET, "contamination": "preset"})
     assert_has(IMForest, {"n_estimators": 100, **FROM_PRESET, "contamination": 0.1})
     assert_has(RiverForest, {**SIZES, **FROM_PRESET})
@@ -140,6 +153,8 @@ def test_preset_values_are_replaced():
     assert resolved(None, "scale", "practice") is None
     given = {"preset": "practice", "kind": "preset", "scale": [1.0], "threshold": "preset", "max_samples": "preset"}
     assert with_preset(given) == given | {"kind": "size", "threshold": 0.001}
+    on_stream = {"max_samples": 256, "kind": "size", "threshold": 0.001}
+    assert with_stream_preset(given) == given | on_stream
     for wrong in ("best", None, ["paper"], "preset"):
         with pytest.raises(InvalidInputError, match="preset must be one of practice, paper, but is"):
             preset_of(wrong)

@@ -11,6 +11,7 @@ import imondrian
 from imondrian import IncidentRules, StreamDetector
 from imondrian.incident_records import incident_as_json
 from imondrian.incidents import AlarmReason, IncidentTracker, LabelledRows, checked_rules
+from imondrian.stream_state import StreamState
 
 LEVEL = 3.0
 RULES = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(0, 10)).map(lambda rules: IncidentRules(*rules))
@@ -241,6 +242,17 @@ def test_events_are_those_of_the_last_call():
     assert [event.incident.is_open for event in detector.events] == [False]
 
 
+def test_ordinary_rows_of_an_incident_do_not_copy_the_state(monkeypatch):
+    """A copy takes longer than learning a row. Rows at which a step of the window ends need one."""
+    detector, copies, copy = StreamDetector(3, window=512, max_samples=64, n_trees=20), [], StreamState.copy
+    detector.process_many(stream(n=3_001, length=1))
+    assert detector.incidents[-1].is_open
+    monkeypatch.setattr(StreamState, "copy", lambda state: copies.append(state) or copy(state))
+    results = [detector.process(x) for x in np.zeros((60, 3))]
+    assert [result.incident for result in results] == [detector.n_incidents - 1] * 60
+    assert len(copies) <= 1
+
+
 def test_a_side_keeps_alarms_on_the_other_side_out_of_incidents():
     X = stream(shift=-9.0)
     both, high = (
@@ -287,3 +299,85 @@ def test_a_category_is_explained_by_how_often_it_was_seen():
     assert (incident.last, main.feature, main.count, main.n_points) == (1_500, 0, 0, 256)
     text = incident_as_json(incident, ["country", "amount"], lambda _feature, _code: "KP")["explanation"][0]["text"]
     assert text.startswith("country = KP (never seen), ")
+
+
+# -- features in rules ------------------------------------------------------------------------------------------------
+
+SMALL = {"window": 64, "max_samples": 16, "n_trees": 4}
+ROWS = RNG.normal(size=(20, 2))
+NAMED = [{"load": a, "heat": b} for a, b in ROWS]
+RULES_BY_FEATURE = [("side", "high"), ("ignore_within", 0.5)]
+
+
+@pytest.mark.parametrize(("rule", "value"), RULES_BY_FEATURE)
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("call", ["process", "process_many"])
+@pytest.mark.parametrize(
+    ("feature", "rows", "problem"),
+    [
+        ("load", ROWS, "but has 'load'; there are 2 features, and the rows have no names"),
+        ("speed", NAMED, "but has 'speed'; there are 2 features, and the rows have load, heat"),
+        (2, ROWS, "but has 2; there are 2 features"),
+        (7, NAMED, "but has 7; there are 2 features"),
+    ],
+)
+def test_a_rule_for_a_feature_that_the_rows_do_not_have_is_an_error(
+    rule, value, on_error, call, feature, rows, problem
+):
+    detector = StreamDetector(2, **SMALL, on_error=on_error, rules={rule: {feature: value}})
+    for _ in range(2):
+        with pytest.raises(imondrian.InvalidInputError, match=f"^{rule} must have features of the rows, {problem}"):
+            getattr(detector, call)(rows[0] if call == "process" else rows)
+    assert (detector.n_seen, detector.feature_names) == (0, None)
+    detector.rules = {rule: {0: value}}
+    detector.process_many(rows)
+    assert detector.n_seen == 20
+
+
+@pytest.mark.parametrize(("rule", "value"), RULES_BY_FEATURE)
+def test_rules_may_name_features_before_the_rows_do(rule, value):
+    detector = StreamDetector(2, **SMALL, rules={rule: {"heat": value}})
+    detector.process_many(NAMED)
+    detector.process_many(ROWS)  # in the order of the names
+    assert detector.n_seen == 40
+    unnamed = StreamDetector(2, **SMALL)
+    unnamed.process_many(ROWS)
+    unnamed.rules = {rule: {"heat": value}}
+    with pytest.raises(imondrian.InvalidInputError, match="the rows have no names"):
+        unnamed.process(ROWS[0])
+    unnamed.process(NAMED[0])
+    assert unnamed.feature_names == ["load", "heat"]
+
+
+@pytest.mark.parametrize(("rule", "value"), RULES_BY_FEATURE)
+def test_rules_that_are_set_must_match_known_names(rule, value):
+    detector = StreamDetector(2, **SMALL)
+    detector.process_many(NAMED)
+    with pytest.raises(imondrian.InvalidInputError, match=f"^{rule} must have features of the rows, but has 'speed'"):
+        detector.rules = {rule: {"speed": value}}
+    assert not detector.rules.need_reasons
+    detector.rules = {rule: {"load": value, 1: value}}
+    assert detector.rules.need_reasons
+
+
+@pytest.mark.parametrize(("rule", "value"), RULES_BY_FEATURE)
+@pytest.mark.parametrize(("categorical", "feature"), [([1], 1), (["heat"], "heat"), ([False, True], 1)])
+def test_a_rule_for_a_category_is_refused(rule, value, categorical, feature):
+    message = f"^{rule} must have features that are numbers, but has {feature!r}, which is a category"
+    with pytest.raises(imondrian.InvalidInputError, match=message):
+        StreamDetector(2, **SMALL, categorical=categorical, rules={rule: {feature: value}})
+    detector = StreamDetector(2, **SMALL, categorical=categorical)
+    with pytest.raises(imondrian.InvalidInputError, match=message):
+        detector.rules = {rule: {feature: value}}
+    detector.process_many(NAMED)
+    with pytest.raises(imondrian.InvalidInputError, match=r"but has 'heat', which is a category"):
+        detector.rules = {rule: {"heat": value}}
+    detector.rules = {rule: {"load": value}}
+
+
+@pytest.mark.parametrize(("rule", "value"), RULES_BY_FEATURE)
+def test_a_rule_for_a_category_is_refused_when_its_name_is_known(rule, value):
+    detector = StreamDetector(2, **SMALL, categorical=[1], rules={rule: {"heat": value}})
+    with pytest.raises(imondrian.InvalidInputError, match=r"but has 'heat', which is a category"):
+        detector.process_many(NAMED)
+    assert detector.n_seen == 0

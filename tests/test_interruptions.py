@@ -40,6 +40,8 @@ FILES = (
     "sampler.py",
     "thresholds.py",
     "drift.py",
+    "incidents.py",
+    "alarm_reasons.py",
 )
 
 
@@ -139,7 +141,10 @@ def test_an_interrupted_detector_knows_how_many_rows_it_has_processed(settings):
     assert set(reached) <= set(range(100, 141))
 
 
-@pytest.mark.parametrize("settings", [{}, {"shingle": 3}, {"learn_anomalies": False, "warm_up": 4}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"shingle": 3}, {"learn_anomalies": False, "warm_up": 4}, {"rules": {"gap": 1, "side": {0: "high"}}}],
+)
 def test_the_events_after_an_interruption_are_those_of_the_processed_rows(settings):
     stream, n_events = Stream({"threshold": "top 40%", "rules": {"gap": 1}, **settings}), 0
     for detector in interrupted(
@@ -150,6 +155,43 @@ def test_the_events_after_an_interruption_are_those_of_the_processed_rows(settin
         assert events == reference.events
         n_events += len(events)
     assert n_events > 0
+
+
+class InterruptInside(InterruptAt):
+    """Raises InterruptError at the n-th line after the first line of a method of the detector."""
+
+    def __init__(self, n, method):
+        super().__init__(n)
+        self._method, self._has_begun = method, False
+
+    def _trace(self, frame, event, _):
+        if frame.f_code.co_name == self._method and event == "line" and not self._has_begun:
+            self._has_begun = frame.f_code.co_filename.endswith("stream.py")
+            return self._trace
+        return super()._trace(frame, event, _) if self._has_begun else self._trace
+
+
+@pytest.mark.parametrize("method", ["process", "process_many"])
+def test_events_are_never_those_of_a_call_before_the_interrupted_one(method):
+    stream = Stream({"threshold": "top 40%", "rules": {"gap": 1}})
+    rows = stream.rows[140] if method == "process" else stream.rows[140:142]
+    for n in range(60):
+        detector = stream.detector(100)
+        detector.process_many(stream.rows[100:140])
+        assert detector.events != ()
+        with pytest.raises(InterruptError), InterruptInside(n, method):
+            getattr(detector, method)(rows)
+        assert all(event.index >= 140 for event in detector.events)
+
+
+def test_a_call_that_fails_has_no_events():
+    for call in ("process", "process_many"):
+        detector = Stream({"threshold": "top 40%", "rules": {"gap": 1}}).detector(100)
+        detector.process_many(X[100:140])
+        assert detector.events != ()
+        with pytest.raises(imondrian.InvalidInputError):
+            getattr(detector, call)(np.float64(3.0))
+        assert detector.events == ()
 
 
 @pytest.mark.parametrize("settings", SETTINGS)

@@ -11,6 +11,7 @@ from river import anomaly, checks, compose, datasets, evaluate, metrics, preproc
 
 from imondrian import InvalidInputError
 from imondrian.river import IsolationMondrianForest
+from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import SCORES
 
 RNG = np.random.default_rng(0)
@@ -190,6 +191,67 @@ def test_explanations_sum_to_the_score():
     parts = model.explain_one(anomaly_row)
     assert sum(map(abs, parts.values())) == pytest.approx(model.score_one(anomaly_row))
     assert min(parts, key=parts.get) == "b"
+
+
+def model_of_normal_points(n=2_000, d=2, **settings):
+    model = IsolationMondrianForest(**{"n_trees": 30, "max_samples": 128, "seed": 3, **settings})
+    model.learn_many(pd.DataFrame(np.random.default_rng(7).normal(size=(n, d)), columns=list("abcdef"[:d])))
+    return model
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": 512}, {"preset": "paper"}, {"max_samples": None, "n_trees": 5}])
+def test_the_surprise_is_that_of_the_score_among_the_points_of_the_forest(settings):
+    model = model_of_normal_points(**settings)
+    expected = ScoreDistribution.of(*model._forest.rescore_without_copies(model._kind))
+    for a in (0.0, 1.0, 3.0, 9.0):
+        point = {"a": a, "b": -a}
+        assert model.surprise_one(point) == expected.surprise([model.score_one(point)])[0]
+    assert model.surprise_one({"a": 0.0, "b": 0.0}) < 1.0 < model.surprise_one({"a": 9.0, "b": 9.0})
+
+
+def test_a_surprise_is_exceeded_about_as_often_as_it_says():
+    """With 2,000 new points, 200 are expected to exceed 1; 130 to 300 are allowed (5 and 7 standard deviations)."""
+    model = model_of_normal_points(5_000)
+    surprises = [model.surprise_one({"a": a, "b": b}) for a, b in np.random.default_rng(5).normal(size=(2_000, 2))]
+    assert 130 <= sum(surprise > 1.0 for surprise in surprises) <= 300
+
+
+def test_a_surprise_changes_nothing_that_is_learned():
+    asked, other = (model_of_normal_points(300) for _ in range(2))
+    for i, (a, b) in enumerate(RNG.normal(size=(200, 2))):
+        point = {"a": a, "b": b}
+        assert asked.surprise_one(point) >= 0.0
+        assert asked.score_one(point) == other.score_one(point)
+        asked.learn_one(point)
+        other.learn_one(point)
+        if i == 100:
+            asked = pickle.loads(pickle.dumps(asked))  # noqa: S301
+    assert asked._forest.n_shown == 500
+
+
+def test_the_scores_behind_a_surprise_follow_the_stream():
+    model = model_of_normal_points(1_000, window=256)
+    far = {"a": 40.0, "b": 40.0}
+    before = model.surprise_one(far)
+    model.learn_many(pd.DataFrame(np.random.default_rng(8).normal(40.0, size=(600, 2)), columns=["a", "b"]))
+    assert model.surprise_one(far) < 1.0 < before
+    stored = model._distribution
+    model.learn_one({"a": 40.0, "b": 41.0})
+    model.surprise_one(far)
+    assert model._distribution is stored
+    model.learn_one({"a": 40.0, "b": 41.0, "new": 1.0})
+    model.surprise_one(far)
+    assert model._distribution is not stored
+
+
+def test_the_surprise_is_zero_until_there_is_a_score():
+    model = IsolationMondrianForest(n_trees=5, seed=1)
+    assert model.surprise_one({"a": 1.0}) == 0.0
+    model.learn_one({"a": 1.0})
+    assert model.surprise_one({"a": 5.0}) == 0.0
+    model.learn_one({"a": 2.0})
+    assert model.surprise_one({}) == 0.0
+    assert model.surprise_one({"a": 5.0}) >= 0.0
 
 
 def test_a_pipeline_works_in_progressive_validation():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from imondrian import MondrianForest
 from imondrian.engine.histogram import N_BINS
 from imondrian.score_distribution import ScoreDistribution
+from imondrian.thresholds import StreamingThreshold
 
 SCORE = st.floats(0.0, 1.0)
 SCORES = st.one_of(
@@ -97,7 +98,7 @@ def test_an_empty_distribution_flags_nothing():
     assert ScoreDistribution.of(np.array([np.nan])).state() == empty.state()
 
 
-VALID = {"bins": [400, 500], "counts": [3.0, 1.0], "sums": [1.2, 0.49]}
+VALID = {"bins": [400, 500], "counts": [3.0, 1.0], "sums": [1.173, 0.4885]}
 HOSTILE = [
     None,
     [],
@@ -118,10 +119,13 @@ HOSTILE = [
     VALID | {"counts": [float("nan"), 1.0]},
     VALID | {"counts": [2.0**63, 1.0]},
     VALID | {"counts": None},
-    VALID | {"sums": [3.1, 0.49]},
-    VALID | {"sums": [-0.1, 0.49]},
-    VALID | {"sums": [float("nan"), 0.49]},
-    VALID | {"sums": [1.2, 0.49, 0.0]},
+    VALID | {"counts": [1e-320, 1.0], "sums": [0.0, 0.4885]},
+    VALID | {"counts": [1e-30, 1.0], "sums": [0.391e-30, 0.4885]},
+    VALID | {"sums": [0.0, 0.4885]},
+    VALID | {"sums": [3.1, 0.4885]},
+    VALID | {"sums": [-0.1, 0.4885]},
+    VALID | {"sums": [float("nan"), 0.4885]},
+    VALID | {"sums": [1.173, 0.4885, 0.0]},
     {name: list(range(N_BINS + 1)) for name in VALID},
 ]
 
@@ -134,6 +138,42 @@ def test_a_valid_state_is_accepted():
 def test_a_hostile_state_is_refused(state):
     with pytest.raises(ValueError, match=r"^the distribution of scores is damaged\.$"):
         ScoreDistribution.restored(state)
+
+
+STATES = st.lists(
+    st.tuples(
+        st.integers(0, N_BINS - 1),
+        st.one_of(st.floats(0.0, 2.0**63), st.sampled_from([1e-320, 5e-324, 1e-300, 1e-30, 1.0, 2.0**62])),
+        st.one_of(st.floats(-0.1, 1.1), st.sampled_from([0.0, 1.0])),
+    ),
+    max_size=20,
+    unique_by=lambda entry: entry[0],
+)
+
+
+@given(entries=STATES, scores=st.lists(SCORE, min_size=1, max_size=20), probability=st.floats(1e-300, 0.5))
+def test_every_accepted_state_gives_finite_results(entries, scores, probability):
+    bins, counts, places = (np.array(column) for column in zip(*entries, strict=True)) if entries else ([], [], [])
+    sums = [count * (i + place) / N_BINS for i, count, place in zip(bins, counts, places, strict=True)]
+    state = {"bins": list(bins), "counts": list(counts), "sums": sums}
+    try:
+        distribution = ScoreDistribution.restored(state)
+    except ValueError:
+        assert any(not (2.0**-62 <= count <= 2.0**62 and 0.0 <= place <= 1.0) for _, count, place in entries)
+        return
+    surprises = distribution.surprise(np.array([*scores, 0.0, 1.0]))
+    assert np.isfinite(surprises).all()
+    assert (surprises >= 0.0).all()
+    assert 0.0 <= distribution.threshold(probability) <= 1.0 + 1e-9
+    assert ScoreDistribution.restored(distribution.state()).state() == distribution.state()
+
+
+@given(scores=st.lists(SCORE, min_size=1, max_size=200), half_life=st.sampled_from([1, 3, 1000]))
+def test_the_distribution_of_a_stream_can_be_restored(scores, half_life):
+    threshold = StreamingThreshold(half_life=half_life)
+    threshold.observe(np.array(scores))
+    state = threshold.distribution().state()
+    assert ScoreDistribution.restored(json.loads(json.dumps(state))).state() == state
 
 
 def test_anomalies_do_not_make_anomalies_ordinary():

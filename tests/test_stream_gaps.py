@@ -427,7 +427,8 @@ def test_bad_parameters_are_named(settings, message):
 
 
 def test_a_shingle_repeats_the_categories():
-    layout = RowLayout.of({"n_features": 3, "categorical": ["a"], "missing": "indicator", "shingle": 2})
+    row = {"n_features": 3, "categorical": ["a"], "missing": "indicator"}
+    layout = RowLayout.of({**row, "shingle": 2, "preset": "practice"})
     assert (layout.width, layout.n_values, layout.categorical_values) == (5, 10, [0, 3, 4, 5, 8, 9])
     assert layout.forest_scale([1, 2, 3, 4, 5, 6]) == [1, 2, 3, 1, 1, 4, 5, 6, 1, 1]
     detector = detector_of(shingle=2, missing="indicator")

@@ -38,6 +38,7 @@ class Preset(NamedTuple):
     warm_up_part: int = 8  # the default warm-up is the window divided by this number
 
 
+_STREAM_FIELDS = {"n_trees", "max_samples", "window", "warm_up_part"}
 PRESET: "PresetName" = "practice"
 SERIES: Literal["series"] = "series"  # the preset for time series
 AUTO = "auto"  # this threshold means: the field `auto` of the preset
@@ -102,17 +103,18 @@ def with_preset(settings: dict[str, Any]) -> dict[str, Any]:
     >>> with_preset({"preset": "paper", "kind": "preset", "scale": "std", "n_trees": 3})
     {'preset': 'paper', 'kind': 'depth', 'scale': 'std', 'n_trees': 3}
     """
-    return _filled(settings, preset_of(settings["preset"]))
+    fields = set(Preset._fields) - _STREAM_FIELDS
+    return _filled(settings, preset_of(settings["preset"]), fields)
 
 
 def with_stream_preset(settings: dict[str, Any]) -> dict[str, Any]:
     """Like `with_preset`, with the presets for streams."""
-    return _filled(settings, stream_preset_of(settings["preset"]))
+    return _filled(settings, stream_preset_of(settings["preset"]), set(Preset._fields))
 
 
-def _filled(settings: dict[str, Any], preset: Preset) -> dict[str, Any]:
+def _filled(settings: dict[str, Any], preset: Preset, fields: set[str]) -> dict[str, Any]:
     return {
-        name: getattr(preset, name) if name in Preset._fields and _is_from_preset(value) else value
+        name: getattr(preset, name) if name in fields and _is_from_preset(value) else value
         for name, value in settings.items()
     }
 

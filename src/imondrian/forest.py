@@ -595,6 +595,13 @@ class MondrianForest:
         return state.layout.uncoded(window.numbered_points(first, end))
 
     @read_locked
+    def n_numbered_points(self, first: int, end: int) -> int:
+        """Return how many of the points with the numbers first, ..., end - 1 are in the window."""
+        window: Any = self._known_state().sampler
+        n_points: int = window.n_numbered_points(first, end)
+        return n_points
+
+    @read_locked
     def points_and_copies(self) -> tuple[Array, Array]:
         """Return the points that the forest holds and the number of copies of each.
 

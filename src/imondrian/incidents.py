@@ -11,7 +11,7 @@ from imondrian.defaults import GAP
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_count, as_number
+from imondrian.inputs import as_count, as_number, number_of_text
 from imondrian.option_types import VIEWS, View
 
 N_INCIDENTS_STORED = 64
@@ -42,10 +42,11 @@ class IncidentRules(NamedTuple):
         Number of rows after an incident closes in which no other opens.
     side : dict, optional
         For some features, by name or index: "high", "low" or "both". An alarm does not count if the feature with the
-        largest part in its score lies on the other side.
+        largest part in its score lies on the other side. The features must be numbers and exist.
     ignore_within : dict, optional
         For some features, by name or index: a distance from the expected value, or a share of the expected value as
         text, such as "10%". An alarm does not count if the feature with the largest part in its score is nearer.
+        The features must be numbers and exist, as for `side`.
 
     Examples
     --------
@@ -128,10 +129,9 @@ def _number_or_none(value: Any) -> float | None:
 
 
 def _share_of(text: str) -> float | None:
-    try:
-        return float(text.strip().removesuffix("%")) / 100.0 if text.strip().endswith("%") else None
-    except ValueError:
-        return None
+    """Return the share of a text such as "10%"; None if it is something else."""
+    number = number_of_text(text.rstrip().removesuffix("%"))
+    return number / 100.0 if number is not None and text.rstrip().endswith("%") else None
 
 
 class AlarmReason(NamedTuple):
@@ -229,8 +229,12 @@ class IncidentTracker:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there has been no alarm for so long that rows without an alarm change nothing."""
+        """Whether there has been no alarm for so long that no incident is open."""
         return self._run is None
+
+    def ends_run_at(self, index: int) -> bool:
+        """Return True if the row with this index changes something although it is not an alarm."""
+        return self._run is not None and index - self._run.last >= self.rules.gap
 
     @property
     def alarm_rows(self) -> frozenset[int]:
@@ -275,7 +279,7 @@ class IncidentTracker:
     def _end_run(self, index: int) -> list[IncidentEvent]:
         """End the run of alarms, and close the incident, if there has been no alarm for long enough at this row."""
         run = self._run
-        if run is None or index - run.last < self.rules.gap:
+        if run is None or not self.ends_run_at(index):
             return []
         self._run = None
         if self.open is None:

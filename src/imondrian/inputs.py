@@ -1,5 +1,7 @@
 """Input validation: points become finite, C-contiguous float64 arrays, or an InvalidInputError is raised."""
 
+import math
+import re
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
@@ -14,6 +16,8 @@ from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
 from imondrian.errors import InvalidInputError
 
 _NUMBERS = (Real, np.bool_, Decimal)
+DECIMAL = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"  # a number without a sign, as text
+_DECIMAL_TEXT = re.compile(rf"\s*{DECIMAL}\s*", re.ASCII)
 
 
 def as_points(X: Any, n_features: int | None) -> Array:
@@ -98,6 +102,20 @@ def as_number(value: Any, name: Any) -> float:
         with suppress(OverflowError, ValueError):
             return float(value)
     raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")
+
+
+def number_of_text(text: str) -> float | None:
+    """Return the number of a text in decimal notation; None if it has a sign, is too large, or is something else.
+
+    `float` also accepts underscores, digits of other scripts, "nan" and "inf", which are probably mistakes.
+
+    Examples
+    --------
+    >>> number_of_text("0.05"), number_of_text("1e-3"), number_of_text("1_0"), number_of_text("nan")
+    (0.05, 0.001, None, None)
+    """
+    number = float(text) if _DECIMAL_TEXT.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else None
 
 
 def as_column(values: Any, name: Any) -> Array:

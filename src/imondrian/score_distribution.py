@@ -10,6 +10,8 @@ from imondrian.engine.surprise import SURPRISING, new_clock, tail_threshold, wri
 
 _UNIT = 2.0**-24  # scores are rounded up to multiples of it, so that their sums are exact
 _SUSPECT_SHARE = 0.1  # share of the scores that may be anomalies
+_MIN_COUNT, _MAX_COUNT = 2.0**-62, 2.0**62  # of a bin in a file; older scores of a stream weigh less than a new one
+_TOLERANCE = 1e-9  # of the mean score of a bin; sums of many scores are rounded
 _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for anomalies
 
 
@@ -68,8 +70,8 @@ class ScoreDistribution:
         return float(tail_threshold(self._histogram, self._clock, probability))
 
     def state(self) -> dict[str, list[Any]]:
-        """Return the occupied bins in types that JSON supports."""
-        bins = np.flatnonzero(self.counted[COUNT])
+        """Return the occupied bins in types that JSON supports, without those of negligible weight."""
+        bins = np.flatnonzero(self.counted[COUNT] >= _MIN_COUNT)
         return {
             "bins": bins.tolist(),
             "counts": self.counted[COUNT, bins].tolist(),
@@ -84,8 +86,7 @@ class ScoreDistribution:
         except (KeyError, TypeError, ValueError):
             raise ValueError("the distribution of scores is damaged.") from None
         is_valid = bins.ndim == 1 and bins.shape == counts.shape == sums.shape and bins.size <= N_BINS
-        is_valid = is_valid and _are_bins(bins) and bool(((counts > 0.0) & (counts <= 2.0**62)).all())
-        if not is_valid or not ((sums >= 0.0) & (sums <= counts * (1.0 + 1e-9))).all():
+        if not is_valid or not _are_bins(bins) or not _have_scores(bins, counts, sums):
             raise ValueError("the distribution of scores is damaged.")
         histogram = np.zeros((2, N_BINS))
         histogram[:, bins.astype(np.intp)] = counts, sums
@@ -139,3 +140,11 @@ def _weight(counts: Array, is_surprising: Array) -> float:
 def _are_bins(bins: Array) -> bool:
     """Return True if these are different bins."""
     return bool(((bins >= 0) & (bins < N_BINS) & (bins == np.floor(bins))).all()) and np.unique(bins).size == bins.size
+
+
+def _have_scores(bins: Array, counts: Array, sums: Array) -> bool:
+    """Return True if each bin has a possible weight, and the mean of its scores lies in the bin."""
+    if not ((counts >= _MIN_COUNT) & (counts <= _MAX_COUNT)).all():
+        return False
+    means, lowest = sums / counts, np.maximum(bins / N_BINS - _TOLERANCE, 0.0)
+    return bool(((means >= lowest) & (means <= (bins + 1.0) / N_BINS + _TOLERANCE)).all())

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.alarm_reasons import alarm_reasons, n_reference_points
+from imondrian.alarm_reasons import AlarmExplainer, longest_block
 from imondrian.copying import shallow_copy
 from imondrian.defaults import (
     LEARN_ANOMALIES,
@@ -56,7 +56,14 @@ from imondrian.scores import UNKNOWN_SCORE
 from imondrian.series_views import SeriesViews, TimeCounts
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
-from imondrian.stream_parameters import check_forest, checked_parameters, checked_threshold, restored_parameters
+from imondrian.stream_parameters import (
+    check_forest,
+    check_rules_for_numbers,
+    check_rules_match,
+    checked_parameters,
+    checked_threshold,
+    restored_parameters,
+)
 from imondrian.stream_rows import StreamRows
 from imondrian.stream_state import BlockResults, StreamState, empty_results, joined_results
 from imondrian.thresholds import StreamingThreshold, stream_rule
@@ -151,7 +158,8 @@ class StreamDetector:
         that says whether it is missing. "raise": the row cannot be used. A row without any value can never be used.
         The preset "series" allows "median" and "raise" only: there, a missing number counts as a usual one.
     rules : IncidentRules or dict, optional
-        Which alarms form an incident. Can be changed at any time: `rules`.
+        Which alarms form an incident. Can be changed at any time: `rules`. If a rule names a feature, the rows must
+        have names: rows that do not have the feature raise an InvalidInputError, and so does a rule for a category.
 
     Attributes
     ----------
@@ -232,6 +240,7 @@ class StreamDetector:
                 "rules": IncidentRules() if rules is None else rules,
             }
         )
+        check_rules_for_numbers(self._parameters["rules"], self._parameters, None)
         layout, names = self._layout, ("n_trees", "max_samples", "window", "seed", "n_jobs")
         settings = {name: self._parameters[name] for name in names}
         weights = layout.forest_scale(self._parameters["scale"])
@@ -261,6 +270,7 @@ class StreamDetector:
         incidents = IncidentTracker(self._parameters["rules"])
         self._state = StreamState(builder, gaps, threshold, incidents, window, self._parameters["warm_up"])
         self._events: tuple[IncidentEvent, ...] = ()
+        self._explainer = AlarmExplainer(self._parameters)
         self._next_state = self._state  # includes the rows being processed, which are not counted yet
         self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
 
@@ -333,7 +343,10 @@ class StreamDetector:
     @rules.setter
     @write_locked
     def rules(self, rules: IncidentRules | dict[str, Any]) -> None:
-        checked = checked_rules(rules)
+        checked, names = checked_rules(rules), self._state.names
+        check_rules_for_numbers(checked, self._parameters, names)
+        if names is not None:
+            check_rules_match(checked, self._layout.n_features, names)
         state = self._state.copy()
         state.incidents.rules = checked
         self._parameters, self._state = self._parameters | {"rules": checked}, state
@@ -413,9 +426,9 @@ class StreamDetector:
         -------
         Result
         """
+        self._events = ()
         converter, state = self._row_converter(), self._state
         index = state.check_growth(1)
-        self._events = ()
         try:
             row = converter.point(x)
         except InvalidInputError:
@@ -424,6 +437,7 @@ class StreamDetector:
             incident = _number_or_none(state.incidents.number_at(index))
             state.skip(1)
             return Result(float("nan"), False, state.threshold.threshold, index, float("nan"), incident)
+        self._check_rules(converter.names)
         if time is not None or self._needs_copy_of_state(row, converter.names):
             rows = StreamRows(row, self._times(None if time is None else [time], 1), converter.names)
             return _only_result(self._process(rows), index)
@@ -445,18 +459,21 @@ class StreamDetector:
         Results
             One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
+        self._events = ()
         if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
         converter, first = self._row_converter(), self._state.check_growth(len(X))
-        self._events = ()
         index, seconds = np.arange(first, first + len(X)), self._times(times, len(X))
         if len(X) == 0:
             return _results(empty_results(0), index)
         _check_growth(self.forest, len(X))
         if self._parameters["on_error"] == "raise":
             points = converter.points(X)
+            self._check_rules(converter.names)
             return _results(self._process(StreamRows(points, seconds, converter.names)), index)
         points, is_usable = converter.usable_points(X)
+        if len(points):
+            self._check_rules(converter.names)
         return _results(self._process_usable(StreamRows(points, seconds, converter.names), is_usable), index)
 
     @write_locked
@@ -737,6 +754,16 @@ class StreamDetector:
         converter.names = self._state.names
         return converter
 
+    def _check_rules(self, names: list[Any] | None) -> None:
+        """Raise InvalidInputError if a rule is for a feature that the next rows do not have.
+
+        Rules may name features before the first row does.
+        """
+        state = self._state
+        if state.names is None and state.incidents.rules.need_reasons:
+            check_rules_match(state.incidents.rules, self._layout.n_features, names)
+            check_rules_for_numbers(state.incidents.rules, self._parameters, names)
+
     def _process_usable(self, rows: StreamRows, is_usable: Array) -> BlockResults:
         """Process the usable rows and skip the others."""
         results: list[BlockResults] = []
@@ -772,7 +799,7 @@ class StreamDetector:
         state = self._state
         if state.is_warm and not self._parameters["learn_anomalies"]:
             return 1
-        longest = min(n_rows, n_reference_points(self._parameters["window"]))
+        longest = min(n_rows, longest_block(self._parameters["window"]))
         return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(longest, self.kind))
 
     def _needs_copy_of_state(self, row: Array, names: list[Any] | None) -> bool:
@@ -816,11 +843,12 @@ class StreamDetector:
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
         score, steps = _score_and_extend_point(self.forest, point, self.kind)
-        threshold = state.threshold.threshold
-        is_alarm = state.is_warm and score > threshold
-        if steps or is_alarm or not state.updates_threshold or not state.incidents.is_quiet:
+        threshold, is_warm = state.threshold.threshold, state.is_warm
+        is_counted = is_warm or state.updates_threshold
+        if steps or not is_counted or (is_warm and score > threshold) or state.incidents.ends_run_at(index):
             return _only_result(self._record(np.array([score]), steps), index)
-        return Result(score, False, threshold, index, state.count_row(score), None)
+        incident = None if state.incidents.is_quiet else _number_or_none(state.incidents.number_at(index))
+        return Result(score, False, threshold, index, state.count_row(score), incident)
 
     def _process_block(self, rows: StreamRows) -> BlockResults:
         """Score, label and learn a block of rows, each of which completes a point."""
@@ -862,26 +890,16 @@ class StreamDetector:
 
         def explain(position: int) -> tuple[AlarmReason, ...]:
             row = builder.viewed.values[position] if isinstance(builder, SeriesViews) else None
-            return self._alarm_reasons(first + position, None if points is None else points[position], row)
+            point = None if points is None else points[position]
+            return self._explainer.reasons(self.forest, first + position, point, row)
 
         if self._labels_before_learning(state):
             steps = self._own_step(state)
         results, events = state.observe(scores, steps, explain)
         state.counts[N_SHOWN] = _n_shown(self.forest)
-        self._state, self._first_unrecorded = state, _NONE
-        self._events += tuple(events)
+        self._state, self._first_unrecorded, self._events = state, _NONE, (*self._events, *events)
+        self._explainer.release(state.n_shown if state.incidents.rules.need_reasons else None)
         return results
-
-    def _alarm_reasons(self, number: int, point: Array | None, row: Array | None) -> tuple[AlarmReason, ...]:
-        """Return the reasons for an alarm at a point of the window, or at a point that is not learned.
-
-        With the preset "series", `row` is the row of the point.
-        """
-        n_before = n_reference_points(self._parameters["window"])
-        before = self.forest.numbered_points(number - n_before, number)
-        if point is None:
-            point = self.forest.numbered_points(number, number + 1)[0]
-        return alarm_reasons(before, point, self._parameters, row)
 
     def _own_step(self, state: StreamState) -> list[Step]:
         """Return a step after each eighth of a window of scored points, since the window itself may not advance."""

@@ -1,6 +1,6 @@
 """The parameters of a stream detector: their validation, and their names in older model files."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,13 @@ from imondrian.engine.nodes import MAX_POINTS
 from imondrian.errors import InvalidInputError
 from imondrian.forest import MondrianForest
 from imondrian.forest_parameters import MAX_SEED
-from imondrian.incidents import checked_rules
+from imondrian.incidents import IncidentRules, checked_rules
 from imondrian.inputs import as_count, as_weights
 from imondrian.mixed_tables import column_indices
 from imondrian.option_types import ON_ERROR, STREAM_MISSING
 from imondrian.row_layout import RowLayout
 from imondrian.scores import score_kind
-from imondrian.thresholds import stream_rule
+from imondrian.thresholds import SHARE, Rule, is_auto
 
 _FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
 
@@ -75,6 +75,38 @@ def _check_series(shingle: Any, categorical: Any, missing: Any) -> None:
     _checked_choice(missing, "With the preset 'series', missing", ("median", "raise"))
 
 
+def check_rules_for_numbers(rules: IncidentRules, parameters: dict[str, Any], names: Sequence[Any] | None) -> None:
+    """Raise InvalidInputError if a rule is for a category; `names` are those of the features, None if unknown.
+
+    A category has neither a side nor a distance.
+    """
+    indices = RowLayout.of(parameters).categorical
+    categories = parameters["categorical"] if names is None else [names[j] for j in indices]
+    for rule, feature in _features_in(rules):
+        if feature in categories or (feature in indices and feature not in (names or ())):
+            raise InvalidInputError(
+                f"{rule} must have features that are numbers, but has {feature!r:.200}, which is a category."
+            )
+
+
+def check_rules_match(rules: IncidentRules, n_features: int, names: Sequence[Any] | None) -> None:
+    """Raise InvalidInputError if a rule is for a feature that rows with these names, or without names, do not have."""
+    for rule, feature in _features_in(rules):
+        is_index = not isinstance(feature, str) and feature < n_features
+        if not is_index and feature not in (names or ()):
+            others = "have no names" if names is None else f"have {', '.join(map(str, names)):.500}"
+            raise InvalidInputError(
+                f"{rule} must have features of the rows, but has {feature!r:.200}; there are {n_features} features, and"
+                f" the rows {others}."
+            )
+
+
+def _features_in(rules: IncidentRules) -> Iterator[tuple[str, Any]]:
+    """Return the features for which there are rules, each with the name of the rule."""
+    for rule in ("side", "ignore_within"):
+        yield from ((rule, feature) for feature in getattr(rules, rule))
+
+
 def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a model file under their current names, with those that older files do not have.
 
@@ -91,7 +123,7 @@ def current_threshold(threshold: Any) -> Any:
     """Return how a threshold of a version without surprise is written now."""
     if threshold == AUTO:
         return 0.5
-    return f"top {100.0 * threshold:.15g}%" if isinstance(threshold, float) and threshold < 0.5 else threshold
+    return Rule(SHARE, threshold).text if isinstance(threshold, float) and threshold < 0.5 else threshold
 
 
 def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -116,9 +148,8 @@ def check_forest(forest: MondrianForest, parameters: dict[str, Any]) -> None:
 
 def checked_threshold(threshold: Any, preset: Any) -> float | str:
     """Check the threshold of a detector; return it as a plain Python type, with "auto" replaced by its value."""
-    if isinstance(threshold, str) and threshold == AUTO:
+    if is_auto(threshold):
         return auto_threshold(preset)
-    stream_rule(threshold)  # raises if it is invalid
     return threshold if isinstance(threshold, str) else float(threshold)
 
 

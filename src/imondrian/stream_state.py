@@ -183,7 +183,7 @@ class StreamState:
     def count_row(self, score: float) -> float:
         """Count the score of one row that the forest was shown and after which no step of the window ends.
 
-        Return its surprise. The row must not be an alarm, and no incident may be open.
+        Return its surprise. The row must not be an alarm, nor end a run of alarms.
         """
         threshold = self.threshold
         surprise: float = call_without_dispatch(

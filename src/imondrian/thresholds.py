@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +42,15 @@ from imondrian.order_statistics import quantile_of_copies
 from imondrian.score_distribution import ScoreDistribution
 
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
-_TEXT = re.compile(r"\s*(top|surprise|score)\s+((?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(%?)\s*", re.IGNORECASE)
-_TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, 300.0), "score": (FIXED, 1.0)}  # and largest values
+_TEXT = re.compile(
+    r"\s*(top|surprise|score)\s+([0-9]+\.?[0-9]*|\.[0-9]+)(?:e([-+]?[0-9]+))?\s*(%?)\s*", re.IGNORECASE | re.ASCII
+)
+_FORMS = (  # of a threshold
+    "a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a string such as 'top 5%', 'surprise 3' or"
+    " 'score 0.6'"
+)
+_MIN_PROBABILITY, _MAX_SURPRISE = 1e-300, 300.0
+_TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "score": (FIXED, 1.0)}  # and largest values
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
 _MAX_COUNT = 1e70  # no bin can weigh more: the sum of all weights is less than twice MAX_WEIGHT times the half-life
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
@@ -60,7 +68,7 @@ class Rule(NamedTuple):
         if self.name == KMEANS:
             return KMEANS
         if self.name == SHARE:
-            return f"top {100.0 * self.value:.15g}%"
+            return f"top {_percentage(self.value)}%"
         digits = f"{self.value:.15g}"
         digits = digits if float(digits) == self.value else repr(self.value)
         return f"{'score' if self.name == FIXED else SURPRISE} {digits}"
@@ -84,14 +92,37 @@ def stream_rule(threshold: Any, name: str = "threshold") -> Rule:
     >>> stream_rule(0.001), stream_rule("top 5%")
     (Rule(name='surprise', value=3.0), Rule(name='share', value=0.05))
     """
-    rule = _rule_of_text(threshold)
-    if rule is None and _is_number(threshold) and 0.0 < threshold <= 0.5:
-        rule = Rule(FIXED, 0.5) if threshold == 0.5 else Rule(SURPRISE, _level(threshold))
+    rule = _stream_rule_or_none(threshold, name)
     if rule is None:
+        raise InvalidInputError(f"{name} must be {_FORMS}, but is {threshold!r:.200}.")
+    return rule
+
+
+def is_auto(threshold: Any, name: str = "threshold") -> bool:
+    """Return True if a threshold is "auto", and False if it is valid for `stream_rule`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value is anything else; `name` is its name in the message.
+    """
+    if isinstance(threshold, str) and threshold == AUTO:
+        return True
+    if _stream_rule_or_none(threshold, name) is None:
+        raise InvalidInputError(f"{name} must be '{AUTO}', {_FORMS}, but is {threshold!r:.200}.")
+    return False
+
+
+def _stream_rule_or_none(threshold: Any, name: str) -> Rule | None:
+    """Return the rule of a threshold; None if it is not one, except for a probability that is too small."""
+    rule = _rule_of_text(threshold)
+    if rule is None and _is_number(threshold) and 0.0 < threshold < _MIN_PROBABILITY:
         raise InvalidInputError(
-            f"{name} must be a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a string such as 'top 5%',"
-            f" 'surprise 3' or 'score 0.6', but is {threshold!r:.200}."
+            f"{name} must be a probability of at least {_MIN_PROBABILITY} (a surprise of {_MAX_SURPRISE:g}), but is"
+            f" {threshold!r}."
         )
+    if rule is None and _is_number(threshold) and 0.0 < threshold <= 0.5:
+        return Rule(FIXED, 0.5) if threshold == 0.5 else Rule(SURPRISE, _level(threshold))
     return rule
 
 
@@ -131,7 +162,7 @@ def contamination_of(threshold: Any, name: str = "threshold") -> str:
     >>> contamination_of(0.01), contamination_of(0.5), contamination_of("auto")
     ('surprise 2', 'score 0.5', 'auto')
     """
-    return AUTO if isinstance(threshold, str) and threshold == AUTO else stream_rule(threshold, name).text
+    return AUTO if is_auto(threshold, name) else stream_rule(threshold, name).text
 
 
 def _rule_of_text(text: Any) -> Rule | None:
@@ -141,11 +172,24 @@ def _rule_of_text(text: Any) -> Rule | None:
     if text == KMEANS:
         return Rule(KMEANS)
     match = _TEXT.fullmatch(text)
-    if match is None or (match[1].lower() == "top") != (match[3] == "%"):
+    if match is None or (match[1].lower() == "top") != (match[4] == "%"):
         return None
     name, largest = _TEXT_RULES[match[1].lower()]
-    value = float(match[2]) / (100.0 if match[3] else 1.0)
+    exponent = int(match[3] or 0) - (2 if match[4] else 0)  # not divided by 100, which would round a second time
+    value = float(f"{match[2]}e{exponent}")
     return Rule(name, value) if 0.0 < value <= largest else None
+
+
+def _percentage(share: float) -> str:
+    """Return 100 times a share with the digits of the share, so that the share can be read back exactly.
+
+    Examples
+    --------
+    >>> _percentage(0.07), _percentage(0.1), _percentage(1e-30)
+    ('7', '10', '1E-28')
+    """
+    percentage = Decimal(repr(share)).scaleb(2)
+    return f"{percentage:f}" if share > 1e-9 else str(percentage)
 
 
 def _is_number(value: Any) -> bool:

@@ -319,7 +319,7 @@ def test_bad_input_gives_a_one_line_error_and_leaves_no_files(shell):
         for command in ("detect", "fit"):
             outputs = ("--save", "new.imf") if command == "fit" else ()
             error = shell.fails(command, "data.csv", "--threshold", wrong, *outputs)
-            assert "--threshold must be a probability below 0.5" in error
+            assert "--threshold must be 'auto', a probability below 0.5" in error
             assert wrong in error
     assert "--jobs must not be 0" in shell.fails("detect", "data.csv", "--jobs", "0")
     assert "cannot both go to standard output" in shell.fails("detect", "data.csv", "-o", "-", "--json")

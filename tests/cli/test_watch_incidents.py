@@ -75,11 +75,12 @@ def test_incidents_name_rows_times_and_reasons(whole):
         (301, 311, 321),
         (441, 447, 457),
     ]
-    assert [(line["first_time"], line["last_time"]) for line in closed] == [
-        ("t150", "t155"),
-        ("t300", "t310"),
-        ("t440", "t446"),
+    assert [(line["first_time"], line["last_time"], line["closed_time"]) for line in closed] == [
+        ("t150", "t155", "t165"),
+        ("t300", "t310", "t320"),
+        ("t440", "t446", "t456"),
     ]
+    assert all(line["closed_time"] is None for line in incidents if line["event"] == "opened")
     starts = ("country = KP (never seen), ", "b = 40 (high; expected ", "c = -400 (low; expected ")
     for line, start in zip(closed, starts, strict=True):
         assert line["explanation"].startswith(start)
@@ -135,6 +136,20 @@ def test_a_stream_resumed_within_an_incident_continues_it_under_the_same_number(
     assert first.stdout + second.stdout == whole[0]
     assert shell.text("s.ndjson") == whole[1]
     assert "from now on" not in second.stderr
+
+
+@pytest.mark.parametrize("n_first", [160, 166, 167])  # before, just after and later than the row that closes it
+def test_the_time_of_a_closing_is_known_if_its_row_is_unusable(shell, n_first):
+    unusable = [f"{json.dumps({**json.loads(line), 'b': 'broken'})}\n" for line in LINES[164:168]]
+    lines, options = [*LINES[:164], *unusable, *LINES[168:200]], ("--incidents", "-q", *SETTINGS)
+    expected = shell.run("watch", *options, stdin="".join(lines)).stdout
+    closed = lines_of(expected)[-1]
+    assert (closed["event"], closed["closed_row"], closed["closed_time"]) == ("closed", 166, "t165")
+    parts = [
+        shell.run("watch", *options, "--model", "s.imf", stdin="".join(part)).stdout
+        for part in (lines[:n_first], lines[n_first:])
+    ]
+    assert "".join(parts) == expected
 
 
 def test_a_stream_resumed_within_a_point_of_several_rows_still_knows_its_categories(shell):
@@ -240,6 +255,7 @@ def test_other_options_of_a_resumed_detector_cannot_be_changed(shell):
 
 
 HUGE = "9" * 30
+ODD_NUMBERS = ["0_1", "\u0660", "\uff10.\uff11", "1e999", "-0.1"]  # all but the last are numbers for `float`
 HOSTILE_RULES = [
     ({"side": ("b",)}, "--side must be FEATURE=VALUE, but is 'b'"),
     ({"side": ("=high",)}, "--side must be FEATURE=VALUE"),
@@ -248,8 +264,11 @@ HOSTILE_RULES = [
     ({"ignore_within": ("b=nan",)}, "--ignore-within 'b=nan': "),
     ({"ignore_within": ("b=inf%",)}, "--ignore-within 'b=inf%': "),
     ({"ignore_within": ("b=1\n2",)}, "--ignore-within 'b=1\\\\n2': "),
+    *[({"ignore_within": (f"b={x}",)}, f"--ignore-within 'b={x}': .* but is '{x}'") for x in ODD_NUMBERS],
+    *[({"ignore_within": (f"b={x}%",)}, f"--ignore-within 'b={x}%': .* but is '{x}%'") for x in ODD_NUMBERS],
     ({"gap": int(HUGE)}, "gap must be"),
     ({"threshold": "0"}, "--threshold must be"),
+    *[({"threshold": x}, f"--threshold must be 'auto', .*'kmeans', .*'score 0.6', but is '{x}'") for x in ODD_NUMBERS],
     ({"threshold": "top 5"}, "--threshold must be"),
     ({"threshold": "nan"}, "--threshold must be"),
 ]

@@ -114,8 +114,8 @@ class Service(LoopbackServer):
 class ThreadServer(LoopbackServer):
     """An application served by a thread of this process, so that tests can access its objects."""
 
-    def __init__(self, app, limits=None):
-        self.port = free_port()
+    def __init__(self, app, limits=None, port=None):
+        self.port = port or free_port()
         self._server = uvicorn.Server(
             uvicorn_config(app, limits or ConnectionLimits(), port=self.port, log_level="critical")
         )

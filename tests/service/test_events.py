@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from imondrian.service.asgi import create_app
-from imondrian.service.client import ServiceError
+from imondrian.service.client import Client, ServiceError
+from imondrian.service.event_feed import N_IN_MEMORY
 from imondrian.service.incident_log import Announcement
 from imondrian.service.limits import ConnectionLimits, Limits
 from imondrian.service.registry import Registry
+from imondrian.service.sqlite import open_database, rescue
 from tests.service.serving import Service, ThreadServer, wait_until
 from tests.service.test_incidents import XY, bursts, events_of
 from tests.service.test_worker import learn
@@ -97,6 +99,62 @@ def test_a_listener_continues_after_a_restart_without_missing_an_event(tmp_path)
         assert ids == list(range(1, 7))
 
 
+def test_a_listener_that_has_received_nothing_misses_nothing_across_a_restart(tmp_path):
+    registry = Registry(tmp_path)
+    announce(registry, 3)
+    registry.writer.write(lambda store: store.events.remove_detector(1))  # their ids are not used again
+    with ThreadServer(create_app(registry)) as server:
+        listener = Listener(server, 2)
+        listener.start()
+        wait_until(listening(registry, 1))
+    registry = Registry(tmp_path)
+    assert registry.feed.last_id == 3
+    announce(registry, 1)
+    with ThreadServer(create_app(registry), port=server.port):
+        announce(registry, 1)
+        listener.join(10)
+    assert [each["id"] for each in listener.events] == [4, 5]
+
+
+def test_a_rescued_folder_does_not_use_ids_again(tmp_path):
+    registry = Registry(tmp_path)
+    for name in ("a", "b"):
+        registry.create(name, XY)
+    announce(registry, 3)
+    registry.remove("b")
+    registry.remove("a")
+    registry.close()
+    path = tmp_path / "imondrian.db"
+    rescue(open_database(path)[0], path).close()
+    registry = Registry(tmp_path)
+    assert registry.feed.last_id == 3
+    handle, _ = registry.create("c", XY)
+    assert handle.record.id == 3
+    registry.close()
+
+
+def test_an_event_that_is_cut_off_is_requested_again():
+    begin = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nretry: 3000\nid: 3\n\n"
+    event = b'id: 4\ndata: {"id": 4}\n\n'
+    heads = []
+
+    def serve(listener):
+        for content in (begin, *(begin + event[:n] for n in (3, 5, 6, 15, len(event) - 1)), begin + event):
+            connection, _ = listener.accept()
+            with connection:
+                heads.append(connection.recv(4096))
+                connection.sendall(content)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        with contextlib.closing(Client(f"http://127.0.0.1:{listener.getsockname()[1]}").events()) as events:
+            assert next(events) == {"id": 4}
+        thread.join()
+    assert b"Last-Event-ID" not in heads[0]
+    assert all(b"Last-Event-ID: 3\r\n" in head for head in heads[1:])
+
+
 def test_the_format_is_that_of_server_sent_events(registry):
     with ThreadServer(create_app(registry)) as server:
         announce(registry, 2)
@@ -104,14 +162,30 @@ def test_the_format_is_that_of_server_sent_events(registry):
         assert status == 200
         assert headers["content-type"].startswith("text/event-stream")
         assert headers["cache-control"] == "no-store"
-        retry, first, second, rest = content.decode().split("\n\n")
-        assert (retry, rest) == ("retry: 3000", "")
+        beginning, first, second, rest = content.decode().split("\n\n")
+        assert (beginning, rest) == ("retry: 3000\nid: 0", "")
         for number, block in enumerate((first, second), 1):
             id_, data = block.split("\n")
             assert id_ == f"id: {number}"
             assert json.loads(data.removeprefix("data: "))["id"] == number
-        assert server.request("GET", "/events", headers={"Last-Event-ID": "-1"})[0] == 422
-        assert server.request("GET", "/events", headers={"Last-Event-ID": "x"})[0] == 422
+        _, _, content = server.request("GET", "/events?follow=false")
+        assert content == b"retry: 3000\nid: 2\n\n"  # an id without data: where to continue
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "1_0", "+1", "1.0", "9" * 16, "٣".encode(), "²".encode("latin-1")])
+def test_an_id_consists_of_ascii_digits(registry, value):
+    with ThreadServer(create_app(registry)) as server:
+        status, _, content = server.request("GET", "/events?follow=false", headers={"Last-Event-ID": value})
+        assert status == 422, content
+        assert b"last-event-id" in content
+
+
+def test_an_empty_id_is_the_same_as_none(registry):
+    with ThreadServer(create_app(registry)) as server:
+        announce(registry, 2)
+        for headers in ({}, {"Last-Event-ID": ""}):
+            status, _, content = server.request("GET", "/events?follow=false", headers=headers)
+            assert (status, content) == (200, b"retry: 3000\nid: 2\n\n")
 
 
 def test_listeners_need_the_token(registry):
@@ -161,6 +235,16 @@ def test_the_number_of_listeners_is_limited_and_others_are_served(tmp_path):
         assert server.request("GET", "/events?follow=false")[0] == 200
 
 
+def test_of_many_that_begin_at_once_the_surplus_gets_503(tmp_path):
+    registry = Registry(tmp_path, limits=Limits(listeners=3))
+    with ThreadServer(create_app(registry)) as server, contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in range(30)]
+        for connection in connections:
+            connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        heads = [connection.recv(12) for connection in connections]
+        assert sorted(heads) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 503"] * 27
+
+
 def test_a_listener_that_does_not_read_is_closed_and_disturbs_nobody(tmp_path):
     registry = Registry(tmp_path)
     limits = ConnectionLimits(response_seconds=1.0)
@@ -176,11 +260,49 @@ def test_a_listener_that_does_not_read_is_closed_and_disturbs_nobody(tmp_path):
         assert server.request("GET", "/health")[0] == 200
 
 
-def test_a_listener_that_falls_too_far_behind_is_closed(registry, monkeypatch):
-    monkeypatch.setattr(registry.feed, "after", lambda _id: None)
+def test_a_listener_that_falls_behind_continues_with_stored_events(registry):
+    n_events = N_IN_MEMORY + 250
+    one = Announcement(0, "opened", 0.0, {"id": "1-0-0", "detector": "a"})
+    with ThreadServer(create_app(registry)) as server, server.connect() as connection:
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        wait_until(listening(registry, 1))
+        registry.feed.submit(lambda store: store.events.add(1, [one] * n_events)).result()  # in one transaction
+        content = b""
+        while f"id: {n_events}\n".encode() not in content:
+            received = connection.recv(2**16)
+            assert received, content[-1000:]  # the connection stays open
+            content += received
+    ids = [int(line.removeprefix(b"id: ")) for line in content.split(b"\n") if line.startswith(b"id: ")]
+    assert ids == list(range(n_events + 1))
+
+
+def test_deleted_events_do_not_keep_a_listener_from_later_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr("imondrian.service.event_feed.N_IN_MEMORY", 2)
+    registry = Registry(tmp_path)
+    announce(registry, 5)
+    registry.writer.write(lambda store: store.events.remove_detector(1))
     with ThreadServer(create_app(registry)) as server:
-        status, _, content = server.request("GET", "/events")
-        assert (status, content) == (200, b"retry: 3000\n\n")
+        listener = Listener(server, 1, 0)
+        listener.start()
+        wait_until(listening(registry, 1))
+        announce(registry, 1, detector=2)
+        listener.join(10)
+        assert [each["id"] for each in listener.events] == [6]
+
+
+@pytest.mark.parametrize("n_damaged", [1, 99, 100, 101, 250])
+def test_damaged_events_do_not_hide_later_ones(registry, n_damaged):
+    registry._store.events.receivers = ("a key",)
+    announce(registry, n_damaged + 3)
+    damage = "UPDATE events SET content = '{}' WHERE id <= ?"
+    registry.writer.write(lambda store: store._database.execute(damage, (n_damaged,)).rowcount)
+    expected = [n_damaged + i for i in (1, 2, 3)]
+    stored = registry.writer.write(lambda store: store.events.after(0, 100))
+    waiting = registry.writer.write(lambda store: store.events.waiting("a key", 100))
+    assert [each.id for each in stored] == [each.id for each in waiting] == expected
+    assert registry.writer.write(lambda store: store.events.counts("a key")).n_waiting == 3
+    assert len(registry.writer.write(lambda store: store.events.after(0, 2))) == 2
+    assert len(registry.writer.write(lambda store: store.events.waiting("a key", 2))) == 2
 
 
 def test_shutdown_ends_all_listeners_at_once(tmp_path):

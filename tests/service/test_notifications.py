@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+import shutil
 import socket
 import time
 
@@ -17,7 +18,7 @@ from imondrian.service.limits import Retention
 from imondrian.service.queries import metrics_of
 from imondrian.service.receivers import _seconds_to_wait, receivers_of, signature
 from imondrian.service.registry import Registry
-from tests.service.receiving import LoopbackReceiver
+from tests.service.receiving import LoopbackReceiver, SelfSignedCertificate
 from tests.service.serving import Service, ThreadServer, free_port, wait_until
 from tests.service.test_incidents import XY, bursts, events_of
 from tests.service.test_worker import learn
@@ -209,6 +210,59 @@ def test_what_was_not_delivered_is_delivered_after_a_restart(tmp_path):
         assert metric(registry, "sent_total") == [5]
         registry.close()
         assert len(receiver.received) == 5
+
+
+# -- TLS ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    return SelfSignedCertificate(tmp_path_factory.mktemp("certificate"), "IP:127.0.0.1")
+
+
+def test_a_receiver_with_an_untrusted_certificate_gets_nothing_until_it_is_trusted(tmp_path, certificate, monkeypatch):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with LoopbackReceiver(certificate=certificate) as receiver:
+        registry = notifying(tmp_path, receiver.url, secret=SECRET)
+        announce(registry, 3)
+        wait_until(lambda: metric(registry, "failed_total")[0] > 3)  # it is tried again
+        assert (metric(registry, "waiting"), metric(registry, "given_up_total")) == ([3], [0])
+        with ThreadServer(create_app(registry)) as server:
+            (complaint,) = json.loads(server.request("GET", "/health")[2])["complaints"]
+        assert f"Notifications to https://127.0.0.1:{receiver.port} fail" in complaint
+        assert "CERTIFICATE_VERIFY_FAILED" in complaint
+        assert receiver.received == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate.path))
+        registry = notifying(tmp_path, receiver.url, secret=SECRET)
+        wait_until(lambda: receiver.ids() == [1, 2, 3])
+        wait_until(lambda: metric(registry, "waiting") == [0])
+        assert registry.notifier.complaints() == []
+        registry.close()
+        assert all(each.headers["X-Imondrian-Signature"].startswith("sha256=") for each in receiver.accepted)
+
+
+def test_a_trusted_certificate_of_another_host_is_refused(tmp_path, certificate, monkeypatch):
+    other = SelfSignedCertificate(tmp_path, "DNS:receiver.example")
+    monkeypatch.setenv("SSL_CERT_FILE", str(other.path))
+    with LoopbackReceiver(certificate=other) as receiver:
+        registry = notifying(tmp_path / "data", receiver.url)
+        announce(registry)
+        wait_until(lambda: metric(registry, "failed_total")[0] > 3)
+        assert any("not valid for '127.0.0.1'" in text for text in registry.notifier.complaints())
+        assert receiver.received == []
+        registry.close()
+
+
+def test_the_command_line_notifies_over_tls(tmp_path, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.path))
+    with LoopbackReceiver(certificate=certificate) as receiver:
+        with Service(tmp_path, "--notify", receiver.url) as service, service.client() as client:
+            client.create("a", **XY)
+            client.process("a", bursts()[:150].tolist())
+            wait_until(lambda: len(receiver.accepted) == 2)
+        assert f"incidents are reported to https://127.0.0.1:{receiver.port}" in service.output
 
 
 def test_old_notifications_are_given_up_and_said_so(tmp_path):

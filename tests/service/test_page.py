@@ -124,6 +124,10 @@ def open_detector(page, service, name):
     page.wait_for_selector("#chart .main-svg")
 
 
+def open_settings(page):
+    page.evaluate("document.getElementById('settings-details').open = true")
+
+
 def wait_until(page, expression, arg=None):
     for _ in range(600):  # wait_for_function of playwright evaluates in the page, which its security policy forbids
         if page.evaluate(expression, arg):
@@ -284,8 +288,8 @@ def test_the_user_selects_which_of_many_features_are_shown(service, page):
     )
     assert page.evaluate(names_shown) == [*names[:6], "score", "threshold"]
     page.click("#picker > summary")
-    page.click("text=sensor 17")
-    page.click("text=sensor 0")
+    page.click("#picker-list >> text=sensor 17")
+    page.click("#picker-list >> text=sensor 0")
     wait_until(page, f"{names_shown}.includes('sensor 17')")
     assert page.evaluate(names_shown) == [*names[1:6], "sensor 17", "score", "threshold"]
 
@@ -448,7 +452,7 @@ def test_the_threshold_and_the_rules_are_changed_on_the_page(service, page, tole
     create_with_points(service, "changed", **BURSTS)
     open_detector(page, service, "changed")
     assert "1 in 1,000 ordinary points" in page.inner_text("#settings")
-    page.click("#settings-details summary")
+    open_settings(page)
     assert page.input_value("#change-gap") == "20"
     page.select_option("#change-threshold", label="the top 5 % of the points")
     page.fill("#change-gap", "33")
@@ -469,6 +473,58 @@ def test_the_threshold_and_the_rules_are_changed_on_the_page(service, page, tole
     configuration = call_client(service, "describe", "changed")["configuration"]
     assert (configuration["threshold"], configuration["silence"]) == (0.002, None)
     assert call_client(service, "describe", "changed")["n_seen"] == 400
+
+
+def test_rules_for_single_features_and_the_cooldown_are_changed_on_the_page(service, page, tolerated):
+    tolerated.append("422")
+    names = ["constructor", "__proto__", INJECTION, "country"]
+    given = {"side": {"constructor": "low"}, "ignore_within": {"constructor": "10%"}, "cooldown": 7}
+    with service.client() as client:
+        client.create("ruled", names, **SMALL, categorical=["country"], **given)
+        client.process("ruled", [[*row, "FR"] for row in rows()])
+    open_detector(page, service, "ruled")
+    open_settings(page)
+    fields = page.locator("#change-rules tr")
+    sides, distances = fields.locator("select"), fields.locator("input")
+    assert [fields.nth(i).locator("th").inner_text() for i in range(fields.count())] == names[:3]  # no categories
+    assert page.input_value("#change-cooldown") == "7"
+    assert [sides.nth(i).input_value() for i in range(3)] == ["low", "both", "both"]
+    assert [distances.nth(i).input_value() for i in range(3)] == ["10%", "", ""]
+
+    sides.nth(0).select_option("both")
+    sides.nth(1).select_option("high")
+    distances.nth(0).fill("")
+    distances.nth(1).fill(" 5 % ")
+    distances.nth(2).fill("2.50")
+    page.fill("#change-cooldown", "12")
+    page.click("#change button.primary")
+    page.wait_for_selector("#change-done:has-text('Saved')")
+    configuration = call_client(service, "describe", "ruled")["configuration"]
+    assert configuration["cooldown"] == 12
+    assert configuration["side"] == {"__proto__": "high"}
+    assert configuration["ignore_within"] == {"__proto__": "5 %", INJECTION: 2.5}
+
+    for wrong in ("0x10", "1_0", "near"):
+        distances.nth(2).fill(wrong)
+        page.click("#change button.primary")
+        page.wait_for_selector(f"#change-error:has-text('{wrong}')")
+        assert distances.nth(2).input_value() == wrong  # what the user wrote stays
+    assert call_client(service, "describe", "ruled")["configuration"] == configuration
+
+
+def test_rules_can_be_changed_of_very_many_features(service, own_page):
+    names = [f"feature-with-a-long-name-{i}" for i in range(60)]
+    create_with_points(service, "many-rules", names, rows(400, 60)[:40])
+    open_detector(own_page, service, "many-rules")
+    open_settings(own_page)
+    own_page.locator("#change-rules select").last.select_option("high")
+    own_page.click("#change button.primary")
+    own_page.wait_for_selector("#change-done:has-text('Saved')")
+    assert call_client(service, "describe", "many-rules")["configuration"]["side"] == {names[-1]: "high"}
+    for width in (1400, 768, 390):
+        own_page.set_viewport_size({"width": width, "height": 900})
+        wait_until(own_page, FITS)
+        assert own_page.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_a_silence_is_listed_and_ends_with_the_next_point(own_service, own_page):
@@ -501,15 +557,27 @@ def test_hostile_names_and_values_are_only_text_among_the_incidents(own_service,
     assert own_page.locator("img").count() == 0
 
 
+SIDEWAYS = "(selector) => ((box) => box.scrollWidth > box.clientWidth)(document.querySelector(selector))"
+OVERLAPPING = """(() => {
+    const boxes = [...document.querySelectorAll('#chart .annotation')].map((each) => each.getBoundingClientRect());
+    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+    return boxes.filter((a, i) => boxes.slice(i + 1).some((b) => meet(a, b))).length;
+})()"""
+
+
 def test_the_incidents_fit_any_width(service, own_page):
-    create_with_points(service, "incident-widths", points=bursts(), **BURSTS)
+    names = ["temperature", "pressure", "vibration of the second bearing (mm/s)"]
+    create_with_points(service, "incident-widths", names, bursts(), **BURSTS)
     open_detector(own_page, service, "incident-widths")
-    own_page.click("#settings-details summary")
+    open_settings(own_page)
     own_page.wait_for_selector("#incident-rows tr")
     for width in (1400, 768, 390):
         own_page.set_viewport_size({"width": width, "height": 900})
         wait_until(own_page, FITS)
         assert own_page.evaluate("document.documentElement.scrollWidth") == width
+        assert own_page.evaluate(OVERLAPPING) == 0
+        assert not own_page.evaluate(SIDEWAYS, "#change-features .scrolled")
+        assert width == 1400 or not own_page.evaluate(SIDEWAYS, "#incidents-box")  # what it is about is visible
 
 
 # -- tables ---------------------------------------------------------------------------------------------------------
@@ -645,7 +713,7 @@ def test_hostile_headers_and_cells_are_only_text(service, own_page):
     assert INJECTION + "2" in own_page.inner_text("#top-rows-head")
     score_text(own_page, text_of([[1]], [f'"{quoted}2"']))
     own_page.wait_for_selector("#score-error:has-text('<img')")
-    assert own_page.locator("img, td *:not(button)").count() == 0
+    assert own_page.locator("img, td *:not(button, select, option, input)").count() == 0
 
 
 # -- categories -----------------------------------------------------------------------------------------------------

@@ -325,6 +325,7 @@ def test_values_of_all_types_are_unchanged(spark, tmp_path):
         ({"n_features": 2}, "n_features is 2, but 3 features are named"),
         ({"on_error": "ignore"}, "on_error must be"),
         ({"preset": "best"}, "best"),
+        ({"rules": {"side": {"a": "high"}}}, "side must have features of the rows, but has 'a'; .* have no names"),
     ],
 )
 def test_invalid_arguments_are_named(spark, tmp_path, arguments, message):

@@ -7,6 +7,7 @@ from imondrian.cli.option_checks import parse_threshold
 from imondrian.cli.options import AlarmOptions
 from imondrian.errors import InvalidInputError
 from imondrian.incidents import IncidentRules, checked_rules
+from imondrian.inputs import number_of_text
 from imondrian.stream import StreamDetector
 
 _COUNTS = ("gap", "min_points", "cooldown")
@@ -71,10 +72,8 @@ def _by_feature(rule: str, texts: tuple[str, ...]) -> dict[str, Any]:
 
 def _distance(text: str) -> float | str:
     """Return a distance as a number; a share such as "10%", and anything that is not a number, remains text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text.strip()
+    number = number_of_text(text)
+    return text.strip() if number is None else number
 
 
 def _changes(threshold: Any, new_threshold: Any, rules: IncidentRules, new_rules: IncidentRules) -> list[str]:

@@ -1,7 +1,6 @@
 """Checks of options that run before any work is done."""
 
 import os
-from contextlib import suppress
 from typing import Any
 
 from imondrian.cli.options import (
@@ -13,12 +12,13 @@ from imondrian.cli.options import (
     OutputOptions,
     SourceOptions,
 )
-from imondrian.defaults import AUTO, SERIES
+from imondrian.defaults import SERIES
 from imondrian.errors import InvalidInputError
 from imondrian.files import real_path
+from imondrian.inputs import number_of_text
 from imondrian.option_types import Threshold
 from imondrian.tables.formats import output_format
-from imondrian.thresholds import contamination_of, stream_rule
+from imondrian.thresholds import contamination_of, is_auto
 
 
 def check_outputs(source: SourceOptions, outputs: OutputOptions, console: ConsoleOptions) -> None:
@@ -59,12 +59,11 @@ def check_forest_options(options: ForestOptions) -> None:
 
 def parse_threshold(text: str | None) -> Any:
     """Return a threshold as a stream detector accepts it: a probability, 0.5, or a string; None if there is none."""
-    if text is None or text == AUTO:
-        return text
-    value: Any = text
-    with suppress(ValueError):
-        value = float(text)
-    stream_rule(value, "--threshold")  # raises if it is invalid
+    if text is None:
+        return None
+    number = number_of_text(text)
+    value = text if number is None else number
+    is_auto(value, "--threshold")  # raises if it is invalid
     return value
 
 

@@ -53,7 +53,11 @@ class WatchIncidents:
     def observe(self, detector: StreamDetector, features: StreamFeatures, rows: ProcessedRows) -> list[dict[str, Any]]:
         """Return the openings and closings that the detector has just reported, in their order."""
         alarms = [i for i, is_anomaly in enumerate(rows.is_anomaly) if is_anomaly]
-        times = self.state.times | {rows.first + i: rows.times[i] for i in alarms}
+        closings = [
+            event.incident.closed - rows.first for event in detector.events if event.incident.closed is not None
+        ]
+        named = alarms + [i for i in closings if i >= 0]
+        times = self.state.times | {rows.first + i: rows.times[i] for i in named}
         events = [
             self._as_json(event, features, times, self._texts(event.incident, features, rows))
             for event in detector.events
@@ -65,6 +69,18 @@ class WatchIncidents:
             self._latest_categories(detector.parameters["shingle"] - 1, features, rows),
         )
         return events
+
+    def skip(self, detector: StreamDetector | None, first: int, times: list[TimeValue]) -> None:
+        """Remember the time of the row that closes the open incident, if it is among rows that cannot be used.
+
+        The detector reports the closing with the next usable row.
+        """
+        incident = open_incident(detector)
+        if detector is None or incident is None:
+            return
+        closed = incident.last + detector.rules.gap
+        if first <= closed < first + len(times):
+            self.state = self.state._replace(times={**self.state.times, closed: times[closed - first]})
 
     def _latest_categories(self, n_rows: int, features: StreamFeatures, rows: ProcessedRows) -> list[dict[int, str]]:
         """Return the categories of the latest rows, which are part of the next point."""
@@ -105,6 +121,7 @@ class WatchIncidents:
             **self._time("last_time", incident.last, times),
             "opened_row": incident.opened + 1,
             "closed_row": None if incident.closed is None else incident.closed + 1,
+            **self._time("closed_time", incident.closed, times),
             "n_alarms": incident.n_alarms,
             "peak": {
                 "row": incident.peak + 1,
@@ -115,8 +132,8 @@ class WatchIncidents:
             "explanation": "; ".join(map(str, shown)) or None,
         }
 
-    def _time(self, name: str, index: int, times: dict[int, TimeValue]) -> dict[str, TimeValue]:
-        return {} if self.time_column is None else {name: times.get(index)}
+    def _time(self, name: str, index: int | None, times: dict[int, TimeValue]) -> dict[str, TimeValue]:
+        return {} if self.time_column is None else {name: None if index is None else times.get(index)}
 
 
 def open_incident(detector: StreamDetector | None) -> Incident | None:

@@ -235,8 +235,15 @@ class Window:
 
     def numbered_points(self, first: int, end: int) -> Array:
         """Return the points with the numbers first, ..., end - 1 that are in the ring, oldest first."""
-        numbers = np.arange(max(first, self.number - self.length, 0), min(end, self.number))
-        return _without_empty_rows(self.ring[numbers % self.length])
+        return _without_empty_rows(self.ring[self._slots(first, end)])
+
+    def n_numbered_points(self, first: int, end: int) -> int:
+        """Return how many of the points with the numbers first, ..., end - 1 are in the ring."""
+        return int(np.count_nonzero(~np.isnan(self.ring[self._slots(first, end), 0])))
+
+    def _slots(self, first: int, end: int) -> Array:
+        """Return the rows of the ring for the numbers first, ..., end - 1 that are still in it."""
+        return np.arange(max(first, self.number - self.length, 0), min(end, self.number)) % self.length
 
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
         """Return the points in the window, oldest first, each of them once per copy."""

@@ -14,7 +14,6 @@ from imondrian.errors import ImondrianError, InvalidInputError
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 _RETRY = (429, 502, 503, 504)  # busy or restarting, or a proxy cannot reach the service
 _HEARTBEAT_TIMEOUT = 60.0  # seconds; the service sends something every 15 s
-_DATA = b"data: "
 _JSON, _MODEL = "application/json", "application/octet-stream"
 
 
@@ -207,11 +206,11 @@ class Client:
         deadline, wait = time.monotonic() + self._timeout, _FIRST_WAIT
         while True:
             try:
-                for event in self._listen(after, follow=follow):
+                for id_, data in self._listen(after, follow=follow):
                     deadline, wait = time.monotonic() + self._timeout, _FIRST_WAIT
-                    if event is not None:
-                        after = event["id"]
-                        yield event
+                    after = after if id_ is None else id_
+                    if data is not None:
+                        yield json.loads(data)
                 if not follow:
                     return
             except (HTTPException, OSError) as error:
@@ -223,8 +222,8 @@ class Client:
             time.sleep(wait)
             wait = min(2.0 * wait, _LONGEST_WAIT)
 
-    def _listen(self, after: int | None, *, follow: bool) -> Iterator[dict[str, Any] | None]:
-        """Yield the events of one connection, and None for each other line."""
+    def _listen(self, after: int | None, *, follow: bool) -> Iterator[tuple[int | None, bytes | None]]:
+        """Yield the ids and data of one connection; None for what a block does not have, such as a heartbeat."""
         connection = self._connection_type(self._netloc, timeout=max(self._timeout, _HEARTBEAT_TIMEOUT))
         headers = self._headers | ({} if after is None else {"Last-Event-ID": str(after)})
         try:
@@ -232,8 +231,14 @@ class Client:
             response = connection.getresponse()
             if response.status != 200:
                 raise ServiceError(response.status, response.read(1000).decode(errors="replace"))
+            fields: dict[bytes, bytes] = {}
             while line := response.readline():
-                yield json.loads(line.removeprefix(_DATA)) if line.startswith(_DATA) else None
+                name, _, value = line.rstrip(b"\n").partition(b": ")
+                fields[name] = value
+                if line == b"\n":  # the end of a block: one that is cut off is not used
+                    id_ = fields.get(b"id")
+                    yield None if id_ is None else int(id_), fields.get(b"data")
+                    fields = {}
         finally:
             connection.close()
 

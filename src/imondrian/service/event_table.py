@@ -6,6 +6,8 @@ Events are numbered from 1, in the order in which they were committed. Only the 
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any, NamedTuple
 
 from imondrian.service.incident_log import CLOSED, OPENED, Announcement, silence_as_json
@@ -13,6 +15,12 @@ from imondrian.service.journal import digest_of
 
 N_EVENTS_KEPT = 10_000  # the oldest are deleted, even if they have not been delivered
 N_SILENCES_KEPT = 64  # per detector
+_LAST_ID = """
+SELECT max(
+    coalesce((SELECT max(id) FROM events), 0),
+    coalesce((SELECT CAST(seq AS INTEGER) FROM sqlite_sequence WHERE name = 'events'), 0)
+)
+"""
 
 
 class StoredEvent(NamedTuple):
@@ -87,12 +95,13 @@ class EventTable:
 
     def after(self, id_: int, limit: int) -> list[StoredEvent]:
         """Return the first events after an id; damaged ones are left out."""
-        sql = "SELECT id, detector, time, content, digest FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        return [event for row in self._database.execute(sql, (id_, limit)) if (event := _valid(*row)) is not None]
+        sql = "SELECT id, detector, time, content, digest FROM events WHERE id > ? ORDER BY id"
+        with closing(self._database.execute(sql, (id_,))) as rows:
+            return list(islice((event for row in rows if (event := _valid(*row)) is not None), limit))
 
     def last_id(self) -> int:
-        """Return the id of the latest event; 0 if there is none."""
-        return int(self._database.execute("SELECT max(id) FROM events").fetchone()[0] or 0)
+        """Return the id of the latest event, even if that was deleted with its detector; 0 if there was none."""
+        return int(self._database.execute(_LAST_ID).fetchone()[0])
 
     def announced(self, detector: int) -> int:
         """Return the number of the last journal entry whose events are stored."""
@@ -127,17 +136,17 @@ class EventTable:
 
     def waiting(self, key: str, limit: int, blocked: Collection[int] = ()) -> list[StoredEvent]:
         """Return the oldest events that wait for a receiver, except of blocked detectors; damaged ones are given up."""
-        marks, found = ", ".join("?" * len(blocked)), []
+        marks, found, damaged = ", ".join("?" * len(blocked)), list[StoredEvent](), list[int]()
         sql = (
             "SELECT id, detector, time, content, digest, event FROM outbox LEFT JOIN events ON id = event"  # noqa: S608
-            f" WHERE receiver = ? AND (detector IS NULL OR detector NOT IN ({marks})) ORDER BY event LIMIT ?"
+            f" WHERE receiver = ? AND (detector IS NULL OR detector NOT IN ({marks})) ORDER BY event"
         )
-        for *row, number in self._database.execute(sql, (key, *blocked, limit)).fetchall():
-            event = _valid(*row)
-            if event is None:
-                self.finish(key, number, is_sent=False)
-            else:
-                found.append(event)
+        with closing(self._database.execute(sql, (key, *blocked))) as rows:
+            while len(found) < limit and (row := rows.fetchone()) is not None:
+                event = _valid(*row[:-1])
+                damaged.append(row[-1]) if event is None else found.append(event)
+        for number in damaged:
+            self.finish(key, number, is_sent=False)
         return found
 
     def finish(self, key: str, event: int, *, is_sent: bool) -> None:

@@ -1,12 +1,13 @@
 """Server-sent events: openings and closings of incidents, as they are stored, to clients that keep a connection open.
 
-All listeners share the events in memory (`event_feed.py`), so none of them needs a queue; one that falls too far behind
-is closed, and can continue with `Last-Event-ID`.
+All listeners share the events in memory (`event_feed.py`), so none of them needs a queue; one that falls behind reads
+from the store. A response begins with the id of the latest event, so that a client that loses its connection before the
+first event knows where to continue.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 
 from imondrian.service.errors import CapacityError
 from imondrian.service.event_feed import EventFeed
@@ -15,7 +16,7 @@ from imondrian.service.futures import FutureBridge
 
 HEARTBEAT_SECONDS = 15.0
 _EVENTS_PER_READ = 100
-_BEGIN, _HEARTBEAT = b"retry: 3000\n\n", b": still here\n\n"
+_HEARTBEAT = b": still here\n\n"
 
 
 class Listeners:
@@ -49,46 +50,36 @@ class Listeners:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    def check(self) -> None:
-        """Raise CapacityError if there are too many listeners."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Count one more listener; raise CapacityError if there are too many."""
         if self._n_listeners >= self._max_listeners:
             raise CapacityError(f"{self._n_listeners} clients already listen to events.")
-
-    async def stream(self, after: int | None, ending: asyncio.Event, *, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the events after an id, by default new ones, as text; with `follow`, wait for more until `ending`."""
-        if self._n_listeners >= self._max_listeners:  # others have come since the check
-            return
         self._n_listeners += 1
         try:
-            yield _BEGIN
-            newest = self._feed.last_id
-            last = newest if after is None else min(after, newest)  # an id of another folder may be larger
-            async for event in self._stored(last, newest):
-                last = event.id
-                yield _text_of(event)
-            last = max(last, newest)
-            while follow and not ending.is_set():
-                news = self._news  # before reading, so that nothing is missed
-                events = self._feed.after(last)
-                if events is None:
-                    return  # too far behind
-                for event in events:
-                    last = event.id
-                    yield _text_of(event)
-                if not events and not await _either(news, ending, HEARTBEAT_SECONDS):
-                    yield _HEARTBEAT
+            yield
         finally:
             self._n_listeners -= 1
 
-    async def _stored(self, last: int, newest: int) -> AsyncIterator[StoredEvent]:
-        """Yield the stored events after the id `last`, at least up to the id `newest`."""
-        while last < newest:
-            events = await self._futures.wrap(self._feed.stored_after(last, _EVENTS_PER_READ))
-            if not events:
-                return
+    async def stream(self, after: int | None, ending: asyncio.Event, *, follow: bool) -> AsyncIterator[bytes]:
+        """Yield the events after an id, by default new ones, as text; with `follow`, wait for more until `ending`."""
+        newest = self._feed.last_id
+        last = newest if after is None else min(after, newest)  # an id of another folder may be larger
+        yield _beginning(last)
+        while not (follow and ending.is_set()):
+            news, newest = self._news, self._feed.last_id  # before reading, so that nothing is missed
+            events = self._feed.after(last)
+            if events is None:  # no longer in memory
+                events = await self._futures.wrap(self._feed.stored_after(last, _EVENTS_PER_READ))
+                last = last if events else max(last, newest)  # those in between were deleted with their detector
+            elif not events:
+                if not follow:
+                    return
+                if not await _either(news, ending, HEARTBEAT_SECONDS):
+                    yield _HEARTBEAT
             for event in events:
                 last = event.id
-                yield event
+                yield _text_of(event)
 
 
 async def _either(first: asyncio.Event, second: asyncio.Event, seconds: float) -> bool:
@@ -100,6 +91,11 @@ async def _either(first: asyncio.Event, second: asyncio.Event, seconds: float) -
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _beginning(last: int) -> bytes:
+    """Return the first lines of a response: an id without data is remembered by clients, but is not an event."""
+    return f"retry: 3000\nid: {last}\n\n".encode()
 
 
 def _text_of(event: StoredEvent) -> bytes:

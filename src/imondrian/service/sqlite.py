@@ -61,7 +61,8 @@ SELECT detector, CAST(detector AS BLOB), x'', 0.0 FROM (
     UNION SELECT detector FROM answers UNION SELECT detector FROM damaged
 ) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (SELECT id FROM detectors)
 """
-_INCREMENTAL_VACUUM = (2,)
+_LAST_IDS = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('detectors', 'events')"
+_INCREMENTAL_VACUUM, _LARGEST_ID = (2,), 2**53
 _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "detectors": "id",
     "entries": "detector {0}, number",
@@ -189,6 +190,7 @@ def rescue(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
         for direction in ("ASC", "DESC"):
             _copy_rows(damaged, database, table, f"{order.format(direction)} {direction}")
     database.execute(_LOST_DETECTORS)
+    _copy_last_ids(damaged, database)
     database.execute("COMMIT")
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # like closing, but reports a full disk
     database.close()
@@ -218,6 +220,16 @@ def _copy_rows(damaged: sqlite3.Connection, database: sqlite3.Connection, table:
         for row in damaged.execute(f"SELECT * FROM {table} ORDER BY {order}"):  # noqa: S608 (names from above)
             marks = ", ".join("?" * len(row))
             database.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)  # noqa: S608
+
+
+def _copy_last_ids(damaged: sqlite3.Connection, database: sqlite3.Connection) -> None:
+    """Copy the last ids of detectors and events, so that those of deleted ones are not used again."""
+    with suppress(sqlite3.DatabaseError):
+        copied = dict(database.execute(_LAST_IDS).fetchall())
+        for name, last in damaged.execute(_LAST_IDS).fetchall():
+            if isinstance(last, int) and copied.get(name, 0) < last < _LARGEST_ID:
+                database.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+                database.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last))
 
 
 _HEADER = struct.Struct(">IIIIIIII")  # magic number, version, page size, checkpoint, salts, checksums

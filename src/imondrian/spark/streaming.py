@@ -54,6 +54,7 @@ from imondrian.spark.point_columns import (
     quoted,
 )
 from imondrian.stream import Results, StreamDetector
+from imondrian.stream_parameters import check_rules_match
 
 _TIME, _HASH, _EVENT = "imondrian_time", "imondrian_hash", "imondrian_event"
 _EARLIEST = -(2**63)
@@ -129,8 +130,8 @@ def watch(  # noqa: PLR0913
         How to handle a row that cannot be used (an infinite value, no value at all, or a missing number with
         ``missing="raise"``): fail (again after each restart, until on_error is "skip"), or set its score to null.
     **options
-        Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle, rules. A detector keeps all
-        settings it was created with, even if the query is restarted with other values.
+        Other parameters of `StreamDetector`: seed, warm_up, learn_anomalies, shingle, rules (which name features by
+        index). A detector keeps all settings it was created with, even if the query is restarted with other values.
 
     Returns
     -------
@@ -157,7 +158,8 @@ def watch(  # noqa: PLR0913
         "missing": missing,
         "on_error": "skip",  # with "raise", an error is raised before the detector gets the rows
     }
-    StreamDetector(**parameters)  # checks the parameters
+    detector = StreamDetector(**parameters)  # checks the parameters
+    check_rules_match(detector.rules, detector.parameters["n_features"], None)  # detectors get rows without names
     rows = _without_late_rows(stream, time, lateness, identity)
     timeout, set_timeout = _idle_timeout(idle, lateness)
     point = coded_column(column, feature_info)

@@ -243,6 +243,7 @@ class Watcher:
         """Count and write rows that cannot be used; if rows are not written, report the first ones."""
         first = self._watch_detector.n_seen
         results = self._watch_detector.skip(len(rows))
+        self._incidents.skip(self._watch_detector.detector, first, [self._rows.time_of(row) for row in rows])
         extra = {EXPLANATION: None} if self._options.explain else {}
         empty = {SCORE: None, SURPRISE: None, LABEL: False, THRESHOLD: None, INCIDENT: None}
         columns = [empty] * len(rows) if results is None else _result_columns(results)

@@ -6,15 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from imondrian.service import schemas
 from imondrian.service.incident_queries import all_incidents, incidents_of
 from imondrian.service.limits import Limits
+from imondrian.service.listeners import Listeners
 from imondrian.service.routes.common import Name, handle_of, large_response, problems, registry_of
 
 router = APIRouter(tags=["incidents"])
-_MAX_ID = 2**53
 _EVENT_STREAM = "text/event-stream"
+_EVENT_ID = "^[0-9]{0,15}$"  # of ASCII digits; an empty header is the same as none
 
 
 @router.get("/detectors/{name}/incidents", response_model=schemas.Incidents, responses=problems(404, 422, 503))
@@ -41,17 +43,29 @@ async def of_all(
 async def events(
     request: Request,
     last_event_id: Annotated[
-        int | None, Header(ge=0, le=_MAX_ID, description="Begin after this event; by default, only new events.")
+        str | None, Header(pattern=_EVENT_ID, description="Begin after this event; by default, only new events.")
     ] = None,
     follow: Annotated[bool, Query(description="Wait for more events; if false, the response ends.")] = True,  # noqa: FBT002
 ) -> Response:
     """Send an event whenever an incident opens or closes, as server-sent events; the latest 10,000 are kept.
 
     The data of an event is JSON: `{"id": 7, "event": "opened", "time": 1769862600.0, "incident": {...}}`, with `event`
-    "opened" or "closed", and the incident as in `GET /incidents`. Comments are sent every 15 seconds.
+    "opened" or "closed", and the incident as in `GET /incidents`. The response begins with the id of the latest event,
+    without data. Comments are sent every 15 seconds.
     """
-    listeners = request.app.state.listeners
-    listeners.check()
     ending = getattr(request.state, "ending", None) or asyncio.Event()
-    stream = listeners.stream(last_event_id, ending, follow=follow)
-    return StreamingResponse(stream, media_type=_EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
+    after = int(last_event_id) if last_event_id else None
+    return _EventResponse(request.app.state.listeners, after, ending, follow=follow)
+
+
+class _EventResponse(StreamingResponse):
+    """The events of one listener, who is counted while the response is sent; 503 if there are too many."""
+
+    def __init__(self, listeners: Listeners, after: int | None, ending: asyncio.Event, *, follow: bool) -> None:
+        stream = listeners.stream(after, ending, follow=follow)
+        super().__init__(stream, media_type=_EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
+        self._listeners = listeners
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._listeners.place():
+            await super().__call__(scope, receive, send)

@@ -10,6 +10,11 @@ export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
+export function numberOrText(text) {
+  const trimmed = text.trim();
+  return /^(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(trimmed) && isNumber(Number(trimmed)) ? Number(trimmed) : trimmed; // the service names text that is wrong
+}
+
 export function isThreshold(value) {
   return isNumber(value) && value < 1; // the service returns 1 while there is no threshold yet
 }

@@ -11,7 +11,7 @@ const LANE = 18;
 const MARK = 0.34; // half the height of a mark, in lanes
 const GAP = 12;
 const MARGIN = { l: 52, r: 14, t: 0, b: 42 };
-const LABELS = { wide: { room: 92, length: 12 }, narrow: { room: 72, length: 9 } }; // of lanes: pixels and characters
+const LABELS = { wide: { room: 92, length: 12, heading: 40 }, narrow: { room: 72, length: 9, heading: 24 } }; // pixels and characters of lanes, characters of headings
 const COUNTS_ROOM = 46; // pixels
 const NARROW = 500; // pixels
 const PIXELS_PER_TICK = 70;
@@ -100,13 +100,13 @@ function thresholdTrace(theme, history, yaxis) {
 }
 
 function layoutOf(theme, width, panels, height, { key, history, selected }) {
-  const { room, length } = width < NARROW ? LABELS.narrow : LABELS.wide;
+  const { room, length, heading } = width < NARROW ? LABELS.narrow : LABELS.wide;
   const margin = panels.some((panel) => panel.lanes) ? { ...MARGIN, l: room, r: COUNTS_ROOM } : MARGIN;
   const layout = {
     height: height + margin.t + margin.b,
     margin,
     uirevision: key,
-    annotations: panels.flatMap((panel, i) => [...headings(theme, panel, MARGIN.l - margin.l), ...laneCounts(theme, panel, axisName("y", i))]),
+    annotations: panels.flatMap((panel, i) => [...headings(theme, panel, heading, MARGIN.l - margin.l), ...laneCounts(theme, panel, axisName("y", i))]),
     shapes: [...history.incidents().map((span) => shade(theme, span)), ...(selected === null ? [] : [mark(theme, selected)])],
     xaxis: titledAxis(theme, "point", {
       range: rangeOf(history),
@@ -140,10 +140,10 @@ function laneCounts(theme, { lanes = [] }, yref) {
   return lanes.map(({ count }, lane) => note(integer(count), { ...shared, y: lane }));
 }
 
-function headings(theme, panel, xshift) {
+function headings(theme, panel, length, xshift) {
   const shared = { y: panel.top, yanchor: "bottom", yshift: 1 };
   const latest = latestText(panel);
-  const heading = `<b>${escaped(shortened(panel.title))}</b>${panel.note ?? ""}`;
+  const heading = `<b>${escaped(shortened(panel.title, length))}</b>${panel.note ?? ""}`;
   const found = [note(heading, { ...shared, x: 0, xshift, xanchor: "left", font: { size: 12, color: theme.ink } })];
   if (latest !== undefined) {
     found.push(note(latest, { ...shared, x: 1, xanchor: "right", font: { size: 12, color: theme.soft } }));

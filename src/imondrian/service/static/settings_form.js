@@ -2,7 +2,8 @@
 
 import * as api from "./api.js";
 import { byId, make, setText } from "./dom.js";
-import { thresholdWords } from "./format.js";
+import { FeatureRules } from "./feature_rules.js";
+import { numberOrText, thresholdWords } from "./format.js";
 
 const THRESHOLDS = [0.01, 0.001, 0.0001, 0.00001, "top 1%", "top 5%", 0.5, "kmeans"];
 const OTHER = "other";
@@ -11,6 +12,7 @@ export class SettingsForm {
   #detector = null;
   #shown = ""; // settings in the fields, as JSON
   #onChanged;
+  #featureRules = new FeatureRules();
 
   constructor(onChanged) {
     this.#onChanged = onChanged;
@@ -25,14 +27,16 @@ export class SettingsForm {
   show(detector) {
     const isOther = this.#detector?.name !== detector.name || this.#detector?.created !== detector.created;
     this.#detector = detector;
-    const { threshold, gap, min_points: minPoints, silence } = detector.configuration;
-    const shown = JSON.stringify([threshold, gap, minPoints, silence]);
+    const { threshold, gap, min_points: minPoints, cooldown, side, ignore_within: ignoreWithin, silence } = detector.configuration;
+    const shown = JSON.stringify([threshold, gap, minPoints, cooldown, side, ignoreWithin, silence]);
     if (shown === this.#shown && !isOther) return; // the user may be typing
     this.#shown = shown;
     if (isOther) this.#say("");
     fillThresholds(threshold);
     byId("change-gap").value = gap;
     byId("change-points").value = minPoints;
+    byId("change-cooldown").value = cooldown;
+    this.#featureRules.show(detector.configuration);
     byId("change-silence").value = silence === null ? "" : durationText(silence);
   }
 
@@ -42,7 +46,7 @@ export class SettingsForm {
     button.disabled = true;
     this.#say("");
     try {
-      await api.change(name, settingsOf(form.elements));
+      await api.change(name, { ...settingsOf(form.elements), ...this.#featureRules.settings() });
       this.#say("Saved. It applies from the next point on; nothing that was learned is lost.");
       this.#onChanged();
     } catch (error) {
@@ -64,13 +68,13 @@ function settingsOf(fields) {
     threshold: thresholdOf(fields),
     gap: Number(fields.gap.value),
     min_points: Number(fields.min_points.value),
+    cooldown: Number(fields.cooldown.value),
     silence: silence === "" ? null : silence,
   };
 }
 
 function thresholdOf(fields) {
-  const text = fields.threshold.value === OTHER ? fields.other.value.trim() : JSON.parse(fields.threshold.value);
-  return typeof text === "string" && text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+  return fields.threshold.value === OTHER ? numberOrText(fields.other.value) : JSON.parse(fields.threshold.value);
 }
 
 function fillThresholds(current) {
