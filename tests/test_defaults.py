@@ -140,8 +140,8 @@ def test_defaults_of_spark():
     spark = pytest.importorskip("imondrian.spark")
     for call in (spark.fit, spark.fit_by_key):
         assert_has(call, {**SIZES, "seed": 0, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
-    keyed = {"n_trees": 25, "max_samples": 64, "window": 256}
-    assert_has(spark.watch, {**keyed, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
+    sizes = dict.fromkeys(("n_trees", "max_samples", "window"), "preset")
+    assert_has(spark.watch, {**sizes, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
     pipeline = {"nTrees": 100, "maxSamples": 256, "seed": 0, **FROM_PRESET, "contamination": "preset"}
     assert_has(spark.IsolationMondrianForest.__init__, pipeline)
     assert_has(spark.score, {"output": "anomaly_score", "surprise": "surprise"})
