@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 
 import imondrian
 from imondrian.cli.series_run import SeriesRun, SeriesTable
+from imondrian.cli.watch_incidents import reason_text
 from imondrian.cli.watch_times import WITHOUT_TIMES, time_facts
 from imondrian.defaults import SERIES
-from imondrian.explanations import Reason
 from imondrian.incident_records import reasons_in_words
 from imondrian.incidents import Incident
 from imondrian.plots import plot_series
@@ -77,14 +77,9 @@ def _entry(incident: Incident, series: SeriesTable, texts: list[str] | None) -> 
         None if texts is None else (texts[incident.first], texts[incident.last]),
         incident.n_alarms,
         incident.surprise,
-        [_in_words(reason) if len(series.names) == 1 else str(reason) for reason in shown],
+        [reason_text(reason, series.names) for reason in shown],
         is_open=incident.is_open,
     )
-
-
-def _in_words(reason: Reason) -> str:
-    """Return a reason without its share, which is 100 % if there is only one value."""
-    return str(reason).rpartition(", ")[0]
 
 
 def _time_texts(series: SeriesTable) -> list[str] | None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from imondrian.cli.watch_features import StreamFeatures
+from imondrian.cli.watch_incidents import reason_text
 from imondrian.row_layout import RowLayout
 from imondrian.stream import StreamDetector
 from imondrian.stream_explanations import reasons_of_point
@@ -47,7 +48,8 @@ def _explanation(
     rows = layout.rows_of_point(completed)
     rows[-1] = point[0]
     texts = _category_texts([*earlier, values], features, layout)
-    return "; ".join(map(str, reasons_of_point(detector, completed, rows, features.names, texts=texts)))
+    reasons = reasons_of_point(detector, completed, rows, features.names, texts=texts)
+    return "; ".join(reason_text(reason, features.names) for reason in reasons)
 
 
 def _category_texts(rows: list[list[Any]], features: StreamFeatures, layout: RowLayout) -> dict[int, str]:
