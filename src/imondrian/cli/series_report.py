@@ -11,6 +11,7 @@ from imondrian.defaults import SERIES
 from imondrian.incident_records import reasons_in_words
 from imondrian.incidents import Incident
 from imondrian.plots import plot_series
+from imondrian.plots.series import MAX_PANELS
 from imondrian.report import IncidentEntry, Picture, SeriesReport
 from imondrian.series_views import TimeCounts
 from imondrian.thresholds import stream_rule
@@ -62,9 +63,11 @@ def report_of(source: str, series: SeriesTable, run: SeriesRun) -> SeriesReport:
 def _picture_text(run: SeriesRun, series: SeriesTable) -> str:
     band = "" if run.expected is None else " The blue area is where 90 % of ordinary values were expected."
     labels = "" if series.is_labelled is None else " Green lines mark the labelled rows."
+    others = series.names[MAX_PANELS:]
+    left_out = f" Not shown: {', '.join(others)}." if others else ""
     return (
-        f"The values, with incidents in red.{band}{labels} Below, the {run.surprises.name} of each row: a surprise of 3"
-        " means that one in 1,000 ordinary rows is as unusual. Rows above the dashed line are anomalies."
+        f"The values, with incidents in red.{left_out}{band}{labels} Below, the {run.surprises.name} of each row: a"
+        " surprise of 3 means that one in 1,000 ordinary rows is as unusual. Rows above the dashed line are anomalies."
     )
 
 

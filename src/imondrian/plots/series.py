@@ -13,7 +13,8 @@ from matplotlib.patches import Patch
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.plots.style import ANOMALY, GREY, INK, NORMAL, add_legend, finish
+from imondrian.plots.labels import fitted_label
+from imondrian.plots.style import ANOMALY, GREY, INK, NAME_SIZE, NORMAL, SMALL_SIZE, add_legend, finish
 from imondrian.plots.time_axis import set_ticks, x_coordinates
 from imondrian.plots.validation import as_finite, as_flags, as_names, as_number, as_numbers, check_length
 
@@ -104,8 +105,8 @@ def plot_series(  # noqa: PLR0913
     for j, axes in enumerate(upper):
         handles = _draw_value(axes, line, table[:, j], None if expected is None else _column(expected, j, n_rows))
         _draw_labelled(axes, x, is_labelled)
-        finish(axes, "", labels[j])
-        axes.set_xlabel("")
+        finish(axes, "", "")
+        _name(axes, labels[j], len(upper))
     _draw_surprises(lower, line, surprises, n_warm_up)
     _shade((*upper, lower), _warm_up_span(x, n_warm_up), _WARM_UP)
     _shade((*upper, lower), [span for rows in incidents for span in _spans(rows, line)], _SHADE)
@@ -181,10 +182,22 @@ def _warm_up_span(x: Array, n_warm_up: int) -> list[tuple[float, float]]:
 
 def _new_panels(n_values: int, width: float) -> list[Axes]:
     """Return the axes of a new figure, one for each value and one for the surprise, with the same x axis."""
-    heights = [*([_VALUE_HEIGHT if n_values == 1 else 0.75 * _VALUE_HEIGHT] * n_values), _SURPRISE_HEIGHT]
+    heights = [*([_value_height(n_values)] * n_values), _SURPRISE_HEIGHT]
     figure = Figure(figsize=(width, sum(heights) + 0.4), layout="constrained")
     axes = figure.subplots(n_values + 1, 1, sharex=True, gridspec_kw={"height_ratios": heights})
     return list(axes)
+
+
+def _value_height(n_values: int) -> float:
+    """Return the height of a panel in inches."""
+    return _VALUE_HEIGHT if n_values == 1 else 0.75 * _VALUE_HEIGHT
+
+
+def _name(axes: Axes, name: Any, n_values: int) -> None:
+    """Write the name of a value beside its panel, in smaller letters if there are several panels."""
+    size, height = NAME_SIZE if n_values == 1 else SMALL_SIZE, 0.85 * 72.0 * _value_height(n_values)
+    axes.set_ylabel(fitted_label(name, height, size), fontsize=size)
+    axes.set_xlabel("")
 
 
 def _draw_value(axes: Axes, line: _Line, y: Array, band: tuple[Array, Array, Array] | None) -> list[Artist]:
