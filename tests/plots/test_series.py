@@ -129,5 +129,7 @@ def test_wrong_arguments_are_refused():
     ]:
         with pytest.raises(InvalidInputError, match=message):
             plot_series([1.0, 2.0], surprises, **arguments)
+    with pytest.raises(InvalidInputError, match="has none for value 2"):
+        plot_series(np.eye(2), surprises, expected=Band([0], [1.0], [2.0]))
     with pytest.raises(InvalidInputError, match="surprise of rows must have 3"):
         plot_series([1.0, 2.0, 3.0], surprises)

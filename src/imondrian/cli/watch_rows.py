@@ -82,7 +82,8 @@ class WatchRows:
             split_names(names, columns) for names in (options.features, options.ignore, options.categorical)
         )
         self._times.choose(record.values, {*features, *ignore, *categorical})
-        time = [] if self._times.column is None else [self._times.column]
+        column, is_csv = self._times.column, record.text is None
+        time = [column] if column is not None and (options.time is not None or is_csv) else []
         check_names((*features, *ignore, *categorical, *time), columns)
         self._check_result_names(columns)
         if self._features is not None:
@@ -94,7 +95,7 @@ class WatchRows:
             if choice.has_no_value(record.values):
                 return None
             self._features = self._choose_features(record, choice)
-            self._times.announce()
+        self._times.announce()
         numbers = (name for j, name in enumerate(self._features.names) if j not in self._features.categorical)
         self.numbers = frozenset(numbers)
         self._watch_detector.settings.check_features(self._features.names, self._features.categorical)

@@ -115,7 +115,8 @@ class WatchTimes:
 
     def _count_unknown(self, unknown: list[int], times: list[TimeValue], first: int) -> None:
         if unknown and not self.n_unknown:
-            self.first_unknown = f"row {first + unknown[0] + 1:,}, {shown(times[unknown[0]])}"
+            time = times[unknown[0]]
+            self.first_unknown = f"row {first + unknown[0] + 1:,}, {'missing' if time is None else shown(time)}"
         self.n_unknown += len(unknown)
 
 

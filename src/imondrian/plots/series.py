@@ -133,6 +133,8 @@ def _column(band: Band, j: int, n_rows: int) -> tuple[Array, Array, Array]:
     low, high = (_as_table(bound) for bound in (band.low, band.high))
     check_length(low, "expected.low", rows.size)
     check_length(high, "expected.high", rows.size)
+    if j >= min(low.shape[1], high.shape[1]):
+        raise InvalidInputError(f"The expected range needs bounds for each value, but has none for value {j + 1}.")
     return rows, low[:, j], high[:, j]
 
 
