@@ -13,7 +13,7 @@ from imondrian.errors import InvalidInputError
 from imondrian.series_views import TimeCounts
 from imondrian.tables.cells import shown
 from imondrian.tables.dates import recognise_dates
-from imondrian.tables.line_records import Values
+from imondrian.tables.line_records import Values, is_missing
 from imondrian.tables.row_seconds import TimeFormat, is_time_format, time_format_of
 
 WITHOUT_TIMES = "rows are taken to be equally spaced, and hours of the day are not told apart"
@@ -116,7 +116,7 @@ class WatchTimes:
     def _count_unknown(self, unknown: list[int], times: list[TimeValue], first: int) -> None:
         if unknown and not self.n_unknown:
             time = times[unknown[0]]
-            self.first_unknown = f"row {first + unknown[0] + 1:,}, {'missing' if time is None else shown(time)}"
+            self.first_unknown = f"row {first + unknown[0] + 1:,}, {'missing' if is_missing(time) else shown(time)}"
         self.n_unknown += len(unknown)
 
 
