@@ -1,6 +1,7 @@
-"""Screenshots of the web page of the service: pump readings with a daily cycle and seven faults, and orders.
+"""Screenshots of the web page of the service: pump readings with a daily cycle and seven faults, orders, and a metric.
 
-Needs playwright and Chromium. Writes service.png, versions in dark mode and on a phone, and service-categories.png.
+Needs playwright and Chromium. Writes service.png, versions in dark mode and on a phone, service-categories.png and
+service-series.png.
 
 python examples/page.py docs/images
 """
@@ -49,6 +50,7 @@ VIEWS = {
     "service-dark": View({**WIDE, "color_scheme": "dark"}),
     "service-phone": View({"viewport": {"width": 390, "height": 844}, "has_touch": True}),
     "service-categories": View(WIDE, "orders", "1,203"),
+    "service-series": View(WIDE, "requests", "4,770"),
 }
 
 
@@ -76,13 +78,15 @@ def running_service(data: str) -> Iterator[None]:
 
 
 def create_detectors() -> None:
-    """Create three detectors, and let two of them learn readings and orders."""
+    """Create four detectors, and let three of them learn readings, orders and requests."""
     with Client(ADDRESS, timeout=120.0) as client:
         client.create("pumps", FEATURES)
         client.create("web-latency", ["p50", "p99", "errors"], n_trees=30)
         client.create("orders", ["amount", "items", "country", "channel"], categorical=["country", "channel"])
         client.process("pumps", readings())
         client.process("orders", orders())
+        client.create("requests", ["requests"], preset="series")
+        client.process("requests", requests())
 
 
 def readings() -> Any:
@@ -112,6 +116,19 @@ def orders() -> list[dict[str, Any]]:
     rows[1203]["country"] = "KP"
     rows[1350]["amount"] = 999.0
     return rows
+
+
+def requests() -> list[dict[str, Any]]:
+    """Return the requests of a web site every ten minutes, with a peak in the evening; one night it does not sleep."""
+    rng, steps, start = np.random.default_rng(5), np.arange(5_000), np.datetime64("2026-03-01T00:00:00")
+    hours = steps / 6 % 24
+    values = 300 + 700 * np.exp(-(((hours - 19) / 4) ** 2)) + 300 * np.exp(-(((hours - 11) / 3) ** 2))
+    values = values * rng.lognormal(0.0, 0.06, steps.size)
+    values[4_770:4_800] += 600  # from three to eight in the morning
+    return [
+        {"time": str(start + np.timedelta64(10 * i, "m")), "requests": round(float(value), 1)}
+        for i, value in enumerate(values)
+    ]
 
 
 def take_screenshot(browser: Browser, view: View, path: Path) -> None:

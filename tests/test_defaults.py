@@ -14,6 +14,7 @@ from imondrian.defaults import (
     GAP,
     MISSING_VALUES,
     PRESETS,
+    STREAM_PRESETS,
     Preset,
     preset_of,
     resolved,
@@ -64,8 +65,9 @@ def test_defaults_of_classes():
 
 
 def test_defaults_of_the_service():
-    expected = {**STREAM, **FROM_PRESET, "threshold": "preset", "warm_up": None, "learn_anomalies": True}
-    expected |= {"categorical": [], "missing": MISSING_VALUES}
+    sizes = {"n_trees": "preset", "max_samples": "preset", "window": "preset", "shingle": 1, "seed": 0}
+    expected = {**sizes, **FROM_PRESET, "threshold": "preset", "warm_up": None, "learn_anomalies": True}
+    expected |= {"categorical": [], "missing": MISSING_VALUES, "time": "time"}
     expected |= {"gap": GAP, "min_points": 1, "cooldown": 0, "side": {}, "ignore_within": {}, "silence": None}
     assert expected == DEFAULTS
     assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **expected}
@@ -98,6 +100,7 @@ class Fields(HTMLParser):
     def __init__(self):
         super().__init__()
         self.values, self.select, self.form = {}, None, None
+        self.sizes = {}  # by preset
         self.feed(files("imondrian.service").joinpath("static/index.html").read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
@@ -113,6 +116,8 @@ class Fields(HTMLParser):
             self.values[self.select] = []
         elif tag == "option":
             self.values[self.select].append(attributes.get("value"))
+            if self.select == "preset":
+                self.sizes[attributes.pop("value")] = attributes
 
     def handle_endtag(self, tag):
         self.form = None if tag == "form" else self.form
@@ -125,10 +130,17 @@ class Fields(HTMLParser):
 
 def test_defaults_of_the_web_page():
     values = Fields().values
-    numbers = {name: int(values[name]) for name in ("window", "max_samples", "n_trees", "shingle")}
-    assert numbers == {name: STREAM[name] for name in numbers}
+    assert [values[name] for name in ("window", "max_samples", "n_trees")] == [None] * 3  # from the preset
+    assert int(values["shingle"]) == STREAM["shingle"]
     assert values["learn_anomalies"] is DEFAULTS["learn_anomalies"]
-    assert values["preset"] == list(PRESETS)
+    assert values["preset"][0] == DEFAULTS["preset"]
+    assert sorted(values["preset"]) == sorted(STREAM_PRESETS)
+    for name, preset in STREAM_PRESETS.items():
+        sizes = {
+            f"data-{size.replace('_', '-')}": getattr(preset, size) for size in ("window", "max_samples", "n_trees")
+        }
+        shown = Fields().sizes[name]
+        assert shown == {size: "all" if value is None else str(value) for size, value in sizes.items()}
     assert values["threshold"][0] == DEFAULTS["threshold"] == "preset"
     assert str(PRESETS["practice"].threshold) in values["threshold"]
     unknown = set(values) - {"name", "share", "table"} - set(DEFAULTS)

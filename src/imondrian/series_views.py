@@ -21,6 +21,7 @@ from imondrian.engine.series_views import (
     N_VALUES_OF_HOUR,
     N_VIEWS,
     STEP,
+    write_deviations,
     write_views,
 )
 from imondrian.inputs import as_count
@@ -41,6 +42,34 @@ class ViewedRows(NamedTuple):
 
     values: Array  # of shape (n_rows, n_features); NaN: the number is missing
     usual: Array  # of shape (n_rows, 2, n_features), in both views; NaN if nothing was known
+
+
+class Spread(NamedTuple):
+    """How far ordinary values are from the usual ones: the 5 % and 95 % quantiles of the deviations, in both views."""
+
+    low: Array  # of shape (2, n_features)
+    high: Array
+
+    @classmethod
+    def of_points(cls, points: Array) -> "Spread":
+        """Return the spread of points of a forest; there must be at least one."""
+        low, high = np.quantile(points.reshape(len(points), N_VIEWS, -1), [0.05, 0.95], axis=0)
+        return cls(low, high)
+
+    def range_around(self, usual: Array) -> tuple[Array, Array]:
+        """Return the range of ordinary values: where both views agree, or else between them.
+
+        Parameters
+        ----------
+        usual : array of shape (..., 2, n_features)
+            What is usual in both views.
+
+        Returns
+        -------
+        low, high : arrays of shape (..., n_features)
+        """
+        bounds = np.sort([(usual + self.low).max(axis=-2), (usual + self.high).min(axis=-2)], axis=0)
+        return bounds[0], bounds[1]
 
 
 class SeriesViews:
@@ -159,6 +188,13 @@ class SeriesViews:
         if not is_valid:
             raise ValueError("the usual values of the series are damaged.")
         self._hours, self._level, self._clock, self._counts = hours, level, clock, np.array(counts)
+
+
+def deviations(row: Array, usual: Array) -> Array:
+    """Return the point of a row, from what is usual in both views: the same bits as `SeriesViews.points` returns."""
+    point = np.empty(usual.size)
+    write_deviations(row, usual, point)
+    return point
 
 
 _MAX_LEVEL_COUNT = 1.0 / (1.0 - 0.5 ** (1.0 / HALF_LIFE))

@@ -53,7 +53,7 @@ from imondrian.row_times import as_times
 from imondrian.samplers import Step
 from imondrian.score_distribution import ScoreDistribution
 from imondrian.scores import UNKNOWN_SCORE
-from imondrian.series_views import SeriesViews, TimeCounts
+from imondrian.series_views import SeriesViews, Spread, TimeCounts
 from imondrian.shingles import Shingle
 from imondrian.stream_gaps import StreamGaps
 from imondrian.stream_parameters import (
@@ -398,9 +398,14 @@ class StreamDetector:
     @property
     def time_counts(self) -> TimeCounts:
         """What was noticed about the times of the rows, with the preset "series": late rows, holes, the usual step."""
-        builder = self._recorded_state().builder
+        self._recorded_state()  # an interrupted call may have left rows to record
+        return self._series_views().time_counts
+
+    def _series_views(self) -> SeriesViews:
+        """Return the views of the series; raise InvalidInputError if the preset is another one."""
+        builder = self._state.builder
         if isinstance(builder, SeriesViews):
-            return builder.time_counts
+            return builder
         raise InvalidInputError(f"Times are used by the preset 'series', but the preset is {self.preset!r}.")
 
     @property
@@ -561,14 +566,43 @@ class StreamDetector:
         layout, seconds = self._layout, self._times(None if time is None else [time], 1)
         if self.forest.n_points == 0:
             return np.full(layout.n_features, np.nan), np.full(layout.n_features, np.nan)
+        if seconds is not None:
+            usual = self._state.builder.usual_at(seconds[0])  # type: ignore[union-attr]  # a series has views
+            return Spread.of_points(self.forest.points()).range_around(usual)
         points = layout.features_of_points(self.forest.points()).reshape(-1, layout.size, layout.n_features)
         low, high = np.quantile(points, [0.05, 0.95], axis=0)
-        if seconds is None:
-            low[-1, list(layout.categorical)] = high[-1, list(layout.categorical)] = np.nan
-            return low[-1], high[-1]
-        usual = self._state.builder.usual_at(seconds[0])  # type: ignore[union-attr]  # a series has views
-        bounds = np.sort([(usual + low).max(axis=0), (usual + high).min(axis=0)], axis=0)
-        return bounds[0], bounds[1]
+        low[-1, list(layout.categorical)] = high[-1, list(layout.categorical)] = np.nan
+        return low[-1], high[-1]
+
+    @property
+    @read_locked
+    def spread(self) -> Spread:
+        """With the preset "series": how far ordinary values of the window are from the usual ones."""
+        self._series_views()
+        if self.forest.n_points == 0:
+            raise InvalidInputError("The spread is not known: the window is empty.")
+        return Spread.of_points(self.forest.points())
+
+    @read_locked
+    def usual_values(self, X: Any, times: Any = None) -> Array:
+        """Return what is usual for rows that come next, one after the other, with the preset "series".
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries
+        times : sequence of n_rows times, optional
+            The times of the rows; see `process`.
+
+        Returns
+        -------
+        array of shape (n_rows, 2, n_features)
+            What is usual at the hour of the row, and after the rows before it; NaN if nothing is known.
+        """
+        views, n_features = self._series_views().copy(), self._layout.n_features
+        is_empty = hasattr(X, "__len__") and len(X) == 0
+        rows = np.empty((0, n_features)) if is_empty else self._row_converter().points(X)
+        views.points(rows, self._times(times, len(rows)))
+        return views.viewed.usual
 
     @read_locked
     def next_point(self, x: Any, time: Any = None) -> Array:

@@ -24,6 +24,8 @@ def warm_up():
     detector = new_detector({**DEFAULTS, **SMALL, "features": ["x", "y"]})
     detector.process_many(np.random.default_rng(0).normal(size=(300, 2)))
     detector.score(np.zeros((1, 2)))
+    series = new_detector({**DEFAULTS, **SMALL, "features": ["load"], "preset": "series"})
+    series.process_many(np.zeros((300, 1)), np.arange(300.0))
 
 
 def serve(port, folder, *receivers):

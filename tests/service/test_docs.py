@@ -39,6 +39,16 @@ def test_the_commands_with_categories_run(service):
     assert reason["text"].startswith(text)
 
 
+def test_the_commands_with_a_time_series_run(service):
+    (commands,) = [block for block in blocks("sh") if "series" in block]
+    shell = ["bash", "-euc", commands.replace(ADDRESS, service.address)]
+    output = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=True).stdout
+    found = json.loads(output[output.rindex('{"name"') :])
+    shown = json.loads("{" + re.search(r"^# (.*)$", commands, re.MULTILINE)[1] + "}")
+    assert shown == {"times": found["times"]}
+    assert found["n_seen"] == 3
+
+
 def test_every_route_is_in_the_table(service):
     _, _, content = service.request("GET", "/openapi.json")
     for path, operations in json.loads(content)["paths"].items():

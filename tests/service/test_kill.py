@@ -15,12 +15,14 @@ import pytest
 
 from imondrian.service.client import Client
 from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.expected_rows import N_ROWS_PER_SPREAD
 from tests.service.receiving import LoopbackReceiver
 from tests.service.serving import SMALL, free_port, wait_until
 
 N_ROUNDS, N_CLIENTS = 50, 4
 N_ROUNDS_WITH_RECEIVER = 20
 XY = {"features": ["x", "y"], **SMALL}
+LOAD = {"features": ["load"], "preset": "series", **SMALL, "max_samples": None}
 ORDERS = {"features": ["amount", "country"], "categorical": ["country"], **SMALL}
 ROOT = Path(__file__).parents[2]
 
@@ -104,6 +106,18 @@ def orders(rng, n):
     ]
 
 
+def loads(rng, n):
+    """Return points of a series, some of them late or without a time."""
+    first = rng.integers(10**9)
+    return [
+        {
+            "load": rng.normal() * rng.choice([1.0, 5.0]),
+            "time": rng.choice([None, int(first + i), f"2026-01-31T{rng.integers(24):02}:30:00"]),
+        }
+        for i in range(n)
+    ]
+
+
 def kill_repeatedly(services, senders, rng, n_rounds):
     """Kill a service repeatedly while it starts, works or saves a snapshot; then start the last one."""
     for _ in range(n_rounds):
@@ -180,6 +194,25 @@ def test_categories_gaps_and_times_survive_kills(tmp_path):
         assert any(each["text"].startswith("country = country 1 é (") for each in country)
     services.end(signal.SIGTERM)
     services.close()
+
+
+def test_the_times_of_a_series_and_what_was_expected_survive_kills(tmp_path):
+    services = Services(tmp_path)
+    points, results = confirmed_despite_kills(services, LOAD, loads, 10)
+    detector, times = new_detector({**DEFAULTS, **LOAD}), [point["time"] for point in points]
+    assert_same_results(results, detector.process_many([[point["load"]] for point in points], times))
+    with Client(f"http://127.0.0.1:{services.port}") as client:
+        found, history = client.describe("a"), client._request("GET", "/detectors/a/history").value()
+    services.end(signal.SIGTERM)
+    services.close()
+    assert found["times"] == detector.time_counts._asdict()
+    never_stopped = new_detector({**DEFAULTS, **LOAD})
+    for i, point in enumerate(points):
+        if i % N_ROWS_PER_SPREAD == 0 and i >= max(history["index"][0], 1):
+            low, high = never_stopped.expected_range(point["time"])
+            position = i - history["index"][0]
+            assert (history["expected_low"][position], history["expected_high"][position]) == (low, high)
+        never_stopped.process([point["load"]], point["time"])
 
 
 def unreliable(rng):

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -834,6 +835,133 @@ def test_lanes_fit_any_width(service, own_page):
         )
         assert own_page.evaluate("document.documentElement.scrollWidth") == width
         assert all(0 <= left <= right <= width for left, right in own_page.evaluate(boxes))
+
+
+# -- time series ----------------------------------------------------------------------------------------------------
+
+PLANTED_LOADS = range(700, 706)
+CHART = "document.getElementById('chart')"
+
+
+def loads(n=800):
+    """Return points of a metric with a daily rhythm, every half hour; some of the last ones are wrong."""
+    noise = np.random.default_rng(3).normal(scale=2.0, size=n)
+    values = [round(50.0 + 30.0 * np.sin(i / 48.0 * 2.0 * np.pi) + noise[i], 2) for i in range(n)]
+    start = np.datetime64("2026-01-01T00:00:00")
+    points = [{"load": value, "ts": str(start + np.timedelta64(30 * i, "m"))} for i, value in enumerate(values)]
+    for i in set(PLANTED_LOADS) & set(range(n)):
+        points[i]["load"] = 150.0 + i
+    return points
+
+
+def create_series(service, name, points, **settings):
+    client = service.client()
+    client.create(name, ["load"], preset="series", time="ts", **{"warm_up": 256, **settings})
+    client.process(name, points)
+    client.close()
+
+
+def test_a_series_is_shown_over_time_with_its_expected_range(service, page):
+    points = loads()
+    create_series(service, "series", points)
+    open_detector(page, service, "series")
+    page.wait_for_selector("#chart .shapelayer path")
+    found = page.evaluate(f"""{CHART}.data.map(({{meta, name, x, y, fill}}) => ({{meta, name, x, y, fill}}))""")
+    assert page.evaluate(f"{CHART}.layout.xaxis.type") == "date"
+    times = [np.datetime64(point["ts"], "ms").astype(int).item() for point in points]
+    value, surprise = (each for each in found if each.get("meta") is None)
+    assert (value["name"], value["x"], value["y"]) == ("load", times, [point["load"] for point in points])
+    assert (surprise["name"], surprise["x"]) == ("surprise", times)
+    low, high = (each for each in found if each.get("meta") == "expected")
+    assert high["fill"] == "tonexty"
+    assert low["x"] == high["x"] == times[128:]  # not known before
+    inside = [a <= point["load"] <= b for a, b, point in zip(low["y"], high["y"], points[128:], strict=True)]
+    assert not any(inside[i - 128] for i in PLANTED_LOADS)
+    assert sum(inside) > 0.7 * len(inside)
+    threshold = next(each for each in found if each.get("meta") == "threshold")
+    assert threshold["y"] == [3] * len(points)
+    shades = page.evaluate(f"{CHART}.layout.shapes.map(({{x0, x1}}) => [x0, x1])")
+    assert any(first < times[PLANTED_LOADS[1]] < last for first, last in shades)
+    assert page.inner_text("#summary").count("Usual step") == 1
+    assert "30 min" in page.inner_text("#summary")
+    page.click(f"[aria-label='Why point {PLANTED_LOADS[0]} is anomalous']")
+    page.wait_for_selector("#explanation .reasons li:has-text('high; expected')")
+
+
+def test_rows_without_times_in_order_are_shown_by_number(service, page):
+    points = loads(300)
+    points[200]["ts"] = points[100]["ts"]
+    create_series(service, "unordered", points)
+    open_detector(page, service, "unordered")
+    assert page.evaluate(f"{CHART}.layout.xaxis.type") == "linear"
+    assert page.evaluate(f"{CHART}.data.at(-1).x") == list(range(300))
+    page.wait_for_selector("#summary div:has-text('Late points') >> text=1")
+
+
+def test_the_form_creates_a_series_from_a_table_whose_rows_are_learned_with_their_times(service, page):
+    page.goto(service.address)
+    if not page.is_visible("#new-name"):
+        page.click("#new > summary")
+    points = loads(40)
+    lines = ["host,timestamp,load", *(f"a{i % 2},{point['ts']},{point['load']}" for i, point in enumerate(points))]
+    make = "(text) => { const data = new DataTransfer(); data.items.add(new File([text], 'load.csv')); return data; }"
+    page.dispatch_event("#new", "drop", {"dataTransfer": page.evaluate_handle(make, "\n".join(lines))})
+    page.wait_for_selector("#new-table-hint:has-text('load.csv')")
+    assert page.input_value("#new-features").split() == ["host", "load"]
+    page.select_option("#new-preset", "series")
+    assert page.input_value("#new-features").split() == ["load"]
+    assert "host (it is not a number)" in page.inner_text("#new-table-hint")
+    assert page.input_value("#new-time") == "timestamp"
+    assert not page.is_visible("#new-categorical")
+    assert page.get_attribute("#new-window", "placeholder") == "8192"
+    page.fill("#new-name", "made-series")
+    page.click("#create button.primary")
+    page.wait_for_selector("#detectors a[aria-current]:has-text('made-series')")
+    configuration = call_client(service, "describe", "made-series")["configuration"]
+    assert [configuration[name] for name in ("preset", "time", "window", "max_samples", "n_trees", "shingle")] == [
+        "series", "timestamp", 8192, None, 20, 1,
+    ]  # fmt: skip
+    assert '"timestamp":' in page.inner_text("#no-points-example")
+    page.check("#learn")
+    score_text(page, "\n".join(lines))
+    page.wait_for_selector("#scored-summary:has-text('of 40 rows')")
+    history = json.loads(service.request("GET", "/detectors/made-series/history")[2])
+    assert history["own_time"] == [point["ts"] for point in points]
+    score_text(page, "timestamp,load\n1767300000,5\n,6\n")
+    page.wait_for_selector("#scored-summary:has-text('of 2 rows')")
+    history = json.loads(service.request("GET", "/detectors/made-series/history?after=39")[2])
+    assert history["own_time"] == ["2026-01-01 20:40:00", None]
+    page.click("[aria-label='Why row 1 has its score']")
+    page.wait_for_selector("#scored-explanation .reasons li:has-text('load = 5')")
+
+
+def test_a_time_that_cannot_be_read_is_reported(service, page, tolerated):
+    tolerated.append("422")
+    create_series(service, "bad-times", loads(10))
+    open_detector(page, service, "bad-times")
+    page.uncheck("#learn")
+    score_text(page, "ts,load\n2026-01-01,5\nsoon,6\n")
+    page.wait_for_selector("#score-error:has-text(\"'ts' of point 1 must be a time in ISO 8601\")")
+
+
+def test_a_series_fits_any_width(service, own_page):
+    name = "load of the machine with a long name"
+    client = service.client()
+    client.create("narrow", [name, "load"], preset="series", time="ts")
+    client.process("narrow", [{**point, name: point["load"]} for point in loads()])
+    client.close()
+    open_detector(own_page, service, "narrow")
+    boxes = """Array.from(document.querySelectorAll('#chart .annotation-text'))
+        .map((text) => text.getBoundingClientRect()).map(({ left, right, top }) => [top, left, right])"""
+    for width in (1400, 768, 390):
+        own_page.set_viewport_size({"width": width, "height": 900})
+        wait_until(own_page, f"(({{ layout, clientWidth }}) => layout.width === clientWidth)({CHART})")
+        assert own_page.evaluate("document.documentElement.scrollWidth") == width
+        texts = sorted(own_page.evaluate(boxes))
+        assert all(0 <= left <= right <= width for _, left, right in texts)
+        same_line = [(a, b) for a, b in pairwise(texts) if abs(a[0] - b[0]) < 5.0]
+        assert len(same_line) == 3  # two features and the surprise
+        assert all(a[2] < b[1] or b[2] < a[1] for a, b in same_line)  # headings and latest values do not overlap
 
 
 # -- the service ----------------------------------------------------------------------------------------------------

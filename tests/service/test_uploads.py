@@ -74,6 +74,8 @@ def peak_of(call):
         (3, {"window": 3_000, "categorical": [0, 1, 2], "n_trees": 3, "missing": "previous"}),
         (4, {"window": 85, "categorical": [2], "n_trees": 3, "shingle": 5, "missing": "indicator"}),
         (2, {"window": 64, "n_trees": 3, "missing": "raise"}),
+        (1, {"preset": "series"}),
+        (3, {"preset": "series", "window": 500, "n_trees": 3, "max_samples": 64, "missing": "raise"}),
     ],
 )
 def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):

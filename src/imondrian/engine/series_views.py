@@ -48,8 +48,7 @@ def write_views(
         hour = _hour_of_day(_advance(times[i], clock, counts, level))
         for j in range(n_features):
             _write_usual(usual[i], j, hours, hour, level)
-            for view in range(N_VIEWS):
-                points[i, view * n_features + j] = _deviation(rows[i, j], usual[i, view, j])
+            _write_deviation(rows[i], usual[i], points[i], j)
             if not math.isnan(rows[i, j]):
                 _learn(rows[i, j], hours[:, hour, :], j, 1.0 / N_VALUES_OF_HOUR)
                 _learn(rows[i, j], level, j, _LEVEL_WEIGHT)
@@ -96,6 +95,20 @@ def _write_usual(usual: Array, j: int, hours: Array, hour: int, level: Array) ->
     recent = level[MEAN, j] if level[COUNT, j] > 0.0 else math.nan
     usual[HOUR, j] = recent if math.isnan(of_hour) else of_hour
     usual[LEVEL, j] = of_hour if math.isnan(recent) else recent
+
+
+@kernel
+def write_deviations(row: Array, usual: Array, point: Array) -> None:
+    """Write the deviations of a row from what is usual in each view."""
+    for j in range(row.size):
+        _write_deviation(row, usual, point, j)
+
+
+@helper
+def _write_deviation(row: Array, usual: Array, point: Array, j: int) -> None:
+    """Write the deviations of feature j, one for each view."""
+    for view in range(N_VIEWS):
+        point[view * row.size + j] = _deviation(row[j], usual[view, j])
 
 
 @helper

@@ -7,22 +7,22 @@ from typing import Any, NamedTuple
 from imondrian.defaults import (
     FROM_PRESET,
     LEARN_ANOMALIES,
-    MAX_SAMPLES,
     MISSING_VALUES,
-    N_TREES,
     PRESET,
     SEED,
+    SERIES,
     SHINGLE,
-    WINDOW,
     default_warm_up,
-    with_preset,
+    with_stream_preset,
 )
 from imondrian.engine.nodes import MAX_POINTS, table_bytes
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_count
 from imondrian.samplers import new_sampler
 from imondrian.samplers.category_counts import window_count_bytes
+from imondrian.series_views import SeriesViews
 from imondrian.service.limits import Limits
+from imondrian.service.row_labels import TIME
 from imondrian.service.settings import RULE_DEFAULTS, RULES, checked_silence, rules_by_index, rules_by_name
 from imondrian.stream import StreamDetector
 from imondrian.stream_gaps import n_mark_entries
@@ -30,9 +30,9 @@ from imondrian.stream_parameters import current_threshold, renamed_parameters
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 _DETECTOR_DEFAULTS: dict[str, Any] = {  # arguments of `StreamDetector`
-    "window": WINDOW,
-    "max_samples": MAX_SAMPLES,
-    "n_trees": N_TREES,
+    "window": FROM_PRESET,
+    "max_samples": FROM_PRESET,
+    "n_trees": FROM_PRESET,
     "preset": PRESET,
     "kind": FROM_PRESET,
     "scale": FROM_PRESET,
@@ -44,9 +44,9 @@ _DETECTOR_DEFAULTS: dict[str, Any] = {  # arguments of `StreamDetector`
     "categorical": [],
     "missing": MISSING_VALUES,
 }
-DEFAULTS: dict[str, Any] = {**_DETECTOR_DEFAULTS, **RULE_DEFAULTS, "silence": None}
+DEFAULTS: dict[str, Any] = {**_DETECTOR_DEFAULTS, **RULE_DEFAULTS, "silence": None, "time": TIME}
 _VALUE_BYTES = 8
-_MAX_TEXT_LENGTH = 100  # characters of a setting
+MAX_TEXT_LENGTH = 100  # characters of a setting
 _MAX_MARKED_VALUES = 2**26  # in a window whose gaps are marked: the header of a model file has a bit for each value
 
 
@@ -60,13 +60,14 @@ class DetectorSize(NamedTuple):
     shingle: int
     n_categorical: int = 0
     missing: str = "raise"
+    preset: str = PRESET
 
     @classmethod
     def of(cls, n_features: int, settings: dict[str, Any]) -> "DetectorSize":
         """Return the size of a detector from its settings; `categorical` must be a list."""
-        names = ("window", "max_samples", "n_trees", "shingle")
+        names = ("window", "max_samples", "n_trees", "shingle", "missing", "preset")
         sizes = {name: settings[name] for name in names}
-        return cls(n_features, **sizes, n_categorical=len(settings["categorical"]), missing=settings["missing"])
+        return cls(n_features, **sizes, n_categorical=len(settings["categorical"]))
 
     @property
     def n_indicators(self) -> int:
@@ -76,7 +77,13 @@ class DetectorSize(NamedTuple):
     @property
     def n_values(self) -> int:
         """Number of values of a point in the forest."""
-        return (self.n_features + self.n_indicators) * self.shingle
+        n_rows = SeriesViews.size if self.is_series else self.shingle
+        return (self.n_features + self.n_indicators) * n_rows
+
+    @property
+    def is_series(self) -> bool:
+        """Whether the forest sees the deviations of a time series."""
+        return self.preset == SERIES
 
     @property
     def n_categories(self) -> int:
@@ -86,7 +93,7 @@ class DetectorSize(NamedTuple):
     @property
     def marks_gaps(self) -> bool:
         """Whether the detector stores which numbers in the window are replacements."""
-        return self.missing in ("median", "indicator")
+        return self.missing in ("median", "indicator") and not self.is_series
 
 
 def checked_name(name: str, limits: Limits) -> str:
@@ -121,8 +128,11 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     """
     check_names_and_lengths(settings, limits)
     features = _checked_features(settings.get("features"), limits)
-    configuration = with_preset({"features": features, **DEFAULTS, **settings})
+    configuration = with_stream_preset({"features": features, **DEFAULTS, **settings})
     configuration["categorical"] = _checked_categorical(configuration["categorical"], features)
+    _check_time(configuration["time"], features)
+    if configuration["preset"] == SERIES:
+        _check_series(configuration)
     n_bytes = checked_size(size_of(configuration), limits)
     configuration["silence"] = checked_silence(configuration["silence"])
     parameters = parameters_of(configuration)  # checks all other settings
@@ -141,8 +151,8 @@ def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
         if isinstance(value, (list, dict)) and len(value) > limits.features:
             raise InvalidInputError(f"{name} has {len(value)} items, but at most {limits.features} are allowed.")
         texts = value.values() if isinstance(value, dict) else (value,)
-        if any(isinstance(text, str) and len(text) > _MAX_TEXT_LENGTH for text in texts):
-            raise InvalidInputError(f"{name} must not have more than {_MAX_TEXT_LENGTH} characters.")
+        if any(isinstance(text, str) and len(text) > MAX_TEXT_LENGTH for text in texts):
+            raise InvalidInputError(f"{name} must not have more than {MAX_TEXT_LENGTH} characters.")
 
 
 def size_of(configuration: dict[str, Any]) -> DetectorSize:
@@ -184,9 +194,10 @@ def memory_bytes_of(size: DetectorSize) -> int:
     ring = size.window * n_coordinates * _VALUE_BYTES
     counts = window_count_bytes(size.n_categories, size.window)
     shingle = (size.shingle - 1) * size.n_values // size.shingle * _VALUE_BYTES
-    medians = 0 if size.missing == "raise" else size.n_features * _VALUE_BYTES
+    medians = 0 if size.missing == "raise" or size.is_series else size.n_features * _VALUE_BYTES
     marks = n_mark_entries(size.window) * (_VALUE_BYTES + size.n_features) if size.marks_gaps else 0
-    return trees + ring + counts + shingle + medians + marks + _fixed_bytes()
+    views = SeriesViews(size.n_features).n_bytes if size.is_series else 0
+    return trees + ring + counts + shingle + medians + marks + views + _fixed_bytes()
 
 
 @cache
@@ -233,8 +244,34 @@ def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, An
 
 def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return True if two configurations give the same detector, even if only one states the default warm-up."""
-    is_same = all(one[name] == other[name] for name in ("features", "silence"))
+    is_same = all(one[name] == other[name] for name in ("features", "silence", "time"))
     return is_same and parameters_of(one) == parameters_of(other)
+
+
+def _check_time(time: Any, features: list[str]) -> None:
+    """Raise InvalidInputError if this cannot be the key of the time of a point.
+
+    A feature may have the default name; then points have no times.
+    """
+    if not isinstance(time, str) or not time or not time.isprintable():
+        raise InvalidInputError(f"time must be a name of printable characters, but is {time!r:.200}.")
+    if time in features and time != TIME:
+        raise InvalidInputError(f"time must not be the name of a feature, but is {time!r:.200}.")
+
+
+def _check_series(configuration: dict[str, Any]) -> None:
+    """Raise InvalidInputError if a setting does not go together with the preset "series"."""
+    categorical, shingle, missing = (configuration[name] for name in ("categorical", "shingle", "missing"))
+    if categorical:
+        raise InvalidInputError(
+            f"With the preset 'series', all features must be numbers, but categorical has {categorical[0]!r:.200}."
+        )
+    if shingle != 1:
+        raise InvalidInputError(f"With the preset 'series', shingle must be 1, but is {shingle!r:.100}.")
+    if missing not in ("median", "raise"):
+        raise InvalidInputError(
+            f"With the preset 'series', missing must be 'median' or 'raise', but is {missing!r:.100}."
+        )
 
 
 def _checked_categorical(categorical: Any, features: list[str]) -> list[str]:

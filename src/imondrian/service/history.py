@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from imondrian.service.expected_rows import n_expected_values
 from imondrian.service.journal import MODELS, Entry, Outcome, ScoredRow, points_from
 from imondrian.service.limits import Retention
 from imondrian.service.row_labels import Category, Labels, Value, labels_from, with_labels, without_labels
@@ -14,6 +15,14 @@ _FORMER_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # of ve
 _ROW_FIELDS = (*_FORMER_FIELDS, "surprise", "incident")  # stored before the values of a row
 _FORMER_LABELS = b"labelled"  # first bytes of a former history with labels; no row has such a number
 _WITH_SURPRISE = b"surprise"  # first bytes of a history with surprise
+_WITH_EXPECTED = b"expected"  # first bytes of a history of a series: the values are followed by what was expected
+
+
+_FIELDS: dict[bytes, tuple[str, ...]] = {
+    _FORMER_LABELS: _FORMER_FIELDS,
+    _WITH_SURPRISE: _ROW_FIELDS,
+    _WITH_EXPECTED: _ROW_FIELDS,
+}
 
 
 class HistoryRow(NamedTuple):
@@ -29,6 +38,7 @@ class HistoryRow(NamedTuple):
     is_anomaly: bool
     surprise: float  # NaN if it was learned by a version without surprise
     incident: int  # number of the incident that is open after the row, or NO_INCIDENT
+    expected: bytes  # of a series: what was expected (`expected_rows.py`)
 
 
 class _Block(NamedTuple):
@@ -93,21 +103,24 @@ class History:
     def to_bytes(self) -> bytes:
         """Return the rows as bytes, for a snapshot."""
         rows = self.rows()
-        table = np.array([[*(getattr(row, name) for name in _ROW_FIELDS), *row.point] for row in rows], "<f8").tobytes()
-        return _WITH_SURPRISE + with_labels(table, _labels_of(rows, self._categorical).to_bytes())
+        table = np.array([[*(getattr(row, name) for name in _ROW_FIELDS), *row.point] for row in rows], "<f8")
+        lines = (line.tobytes() + row.expected for line, row in zip(table, rows, strict=True))
+        first_bytes = _WITH_EXPECTED if rows and rows[0].expected else _WITH_SURPRISE
+        return first_bytes + with_labels(b"".join(lines), _labels_of(rows, self._categorical).to_bytes())
 
     def restore(self, content: bytes) -> None:
         """Add the rows of a snapshot, which may be of a version without surprise or labels."""
         table, stored = content, b""
         names: tuple[str, ...] = _FORMER_FIELDS
-        for first_bytes, fields in ((_FORMER_LABELS, _FORMER_FIELDS), (_WITH_SURPRISE, _ROW_FIELDS)):
+        for first_bytes, fields in _FIELDS.items():
             if content.startswith(first_bytes):
                 table, stored = without_labels(content[len(first_bytes) :])
                 names = fields
-        labels = labels_from(stored)
-        for i, row in enumerate(points_from(table, len(names) + self._n_features)):
-            values, point = dict(zip(names, row.tolist(), strict=False)), row[len(names) :]
-            scored = _scored_row(values)
+        labels, n_features = labels_from(stored), self._n_features
+        n_expected = n_expected_values(n_features) if content.startswith(_WITH_EXPECTED) else 0
+        for i, row in enumerate(points_from(table, len(names) + n_features + n_expected)):
+            values, point = dict(zip(names, row.tolist(), strict=False)), row[len(names) : len(names) + n_features]
+            scored = _scored_row(values)._replace(expected=row[len(names) + n_features :].tobytes())
             own = labels.of_rows(point, labels.times[i : i + 1])
             self._append(_Block(values["time"], point.tobytes(), own.to_bytes(), [scored]))
 

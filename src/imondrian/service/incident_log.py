@@ -10,13 +10,16 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from imondrian.categories import MISSING_CODE, category_text
+from imondrian.engine.jit import Array
 from imondrian.explanations import MISSING_TEXT
 from imondrian.incident_records import reasons_in_words
 from imondrian.incidents import Incident
 from imondrian.service.history import History
 from imondrian.service.journal import AppliedEvent, Entry, EntryApplier, Outcome
-from imondrian.service.row_labels import Category, Labels, labels_from
+from imondrian.service.row_labels import Category, Labels, labels_from, time_text
 from imondrian.stream import StreamDetector
 
 OPENED, CLOSED = "opened", "closed"
@@ -152,6 +155,7 @@ class IncidentLog:
                     "rows_ago": reason.rows_ago[0],
                     "value": reason.value if reason.text is None else reason.text or None,
                     "expected": reason.expected,
+                    "view": reason.view,
                     "share": reason.share,
                     "side": reason.side or None,
                     "text": str(reason),
@@ -216,7 +220,7 @@ class _AppliedRows:
         pairs = zip(entries, outcomes, strict=True)
         self._blocks = [(entry, outcome) for entry, outcome in pairs if isinstance(outcome, list)]
         self._first_rows = [rows[0].number for _, rows in self._blocks]
-        self._labels: dict[int, Labels] = {}  # by position of the block
+        self._contents: dict[int, tuple[Labels, Array]] = {}  # labels and times in seconds, by position of the block
         self._history, self._shown = history, shown
 
     def time(self, index: int) -> RowTime | None:
@@ -226,7 +230,7 @@ class _AppliedRows:
         position = bisect_right(self._first_rows, index) - 1
         if position >= 0:
             entry, rows = self._blocks[position]
-            return RowTime(entry.time, self._labels_of(position).times_of(len(rows))[index - rows[0].number])
+            return RowTime(entry.time, self._own_time(position, index - rows[0].number, len(rows)))
         if self._history is None or any(index in _rows_of(incident) for incident in self._shown.incidents):
             return None  # of an incident in a model file
         found = self._history.consecutive_rows(index, 1)
@@ -237,17 +241,24 @@ class _AppliedRows:
         if code in self._shown.categories:
             return self._shown.categories[code]
         for position in range(len(self._blocks)):
-            categories = self._labels_of(position).categories
+            categories = self._content_of(position)[0].categories
             if code in categories:
                 return categories[code]
         if self._history is None or code in _codes_of(self._shown.incidents):
             return None  # of an incident in a model file
         return self._history.category(code)
 
-    def _labels_of(self, position: int) -> Labels:
-        if position not in self._labels:
-            self._labels[position] = labels_from(self._blocks[position][0].points_and_labels()[1])
-        return self._labels[position]
+    def _own_time(self, position: int, i: int, n_rows: int) -> str | None:
+        """Return the time that row i of a block carried; of many rows, only the latest ones have it as posted."""
+        labels, times = self._content_of(position)
+        posted = labels.times_of(n_rows)[i]
+        return time_text(times[i].item()) if posted is None and times.size and not np.isnan(times[i]) else posted
+
+    def _content_of(self, position: int) -> tuple[Labels, Array]:
+        if position not in self._contents:
+            _, times, labels = self._blocks[position][0].points_times_and_labels()
+            self._contents[position] = labels_from(labels), np.frombuffer(times, "<f8")
+        return self._contents[position]
 
 
 def _rows_of(incident: Incident) -> set[int]:

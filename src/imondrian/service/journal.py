@@ -7,9 +7,9 @@ import hashlib
 import math
 import platform
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, repeat
 from typing import Any, NamedTuple
 
 import llvmlite
@@ -18,22 +18,26 @@ import numba
 import numpy as np
 
 import imondrian
+from imondrian.defaults import SERIES
 from imondrian.engine.jit import Array
 from imondrian.errors import DamagedFileError, InvalidInputError, NotHeldError
 from imondrian.incidents import NO_INCIDENT, Incident, IncidentEvent
 from imondrian.model_files import from_bytes
 from imondrian.named_rows import CodedRows
+from imondrian.series_views import Spread
+from imondrian.service.expected_rows import expected_rows, n_rows_with_same_spread, updated_spread
 from imondrian.service.limits import Limits
 from imondrian.service.posted_rows import PostedRows
 from imondrian.service.row_labels import with_labels, without_labels
 from imondrian.service.settings import Changes, settings_of
-from imondrian.stream import StreamDetector
+from imondrian.stream import Results, StreamDetector
 
 POINTS, FORGET, MODEL, SETTINGS = "points", "forget", "model", "settings"
 LABELLED_POINTS = "labelled points"  # points with categories, or with their own times
+TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels
 NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
 MODELS = (MODEL, NEW_MODEL)
-WITH_POINTS = (POINTS, LABELLED_POINTS)
+WITH_POINTS = (POINTS, LABELLED_POINTS, TIMED_POINTS)
 
 
 class Entry(NamedTuple):
@@ -47,15 +51,26 @@ class Entry(NamedTuple):
 
     def points_and_labels(self) -> tuple[bytes, bytes]:
         """Return the points to learn, and their labels, both empty if there are none."""
+        points, _, labels = self.points_times_and_labels()
+        return points, labels
+
+    def points_times_and_labels(self) -> tuple[bytes, bytes, bytes]:
+        """Return the points to learn, their times in seconds, and their labels, all empty if there are none."""
+        if self.kind == TIMED_POINTS:
+            points, others = without_labels(self.content)
+            return points, *without_labels(others)
         if self.kind == LABELLED_POINTS:
-            return without_labels(self.content)
-        return (self.content if self.kind == POINTS else b""), b""
+            points, labels = without_labels(self.content)
+            return points, b"", labels
+        return (self.content if self.kind == POINTS else b""), b"", b""
 
 
 def entry_of_points(rows: PostedRows) -> tuple[str, bytes]:
     """Return the kind and the content of an entry that learns rows."""
-    points = rows.points.tobytes()
-    return (LABELLED_POINTS, with_labels(points, rows.labels.to_bytes())) if rows.labels else (POINTS, points)
+    points, labels = rows.points.tobytes(), rows.labels.to_bytes()
+    if rows.times is not None:
+        return TIMED_POINTS, with_labels(points, with_labels(rows.times.tobytes(), labels))
+    return (LABELLED_POINTS, with_labels(points, labels)) if rows.labels else (POINTS, points)
 
 
 def checked_request_id(request: str | None, limits: Limits) -> str | None:
@@ -90,6 +105,7 @@ class ScoredRow(NamedTuple):
     is_anomaly: bool
     surprise: float = math.nan  # NaN in a history of a version without surprise
     incident: int = NO_INCIDENT  # number of the incident that is open after the row
+    expected: bytes = b""  # of a series: what was expected (`expected_rows.py`)
 
 
 class AppliedEvent(NamedTuple):
@@ -118,22 +134,29 @@ class EntryApplier:
         Seconds without points after which the detector is silent.
     generation : int, default=0
         Number of the entry with the model file of the detector.
+    spread : Spread, optional
+        Of a series: how far ordinary values are from the usual ones; None if not known.
 
     Attributes
     ----------
     detector : StreamDetector
         Replaced by an entry that contains a model.
-    silence, generation
+    silence, generation, spread
         Changed by entries.
     events : list of AppliedEvent
         The incidents that opened or closed in the last call of `apply`.
     """
 
     def __init__(
-        self, detector: StreamDetector, features: Sequence[str] = (), silence: float | None = None, generation: int = 0
+        self,
+        detector: StreamDetector,
+        features: Sequence[str] = (),
+        silence: float | None = None,
+        generation: int = 0,
+        spread: Spread | None = None,
     ) -> None:
         self.detector, self.features = detector, features
-        self.silence, self.generation = silence, generation
+        self.silence, self.generation, self.spread = silence, generation, spread
         self.events: list[AppliedEvent] = []
 
     @property
@@ -166,26 +189,33 @@ class EntryApplier:
 
     def _learn(self, entries: list[Entry], lock: LockFactory) -> list[Outcome]:
         """Score and learn the points of several entries together; the result is the same as one entry at a time."""
-        contents = [entry.points_and_labels()[0] for entry in entries]
         n_features = self.detector.parameters["n_features"]
-        points, rows, events = points_from(b"".join(contents), n_features), list[ScoredRow](), list[IncidentEvent]()
-        for first in range(0, len(points), POINTS_PER_LOCK):
+        blocks = [rows_from(entry, n_features) for entry in entries]
+        points, times = np.concatenate([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
+        is_series = self.detector.parameters["preset"] == SERIES
+        learn = self._learn_series if is_series else self._learn_points
+        rows, events = list[ScoredRow](), list[IncidentEvent]()
+        while len(rows) < len(points):
+            first = len(rows)
             with lock():
-                results = self.detector.process_many(points[first : first + POINTS_PER_LOCK])
+                rows += learn(points[first:], times[first:])
                 events += self.detector.events
-            columns = (
-                results.index,
-                results.score,
-                results.threshold,
-                results.is_anomaly,
-                results.surprise,
-                results.incident,
-            )
-            rows += map(ScoredRow._make, zip(*(column.tolist() for column in columns), strict=True))
-        ends = list(accumulate(len(content) // (8 * n_features) for content in contents))
+        ends = list(accumulate(len(block[0]) for block in blocks))
         if events:
             self._add_events(events, entries, [rows[end - 1].number for end in ends])
         return [rows[first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+    def _learn_points(self, points: Array, _times: Array) -> Iterator[ScoredRow]:
+        """Learn the first points, at most `POINTS_PER_LOCK`."""
+        return _scored_rows(self.detector.process_many(points[:POINTS_PER_LOCK].view(CodedRows)), repeat(b""))
+
+    def _learn_series(self, points: Array, times: Array) -> Iterator[ScoredRow]:
+        """Learn the first rows of a series, up to the next one at which the spread is computed again."""
+        detector, n_rows = self.detector, n_rows_with_same_spread(self.detector.n_seen)
+        points, times = points[:n_rows], times[:n_rows]
+        self.spread = updated_spread(self.spread, detector)
+        expected = expected_rows(detector.usual_values(points, times), self.spread)
+        return _scored_rows(detector.process_many(points, times), expected)
 
     def _add_events(self, events: list[IncidentEvent], entries: list[Entry], last_rows: list[int]) -> None:
         """Record events, each with the entry that contains its row; `last_rows` are the last ones of the entries."""
@@ -220,7 +250,7 @@ class EntryApplier:
         if entry.kind == MODEL:
             new.threshold, new.rules = former.threshold, former.rules
         self._add_event_if_open(entry, former, is_opening=False)
-        self.detector, self.generation = new, entry.number
+        self.detector, self.generation, self.spread = new, entry.number, None
         self._add_event_if_open(entry, new, is_opening=True)
 
     def _add_event_if_open(self, entry: Entry, detector: StreamDetector, *, is_opening: bool) -> None:
@@ -232,6 +262,29 @@ class EntryApplier:
         if isinstance(error, NotHeldError) and self.detector.parameters["categorical"]:
             return InvalidInputError(f"Point {error.row} is not in the window, or the request has it too often.")
         return error
+
+
+def _scored_rows(results: Results, expected: Iterable[bytes]) -> Iterator[ScoredRow]:
+    """Return the results of rows, one by one, each with what was expected."""
+    columns = (
+        results.index,
+        results.score,
+        results.threshold,
+        results.is_anomaly,
+        results.surprise,
+        results.incident,
+    )
+    return map(ScoredRow._make, zip(*(column.tolist() for column in columns), expected, strict=False))
+
+
+def rows_from(entry: Entry, n_features: int) -> tuple[Array, Array]:
+    """Return the points of a journal entry, and their times in seconds; a time that is not known is NaN."""
+    content, seconds, _ = entry.points_times_and_labels()
+    points = points_from(content, n_features)
+    times = points_from(seconds, 1).ravel() if seconds else np.full(len(points), np.nan)
+    if len(times) != len(points):
+        raise InvalidInputError(f"A journal entry has {len(times)} times for {len(points)} points.")
+    return points, times
 
 
 def points_from(content: bytes, n_features: int) -> Array:

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.categories import MISSING_CODE, category_code, category_text
+from imondrian.defaults import SERIES
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.inputs import as_points, as_points_with_gaps
 from imondrian.missing_values import have_values
+from imondrian.row_times import as_seconds
 from imondrian.service.limits import Limits, Retention
-from imondrian.service.row_labels import Category, Labels
+from imondrian.service.row_labels import TIME, Category, Labels, time_text
 
-TIME = "time"  # key of a record with the time of the point, unless a feature has this name
 _NUMBERS = {int, float}
 _CATEGORIES = {str, bool, int, float}
 _MAX_TIME_LENGTH = 64
@@ -30,6 +31,8 @@ class RowFormat(NamedTuple):
     allows_gaps: bool = False  # numbers may be null, and features may be absent from records
     max_category_length: int = Limits().category_length
     max_labelled_rows: int = Retention().history  # only the latest rows are ever shown
+    time: str = TIME  # key of a record with the time of the point, unless a feature has this name
+    uses_times: bool = False  # times are not only shown: the preset is "series"
 
     @classmethod
     def of(cls, configuration: dict[str, Any], limits: Limits, retention: Retention) -> "RowFormat":
@@ -41,6 +44,8 @@ class RowFormat(NamedTuple):
             allows_gaps=configuration["missing"] != "raise",
             max_category_length=limits.category_length,
             max_labelled_rows=retention.history_rows(len(features)),
+            time=configuration["time"],
+            uses_times=configuration["preset"] == SERIES,
         )
 
 
@@ -49,6 +54,7 @@ class PostedRows(NamedTuple):
 
     points: Array
     labels: Labels
+    times: Array | None = None  # in seconds, NaN if a row has none; None if no row has one, or they are only shown
 
 
 class _BlockLabels(NamedTuple):
@@ -79,6 +85,9 @@ class RowReader:
         self.n_rows = 0
         self._format, self._known = row_format, set[str]()  # names of the features, if the rows are records
         self._values, self._has_gaps = bytearray(), False
+        self._seconds, self._has_seconds = bytearray(), False  # times of all rows
+        self._block_seconds: dict[int, float] = {}  # by number of the row
+        self._check_time = self._time_in_seconds if row_format.uses_times else self._shown_time
         self._block = _BlockLabels(0, {}, {})
         self._earlier: deque[_BlockLabels] = deque()
         self._codes: dict[tuple[type, Any], float] = {}  # of the categories of a block
@@ -95,6 +104,8 @@ class RowReader:
         if self._format.categorical or not all(_NUMBERS.issuperset(map(type, row)) for row in lists):
             lists = [self._numbers(i, row) for i, row in enumerate(lists, first)]
         self._values += self._as_bytes(first, lists)
+        if self._format.uses_times:
+            self._add_seconds(first)
 
     def result(self) -> PostedRows:
         """Return all rows."""
@@ -107,7 +118,8 @@ class RowReader:
             if not has_value.all():
                 raise InvalidInputError(f"Point {int(np.argmin(has_value))} has no value: everything is missing.")
         points = (as_points_with_gaps if self._has_gaps else as_points)(points, n_features)
-        return PostedRows(points, self._latest_labels())
+        times = np.frombuffer(self._seconds) if self._has_seconds else None
+        return PostedRows(points, self._latest_labels(), times)
 
     def _begin_block(self, first: int) -> None:
         """Drop the codes of the block before, and the labels of blocks whose rows will not be shown."""
@@ -150,11 +162,12 @@ class RowReader:
 
     def _without_time(self, i: int, row: dict[str, Any]) -> dict[str, Any]:
         """Record the time of a row, and return the row without it."""
-        if TIME not in row or TIME in self._known:
+        key = self._format.time
+        if key not in row or key in self._known:
             return row
-        if row[TIME] is not None:
-            self._block.times[i] = _checked_time(i, row[TIME])
-        return {name: value for name, value in row.items() if name != TIME}
+        if row[key] is not None:
+            self._block.times[i] = self._check_time(i, row[key])
+        return {name: value for name, value in row.items() if name != key}
 
     def _check_names(self, i: int, row: dict[str, Any]) -> None:
         for name in row:
@@ -163,6 +176,42 @@ class RowReader:
         if len(row) < len(self._known) and not self._format.allows_gaps:
             absent = next(name for name in self._format.features if name not in row)
             raise InvalidInputError(f"Point {i} lacks the feature {absent!r}.")
+
+    # -- times --------------------------------------------------------------------------------------------------
+
+    def _shown_time(self, i: int, time: Any) -> str:
+        """Return the time of a point as it is shown, or raise InvalidInputError."""
+        if _is_short_text(time):
+            try:
+                datetime.fromisoformat(time)
+            except ValueError:
+                pass
+            else:
+                return time
+        raise InvalidInputError(
+            f"{self._format.time!r} of point {i} must be a time in ISO 8601, such as 2026-01-31T12:30:00Z, but is"
+            f" {_shown(time)}."
+        )
+
+    def _time_in_seconds(self, i: int, time: Any) -> str:
+        """Record the time of a point in seconds, and return it as it is shown, or raise InvalidInputError."""
+        seconds = _seconds_of(time)
+        if seconds is None:
+            raise InvalidInputError(
+                f"{self._format.time!r} of point {i} must be a time in ISO 8601, such as 2026-01-31T12:30:00Z, or a"
+                f" number of seconds since 1970, but is {_shown(time)}."
+            )
+        self._block_seconds[i] = seconds
+        return time if isinstance(time, str) else time_text(seconds)
+
+    def _add_seconds(self, first: int) -> None:
+        """Add the times of the rows from `first` on, in seconds."""
+        seconds = np.full(self.n_rows - first, np.nan)
+        for i, value in self._block_seconds.items():
+            seconds[i - first] = value
+        self._has_seconds |= bool(self._block_seconds)
+        self._seconds += seconds.tobytes()
+        self._block_seconds.clear()
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -218,18 +267,18 @@ class RowReader:
             raise self._error(first + i, j, rows[i][j], "a number that fits into 64 bits") from None
 
 
-def _checked_time(i: int, time: Any) -> str:
-    """Return the time of a point if it is valid, or raise InvalidInputError."""
-    if isinstance(time, str) and len(time) <= _MAX_TIME_LENGTH:
-        try:
-            datetime.fromisoformat(time)
-        except ValueError:
-            pass
-        else:
-            return time
-    raise InvalidInputError(
-        f"{TIME!r} of point {i} must be a time in ISO 8601, such as 2026-01-31T12:30:00Z, but is {_shown(time)}."
-    )
+def _is_short_text(time: Any) -> bool:
+    return isinstance(time, str) and len(time) <= _MAX_TIME_LENGTH
+
+
+def _seconds_of(time: Any) -> float | None:
+    """Return a time in seconds, or None if it is invalid."""
+    if not _is_short_text(time) and type(time) not in _NUMBERS:
+        return None
+    try:
+        return as_seconds(time)
+    except InvalidInputError:
+        return None
 
 
 def _is_unicode(text: str) -> bool:

@@ -9,11 +9,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from imondrian.engine.jit import Array
+from imondrian.defaults import SERIES
 from imondrian.incidents import NO_INCIDENT
 from imondrian.named_rows import CodedRows
+from imondrian.series_views import TimeCounts
 from imondrian.service import schemas
 from imondrian.service.errors import NotFoundError
+from imondrian.service.expected_rows import ExpectedRow
+from imondrian.service.history import HistoryRow
 from imondrian.service.incident_queries import n_open_incidents
 from imondrian.service.notifier import Channel
 from imondrian.service.posted_rows import PostedRows
@@ -42,13 +45,19 @@ def description_of(handle: DetectorHandle) -> schemas.Description:
         n_bytes=summary.n_bytes,
         n_missing=summary.n_missing,
         drifts=[schemas.Drift(**drift._asdict()) for drift in summary.drifts],
+        times=_times_of(summary.time_counts),
     )
 
 
-def scores_of(handle: DetectorHandle, points: Array) -> schemas.Scores:
+def _times_of(counts: TimeCounts | None) -> schemas.Times | None:
+    """Return what was noticed about the times of a series."""
+    return None if counts is None else schemas.Times(**counts._asdict() | {"step": _known(counts.step)})
+
+
+def scores_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Scores:
     """Return the scores of points, each as if it were the next point of the stream."""
-    with _detector_to_read(handle, len(points)) as detector:
-        scores = detector.score(points.view(CodedRows))
+    with _detector_to_read(handle, len(rows.points)) as detector:
+        scores = detector.score(rows.points.view(CodedRows), rows.times)
         return schemas.Scores(
             anomaly_score=scores.tolist(),
             surprise=detector.surprise(scores).tolist(),
@@ -62,11 +71,12 @@ def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explana
     values = rows.labels.values(rows.points, handle.row_format.categorical)
     with _detector_to_read(handle, len(rows.points)) as detector:
         explainer = PointExplainer(detector, handle.record.configuration["features"])
+        times = [None] * len(values) if rows.times is None else rows.times.tolist()
         explained = [
-            explainer.next_point(point, posted)
-            for point, posted in zip(rows.points.view(CodedRows), values, strict=True)
+            explainer.next_point(point, posted, time)
+            for point, posted, time in zip(rows.points.view(CodedRows), values, times, strict=True)
         ]
-        scores = detector.score(rows.points.view(CodedRows))
+        scores = detector.score(rows.points.view(CodedRows), rows.times)
         surprises = detector.surprise(scores)
     explanations = [
         schemas.Explanation(anomaly_score=score, surprise=surprise, explanation=reasons)
@@ -88,12 +98,24 @@ def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.Histor
         threshold=[row.threshold for row in rows],
         is_anomaly=[row.is_anomaly for row in rows],
         incident=[_number_or_none(row.incident) for row in rows],
+        **_expected_ranges(handle, rows),
     )
 
 
-def _known(surprise: float) -> float | None:
-    """Return the surprise of a row, or None if the row was learned by a version without surprise."""
-    return None if math.isnan(surprise) else surprise
+def _expected_ranges(handle: DetectorHandle, rows: list[HistoryRow]) -> dict[str, list[list[float | None]] | None]:
+    """Return the ranges that were expected of the rows of a series."""
+    if handle.record.configuration["preset"] != SERIES:
+        return {"expected_low": None, "expected_high": None}
+    expected = [ExpectedRow.from_bytes(row.expected) for row in rows]
+    return {
+        "expected_low": [list(map(_known, row.low.tolist())) for row in expected],
+        "expected_high": [list(map(_known, row.high.tolist())) for row in expected],
+    }
+
+
+def _known(value: float) -> float | None:
+    """Return a number, or None if it is not known: the surprise of a row of an earlier version, a usual step."""
+    return None if math.isnan(value) else value
 
 
 def _number_or_none(incident: int) -> int | None:
@@ -120,8 +142,7 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
     rows = handle.worker.history.consecutive_rows(number, size)
     if not rows:
         raise NotFoundError(f"Row {number} is no longer among the latest rows, or has not been seen.")
-    last, points, values = rows[-1], np.array([row.point for row in rows]), [row.values for row in rows]
-    detector = handle.worker.read_copy.private_copy()
+    last, detector = rows[-1], handle.worker.read_copy.private_copy()
     return schemas.ExplainedRow(
         index=last.number,
         time=last.time,
@@ -132,8 +153,17 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
         threshold=last.threshold,
         is_anomaly=last.is_anomaly,
         incident=_number_or_none(last.incident),
-        explanation=PointExplainer(detector, names).learned_point(points, values, last.score),
+        explanation=_learned_reasons(PointExplainer(detector, names), rows),
     )
+
+
+def _learned_reasons(explainer: PointExplainer, rows: list[HistoryRow]) -> list[schemas.Reason]:
+    """Return the reasons for the score of a point, which consists of consecutive rows."""
+    last, points, values = rows[-1], np.array([row.point for row in rows]), [row.values for row in rows]
+    if not last.expected:
+        return explainer.learned_point(points, values, last.score)
+    usual = ExpectedRow.from_bytes(last.expected).usual
+    return explainer.learned_row(points[-1], values[-1], usual, last.score)
 
 
 @contextmanager
@@ -176,6 +206,12 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
         lambda handle: _latest_surprise(handle) or 0.0,
     ),
 }
+_SERIES_METRICS: dict[str, tuple[str, str, Callable[[TimeCounts], float]]] = {
+    "late_points_total": ("counter", "Points of a series that were late.", lambda counts: counts.n_late),
+    "repeated_times_total": ("counter", "Points of a series with a repeated time.", lambda counts: counts.n_repeated),
+    "holes_total": ("counter", "Holes in a series.", lambda counts: counts.n_holes),
+    "step_seconds": ("gauge", "Usual time between two points of a series.", lambda counts: _known(counts.step) or 0.0),
+}
 _NOTIFICATION_METRICS: dict[str, tuple[str, str, Callable[[Channel], float]]] = {
     "notifications_sent_total": ("counter", "Notifications accepted.", lambda channel: channel.counts.n_sent),
     "notifications_failed_total": (
@@ -205,6 +241,7 @@ def metrics_of(registry: Registry) -> str:
     for name, (kind, help_text, value) in _METRICS.items():
         lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
         lines += [f'imondrian_{name}{{detector="{handle.record.name}"}} {value(handle)}' for handle in detectors]
+    lines += _lines_of_series(detectors)
     for name, (kind, help_text, figure) in _NOTIFICATION_METRICS.items() if registry.notifier.channels else ():
         lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
         lines += [
@@ -212,6 +249,17 @@ def metrics_of(registry: Registry) -> str:
             for channel in registry.notifier.channels
         ]
     return "\n".join(lines) + "\n"
+
+
+def _lines_of_series(detectors: list[DetectorHandle]) -> list[str]:
+    """Return the metrics of the detectors whose preset is "series"."""
+    counts = {handle.record.name: handle.worker.summary.time_counts for handle in detectors}
+    series = {name: found for name, found in counts.items() if found is not None}
+    lines: list[str] = []
+    for name, (kind, help_text, value) in _SERIES_METRICS.items() if series else ():
+        lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
+        lines += [f'imondrian_{name}{{detector="{detector}"}} {value(found)}' for detector, found in series.items()]
+    return lines
 
 
 def _label(channel: Channel) -> str:

@@ -8,6 +8,7 @@ from imondrian.categories import category_text
 from imondrian.engine.jit import Array
 from imondrian.explanations import MISSING_TEXT, Reason
 from imondrian.row_layout import RowLayout
+from imondrian.series_views import deviations
 from imondrian.service import schemas
 from imondrian.service.row_labels import Value
 from imondrian.stream import StreamDetector
@@ -29,14 +30,17 @@ class PointExplainer:
         self._detector, self._names = detector, names
         self._layout = RowLayout.of(detector.parameters)
 
-    def next_point(self, row: Array, values: Sequence[Value]) -> list[schemas.Reason]:
+    def next_point(self, row: Array, values: Sequence[Value], time: float | None) -> list[schemas.Reason]:
         """Explain a row as if it were the next one of the stream; `values` are those that were posted.
 
-        The list is empty if a shingle has too few rows yet. The categories of earlier rows are not known.
+        The list is empty if a shingle has too few rows yet. The categories of earlier rows are not known. With the
+        preset "series", `time` is the time of the row in seconds, NaN or None if it is not known.
         """
-        point = self._detector.next_point(row)
+        point = self._detector.next_point(row, time)
         if point.size == 0:
             return []
+        if self._layout.has_views:
+            return self._reasons(point, row[None], [values])
         rows = self._layout.rows_of_point(point)
         rows[-1] = row
         unknown: list[Sequence[Value]] = [[""] * len(values)] * (len(rows) - 1)
@@ -53,6 +57,13 @@ class PointExplainer:
         else:
             self._detector.forest.forget(point[None])
         return self._reasons(point, np.asarray(rows), values, score)
+
+    def learned_row(self, row: Array, values: Sequence[Value], usual: Array, score: float) -> list[schemas.Reason]:
+        """Like `learned_point` for a row of a series; `usual` is what was usual for it when it arrived."""
+        point = deviations(row, usual)
+        if (self._detector.forest.points() == point).all(axis=1).any():
+            self._detector.forest.forget(point[None])
+        return self._reasons(point, row[None], [values], score)
 
     def _point_in_window(self, rows: Array) -> Array | None:
         """Return the latest point of the window that these rows have become, or None if there is none.
@@ -98,6 +109,7 @@ def _described(reason: Reason, value: Value) -> schemas.Reason:
         value=value,
         expected=reason.expected,
         frequency=frequency,
+        view=reason.view,
         part=reason.part,
         share=reason.share,
         side=reason.side or None,

@@ -49,7 +49,7 @@ def _records(rows: list[ScoredRow]) -> str:
     return ", ".join(
         f'{{"index": {i}, "anomaly_score": {score!r}, "surprise": {surprise!r}, "threshold": {threshold!r},'
         f' "is_anomaly": {_FLAGS[is_anomaly]}, "incident": {"null" if incident < 0 else incident}}}'
-        for i, score, threshold, is_anomaly, surprise, incident in rows
+        for i, score, threshold, is_anomaly, surprise, incident, _ in rows
     )
 
 

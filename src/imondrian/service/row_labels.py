@@ -8,6 +8,7 @@ import json
 import math
 import struct
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from imondrian.errors import InvalidInputError
 
 Category = str | bool | int | float
 Value = Category | None  # of a feature, in JSON
+TIME = "time"  # default key of a record with the time of the point
 _LENGTH = struct.Struct("<Q")
 
 
@@ -79,6 +81,14 @@ def labels_from(content: bytes) -> Labels:
         return NO_LABELS
     categories, times = json.loads(content)
     return Labels({category_code(category): category for category in categories}, times)
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in seconds since 1970 as text; as a number if it is outside the years 1 to 9999."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(sep=" ")
+    except (ValueError, OverflowError, OSError):
+        return repr(seconds)
 
 
 def _is_nan(value: Value) -> bool:

@@ -7,18 +7,19 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 from imondrian.defaults import (
     GAP,
     LEARN_ANOMALIES,
-    MAX_SAMPLES,
     MISSING_VALUES,
-    N_TREES,
     PRESET,
     PRESETS,
     SEED,
+    SERIES,
     SHINGLE,
+    STREAM_PRESETS,
     WINDOW,
 )
-from imondrian.option_types import KindOrPreset, PresetName, StreamMissing, ThresholdOrPreset
+from imondrian.option_types import KindOrPreset, StreamMissing, StreamPresetName, ThresholdOrPreset
+from imondrian.service.configuration import MAX_TEXT_LENGTH
 from imondrian.service.limits import Limits
-from imondrian.service.row_labels import Value
+from imondrian.service.row_labels import TIME, Value
 
 _Side = Literal["high", "low", "both"]
 _Integer = Annotated[int, Field(strict=True)]  # not a boolean
@@ -46,8 +47,18 @@ _IGNORE_WITHIN = (
 _SILENCE = (
     'Without points for this long, an incident opens: seconds, or text such as "30s", "10m", "2h" or "1d"; null: never.'
 )
+_CountOrPreset = Annotated[int, Field(ge=1)] | Literal["preset"]
 _SideOf = Annotated[dict[str, _Side], Field(max_length=Limits().features)]
 _DistanceOf = Annotated[dict[str, _Number | str], Field(max_length=Limits().features)]
+
+
+def _defaults_of(setting: str) -> str:
+    """Return the values of a setting in the presets, as text."""
+    values = {name: getattr(preset, setting) for name, preset in STREAM_PRESETS.items()}
+    others = {value for name, value in values.items() if name != SERIES}
+    shown = {value: "all" if value is None else value for value in values.values()}
+    usual = " or ".join(str(shown[value]) for value in others)
+    return f' "preset" means {usual}; with the preset "series", {shown[values[SERIES]]}.'
 
 
 class Configuration(BaseModel):
@@ -59,6 +70,7 @@ class Configuration(BaseModel):
             "examples": [
                 {"features": ["x", "y"], "window": WINDOW, "threshold": PRESETS[PRESET].threshold},
                 {"features": ["amount", "country"], "categorical": ["country"]},
+                {"features": ["load"], "preset": SERIES, "time": "timestamp"},
             ]
         },
     )
@@ -66,12 +78,19 @@ class Configuration(BaseModel):
     features: list[str] = Field(
         min_length=1, max_length=Limits().features, description="Names of the features, in the order of the values."
     )
-    window: int = Field(WINDOW, ge=1, description="Number of latest points that the detector remembers.")
-    max_samples: int | None = Field(
-        MAX_SAMPLES, ge=1, description="Approximate number of these points in each tree; null for all."
+    window: _CountOrPreset = Field(
+        "preset", description=f"Number of latest points that the detector remembers.{_defaults_of('window')}"
     )
-    n_trees: int = Field(N_TREES, ge=1, description="Number of trees.")
-    preset: PresetName = Field(PRESET, description="Sets kind, scale and threshold if they are not given.")
+    max_samples: _CountOrPreset | None = Field(
+        "preset",
+        description=f"Approximate number of these points in each tree; null for all.{_defaults_of('max_samples')}",
+    )
+    n_trees: _CountOrPreset = Field("preset", description=f"Number of trees.{_defaults_of('n_trees')}")
+    preset: StreamPresetName = Field(
+        PRESET,
+        description='Sets kind, scale, threshold, window, max_samples and n_trees if they are not given. "series" is'
+        " for time series: values are compared with what is usual at this hour of the day and with the recent level.",
+    )
     kind: KindOrPreset = Field("preset", description="Which score to use.")
     scale: Literal["preset", "std"] | Annotated[list[float], Field(max_length=Limits().features)] | None = "preset"
     threshold: ThresholdOrPreset = Field("preset", description=_THRESHOLD)
@@ -93,6 +112,13 @@ class Configuration(BaseModel):
     side: _SideOf = Field({}, description=_SIDE)
     ignore_within: _DistanceOf = Field({}, description=_IGNORE_WITHIN)
     silence: _Number | str | None = Field(None, description=_SILENCE)
+    time: str = Field(
+        TIME,
+        min_length=1,
+        max_length=MAX_TEXT_LENGTH,
+        description="Key of the time in points that are objects. The time is shown with the point; with the preset"
+        ' "series" it also decides which values are usual.',
+    )
 
 
 class Changes(BaseModel):
@@ -137,6 +163,15 @@ class Drift(BaseModel):
     usual: float
 
 
+class Times(BaseModel):
+    """What was noticed about the times of a series."""
+
+    n_late: int = Field(description="Points whose time is before that of an earlier point.")
+    n_repeated: int = Field(description="Points with the same time as the latest point before them.")
+    n_holes: int = Field(description="Steps that are more than 100 times as long as usual.")
+    step: float | None = Field(description="The usual time between two points, in seconds; null if it is not known.")
+
+
 class Description(BaseModel):
     """A detector, its configuration and its current figures."""
 
@@ -154,6 +189,7 @@ class Description(BaseModel):
     n_bytes: int
     n_missing: int = Field(description="Missing numbers that were replaced.")
     drifts: list[Drift] = Field(description="The latest drifts.")
+    times: Times | None = Field(description='With the preset "series": what was noticed about the times; else null.')
 
 
 class Result(BaseModel):
@@ -201,6 +237,7 @@ class Reason(BaseModel):
                     "value": "KP",
                     "expected": None,
                     "frequency": {"count": 0, "n_points": 2048},
+                    "view": None,
                     "part": 0.31,
                     "share": 0.41,
                     "side": None,
@@ -222,6 +259,10 @@ class Reason(BaseModel):
         " category, and after the third reason for a share below 0.05."
     )
     frequency: Frequency | None = Field(description="Of the category; null for a number.")
+    view: Literal["hour", "level"] | None = Field(
+        description='With the preset "series": whether the value is unusual for this hour of the day or after the'
+        " latest rows."
+    )
     part: float = Field(
         description="Part of the score; of a number, positive if it is high, negative if low; of a category, positive."
     )
@@ -252,13 +293,20 @@ class History(BaseModel):
 
     index: list[int]
     time: list[float] = Field(description="Times of arrival, in seconds since 1970.")
-    own_time: list[str | None] = Field(description="The times that the points carried, as posted.")
+    own_time: list[str | None] = Field(
+        description="The times that the points carried: text as posted, seconds as ISO 8601."
+    )
     values: SkipValidation[list[list[Value]]] = Field(description="As they were posted; null if they were missing.")
     anomaly_score: list[float]
     surprise: list[float | None] = Field(description="Null for points learned by an earlier version.")
     threshold: list[float]
     is_anomaly: list[bool]
     incident: list[int | None] = Field(description="Numbers of the incidents that were open after the points.")
+    expected_low: list[list[float | None]] | None = Field(
+        description='With the preset "series": for each value, the lower end of the range in which 90 % of ordinary'
+        " values lay at that time; null if it was not known. Null with other presets."
+    )
+    expected_high: list[list[float | None]] | None = Field(description="The upper ends of these ranges.")
 
 
 class ExplainedRow(BaseModel):
@@ -300,6 +348,10 @@ class IncidentReason(BaseModel):
     feature: str
     rows_ago: int = Field(description="Rows before the last row of a shingle; 0 without one.")
     value: float | str | None = Field(description="Null if a category is not known.")
+    view: Literal["hour", "level"] | None = Field(
+        description='With the preset "series": whether the value is unusual for this hour of the day or after the'
+        " latest rows."
+    )
     expected: tuple[float, float] | None = Field(description="5 % and 95 % quantiles; null for a category.")
     share: float = Field(description="Share of the score, from 0 to 1.")
     side: Literal["high", "low"] | None
@@ -350,7 +402,9 @@ _POINT = {
     ],
     "description": "The values of the features, as a list or by name. A number may be null if `missing` is not `raise`;"
     " then features may also be absent from an object. A category is text, a number or a boolean; null is a category of"
-    " its own. The key `time` of an object is the time of the point, in ISO 8601; it is shown, and not a feature.",
+    " its own. The key `time` of an object (or that in the setting `time`) is the time of the point, in ISO 8601; it is"
+    ' not a feature. With the preset "series" it may also be a number of seconds since 1970; a point without a time'
+    " counts as one usual step after the point before it.",
 }
 POINTS_BODY = {
     "required": True,

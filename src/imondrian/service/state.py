@@ -6,9 +6,12 @@ from contextlib import nullcontext
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
+from imondrian.defaults import SERIES
 from imondrian.drift import Drift
 from imondrian.model_files import EXTRA, to_bytes
+from imondrian.series_views import TimeCounts
 from imondrian.service.configuration import new_detector
+from imondrian.service.expected_rows import spread_as_json, spread_from_json
 from imondrian.service.history import History
 from imondrian.service.incident_log import Announcement, IncidentLog
 from imondrian.service.journal import (
@@ -63,16 +66,18 @@ class Summary(NamedTuple):
     n_missing: int
     n_drifts: int
     drifts: tuple[Drift, ...]
+    time_counts: TimeCounts | None  # None: the preset is not "series"
 
 
 def summary_of(detector: StreamDetector) -> Summary:
     """Return the summary figures of a detector."""
-    others = (getattr(detector, name) for name in Summary._fields[2:])
-    return Summary(detector.n_seen, detector.threshold_score, *others)
+    others = {name: getattr(detector, name) for name in ("n_seen", "is_warm", "n_bytes", "n_missing", "n_drifts")}
+    time_counts = detector.time_counts if detector.preset == SERIES else None
+    return Summary(**others, threshold=detector.threshold_score, drifts=detector.drifts, time_counts=time_counts)
 
 
 _COUNTS, _VERSIONS, _INCIDENTS = "counts", "versions", "incidents"  # keys in the extra values of a snapshot
-_SILENCE = "silence"
+_SILENCE, _SPREAD = "silence", "spread"
 
 
 class SinceSnapshot(NamedTuple):
@@ -157,7 +162,8 @@ def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
     counts = Counts.from_notes(extra.get(_COUNTS, {}))
     state.incidents.restore(extra.get(_INCIDENTS, {}), detector)
     generation = state.incidents.shown.generation
-    applier = EntryApplier(detector, state.applier.features, extra.get(_SILENCE), generation)
+    spread = spread_from_json(extra.get(_SPREAD))
+    applier = EntryApplier(detector, state.applier.features, extra.get(_SILENCE), generation, spread)
     return state._replace(applier=applier, entry_number=snapshot.number, snapshot_number=snapshot.number, counts=counts)
 
 
@@ -171,6 +177,7 @@ def prepare_snapshot(id_: int, state: DetectorState) -> Callable[[Store], None]:
         _VERSIONS: current_versions(),
         _INCIDENTS: state.incidents.state(),
         _SILENCE: state.applier.silence,
+        _SPREAD: spread_as_json(state.applier.spread),
     }
     snapshot = Snapshot(state.entry_number, to_bytes(state.applier.detector, extra), state.history.to_bytes())
     replies, oldest = state.replies.since(state.snapshot_number), state.replies.oldest

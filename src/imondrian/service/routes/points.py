@@ -89,9 +89,9 @@ async def forget(request: Request, name: Name) -> Response:
 async def score(request: Request, name: Name) -> Response:
     """Score points without learning them; does not wait for points that are being learned."""
     handle = handle_of(request, name)
-    points = (await _rows(request, handle, _max_points(request))).points
-    async with (copy_slot if len(points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
-        return await json_response(partial(scores_of, handle, points))
+    rows = await _rows(request, handle, _max_points(request))
+    async with (copy_slot if len(rows.points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
+        return await json_response(partial(scores_of, handle, rows))
 
 
 @router.post(

@@ -10,7 +10,7 @@ export function columnTypes({ header, rows }) {
   return header.map((name, column) => {
     const cells = rows.map((row) => (row[column] ?? "").trim()).filter((cell) => cell !== "");
     const reason = header.indexOf(name) < column ? "its name appears twice" : reasonAgainst(name, cells);
-    return { name, isCategory: !cells.every(isNumberText), reason };
+    return { name, isCategory: !cells.every(isNumberText), isTime: cells.length > 0 && cells.every(isTimeText), reason };
   });
 }
 

@@ -3,7 +3,6 @@
 const SEPARATORS = [",", ";", "\t"];
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const TIME = /^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?$/;
-const TIME_COLUMN = "time";
 
 export class CsvError extends Error {}
 
@@ -28,12 +27,18 @@ export function pointsOf({ header, rows }, { features, categorical, missing }) {
   return points;
 }
 
-// The times of the rows, null for those without one; null if the table has no column of times.
-export function timesOf({ header, rows }, features) {
-  const column = features.includes(TIME_COLUMN) ? -1 : header.indexOf(TIME_COLUMN);
+// The times of the rows, null for those without one; null if the table has no column of times. A time series needs its
+// times, so all of them are sent: the service refuses those that are invalid. Otherwise they are only shown.
+export function timesOf({ header, rows }, { features, time: name, preset }) {
+  const column = features.includes(name) ? -1 : header.indexOf(name);
   const times = column === -1 ? [] : rows.map((row) => (row[column] ?? "").trim());
-  const isValid = times.some((time) => time !== "") && times.every((time) => time === "" || isTimeText(time));
-  return isValid ? times.map((time) => (time === "" ? null : time)) : null;
+  const isSent = preset === "series" || times.every((time) => time === "" || isTimeText(time));
+  return isSent && times.some((time) => time !== "") ? times.map((time) => timeOf(time, preset)) : null;
+}
+
+function timeOf(text, preset) {
+  if (text === "") return null;
+  return preset === "series" && isNumberText(text) ? Number(text) : text;
 }
 
 export function isNumberText(text) {

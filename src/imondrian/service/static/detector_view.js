@@ -94,8 +94,9 @@ export class DetectorView {
 
   #liveFigure(theme, width) {
     if (this.#history.length === 0) return null;
-    const { name, created } = this.#detector;
+    const { name, created, configuration } = this.#detector;
     return liveFigure(theme, width, {
+      seriesThreshold: configuration.preset === "series" ? configuration.threshold : null,
       key: `${name} ${created}`,
       columns: this.#columns(),
       history: this.#history,

@@ -9,9 +9,11 @@ export function creationExample() {
 }
 
 export function pointsExample(detector) {
-  const { features, categorical } = detector.configuration;
+  const { features, categorical, preset, time } = detector.configuration;
   const value = (name) => (categorical.includes(name) ? "A" : 1.5);
-  const point = features.length > MAX_NAMED ? features.map(value) : Object.fromEntries(features.map((name) => [name, value(name)]));
+  const named = Object.fromEntries(features.map((name) => [name, value(name)]));
+  const withTime = preset === "series" ? { [time]: new Date().toISOString().slice(0, 19), ...named } : named;
+  const point = features.length > MAX_NAMED ? features.map(value) : withTime;
   return command("POST", `detectors/${encodeURIComponent(detector.name)}/points`, { points: [point] });
 }
 

@@ -4,6 +4,7 @@ const INTEGER = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const TENTHS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 4 });
 const DIGITS_ONLY = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2, maximumFractionDigits: 0 });
+const DURATIONS = [[86_400, "d"], [3_600, "h"], [60, "min"]]; // seconds
 const UNITS = ["B", "KB", "MB", "GB"];
 
 export function isNumber(value) {
@@ -62,12 +63,29 @@ export function surprise(value) {
 }
 
 export function thresholdWords(threshold) {
-  const [kind, value] = String(threshold).trim().toLowerCase().split(/\s+/);
+  const [kind, value] = partsOf(threshold);
   if (kind === "kmeans") return "the upper of two groups of scores (k-means)";
   if (kind === "top") return `the top ${value.replace("%", " %")} of the points`;
   if (kind === "score" || Number(threshold) === 0.5) return `scores above ${kind === "score" ? value : "0.5"}`;
-  const level = kind === "surprise" ? Number(value) : -Math.log10(Number(threshold));
-  return Number.isFinite(level) ? `${oneIn(level)} ordinary points` : visible(String(threshold));
+  const level = thresholdSurprise(threshold);
+  return level === null ? visible(String(threshold)) : `${oneIn(level)} ordinary points`;
+}
+
+// The surprise above which a point is an anomaly; null if the threshold is not one of surprise.
+export function thresholdSurprise(threshold) {
+  const [kind, value] = partsOf(threshold);
+  const level = kind === "surprise" ? Number(value) : Number(threshold) < 0.5 ? -Math.log10(Number(threshold)) : NaN;
+  return Number.isFinite(level) ? level : null;
+}
+
+function partsOf(threshold) {
+  return String(threshold).trim().toLowerCase().split(/\s+/);
+}
+
+export function duration(seconds) {
+  if (!isNumber(seconds)) return "Unknown";
+  const [unit, name] = DURATIONS.find(([length]) => seconds >= length) ?? [1, "s"];
+  return `${DIGITS.format(seconds / unit)} ${name}`;
 }
 
 export function percent(share) {

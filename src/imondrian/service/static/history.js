@@ -1,6 +1,6 @@
 // The latest rows of a detector, by column.
 
-const COLUMNS = ["index", "time", "own_time", "values", "anomaly_score", "surprise", "threshold", "is_anomaly", "incident"];
+const COLUMNS = ["index", "time", "own_time", "values", "anomaly_score", "surprise", "threshold", "is_anomaly", "incident", "expected_low", "expected_high"]; // the last two are of time series only
 const MAX_ROWS = 2000;
 
 export class History {
@@ -18,7 +18,7 @@ export class History {
 
   add(rows) {
     const first = Math.max(this.length + rows.index.length - MAX_ROWS, 0);
-    for (const name of COLUMNS) this[name] = this[name].concat(rows[name]).slice(first);
+    for (const name of COLUMNS) this[name] = this[name].concat(rows[name] ?? []).slice(first);
   }
 
   incidents() {

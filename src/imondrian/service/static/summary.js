@@ -1,10 +1,10 @@
 // Summary figures of a detector, the rate of its points, and its drifts.
 
 import { byId, make, setText } from "./dom.js";
-import { bytes, integer, isThreshold, number, rate, score, thresholdWords, withUnit } from "./format.js";
+import { bytes, duration, integer, isThreshold, number, rate, score, thresholdSurprise, thresholdWords, withUnit } from "./format.js";
 
 const RATE_SPAN = 10_000; // milliseconds over which the rate is computed
-const TITLES = ["Points seen", "Rate", "Anomalies", "Incidents", "Threshold", "State", "Gaps filled", "Queued", "Memory"];
+const TITLES = ["Points seen", "Rate", "Anomalies", "Incidents", "Threshold", "State", "Gaps filled", "Usual step", "Late points", "Holes", "Queued", "Memory"];
 const DRIFT_TEXTS = { outside: "more points than usual lie outside the known range", scores: "the distribution of the scores has changed" };
 
 export class SummaryPanel {
@@ -36,8 +36,12 @@ export class SummaryPanel {
       "Gaps filled": integer(detector.n_missing),
       Queued: integer(detector.n_waiting),
       Memory: bytes(detector.n_bytes),
+      ...timeTexts(detector),
     };
-    for (const [title, cell] of this.#cells) setText(cell, texts[title]);
+    for (const [title, cell] of this.#cells) {
+      cell.parentElement.hidden = texts[title] === undefined;
+      setText(cell, texts[title] ?? "");
+    }
     this.#cells.get("Incidents").classList.toggle("nonzero", detector.n_open_incidents > 0);
     this.#cells.get("Anomalies").classList.toggle("nonzero", detector.n_anomalies > 0);
     if (detector.drifts.length !== this.#nDrifts) showDrifts(detector.drifts);
@@ -57,6 +61,15 @@ function incidentsText({ n_incidents: n, n_open_incidents: nOpen }) {
   return nOpen > 0 ? `${integer(n)}, ${integer(nOpen)} open` : integer(n);
 }
 
+// What is shown of a time series only, if it is of interest; the chart shows surprises instead of the threshold.
+function timeTexts({ times, configuration }) {
+  if (times === null) return {};
+  const late = times.n_late === 0 ? undefined : integer(times.n_late);
+  const holes = times.n_holes === 0 ? undefined : integer(times.n_holes);
+  const shown = { "Usual step": duration(times.step), "Late points": late, Holes: holes };
+  return thresholdSurprise(configuration.threshold) === null ? shown : { ...shown, Threshold: undefined };
+}
+
 function showDrifts(drifts) {
   const items = drifts.toReversed().map(({ index, since, what, value, usual }) => {
     const figures = `${number(value)}, usually ${number(usual)}`;
@@ -66,9 +79,10 @@ function showDrifts(drifts) {
   byId("drifts").hidden = drifts.length === 0;
 }
 
-function settingsOf({ features, categorical, window, n_trees: nTrees, threshold, shingle }) {
+function settingsOf({ features, categorical, window, n_trees: nTrees, threshold, shingle, preset }) {
   const kinds = categorical.length === 0 ? "" : `, ${integer(categorical.length)} of them categories`;
   const parts = [`${withUnit(features.length, "feature")}${kinds}`, `window of ${withUnit(window, "point")}`, withUnit(nTrees, "tree")];
+  if (preset === "series") parts.unshift("time series");
   if (shingle > 1) parts.push(`${shingle} rows per point`);
   parts.push(`anomalies: ${thresholdWords(threshold)}`);
   return parts.join(" · ");

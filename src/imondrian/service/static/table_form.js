@@ -36,7 +36,7 @@ export class TableForm {
     this.#scored.clear();
     this.#showError("");
     const names = shortened(detector.configuration.features.join(", "), 200);
-    setText(byId("csv-hint"), `Required columns: ${names}. Their order does not matter; other columns are shown, but not sent; a column “time” is stored with rows that are learned.`);
+    setText(byId("csv-hint"), `Required columns: ${names}. Their order does not matter; other columns are shown, but not sent; ${timeHint(detector.configuration)}`);
   }
 
   #setFile(file) {
@@ -73,9 +73,9 @@ export class TableForm {
     try {
       const table = parse(await this.#text());
       const points = pointsOf(table, detector.configuration);
-      const rows = isLearning ? withTimes(points, timesOf(table, detector.configuration.features), detector) : points;
+      const rows = isLearning || isSeries(detector) ? withTimes(points, timesOf(table, detector.configuration), detector) : points;
       const found = await scoreRows(detector.name, rows, { isLearning, signal: controller.signal, onProgress });
-      this.#scored.show({ ...found, table, points, name: detector.name, isWarm: detector.is_warm });
+      this.#scored.show({ ...found, table, points: rows, name: detector.name, isWarm: detector.is_warm });
     } catch (error) {
       const done = isLearning && nScored > 0 ? ` ${withUnit(nScored, "row")} ${nScored === 1 ? "was" : "were"} learned.` : "";
       this.#showError(controller.signal.aborted ? `Stopped after ${integer(nScored)} rows.` : `${error.message}${done}`);
@@ -94,7 +94,16 @@ export class TableForm {
   }
 }
 
-function withTimes(points, times, { configuration: { features } }) {
+function isSeries({ configuration }) {
+  return configuration.preset === "series";
+}
+
+function timeHint({ time, preset }) {
+  const column = `a column “${shortened(time)}”`;
+  return preset === "series" ? `${column} has the times of the rows.` : `${column} is stored with rows that are learned.`;
+}
+
+function withTimes(points, times, { configuration: { features, time } }) {
   if (times === null) return points;
-  return points.map((point, i) => ({ ...Object.fromEntries(features.map((name, j) => [name, point[j]])), time: times[i] }));
+  return points.map((point, i) => ({ ...Object.fromEntries(features.map((name, j) => [name, point[j]])), [time]: times[i] }));
 }

@@ -1,6 +1,6 @@
 // Colours of the charts, from the style sheet, light or dark.
 
-const NAMES = ["ink", "soft", "card", "line", "accent", "anomaly", "threshold", "quiet", "shade"];
+const NAMES = ["ink", "soft", "card", "line", "accent", "anomaly", "threshold", "quiet", "shade", "band"];
 
 export function colours() {
   const style = getComputedStyle(document.documentElement);
