@@ -81,7 +81,7 @@ class Result(NamedTuple):
     score: float  # in (0, 1), high is anomalous; NaN for a skipped row
     is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up
     threshold: float  # the threshold before the row was counted
-    index: int  # type: ignore[assignment]  # number of the row in the stream, from 0 (hides tuple.index)
+    index: int  # type: ignore[assignment]  # of the row in the stream, from 0 (hides tuple.index)
     surprise: float  # -log10 of the probability that an ordinary recent row scores as high; NaN for a skipped row
     incident: int | None  # number of the incident that is open after the row
 
@@ -142,7 +142,7 @@ class StreamDetector:
         Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
         shingles.
     on_error : "raise" or "skip", default="raise"
-        What to do with a row that cannot be used (not finite, not a number, wrong width, other features): raise an
+        What to do with an unusable row (not finite, not a number, wrong width, other features): raise an
         InvalidInputError, or count it in `n_seen` and `n_skipped` and return the score NaN. Nothing else changes.
     n_jobs : int, default=1
         Number of threads for `process_many`; results do not depend on it.
@@ -155,7 +155,7 @@ class StreamDetector:
         them with the median of the feature in the window, which is updated at the first gap after each eighth of the
         window; replaced values do not count, and before the first value of a feature it is 0. "previous": repeat the
         last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
-        that says whether it is missing. "raise": the row cannot be used. A row without any value can never be used. The
+        that says whether it is missing. "raise": the row is unusable. A row without any value is always unusable. The
         preset "series" allows only "median", with which a missing number counts as a usual one, and "raise".
     rules : IncidentRules or dict, optional
         Which alarms form an incident. Can be changed at any time: `rules`. If a rule names a feature, the rows must
@@ -478,7 +478,7 @@ class StreamDetector:
 
     @write_locked
     def skip(self, n_rows: int = 1) -> Results:
-        """Count rows that cannot be used, as ``on_error="skip"`` does; nothing else changes. Return their results."""
+        """Count unusable rows, as ``on_error="skip"`` does; nothing else changes. Return their results."""
         n_rows = as_count(n_rows, "n_rows", 0, MAX_POINTS)
         first = self._state.check_growth(n_rows)
         results = self._state.results_of_skipped(n_rows)
@@ -526,7 +526,7 @@ class StreamDetector:
         dict
             The part of each feature: positive if its value is unusually high, negative if unusually low; that of a
             category is never negative. The absolute values sum to the score. The keys are the names of the features, or
-            their numbers. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago. With the preset
+            their indices. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago. With the preset
             "series", ("x", "hour") is the deviation from what is usual at this hour, ("x", "level") that from the
             recent level.
         """

@@ -150,7 +150,7 @@ class StreamState:
         return n_seen
 
     def skip(self, n_rows: int) -> None:
-        """Count rows that cannot be used."""
+        """Count unusable rows."""
         self.counts += np.array([n_rows, n_rows, 0, 0, 0])
 
     def results_of_skipped(self, n_rows: int) -> BlockResults:
