@@ -618,10 +618,11 @@ class StreamDetector:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
 
         The threshold and the drift monitor still count their scores. With a shingle, a point consists of several rows,
-        so single rows cannot be forgotten. A row with missing numbers must be given as the window holds it, with the
-        numbers that replaced them, which `rescore` returns; otherwise they are replaced as if the row came next. With
-        "indicator", such a row differs from one that had these numbers. Then, and with a shingle, forget the points
-        themselves: ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
+        so single rows cannot be forgotten; with the preset "series" neither, because later points depend on them. A row
+        with missing numbers must be given as the window holds it, with the numbers that replaced them, which `rescore`
+        returns; otherwise they are replaced as if the row came next. With "indicator", such a row differs from one that
+        had these numbers. Then, and with a shingle, forget the points themselves:
+        ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
 
         Parameters
         ----------
@@ -635,7 +636,7 @@ class StreamDetector:
         Raises
         ------
         InvalidInputError
-            If a row is not in the window; then no row is forgotten.
+            If a row is not in the window; then no row is forgotten. Also with a shingle or the preset "series".
         """
         if self._layout.has_views:
             raise InvalidInputError("Single rows of a series cannot be forgotten: later points depend on them.")
@@ -653,7 +654,8 @@ class StreamDetector:
         -------
         points : array of shape (n_points, n_features)
             Oldest first. Categories are numbers (see `imondrian.categories`), and missing numbers are replaced. Other
-            methods accept these rows (without a shingle): if there are categories, they are `CodedRows`.
+            methods accept these rows: if there are categories, they are `CodedRows`. With a shingle, or the preset
+            "series" (whose points are deviations), points are wider than rows, and other methods do not accept them.
         scores : array of shape (n_points,)
         """
         points, scores = self.forest.rescore(self.kind)
