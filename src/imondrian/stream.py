@@ -617,11 +617,11 @@ class StreamDetector:
     def forget(self, X: Any) -> Self:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
 
-        The threshold and the drift monitor still count their scores. With a shingle, a point consists of several rows,
-        so single rows cannot be forgotten; with the preset "series" neither, because later points depend on them. A row
-        with missing numbers must be given as the window holds it, with the numbers that replaced them, which `rescore`
-        returns; otherwise they are replaced as if the row came next. With "indicator", such a row differs from one that
-        had these numbers. Then, and with a shingle, forget the points themselves:
+        The threshold and the drift monitor still count their scores. Single rows cannot be forgotten with a shingle,
+        because a point consists of several rows, or with the preset "series", because later points depend on them. A
+        row with missing numbers must be given as the window holds it, with the numbers that replaced them, which
+        `rescore` returns; otherwise they are replaced as if the row came next. With "indicator", such a row differs
+        from one that had these numbers. Then, and with a shingle, forget the points themselves:
         ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
 
         Parameters
