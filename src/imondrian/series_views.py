@@ -29,7 +29,7 @@ from imondrian.row_times import MAX_SECONDS
 
 
 class TimeCounts(NamedTuple):
-    """What was noticed about the times of a series."""
+    """Facts about the times of a series."""
 
     n_late: int  # rows whose time is before that of an earlier row
     n_repeated: int  # rows with the latest time so far, which an earlier row has too
@@ -79,9 +79,9 @@ class SeriesViews:
     50 latest values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows). Where
     one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour.
 
-    A row whose time is not known is taken to come one usual step after the row before it. A step that is more than 100
-    times as long as usual is a hole: the recent level begins again after it. Late and repeated rows are processed in
-    the order in which they arrive, with the hour of their own time.
+    A row whose time is not known is taken to come one usual step after the previous row. A step that is more than 100
+    times as long as usual is a hole in the series: after it, the recent level starts again. Late and repeated rows are
+    processed in the order in which they arrive, with the hour of their own time.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class SeriesViews:
 
     @property
     def time_counts(self) -> TimeCounts:
-        """What was noticed about the times so far."""
+        """Facts about the times so far."""
         counts = self._counts.tolist()
         return TimeCounts(counts[N_LATE], counts[N_REPEATED], counts[N_HOLES], self._clock.item(STEP))
 
