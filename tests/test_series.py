@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import imondrian
 from imondrian import InvalidInputError, StreamDetector
 from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.incident_records import reasons_in_words
 from imondrian.row_times import as_seconds, as_times
 from imondrian.series_views import SeriesViews
@@ -28,7 +29,7 @@ class PlainViews:
         self.hours = [[(0, 0.0)] * n_features for _ in range(24)]
         self.level = [(0, 0.0)] * n_features
         self.last = self.step = None
-        self.n_steps = self.n_late = self.n_repeated = self.n_holes = 0
+        self.n_steps = self.n_late = self.n_late_now = self.n_repeated = self.n_holes = 0
 
     def point(self, row, time):
         clock = self._clock(time)
@@ -50,22 +51,25 @@ class PlainViews:
         """The time of the next row; None if it is not known."""
         if not math.isnan(time):
             return time
-        return None if self.last is None or self.step is None else self.last + self.step
+        return self.last if self.last is None or self.step is None else min(self.last + self.step, 1e12)
 
     def _advance(self, time):
         if self.last is None or math.isnan(time):
-            self.last = self._clock(time) if self._clock(time) is not None else self.last
+            self.last = self._clock(time)
             return
         passed = time - self.last
-        if passed <= 0.0:
-            self.n_late += passed < 0.0
-            self.n_repeated += passed == 0.0
-            return
-        self.last = time
+        self.n_late_now = self.n_late_now + 1 if passed < 0.0 else 0
+        self.n_late += passed < 0.0
+        self.n_repeated += passed == 0.0
+        if passed > 0.0 or self.n_late_now == 100:
+            self.last, self.n_late_now = time, 0
+        if passed > 0.0:
+            self._count_step(passed)
+
+    def _count_step(self, passed):
         if self.step is not None and passed > 100.0 * self.step:
             self.n_holes += 1
             self.level = [(0, mean) for _, mean in self.level]
-            return
         self.n_steps = min(self.n_steps + 1, 100)
         step = passed if self.step is None else self.step
         self.step = step + (min(passed, 4.0 * step) - step) / self.n_steps
@@ -77,16 +81,18 @@ def _learned(mean, value, weight):
 
 
 values = st.floats(-1e6, 1e6) | st.just(math.nan) | st.sampled_from([MAX_SIZE, -MAX_SIZE])
-steps = st.sampled_from([0.0, 1.0, 300.0, HOUR, -HOUR, 50 * HOUR, 4 * DAY, 30 * DAY, math.nan])
+steps = st.sampled_from(
+    [0.0, 5e-324, 1.0, 300.0, HOUR, -HOUR, 50 * HOUR, 4 * DAY, 30 * DAY, 2 * MAX_SECONDS, -2 * MAX_SECONDS, math.nan]
+)
 
 
 @st.composite
 def timed_rows(draw, n_features=2, max_rows=60):
     n = draw(st.integers(1, max_rows))
     rows = draw(st.lists(st.lists(values, min_size=n_features, max_size=n_features), min_size=n, max_size=n))
-    times, now = [], draw(st.floats(-1e9, 4e9))
+    times, now = [], draw(st.floats(-1e9, 4e9) | st.sampled_from([0.0, MAX_SECONDS, -MAX_SECONDS]))
     for step in draw(st.lists(steps, min_size=n, max_size=n)):
-        now += 0.0 if math.isnan(step) else step
+        now = min(max(now + (0.0 if math.isnan(step) else step), -MAX_SECONDS), MAX_SECONDS)
         times.append(math.nan if math.isnan(step) else now)
     return np.array(rows), np.array(times)
 
@@ -196,6 +202,37 @@ def test_late_and_repeated_rows_are_counted_and_keep_their_own_hour():
     assert late[0, 0] == 4.0  # compared with the first hour
     views.points(np.array([[2.0]]), np.array([HOUR]))
     assert views.time_counts[:3] == (1, 1, 0)
+
+
+@pytest.mark.parametrize(("first", "largest"), [(1e-3, 10), (1e-6, 100)])
+def test_a_short_first_step_does_not_make_all_later_steps_holes(first, largest):
+    views, times = SeriesViews(1), np.append([0.0, first], np.arange(1.0, 1_000.0))
+    views.points(np.zeros((len(times), 1)), times)
+    assert 0 < views.time_counts.n_holes < largest
+
+
+@pytest.mark.parametrize("wrong", [1e11, 30 * DAY])
+def test_one_time_far_ahead_does_not_make_all_later_rows_late(wrong):
+    views, times = SeriesViews(1), np.arange(1_000) * 60.0
+    times[500] = wrong
+    times[900:] += 4 * DAY
+    views.points(np.zeros((1_000, 1)), times)
+    assert views.time_counts == (100, 0, 2, pytest.approx(60.0, rel=0.1))  # the holes: the wrong time and the last one
+
+
+def test_a_clock_that_is_set_back_by_a_day_goes_on():
+    views, times = SeriesViews(1), np.arange(1_000) * 60.0
+    times[500:] -= DAY
+    views.points(np.zeros((1_000, 1)), times)
+    assert views.time_counts == (100, 0, 0, 60.0)
+    assert views.usual_at(math.nan)[0] == 0.0
+
+
+def test_a_row_without_a_time_after_the_first_time_belongs_to_its_hour():
+    views = SeriesViews(1)
+    views.points(np.array([[1.0]]), np.array([5 * HOUR]))
+    views.points(np.array([[3.0]]), np.array([math.nan]))
+    assert views.usual_at(5 * HOUR + 1.0)[0] == 2.0
 
 
 def test_a_row_without_a_time_comes_one_usual_step_later():
@@ -415,6 +452,8 @@ def test_unknown_times():
         lambda views: views["clock"].__setitem__(0, 1e300),
         lambda views: views["counts"].__setitem__(0, 101),
         lambda views: views["counts"].__setitem__(1, -1),
+        lambda views: views["clock"].__setitem__(1, 3e12),
+        lambda views: views["counts"].__setitem__(4, 100),
         lambda views: views["counts"].pop(),
     ],
 )

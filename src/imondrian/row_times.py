@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from imondrian.engine.jit import Array
+from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.errors import InvalidInputError
-
-MAX_SECONDS = 1e12  # either way; far beyond all dates, and differences of seconds are exact to 0.0002 seconds
 
 
 def as_seconds(time: Any) -> float:

@@ -13,6 +13,9 @@ from imondrian.engine.series_views import (
     HALF_LIFE,
     HOURS_PER_DAY,
     LAST,
+    LATE_RUN,
+    LONGEST_LATE_RUN,
+    MAX_SECONDS,
     MEAN,
     N_HOLES,
     N_LATE,
@@ -24,7 +27,6 @@ from imondrian.engine.series_views import (
     write_views,
 )
 from imondrian.inputs import as_count
-from imondrian.row_times import MAX_SECONDS
 
 
 class TimeCounts(NamedTuple):
@@ -50,9 +52,10 @@ class SeriesViews:
     50 latest values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows). Where
     one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour.
 
-    A row whose time is not known is taken to come one usual step after the row before it. A step that is more than 100
-    times as long as usual is a hole: the recent level begins again after it. Late and repeated rows are processed in
-    the order in which they arrive, with the hour of their own time.
+    A row whose time is not known is taken to come one usual step after the latest time so far. A step that is more than
+    100 times as long as usual is a hole: the recent level begins again after it. Late and repeated rows are processed
+    in the order in which they arrive, with the hour of their own time; after 100 late rows in succession, the clock is
+    taken to have been set back, and time goes on from the last of them.
 
     Parameters
     ----------
@@ -79,7 +82,7 @@ class SeriesViews:
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
         self._hours, self._level = np.zeros((2, HOURS_PER_DAY, n_features)), np.zeros((2, n_features))
-        self._clock, self._counts = np.full(2, np.nan), np.zeros(4, np.int64)
+        self._clock, self._counts = np.full(2, np.nan), np.zeros(5, np.int64)
         self.viewed = ViewedRows(np.empty((0, n_features)), np.empty((0, N_VIEWS, n_features)))
 
     def copy(self) -> "SeriesViews":
@@ -149,11 +152,13 @@ class SeriesViews:
             (hours[COUNT] <= N_VALUES_OF_HOUR).all()
             and (level[COUNT] <= _MAX_LEVEL_COUNT).all()
             and clock.shape == (2,)
-            and len(counts) == 4
-            and not (np.abs(clock) > MAX_SECONDS).any()
+            and len(counts) == 5
+            and not abs(clock[LAST]) > MAX_SECONDS
             and not clock[STEP] <= 0.0
+            and not clock[STEP] > 2.0 * MAX_SECONDS
             and math.isnan(clock[STEP]) == (counts[0] == 0)
             and counts[0] <= N_STEPS_AVERAGED
+            and counts[LATE_RUN] < LONGEST_LATE_RUN
             and not (math.isnan(clock[LAST]) and any(counts))
         )
         if not is_valid:
