@@ -792,7 +792,8 @@ class StreamDetector:
     def _owned(self, rows: StreamRows) -> StreamRows:
         """Return checked rows that nobody else can change; raise InvalidInputError if they have changed."""
         own = rows.values.copy()
-        return rows._replace(values=unchanged(own) if self._parameters["missing"] == "raise" else own)
+        unchanged(own if self._parameters["missing"] == "raise" else own[~np.isnan(own)])
+        return rows._replace(values=own)
 
     def _block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows form one block, to which the same rules apply."""
