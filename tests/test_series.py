@@ -5,6 +5,8 @@ import pickle
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -417,7 +419,9 @@ def test_all_forms_of_a_time_give_the_same_seconds(moment, offset):
     assert seconds == (moment - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001
 
 
-@pytest.mark.parametrize("time", ["yesterday", "", object(), True, 1e13, math.inf, b"2024-01-01", [1], 1j])
+@pytest.mark.parametrize(
+    "time", ["yesterday", "", object(), True, 1e13, math.inf, b"2024-01-01", [1], 1j, np.timedelta64(5, "m")]
+)
 def test_what_is_not_a_time_is_named(time):
     with pytest.raises(InvalidInputError, match="A time must be"):
         as_seconds(time)
@@ -427,10 +431,24 @@ def test_what_is_not_a_time_is_named(time):
     assert detector.n_seen == 0
 
 
-@pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 2.0], 5.0, "ab", np.zeros((2, 1))])
+@pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 2.0], 5.0, "ab", np.zeros((2, 1)), [[1], [1, 2]]])
 def test_there_must_be_one_time_for_each_row(times):
     with pytest.raises(InvalidInputError, match="times"):
         StreamDetector(1, **SMALL).process_many([[1.0], [2.0]], times)
+
+
+def test_hours_of_a_time_zone_are_read_as_written_from_all_libraries():
+    zone = "Europe/Berlin"
+    stamps = pd.Series(pd.date_range("2024-05-01 14:05", periods=3, tz=zone))
+    frame = pl.Series(stamps.dt.tz_localize(None).tolist()).dt.replace_time_zone(zone)
+    assert as_times(frame, 3).tolist() == as_times(stamps, 3).tolist() == [as_seconds(stamp) for stamp in stamps]
+
+
+def test_masked_times_are_unknown():
+    numbers = np.ma.masked_array([1.0, 1e300], [False, True])
+    moments = np.ma.masked_array(np.array(["1970-01-01T00:00:01", "2024-01-01"], "datetime64[s]"), [False, True])
+    for times in (numbers, moments, pd.Series(["1970-01-01 00:00:01", None], dtype="string")):
+        assert np.array_equal(as_times(times, 2), [1.0, math.nan], equal_nan=True)
 
 
 def test_unknown_times():
@@ -454,6 +472,7 @@ def test_unknown_times():
         lambda views: views["counts"].__setitem__(1, -1),
         lambda views: views["clock"].__setitem__(1, 3e12),
         lambda views: views["counts"].__setitem__(4, 100),
+        lambda views: views["counts"].__setitem__(3, 97),
         lambda views: views["counts"].pop(),
     ],
 )

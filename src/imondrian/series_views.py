@@ -103,6 +103,11 @@ class SeriesViews:
         counts = self._counts.tolist()
         return TimeCounts(counts[N_LATE], counts[N_REPEATED], counts[N_HOLES], self._clock.item(STEP))
 
+    @property
+    def n_times(self) -> int:
+        """Number of times counted as late, repeated or after a hole; at most the number of rows."""
+        return sum(self.time_counts[:3])
+
     def points(self, rows: Array, times: Array | None) -> Array:
         """Return the points of the next rows, and learn the rows; NaN is a missing number or an unknown time."""
         times = np.full(len(rows), np.nan) if times is None else times
