@@ -327,6 +327,24 @@ def test_the_expected_range_follows_the_hour_and_holds_ordinary_values(detector_
     assert all(np.isnan(bound).all() for bound in new.expected_range())
 
 
+@pytest.mark.parametrize("amplitude", [0.0, 10.0])
+def test_the_expected_range_holds_nine_of_ten_values(amplitude):
+    """In 600 rows of a stationary series: 0.9, with a standard deviation of 0.012 if rows are independent.
+
+    The limits are four standard deviations away: an error rate of 1 in 10,000.
+    """
+    rows, times = daily(27)
+    rows += (amplitude - 10.0) * np.sin(2.0 * np.pi * times / DAY)[:, None]
+    detector = StreamDetector(1, preset="series", window=1024, n_trees=1)
+    detector.process_many(rows[:1_900], times[:1_900])
+    n_inside = 0
+    for row, time in zip(rows[1_900:2_500], times[1_900:2_500], strict=True):
+        low, high = detector.expected_range(time)
+        n_inside += low[0] <= row[0] <= high[0]
+        detector.process(row, time)
+    assert 0.85 < n_inside / 600 < 0.95
+
+
 def test_missing_numbers_count_as_usual_ones():
     rows, times = daily(3, n_features=2)
     detector = StreamDetector(2, **SMALL)
@@ -351,6 +369,14 @@ def test_skipped_rows_do_not_shift_the_times_of_others():
     assert np.array_equal(np.delete(found, 50), expected)
 
 
+def test_a_wrong_time_is_an_error_even_if_the_row_is_skipped():
+    detector = StreamDetector(1, **SMALL, on_error="skip")
+    for call in (lambda: detector.process([math.inf], "noon"), lambda: detector.process_many([[math.inf]], ["noon"])):
+        with pytest.raises(InvalidInputError, match="noon"):
+            call()
+    assert detector.n_seen == 0
+
+
 def test_several_values_have_two_deviations_each():
     rows, times = daily(2, n_features=3)
     detector = StreamDetector(3, **SMALL, scale=[1.0, 2.0, 3.0])
@@ -364,6 +390,7 @@ def test_several_values_have_two_deviations_each():
     [
         ({"shingle": 2}, "shingle is 2"),
         ({"categorical": [0]}, "categorical is"),
+        ({"categorical": None}, "categorical"),
         ({"missing": "previous"}, "but is 'previous'"),
         ({"missing": "indicator"}, "but is 'indicator'"),
     ],

@@ -428,7 +428,7 @@ class StreamDetector:
         """
         self._events = ()
         converter, state = self._row_converter(), self._state
-        index = state.check_growth(1)
+        index, seconds = state.check_growth(1), self._times(None if time is None else [time], 1)
         try:
             row = converter.point(x)
         except InvalidInputError:
@@ -438,9 +438,8 @@ class StreamDetector:
             state.skip(1)
             return Result(float("nan"), False, state.threshold.threshold, index, float("nan"), incident)
         self._check_rules(converter.names)
-        if time is not None or self._needs_copy_of_state(row, converter.names):
-            rows = StreamRows(row, self._times(None if time is None else [time], 1), converter.names)
-            return _only_result(self._process(rows), index)
+        if self._needs_copy_of_state(row, converter.names):
+            return _only_result(self._process(StreamRows(row, seconds, converter.names)), index)
         return self._process_point(row[0], index)
 
     @lists_rows
@@ -545,8 +544,8 @@ class StreamDetector:
         """Return the range in which 90 % of ordinary values lie, for each feature, if the next row comes at a time.
 
         With the preset "series", the range is the usual value plus the 5 % and 95 % quantiles of the deviations in the
-        window: where both views agree, or else between them. With other presets, it consists of the quantiles of the
-        values in the window; categories have no range.
+        window, in the view in which these are nearer to each other. With other presets, it consists of the quantiles of
+        the values in the window; categories have no range.
 
         Parameters
         ----------
@@ -567,8 +566,8 @@ class StreamDetector:
             low[-1, list(layout.categorical)] = high[-1, list(layout.categorical)] = np.nan
             return low[-1], high[-1]
         usual = self._state.builder.usual_at(seconds[0])  # type: ignore[union-attr]  # a series has views
-        bounds = np.sort([(usual + low).max(axis=0), (usual + high).min(axis=0)], axis=0)
-        return bounds[0], bounds[1]
+        columns = np.argmin(high - low, axis=0), np.arange(layout.n_features)
+        return (usual + low)[columns], (usual + high)[columns]
 
     @read_locked
     def next_point(self, x: Any, time: Any = None) -> Array:
