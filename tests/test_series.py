@@ -377,6 +377,17 @@ def test_a_wrong_time_is_an_error_even_if_the_row_is_skipped():
     assert detector.n_seen == 0
 
 
+def test_usual_values_do_not_learn_anomalies_that_are_not_learned():
+    rows, times = daily(20)
+    rows[1_200:1_700] += 60.0
+    detector = StreamDetector(1, preset="series", window=512, n_trees=10, learn_anomalies=False)
+    results = detector.process_many(rows, times)
+    assert results.is_anomaly[1_200:1_230].all()
+    views = SeriesViews(1)
+    views.points(np.where(results.is_anomaly[:, None], math.nan, rows), times)
+    assert detector.notes()["views"] == views.notes()["views"]
+
+
 def test_several_values_have_two_deviations_each():
     rows, times = daily(2, n_features=3)
     detector = StreamDetector(3, **SMALL, scale=[1.0, 2.0, 3.0])

@@ -122,6 +122,13 @@ class SeriesViews:
         times = np.full(len(rows), np.nan) if times is None else times
         return np.vstack([self.copy().points(rows[i : i + 1], times[i : i + 1]) for i in range(len(rows))])
 
+    def without_values(self, before: "SeriesViews", times: Array | None) -> "SeriesViews":
+        """Return these views as if the latest rows had been missing numbers; `before` are the views before them."""
+        other = before.copy()
+        other.points(np.full_like(self.viewed.values, np.nan), times)
+        other.viewed = self.viewed
+        return other
+
     def usual_at(self, time: float) -> Array:
         """Return what is usual for a row that comes next, at a time: one row per view; NaN if nothing is known."""
         other = self.copy()

@@ -137,7 +137,8 @@ class StreamDetector:
         window; with the preset "series", a sixteenth.
     learn_anomalies : bool, default=True
         Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be anomalous
-        forever, and rows are scored one by one, which is slower.
+        forever, and rows are scored one by one, which is slower. With the preset "series", the usual values do not
+        learn them either.
     shingle : int, default=1
         Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
         shingles.
@@ -861,6 +862,8 @@ class StreamDetector:
         if not score[0] > state.threshold.threshold:
             state.gaps = marked
             self.forest.extend_scored(points[0], float(score[0]))
+        elif isinstance(state.builder, SeriesViews):
+            state.builder = state.builder.without_values(self._state.builder, rows.times)  # type: ignore[arg-type]
         return self._record(score, [], points)
 
     def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:
