@@ -16,6 +16,7 @@ from imondrian import InvalidInputError, StreamDetector
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.incident_records import reasons_in_words
+from imondrian.model_files import from_bytes, to_bytes
 from imondrian.row_times import as_seconds, as_times
 from imondrian.series_views import SeriesViews
 from imondrian.stream_explanations import reasons_of_point
@@ -173,6 +174,20 @@ def test_a_model_file_resumes_bit_for_bit(tmp_path):
     assert loaded.parameters == detector.parameters
     expected, found = (each.process_many(rows[100:], times[100:]) for each in (other, loaded))
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True))
+
+
+@given(timed_rows(), st.booleans())
+def test_a_detector_writes_only_files_that_it_reads(series, learn_anomalies):
+    rows, times = series
+    rows[np.isnan(rows).all(axis=1)] = 0.0
+    settings = {"window": 8, "n_trees": 2, "threshold": "top 40%", "warm_up": 4, "rules": {"gap": 1}}
+    detector = StreamDetector(2, **SMALL | settings, learn_anomalies=learn_anomalies)
+    for half in (slice(None, len(rows) // 2), slice(len(rows) // 2, None)):
+        loaded = from_bytes(to_bytes(detector))
+        expected, found = (each.process_many(rows[half], times[half]) for each in (detector, loaded))
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True))
+    assert to_bytes(loaded) == to_bytes(detector)
+    assert np.isfinite(detector.score(rows, times)).all()
 
 
 def test_the_forest_holds_exactly_the_deviations_of_the_window():
