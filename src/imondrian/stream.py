@@ -137,7 +137,8 @@ class StreamDetector:
         window; with the preset "series", a sixteenth.
     learn_anomalies : bool, default=True
         Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be flagged
-        forever, and rows are scored one by one, which is slower.
+        forever, and rows are scored one by one, which is slower. With the preset "series", the usual values do not
+        learn them either.
     shingle : int, default=1
         Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
         shingles.
@@ -433,7 +434,7 @@ class StreamDetector:
         """
         self._events = ()
         converter, state = self._row_converter(), self._state
-        index = state.check_growth(1)
+        index, seconds = state.check_growth(1), self._times(None if time is None else [time], 1)
         try:
             row = converter.point(x)
         except InvalidInputError:
@@ -443,9 +444,8 @@ class StreamDetector:
             state.skip(1)
             return Result(float("nan"), False, state.threshold.threshold, index, float("nan"), incident)
         self._check_rules(converter.names)
-        if time is not None or self._needs_copy_of_state(row, converter.names):
-            rows = StreamRows(row, self._times(None if time is None else [time], 1), converter.names)
-            return _only_result(self._process(rows), index)
+        if self._needs_copy_of_state(row, converter.names):
+            return _only_result(self._process(StreamRows(row, seconds, converter.names)), index)
         return self._process_point(row[0], index)
 
     @lists_rows
@@ -550,8 +550,8 @@ class StreamDetector:
         """Return, for each feature, the range of 90 % of the ordinary values if the next row comes at this time.
 
         With the preset "series", each view has a range: the usual value plus the 5 % and 95 % quantiles of the
-        deviations in the window. The result is where both ranges overlap or, if they do not, the interval between them.
-        With other presets, it consists of the quantiles of the values in the window; categories have no range.
+        deviations in the window. The result is the narrower of the two. With other presets, it consists of the
+        quantiles of the values in the window; categories have no range.
 
         Parameters
         ----------
@@ -828,7 +828,8 @@ class StreamDetector:
     def _owned(self, rows: StreamRows) -> StreamRows:
         """Return checked rows that nobody else can change; raise InvalidInputError if they have changed."""
         own = rows.values.copy()
-        return rows._replace(values=unchanged(own) if self._parameters["missing"] == "raise" else own)
+        unchanged(own if self._parameters["missing"] == "raise" else own[~np.isnan(own)])
+        return rows._replace(values=own)
 
     def _block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows form one block, to which the same rules apply."""
@@ -897,6 +898,8 @@ class StreamDetector:
         if not score[0] > state.threshold.threshold:
             state.gaps = marked
             self.forest.extend_scored(points[0], float(score[0]))
+        elif isinstance(state.builder, SeriesViews):
+            state.builder = state.builder.without_values(self._state.builder, rows.times)  # type: ignore[arg-type]
         return self._record(score, [], points)
 
     def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:
