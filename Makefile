@@ -66,6 +66,7 @@ reproduce: $(VENV)/.experiments
 pictures: $(VENV)/.dev
 	$(BIN)/python examples/pictures.py docs/images
 	$(BIN)/python examples/page.py docs/images
+	$(BIN)/python examples/series_pictures.py docs/images
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

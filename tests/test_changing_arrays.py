@@ -150,6 +150,7 @@ DETECTORS = [
     {"shingle": 400, "window": 4},
     {"learn_anomalies": False, "warm_up": 10},
     {"missing": "indicator"},
+    {"preset": "series", "threshold": "top 40%", "warm_up": 10, "rules": {"gap": 1}},
 ]
 
 

@@ -77,7 +77,10 @@ def test_defaults_of_the_service():
 def test_defaults_of_the_command_line(command):
     options = {each.name: each for each in app.commands[command].params}
     if command == "watch":
-        for name, value in {"trees": 100, "samples": 256, "window": 2048, "shingle": 1, "seed": 0}.items():
+        expected = {"trees": "100", "samples": "256", "window": "2048", "shingle": "1", "seed": "0"}
+        of_series = {"trees": "20", "samples": "0", "window": "8192"}
+        expected |= {name: f"{expected[name]} (practice, paper), {value} (series)" for name, value in of_series.items()}
+        for name, value in expected.items():
             assert getattr(DetectorOptions(), name) is None  # a loaded model determines these settings
             assert f"[default: {value}]" in options[name].help
         assert "[default: practice]" in options["preset"].help
@@ -85,9 +88,9 @@ def test_defaults_of_the_command_line(command):
         found = {name: options[name].default for name in ("preset", "trees", "samples", "seed")}
         assert found == {"preset": "practice", "trees": 100, "samples": 256, "seed": 0}
         assert {name: getattr(ForestOptions(), name) for name in found} == found
-    threshold = "0.001" if command == "watch" else "auto"
-    assert f"[default: {threshold} (practice), kmeans (paper)]" in options["threshold"].help
-    assert list(options["preset"].type.choices) == list(PRESETS)
+    threshold = "0.001 (practice, series)" if command == "watch" else "auto (practice)"
+    assert f"[default: {threshold}, kmeans (paper)]" in options["threshold"].help
+    assert list(options["preset"].type.choices) == list(defaults.STREAM_PRESETS if command == "watch" else PRESETS)
     assert isinstance(options["preset"].type, click.Choice)
 
 
@@ -149,8 +152,8 @@ def test_defaults_of_spark():
     spark = pytest.importorskip("imondrian.spark")
     for call in (spark.fit, spark.fit_by_key):
         assert_has(call, {**SIZES, "seed": 0, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
-    keyed = {"n_trees": 25, "max_samples": 64, "window": 256}
-    assert_has(spark.watch, {**keyed, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
+    sizes = dict.fromkeys(("n_trees", "max_samples", "window"), "preset")
+    assert_has(spark.watch, {**sizes, **FROM_PRESET, "threshold": "preset", "on_error": "raise"})
     pipeline = {"nTrees": 100, "maxSamples": 256, "seed": 0, **FROM_PRESET, "contamination": "preset"}
     assert_has(spark.IsolationMondrianForest.__init__, pipeline)
     assert_has(spark.score, {"output": "anomaly_score", "surprise": "surprise"})

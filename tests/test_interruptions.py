@@ -30,6 +30,10 @@ FILES = (
     "stream_gaps.py",
     "stream_state.py",
     "stream_parameters.py",
+    "stream_rows.py",
+    "series_views.py",
+    "series_explanations.py",
+    "row_times.py",
     "forest.py",
     "forest_state.py",
     "estimator.py",
@@ -97,6 +101,7 @@ SETTINGS = [
     {"categorical": [2], "missing": "indicator", "shingle": 2},
     {"missing": "previous"},
     {"missing": "median", "learn_anomalies": False, "threshold": 0.1, "warm_up": 4},
+    {"preset": "series", "missing": "median"},
 ]
 
 
@@ -139,6 +144,30 @@ def test_an_interrupted_detector_knows_how_many_rows_it_has_processed(settings):
     assert len(reached) == 40
     assert len(set(reached)) > 1
     assert set(reached) <= set(range(100, 141))
+
+
+@pytest.mark.parametrize("settings", [{}, {"learn_anomalies": False}, {"rules": {"gap": 2, "side": {0: "high"}}}])
+@pytest.mark.parametrize("n_rows", [1, 40])
+def test_an_interrupted_series_has_the_views_of_the_rows_it_has_processed(settings, n_rows):
+    """The times have holes, late rows and unknown times."""
+    rng = np.random.default_rng(0)
+    times = np.where(rng.random(140) < 0.1, np.nan, np.cumsum(rng.choice([60.0, 60.0, 0.0, 1e6, -60.0], 140)))
+    first = StreamDetector(3, **{"preset": "series", "window": 64, "n_trees": 3, "threshold": 0.1, **settings})
+    first.process_many(GAPS[:100], times[:100])
+
+    def process(detector, end=140):
+        n_seen = detector.n_seen
+        for i in range(n_seen, end, n_rows):
+            detector.process_many(GAPS[i : min(i + n_rows, end)], times[i : min(i + n_rows, end)])
+        return to_bytes(detector)
+
+    expected = {n_seen: process(copy.deepcopy(first), n_seen) for n_seen in range(100, 141)}
+    reached = set()
+    for detector in interrupted(lambda: copy.deepcopy(first), process):
+        reached.add(detector.n_seen)
+        assert to_bytes(detector) == expected[detector.n_seen]
+        assert process(detector) == expected[140]
+    assert len(reached) > 1
 
 
 @pytest.mark.parametrize(

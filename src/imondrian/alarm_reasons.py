@@ -1,7 +1,8 @@
 """The reasons for an alarm on a stream: the features that make a point anomalous, and what was expected instead.
 
-They come from a small forest that is built, when needed, on points before the alarm. The forest of the detector has
-learned the point and later ones by then; and the result must not depend on how the stream is divided into calls.
+They come from a small forest that is built, when needed, on points before the alarm. The forest of the detector cannot
+be used: by then it has learned the point and later ones, and the result must not depend on how the stream is divided
+into calls.
 """
 
 from typing import Any, NamedTuple
@@ -39,10 +40,10 @@ def n_reference_points(window: int) -> int:
 
 
 def reference_end(number: int, window: int) -> int:
-    """Return the number after the last of the points that explain an alarm at the point with this number.
+    """Return the number after that of the last point that explains an alarm at the point `number`.
 
-    It advances in steps, so that alarms near each other share a forest: about a sixteenth of the window, or of the
-    points so far. It depends on nothing else, so that the reasons do not depend on calls or restarts.
+    It advances in steps of at most a sixteenth of the window, or of the points so far, so that alarms near each other
+    share a forest. It depends on nothing else, so the reasons do not depend on calls or restarts.
 
     Examples
     --------

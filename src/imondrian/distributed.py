@@ -36,7 +36,7 @@ def new_sampled_forest(
 
 
 class DrawnSamples(NamedTuple):
-    """The samples of all trees, and what is known of all points that they were drawn from."""
+    """The samples of all trees, and facts about all points that they were drawn from."""
 
     points: Array  # points[t] is the sample of tree t
     n_points: int  # number of all points

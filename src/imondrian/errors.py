@@ -24,4 +24,4 @@ class DamagedFileError(ImondrianError, ValueError):
 
 
 class BusyError(ImondrianError, RuntimeError):
-    """A thread, for example in a signal handler, called an object inside another call. Nothing was changed."""
+    """Code such as a signal handler called an object in the middle of another call of it. Nothing was changed."""

@@ -131,7 +131,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
-        holds. If only `contamination` changes, to a surprise, the scores of the fitted rows are used.
+        holds. If only `contamination` changes, and its new value is a surprise, the scores of the fitted rows are used.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

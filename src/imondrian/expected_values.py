@@ -20,7 +20,7 @@ _VALUES_PER_TASK = 2**20  # one value for each tree, feature and row: 8 MB
 
 
 class ExpectedValues(NamedTuple):
-    """What would be ordinary for features of rows, given the other features of the row. Arrays of the same shape.
+    """What would be ordinary for features of rows, given the other features of each row; arrays of the same shape.
 
     Each number is a value that a tree expects. Of a categorical feature, all three are the category that most trees
     expect. NaN if no tree holds a point, which is possible with a window and a small `max_samples`.
@@ -66,7 +66,7 @@ def _write(
 
 
 def rank_of_quantile(share: float, n: int) -> int:
-    """Return the rank, from 0, of the smallest of n sorted values that at least this share does not exceed.
+    """Return the rank, from 0, of the smallest of n sorted values that at least this share of them do not exceed.
 
     Examples
     --------

@@ -142,8 +142,8 @@ class Expectations:
     def ranges(self, points: Array, parts: Sequence["Part"]) -> list[tuple[float, float] | None]:
         """Return the 5 % and 95 % quantiles of what is expected in the leading row of each part; None if not known.
 
-        `points` are points as the forest holds them, one for each part. All rows of a part are hidden, so that odd
-        values are not expected because of each other. A missing number is treated as present.
+        `points` are points as the forest holds them, one for each part. All rows of a part are hidden, so that one
+        unusual value does not make the others look ordinary. A missing number is treated as present.
         """
         asked = points.copy()
         for point, part in zip(asked, parts, strict=True):

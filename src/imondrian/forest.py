@@ -515,8 +515,8 @@ class MondrianForest:
         Parameters
         ----------
         X : array of shape (n_rows, n_features)
-            NaN is a missing value; cuts on missing features are treated like those on the feature that is asked for. A
-            row must have at least one value.
+            NaN is a missing value; cuts on missing features are treated like cuts on the requested feature. A row must
+            have at least one value.
         features : array of int of shape (n_asked,) or (n_rows, n_asked), optional
             Indices of the features, the same for all rows or different ones for each row. By default all features.
 

@@ -233,7 +233,7 @@ class IncidentTracker:
         return self._run is None
 
     def ends_run_at(self, index: int) -> bool:
-        """Return True if the row with this index changes something although it is not an alarm."""
+        """Return True if the row with this index ends a run of alarms, provided that it is not an alarm itself."""
         return self._run is not None and index - self._run.last >= self.rules.gap
 
     @property
@@ -242,7 +242,7 @@ class IncidentTracker:
         return frozenset() if self._run is None else frozenset((self._run.first, self._run.last, self._run.peak))
 
     def number_at(self, index: int) -> int:
-        """Return the number of the incident that is open after a further row that is not labelled, or NO_INCIDENT."""
+        """Return the number of the incident that is open after the next row, which is not labelled, or NO_INCIDENT."""
         is_open = self.open is not None and self._run is not None and index - self._run.last < self.rules.gap
         return self.latest[-1].number if is_open else NO_INCIDENT
 

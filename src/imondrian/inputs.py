@@ -149,7 +149,7 @@ def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
 def as_feature_indices(features: Any, n_features: int, n_rows: int) -> Array:
     """Check the features to compute for each row; return one row of indices per row.
 
-    None means all features; one list applies to all rows; a table has a row of features for each of them.
+    None means all features; one list applies to all rows; a table has one list of features for each row.
     """
     indices = np.arange(n_features) if features is None else np.asarray(features)
     if indices.dtype.kind not in "iu" or indices.ndim not in (1, 2) or indices.size == 0:

@@ -22,7 +22,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lists_rows(method: Method) -> Method:
-    """Decorate a method of rows X: an iterable is listed first, so that no lock is held while it produces rows."""
+    """Decorate a method that accepts rows X: read an iterable into a list first, while no lock is held."""
 
     @wraps(method)
     def listed(self: Any, X: Any, *others: Any, **named: Any) -> Any:

@@ -165,9 +165,9 @@ class IsolationMondrianForest(AnomalyDetector):
     def surprise_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return -log10 of the probability that an ordinary point has a score as high as x; nothing is learned.
 
-        3 means one in a thousand. Ordinary are the points that the forest holds. Their scores are computed by the first
-        call, and again when new features have appeared or the number of points learned has grown by an eighth (with a
-        full window: after every eighth of the window). This takes about a tenth of a second. The surprise is
+        3 means one in a thousand. The ordinary points are those that the forest holds. Their scores are computed by the
+        first call, and again when new features have appeared or the number of points learned has grown by an eighth
+        (with a full window: after every eighth of the window). This takes about a tenth of a second. The surprise is
         unreliable before about a thousand points have been learned, and 0 until two different ones have.
 
         Examples

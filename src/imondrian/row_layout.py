@@ -12,7 +12,7 @@ from imondrian.missing_values import without_indicators
 
 
 class RowLayout(NamedTuple):
-    """A point is `size` rows. Each row has its features, followed by an indicator for some of them.
+    """The layout of a point: `size` rows, each with its features, followed by an indicator for some of them.
 
     With the preset "series", the rows of a point are the views of one row of the stream (`series_views.py`).
     """

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from imondrian.categories import is_missing
 from imondrian.engine.jit import Array
+from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.errors import InvalidInputError
-
-MAX_SECONDS = 1e12  # either way; far beyond all dates, and differences of seconds are exact to 0.0002 seconds
 
 
 def as_seconds(time: Any) -> float:
-    """Return a time in seconds since 1970; NaN if it is None or NaN.
+    """Return a time in seconds since 1970; NaN if it is missing (None, NaN, NaT, NA).
 
     The hour of the day is read as it was written: for a `datetime` with a time zone, the offset is ignored.
 
@@ -34,7 +34,7 @@ def as_seconds(time: Any) -> float:
     >>> as_seconds("1970-01-02 00:00:01"), as_seconds(86401), as_seconds(np.datetime64("1970-01-02T00:00:01"))
     (86401.0, 86401.0, 86401.0)
     """
-    if time is None:
+    if is_missing(time):
         return math.nan
     try:
         seconds = _seconds(time)
@@ -53,11 +53,10 @@ def _seconds(time: Any) -> float:
     if isinstance(time, str):
         time = datetime.fromisoformat(time.strip())
     if isinstance(time, datetime):
-        is_missing = time != time  # noqa: PLR0124 (pandas.NaT)
-        return math.nan if is_missing else time.replace(tzinfo=UTC).timestamp()
+        return time.replace(tzinfo=UTC).timestamp()
     if isinstance(time, np.datetime64):
         return float(_of_datetimes(np.array([time]))[0])
-    if isinstance(time, (Real, np.number)) and not isinstance(time, (bool, np.bool_)):
+    if isinstance(time, (Real, np.number)) and not isinstance(time, (bool, np.bool_, np.timedelta64)):
         return float(time)
     raise ValueError(f"{time!r} is not a time.")
 
@@ -82,7 +81,14 @@ def as_times(times: Any, n_rows: int) -> Array:
 
 
 def _array_of(times: Any) -> Array:
-    array = np.asarray(times)
+    if isinstance(times, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(times), np.nan, _array_of(times.data))
+    if getattr(getattr(times, "dtype", None), "time_zone", None) is not None:
+        times = list(times)  # polars: as an array, the times would be in UTC, with other hours
+    try:
+        array = np.asarray(times)
+    except ValueError:  # of different lengths
+        raise InvalidInputError(f"times must be a sequence of times, but is {times!r:.200}.") from None
     if array.dtype.kind == "M":
         return _of_datetimes(array)
     if array.dtype.kind in "fiu":

@@ -1,4 +1,4 @@
-"""Feature weights: factors of the features in the rates of the cuts. The data are not transformed."""
+"""Feature weights: factors of the extent of each feature in the rates of cuts. The data are not transformed."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

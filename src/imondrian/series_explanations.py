@@ -25,7 +25,8 @@ class SeriesPart(NamedTuple):
 def series_parts(forest: MondrianForest, point: Array, values: Array, parts: Array, n: int) -> list[SeriesPart]:
     """Return the features with the largest parts in the score of a row, at most n, largest first.
 
-    What is expected is hidden in both views, since a value is the same in both. Missing numbers have no part.
+    To find what is expected of a feature, its deviations in both views are hidden, since both come from the same value.
+    Missing numbers have no part.
 
     Parameters
     ----------

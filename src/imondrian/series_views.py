@@ -13,6 +13,9 @@ from imondrian.engine.series_views import (
     HALF_LIFE,
     HOURS_PER_DAY,
     LAST,
+    LATE_RUN,
+    LONGEST_LATE_RUN,
+    MAX_SECONDS,
     MEAN,
     N_HOLES,
     N_LATE,
@@ -25,11 +28,10 @@ from imondrian.engine.series_views import (
     write_views,
 )
 from imondrian.inputs import as_count
-from imondrian.row_times import MAX_SECONDS
 
 
 class TimeCounts(NamedTuple):
-    """What was noticed about the times of a series."""
+    """Facts about the times of a series."""
 
     n_late: int  # rows whose time is before that of an earlier row
     n_repeated: int  # rows with the latest time so far, which an earlier row has too
@@ -57,7 +59,7 @@ class Spread(NamedTuple):
         return cls(low, high)
 
     def range_around(self, usual: Array) -> tuple[Array, Array]:
-        """Return the range of ordinary values: where both views agree, or else between them.
+        """Return the range of ordinary values, in the view in which it is narrower.
 
         Parameters
         ----------
@@ -68,8 +70,8 @@ class Spread(NamedTuple):
         -------
         low, high : arrays of shape (..., n_features)
         """
-        bounds = np.sort([(usual + self.low).max(axis=-2), (usual + self.high).min(axis=-2)], axis=0)
-        return bounds[0], bounds[1]
+        columns = ..., np.argmin(self.high - self.low, axis=0), np.arange(self.low.shape[1])
+        return (usual + self.low)[columns], (usual + self.high)[columns]
 
 
 class SeriesViews:
@@ -79,9 +81,10 @@ class SeriesViews:
     50 latest values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows). Where
     one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour.
 
-    A row whose time is not known is taken to come one usual step after the row before it. A step that is more than 100
-    times as long as usual is a hole: the recent level begins again after it. Late and repeated rows are processed in
-    the order in which they arrive, with the hour of their own time.
+    A row whose time is not known is taken to come one usual step after the latest time so far. A step that is more than
+    100 times as long as usual is a hole in the series: after it, the recent level starts again. Late and repeated rows
+    are processed in the order in which they arrive, with the hour of their own time; after 100 late rows in succession,
+    the clock is taken to have been set back, and time goes on from the last of them.
 
     Parameters
     ----------
@@ -108,7 +111,7 @@ class SeriesViews:
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
         self._hours, self._level = np.zeros((2, HOURS_PER_DAY, n_features)), np.zeros((2, n_features))
-        self._clock, self._counts = np.full(2, np.nan), np.zeros(4, np.int64)
+        self._clock, self._counts = np.full(2, np.nan), np.zeros(5, np.int64)
         self.viewed = ViewedRows(np.empty((0, n_features)), np.empty((0, N_VIEWS, n_features)))
 
     def copy(self) -> "SeriesViews":
@@ -125,9 +128,14 @@ class SeriesViews:
 
     @property
     def time_counts(self) -> TimeCounts:
-        """What was noticed about the times so far."""
+        """Facts about the times so far."""
         counts = self._counts.tolist()
         return TimeCounts(counts[N_LATE], counts[N_REPEATED], counts[N_HOLES], self._clock.item(STEP))
+
+    @property
+    def n_times(self) -> int:
+        """Number of times counted as late, repeated or after a hole; at most the number of rows."""
+        return sum(self.time_counts[:3])
 
     def points(self, rows: Array, times: Array | None) -> Array:
         """Return the points of the next rows, and learn the rows; NaN is a missing number or an unknown time."""
@@ -142,6 +150,13 @@ class SeriesViews:
         """Return the points of rows each of which might come next; nothing is learned."""
         times = np.full(len(rows), np.nan) if times is None else times
         return np.vstack([self.copy().points(rows[i : i + 1], times[i : i + 1]) for i in range(len(rows))])
+
+    def without_values(self, before: "SeriesViews", times: Array | None) -> "SeriesViews":
+        """Return these views as if the latest rows had been missing numbers; `before` are the views before them."""
+        other = before.copy()
+        other.points(np.full_like(self.viewed.values, np.nan), times)
+        other.viewed = self.viewed
+        return other
 
     def usual_at(self, time: float) -> Array:
         """Return what is usual for a row that comes next, at a time: one row per view; NaN if nothing is known."""
@@ -178,11 +193,13 @@ class SeriesViews:
             (hours[COUNT] <= N_VALUES_OF_HOUR).all()
             and (level[COUNT] <= _MAX_LEVEL_COUNT).all()
             and clock.shape == (2,)
-            and len(counts) == 4
-            and not (np.abs(clock) > MAX_SECONDS).any()
+            and len(counts) == 5
+            and not abs(clock[LAST]) > MAX_SECONDS
             and not clock[STEP] <= 0.0
+            and not clock[STEP] > 2.0 * MAX_SECONDS
             and math.isnan(clock[STEP]) == (counts[0] == 0)
             and counts[0] <= N_STEPS_AVERAGED
+            and counts[LATE_RUN] < LONGEST_LATE_RUN
             and not (math.isnan(clock[LAST]) and any(counts))
         )
         if not is_valid:

@@ -81,7 +81,7 @@ class Result(NamedTuple):
     score: float  # in (0, 1), high is anomalous; NaN for a skipped row
     is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up
     threshold: float  # the threshold before the row was counted
-    index: int  # type: ignore[assignment]  # number of the row in the stream, from 0 (hides tuple.index)
+    index: int  # type: ignore[assignment]  # of the row in the stream, from 0 (hides tuple.index)
     surprise: float  # -log10 of the probability that an ordinary recent row scores as high; NaN for a skipped row
     incident: int | None  # number of the incident that is open after the row
 
@@ -114,17 +114,17 @@ class StreamDetector:
     n_trees : int or "preset", default="preset"
         Number of trees.
     threshold : float or str, default="preset"
-        Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so an ordinary point
-        is one with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share of the latest
-        points, those with the highest scores. "kmeans" (the paper): scores above the midpoint of the means of two
-        clusters of the latest scores; there are always two clusters, even if no score is unusual. 0.5: scores above
+        Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so that an ordinary
+        point is flagged with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share of the
+        latest points, those with the highest scores. "kmeans" (the paper): scores above the midpoint of the means of
+        two clusters of the latest scores; there are always two clusters, even if no score is unusual. 0.5: scores above
         0.5. "auto": 0.5 with the preset "paper", 0.001 with the others. Can be changed at any time: `threshold`.
     preset : "practice", "paper" or "series", default="practice"
         "practice": `kind="size"`, `scale="std"`, `threshold=0.001`, `window=2048`, `max_samples=256`, `n_trees=100`.
         "paper": `kind="depth"`, `scale=None` (unscaled features), `threshold="kmeans"`, the rest as before. "series",
         for time series: `kind="expected"`, `scale="std"`, `threshold=0.001`, `window=8192`, `max_samples=None`,
-        `n_trees=20`; and the forest does not see the values, but how far they are from what is usual at this hour of
-        the day and from the recent level (see `imondrian.series_views`). Give the times of the rows to `process`.
+        `n_trees=20`; the forest does not see the values, but how far they are from what is usual at this hour of the
+        day and from the recent level (see `imondrian.series_views`). Pass the times of the rows to `process`.
     kind : "preset", "depth", "expected" or "size", default="preset"
         Which score to use; see `MondrianForest.score`.
     scale : "preset", None, "std" or one weight per feature, default="preset"
@@ -136,13 +136,14 @@ class StreamDetector:
         Number of points that are learned before any is labelled as an anomaly. By default an eighth of the
         window; with the preset "series", a sixteenth.
     learn_anomalies : bool, default=True
-        Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be anomalous
-        forever, and rows are scored one by one, which is slower.
+        Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be flagged
+        forever, and rows are scored one by one, which is slower. With the preset "series", the usual values do not
+        learn them either.
     shingle : int, default=1
         Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
         shingles.
     on_error : "raise" or "skip", default="raise"
-        What to do with a row that cannot be used (not finite, not a number, wrong width, other features): raise an
+        What to do with an unusable row (not finite, not a number, wrong width, other features): raise an
         InvalidInputError, or count it in `n_seen` and `n_skipped` and return the score NaN. Nothing else changes.
     n_jobs : int, default=1
         Number of threads for `process_many`; results do not depend on it.
@@ -155,8 +156,8 @@ class StreamDetector:
         them with the median of the feature in the window, which is updated at the first gap after each eighth of the
         window; replaced values do not count, and before the first value of a feature it is 0. "previous": repeat the
         last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
-        that says whether it is missing. "raise": the row cannot be used. A row without any value can never be used.
-        The preset "series" allows "median" and "raise" only: there, a missing number counts as a usual one.
+        that says whether it is missing. "raise": the row is unusable. A row without any value is always unusable. The
+        preset "series" allows only "median", with which a missing number counts as a usual one, and "raise".
     rules : IncidentRules or dict, optional
         Which alarms form an incident. Can be changed at any time: `rules`. If a rule names a feature, the rows must
         have names: rows that do not have the feature raise an InvalidInputError, and so does a rule for a category.
@@ -381,7 +382,7 @@ class StreamDetector:
     def alarm_rows(self) -> frozenset[int]:
         """Indices of earlier alarms that the next of `events` may name: the first, the last and the peak.
 
-        To report more about these rows, such as their times, a caller has to store it for these rows only.
+        A caller that reports more about alarms, such as their times, needs to store it for these rows only.
         """
         return self._recorded_state().incidents.alarm_rows
 
@@ -397,7 +398,7 @@ class StreamDetector:
 
     @property
     def time_counts(self) -> TimeCounts:
-        """What was noticed about the times of the rows, with the preset "series": late rows, holes, the usual step."""
+        """With the preset "series", facts about the times of the rows: late rows, holes, the usual step."""
         self._recorded_state()  # an interrupted call may have left rows to record
         return self._series_views().time_counts
 
@@ -433,7 +434,7 @@ class StreamDetector:
         """
         self._events = ()
         converter, state = self._row_converter(), self._state
-        index = state.check_growth(1)
+        index, seconds = state.check_growth(1), self._times(None if time is None else [time], 1)
         try:
             row = converter.point(x)
         except InvalidInputError:
@@ -443,9 +444,8 @@ class StreamDetector:
             state.skip(1)
             return Result(float("nan"), False, state.threshold.threshold, index, float("nan"), incident)
         self._check_rules(converter.names)
-        if time is not None or self._needs_copy_of_state(row, converter.names):
-            rows = StreamRows(row, self._times(None if time is None else [time], 1), converter.names)
-            return _only_result(self._process(rows), index)
+        if self._needs_copy_of_state(row, converter.names):
+            return _only_result(self._process(StreamRows(row, seconds, converter.names)), index)
         return self._process_point(row[0], index)
 
     @lists_rows
@@ -483,7 +483,7 @@ class StreamDetector:
 
     @write_locked
     def skip(self, n_rows: int = 1) -> Results:
-        """Count rows that cannot be used, as ``on_error="skip"`` does; nothing else changes. Return their results."""
+        """Count unusable rows, as ``on_error="skip"`` does; nothing else changes. Return their results."""
         n_rows = as_count(n_rows, "n_rows", 0, MAX_POINTS)
         first = self._state.check_growth(n_rows)
         results = self._state.results_of_skipped(n_rows)
@@ -531,7 +531,7 @@ class StreamDetector:
         dict
             The part of each feature: positive if its value is unusually high, negative if unusually low; that of a
             category is never negative. The absolute values sum to the score. The keys are the names of the features, or
-            their numbers. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago. With the preset
+            their indices. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago. With the preset
             "series", ("x", "hour") is the deviation from what is usual at this hour, ("x", "level") that from the
             recent level.
         """
@@ -547,11 +547,11 @@ class StreamDetector:
 
     @read_locked
     def expected_range(self, time: Any = None) -> tuple[Array, Array]:
-        """Return the range in which 90 % of ordinary values lie, for each feature, if the next row comes at a time.
+        """Return, for each feature, the range of 90 % of the ordinary values if the next row comes at this time.
 
-        With the preset "series", the range is the usual value plus the 5 % and 95 % quantiles of the deviations in the
-        window: where both views agree, or else between them. With other presets, it consists of the quantiles of the
-        values in the window; categories have no range.
+        With the preset "series", each view has a range: the usual value plus the 5 % and 95 % quantiles of the
+        deviations in the window. The result is the narrower of the two. With other presets, it consists of the
+        quantiles of the values in the window; categories have no range.
 
         Parameters
         ----------
@@ -651,11 +651,12 @@ class StreamDetector:
     def forget(self, X: Any) -> Self:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
 
-        The threshold and the drift monitor still count their scores. With a shingle, a point consists of several rows,
-        so single rows cannot be forgotten. A row with missing numbers must be given as the window holds it, with the
-        numbers that replaced them, which `rescore` returns; otherwise they are replaced as if the row came next. With
-        "indicator", such a row differs from one that had these numbers. Then, and with a shingle, forget the points
-        themselves: ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
+        The threshold and the drift monitor still count their scores. Single rows cannot be forgotten with a shingle,
+        because a point consists of several rows, or with the preset "series", because later points depend on them. A
+        row with missing numbers must be given as the window holds it, with the numbers that replaced them, which
+        `rescore` returns; otherwise they are replaced as if the row came next. With "indicator", such a row differs
+        from one that had these numbers. Then, and with a shingle, forget the points themselves:
+        ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
 
         Parameters
         ----------
@@ -669,7 +670,7 @@ class StreamDetector:
         Raises
         ------
         InvalidInputError
-            If a row is not in the window; then no row is forgotten.
+            If a row is not in the window; then no row is forgotten. Also with a shingle or the preset "series".
         """
         if self._layout.has_views:
             raise InvalidInputError("Single rows of a series cannot be forgotten: later points depend on them.")
@@ -687,7 +688,8 @@ class StreamDetector:
         -------
         points : array of shape (n_points, n_features)
             Oldest first. Categories are numbers (see `imondrian.categories`), and missing numbers are replaced. Other
-            methods accept these rows (without a shingle): if there are categories, they are `CodedRows`.
+            methods accept these rows: if there are categories, they are `CodedRows`. With a shingle, or the preset
+            "series" (whose points are deviations), points are wider than rows, and other methods do not accept them.
         scores : array of shape (n_points,)
         """
         points, scores = self.forest.rescore(self.kind)
@@ -826,7 +828,8 @@ class StreamDetector:
     def _owned(self, rows: StreamRows) -> StreamRows:
         """Return checked rows that nobody else can change; raise InvalidInputError if they have changed."""
         own = rows.values.copy()
-        return rows._replace(values=unchanged(own) if self._parameters["missing"] == "raise" else own)
+        unchanged(own if self._parameters["missing"] == "raise" else own[~np.isnan(own)])
+        return rows._replace(values=own)
 
     def _block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows form one block, to which the same rules apply."""
@@ -895,6 +898,8 @@ class StreamDetector:
         if not score[0] > state.threshold.threshold:
             state.gaps = marked
             self.forest.extend_scored(points[0], float(score[0]))
+        elif isinstance(state.builder, SeriesViews):
+            state.builder = state.builder.without_values(self._state.builder, rows.times)  # type: ignore[arg-type]
         return self._record(score, [], points)
 
     def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:

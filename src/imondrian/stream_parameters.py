@@ -42,10 +42,8 @@ def checked_parameters(  # noqa: PLR0913
     rules: Any,
 ) -> dict[str, Any]:
     """Check the arguments of a detector; return them as plain Python types."""
-    if preset == SERIES:
-        _check_series(shingle, categorical, missing)
     window, n_features = as_count(window, "window", 1, MAX_POINTS), as_count(n_features, "n_features", 1, MAX_POINTS)
-    return {
+    parameters = {
         "n_features": n_features,
         "window": window,
         "max_samples": None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
@@ -64,13 +62,16 @@ def checked_parameters(  # noqa: PLR0913
         "missing": _checked_choice(missing, "missing", STREAM_MISSING),
         "rules": checked_rules(rules),
     }
+    if preset == SERIES:
+        _check_series(**{name: parameters[name] for name in ("shingle", "categorical", "missing")})
+    return parameters
 
 
-def _check_series(shingle: Any, categorical: Any, missing: Any) -> None:
+def _check_series(shingle: int, categorical: list[Any], missing: str) -> None:
     """Raise InvalidInputError if these arguments do not go together with the preset "series"."""
     if shingle != 1:
         raise InvalidInputError(f"The preset 'series' has no shingles, but shingle is {shingle!r}.")
-    if len(categorical) > 0:
+    if categorical:
         raise InvalidInputError(f"The preset 'series' needs numbers, but categorical is {categorical!r:.200}.")
     _checked_choice(missing, "With the preset 'series', missing", ("median", "raise"))
 

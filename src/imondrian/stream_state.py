@@ -150,7 +150,7 @@ class StreamState:
         return n_seen
 
     def skip(self, n_rows: int) -> None:
-        """Count rows that cannot be used."""
+        """Count unusable rows."""
         self.counts += np.array([n_rows, n_rows, 0, 0, 0])
 
     def results_of_skipped(self, n_rows: int) -> BlockResults:
@@ -176,7 +176,7 @@ class StreamState:
 
     @property
     def alarm_level(self) -> float:
-        """The surprise of the threshold; that of the default for rules that are not based on the surprise."""
+        """The surprise at the threshold; for rules that are not based on surprise, that of the default threshold."""
         rule = self.threshold.rule
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
@@ -241,6 +241,8 @@ class StreamState:
         """Raise ValueError if the counts contradict each other."""
         if self.n_skipped + self.n_scored > self.n_seen or self.n_drifts < len(self.drifts):
             raise ValueError(f"the counts {self.counts[:N_SHOWN].tolist()} contradict each other.")
+        if isinstance(self.builder, SeriesViews) and self.builder.n_times > self.n_seen:
+            raise ValueError(f"{self.builder.n_times} times are counted, but only {self.n_seen} rows have been seen.")
         last = max([*self.monitor.began, *(drift.index for drift in self.drifts)])
         if last > self.n_seen:
             raise ValueError(f"row {last} is mentioned, but only {self.n_seen} have been seen.")

@@ -33,7 +33,7 @@ def test_every_command_and_option_has_a_help_text(path, command):
 def test_every_command_exists():
     names = {" ".join(path) for path, _ in commands(app)}
     assert {"detect", "fit", "score", "explain", "watch", "info"} <= names
-    assert {f"plot {kind}" for kind in ("scores", "regions", "partition", "tree")} <= names
+    assert {f"plot {kind}" for kind in ("scores", "regions", "partition", "tree", "series")} <= names
 
 
 def test_help_imports_no_slow_module():

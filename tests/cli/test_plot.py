@@ -30,3 +30,30 @@ def test_impossible_plots_give_a_one_line_error(shell):
     assert "no tree 100; trees are numbered 0 to 99" in shell.fails("plot", "tree", "data.csv", "--tree", "100")
     assert "must end in .png or .svg" in shell.fails("plot", "tree", "data.csv", "-o", "x.gif")
     assert "none.imf: file not found" in shell.fails("plot", "tree", "data.csv", "--model", "none.imf")
+
+
+def test_a_series_is_plotted_with_its_times_and_labels(shell, tmp_path):
+    rows = [
+        f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00,{i % 24 + 0.1 * (i % 7):.1f},x,{int(i == 390)}" for i in range(480)
+    ]
+    shell.write("metric.csv", "\n".join(["ts,load,host,label", *rows]))
+    options = ("--window", "256", "--trees", "5", "--label", "label")
+    done = shell.run("plot", "series", "metric.csv", *options, "-o", "a.svg")
+    assert done.stdout == "a.svg\n"
+    assert "times: column 'ts' (--time names another)\nvalues: load; left out: host" in done.stderr
+    assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")  # noqa: S314
+    page = shell.run("report", "metric.csv", "--time", "ts", *options, "-o", "r.html")
+    assert "a row every 1 h" in page.stdout
+    assert "Incidents in metric.csv" in shell.text("r.html")
+    shell.run("plot", "series", "metric.csv", "--preset", "practice", "--threshold", "top 5%", "-o", "b.png", "-q")
+
+
+def test_a_series_that_cannot_be_plotted_gives_a_one_line_error(shell):
+    shell.write("text.csv", "t,a\nx,y\nz,y\n")
+    shell.write("time.csv", "t,a\nx,1\nz,2\n")
+    shell.write("label.csv", "a,b\n1,2\n2,3\n3,1\n")
+    assert "no column can be used as a feature" in shell.fails("plot", "series", "text.csv", "-q").lower()
+    assert "there is no column 'c'" in shell.fails("plot", "series", "label.csv", "--label", "c", "-q")
+    assert "column 'b' contains '2'" in shell.fails("plot", "series", "label.csv", "--label", "b", "-q")
+    assert "no value that is recognised as a time" in shell.fails("report", "time.csv", "--time", "t", "-q")
+    assert "must end in .html or .htm" in shell.fails("report", "label.csv", "-o", "x.png")

@@ -25,18 +25,19 @@ def series_folder(data_folder):
     return folder
 
 
-def alarms_by_incident(path, folder):
+def alarms_by_incident(path, folder, preset):
     """Watch a series; return the times of the alarms of each incident."""
     with gzip.open(path, "rt") as file:
         text = file.read()
     if path.name.removesuffix(".csv.gz") in BY_COMMAND:
-        return _alarms_by_command(text, folder)
-    return _alarms_by_detector(list(csv.DictReader(text.splitlines())))
+        return _alarms_by_command(text, folder, preset)
+    return _alarms_by_detector(list(csv.DictReader(text.splitlines())), preset)
 
 
-def _alarms_by_command(text, folder):
+def _alarms_by_command(text, folder, preset):
     shell = Shell(folder)
     options = ("--features", "value", "--time", "timestamp", "--incidents", "--scored", "scored.ndjson", "-q")
+    options += ("--preset", preset)
     lines = [json.loads(line) for line in shell.run("watch", *options, stdin=text).stdout.splitlines()]
     scored = [json.loads(line) for line in shell.text("scored.ndjson").splitlines()]
     (folder / "scored.ndjson").unlink()
@@ -50,9 +51,10 @@ def _alarms_by_command(text, folder):
     return list(alarms.values())
 
 
-def _alarms_by_detector(rows):
-    detector = StreamDetector(1)
-    results = detector.process_many([{"value": float(row["value"])} for row in rows])
+def _alarms_by_detector(rows, preset):
+    detector = StreamDetector(1, preset=preset)
+    times = [row["timestamp"] for row in rows] if preset == "series" else None
+    results = detector.process_many([{"value": float(row["value"])} for row in rows], times)
     assert detector.n_incidents == len(detector.incidents)
     return [
         [rows[i]["timestamp"] for i in range(incident.first, incident.last + 1) if results.is_anomaly[i]]
@@ -60,14 +62,14 @@ def _alarms_by_detector(rows):
     ]
 
 
-def count(series_folder, groups, folder):
+def count(series_folder, groups, folder, preset="practice"):
     """Return the number of windows, of windows that were found, and of false incidents."""
     windows_of = json.loads((series_folder / "windows.json").read_text())
     n_windows = n_found = n_false = 0
     for group in groups:
         for path in sorted((series_folder / group).glob("*.csv.gz")):
             windows = windows_of[f"{group}/{path.name.removesuffix('.csv.gz')}"]
-            incidents = alarms_by_incident(path, folder)
+            incidents = alarms_by_incident(path, folder, preset)
             hits = [
                 {j for j, (start, end) in enumerate(windows) if any(start[:19] <= time <= end[:19] for time in alarms)}
                 for alarms in incidents
@@ -89,3 +91,14 @@ def test_series_without_anomalies_have_almost_no_incidents(series_folder, tmp_pa
     n_windows, _, n_false = count(series_folder, ORDINARY, tmp_path)
     assert n_windows == 0
     assert n_false <= 3
+
+
+def test_the_preset_for_series_finds_more_windows_and_raises_no_more_false_incidents(series_folder, tmp_path):
+    n_windows, n_found, n_false = count(series_folder, REAL, tmp_path, "series")
+    assert n_windows == 33
+    assert n_found >= 20, (n_found, n_false)
+    assert n_false <= 30, (n_found, n_false)
+
+
+def test_the_preset_for_series_raises_no_incident_without_anomalies(series_folder, tmp_path):
+    assert count(series_folder, ORDINARY, tmp_path, "series")[2] <= 1

@@ -7,6 +7,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from imondrian.model_files import to_bytes
 from imondrian.spark import watch
 from imondrian.spark.detector_cache import DetectorCache
 from imondrian.spark.point_columns import Features
-from imondrian.spark.streaming import check_categories
+from imondrian.spark.streaming import _sizes, check_categories
 from tests.spark import streams
 from tests.spark.conftest import FEATURES
 
@@ -369,3 +370,39 @@ def test_a_state_that_is_not_a_detector_is_refused(points):
         DetectorCache().pop(to_bytes(MondrianForest(2).build(points[:10])))
     with pytest.raises(DamagedFileError, match="The state of a key"):
         DetectorCache().pop(b"nonsense")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_the_times_of_a_series_are_those_of_the_time_zone_of_the_session(spark, tmp_path, zone):
+    schema, earlier = "id long, key int, time timestamp, load double", spark.conf.get("spark.sql.session.timeZone")
+    rng, n_rows = np.random.default_rng(0), 300
+    hours = [None if i in (50, 51) else START + timedelta(hours=i) for i in range(n_rows)]
+    values = rng.normal(size=n_rows)
+    rows = [(i, i % 2, hours[i - i % 2], float(values[i])) for i in range(n_rows)]
+    for number, first in enumerate((0, 200)):
+        add_file(tmp_path / "in", rows[first : first + 200], schema, number)
+    options = {"window": 128, "max_samples": None, "n_trees": 5, "preset": "series", "time": "time"}
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame, _ = run(spark, tmp_path, schema, features=["load"], threshold=0.001, warm_up=None, **options)
+        scores = {row["id"]: row["anomaly_score"] for row in frame.collect()}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", earlier)
+    for key in range(2):
+        detector = StreamDetector(1, preset="series", window=128, n_trees=5)
+        ordered = sorted(rows[key:200:2], key=lambda row: row[2] or START - timedelta(days=1)) + rows[200 + key :: 2]
+        times = [None if row[2] is None else row[2].astimezone(ZoneInfo(zone)) for row in ordered]
+        results = detector.process_many([[row[3]] for row in ordered], times)
+        assert [scores[row[0]] for row in ordered] == results.score.tolist()
+
+
+def test_sizes_follow_the_preset(spark, tmp_path):
+    stream = spark.readStream.schema("id long, key int, load double").parquet(str(tmp_path))
+    with pytest.raises(InvalidInputError, match="'series' has no shingles"):
+        watch(stream, "key", ["load"], preset="series", shingle=2)
+    assert _sizes("series", {"window": "preset", "n_trees": 3}) == {"window": "preset", "n_trees": 3}
+    assert _sizes("practice", {"window": "preset", "max_samples": None, "n_trees": "preset"}) == {
+        "window": 256,
+        "max_samples": None,
+        "n_trees": 25,
+    }

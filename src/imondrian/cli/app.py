@@ -14,6 +14,7 @@ from imondrian.cli.options import (
     OutputOptions,
     PlotOptions,
     ReproduceOptions,
+    SeriesOptions,
     SourceOptions,
     WatchOptions,
     grouped,
@@ -233,7 +234,7 @@ def watch(*, quiet: bool, fail_on_anomaly: bool, **values: Any) -> None:
 
 @app.group()
 def plot() -> None:
-    """Plot scores, regions, a Mondrian partition or a tree (PNG or SVG)."""
+    """Plot scores, regions, a Mondrian partition, a tree or a time series (PNG or SVG)."""
 
 
 def _plot_command(*parameters: options.Decorator) -> options.Decorator:
@@ -290,10 +291,66 @@ def tree(**values: Any) -> None:
     _plot("tree", values)
 
 
+def _series_command(output: options.Decorator, *parameters: options.Decorator) -> options.Decorator:
+    """Return a decorator that adds the options for a table that is watched as a series."""
+
+    def decorate(command: options.Command) -> options.Command:
+        groups = (
+            grouped("series_options", SeriesOptions, output, options.SERIES_LABEL, *parameters),
+            options.SERIES_FEATURES,
+            options.ALARMS,
+            options.SERIES_DETECTOR,
+            options.SOURCE,
+            options.CONSOLE,
+        )
+        for group in reversed(groups):
+            command = group(command)
+        return command
+
+    return decorate
+
+
+@plot.command("series")
+@_series_command(
+    click.option("--output", "-o", metavar="FILE", help="Image to write: .png or .svg.  [default: series.png]"),
+    click.option(
+        "--width",
+        type=click.FloatRange(3.0, 50.0),
+        metavar="INCHES",
+        default=10.0,
+        show_default=True,
+        help="Width of the image.",
+    ),
+)
+def series(**values: Any) -> None:
+    """Watch a time series and plot it: values with the expected range, incidents, and surprise.
+
+    DATA is a table as for imondrian detect, with the rows in the order of time.
+    """
+    from imondrian.cli.commands.series import plot_series as run
+
+    run(**values)
+
+
 def _plot(kind: str, values: dict[str, Any]) -> None:
     from imondrian.cli.commands.plot import plot as run
 
     run(kind, **values)
+
+
+@app.command()
+@_series_command(
+    click.option("--output", "-o", metavar="FILE", help="Page to write: .html.  [default: report.html]"),
+)
+def report(**values: Any) -> None:
+    """Watch a time series and write an HTML report: a picture, and its incidents with times and reasons.
+
+    DATA is a table as for imondrian detect, with the rows in the order of time. For tables whose rows have no order,
+    use imondrian detect --report.
+    """
+    from imondrian.cli.commands.series import report as run
+
+    run(**values)
 
 
 @app.command()

@@ -3,7 +3,16 @@
 import os
 from typing import Any
 
-from imondrian.cli.options import ConsoleOptions, ForestOptions, OutputOptions, SourceOptions
+from imondrian.cli.options import (
+    SERIES_MISSING,
+    ConsoleOptions,
+    DetectorOptions,
+    FeatureOptions,
+    ForestOptions,
+    OutputOptions,
+    SourceOptions,
+)
+from imondrian.defaults import SERIES
 from imondrian.errors import InvalidInputError
 from imondrian.files import real_path
 from imondrian.inputs import number_of_text
@@ -68,3 +77,21 @@ def check_jobs(jobs: int) -> int:
     if jobs == 0:
         raise InvalidInputError("--jobs must not be 0; -1 means all processors.")
     return jobs
+
+
+def check_series_options(detector: DetectorOptions, features: FeatureOptions) -> None:
+    """Raise an InvalidInputError if options do not go together with --preset series."""
+    if detector.preset != SERIES:
+        return
+    if detector.shingle not in (None, 1):
+        raise InvalidInputError(
+            f"--preset series looks at single rows, so --shingle {detector.shingle} is not possible: leave it out."
+        )
+    if features.categorical:
+        raise InvalidInputError(
+            f"--preset series reads numbers only, so --categorical {','.join(features.categorical)} is not possible."
+        )
+    if detector.missing not in (None, *SERIES_MISSING):
+        raise InvalidInputError(
+            f"With --preset series, --missing must be {' or '.join(SERIES_MISSING)}, but is {detector.missing}."
+        )

@@ -6,7 +6,19 @@ from typing import Any, NamedTuple
 
 import click
 
-from imondrian.defaults import GAP, MAX_SAMPLES, MISSING_VALUES, N_JOBS, N_TREES, PRESET, PRESETS, SEED, SHINGLE, WINDOW
+from imondrian.defaults import (
+    GAP,
+    MAX_SAMPLES,
+    MISSING_VALUES,
+    N_JOBS,
+    N_TREES,
+    PRESET,
+    PRESETS,
+    SEED,
+    SERIES,
+    SHINGLE,
+    STREAM_PRESETS,
+)
 from imondrian.tables.formats import FORMATS, LINE_FORMATS
 
 Command = Callable[..., Any]
@@ -14,6 +26,7 @@ Decorator = Callable[[Command], Command]
 MISSING = ("median", "indicator", "drop", "fail")
 MODEL_MISSING = ("median", "drop", "fail")
 STREAM_MISSING = ("median", "previous", "indicator", "drop")
+SERIES_MISSING = ("median", "drop")  # with --preset series
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
@@ -131,6 +144,14 @@ class PlotOptions(NamedTuple):
     max_time: float | None = None
 
 
+class SeriesOptions(NamedTuple):
+    """How a watched series is shown, and the file to write."""
+
+    output: str | None = None
+    label: str | None = None
+    width: float = 10.0
+
+
 class ReproduceOptions(NamedTuple):
     """Which experiments to run and where to write the results; None: the default of each experiment."""
 
@@ -169,10 +190,10 @@ def grouped(name: str, group: type[Any], *parameters: Decorator) -> Decorator:
 # -- options with a default or text that depends on the command -------------------------------------------------------
 
 
-def threshold_option(preset_field: str) -> Decorator:
+def threshold_option(preset_field: str, presets: Any) -> Decorator:
     """Return the option for the threshold; its default is the field `preset_field` of the preset."""
-    defaults = ", ".join(f"{getattr(preset, preset_field)} ({name})" for name, preset in PRESETS.items())
-    autos = " or ".join(f"{preset.auto} ({name})" for name, preset in PRESETS.items())
+    defaults = _defaults_of(preset_field, presets)
+    autos = _defaults_of("auto", presets)
     return click.option(
         "--threshold",
         metavar="P|RULE",
@@ -184,10 +205,32 @@ def threshold_option(preset_field: str) -> Decorator:
 
 
 def preset_option(**attributes: Any) -> Decorator:
-    """Return the option for the preset; without a `default` attribute, the help text names the default."""
-    default = "" if "default" in attributes else f"  [default: {PRESET}]"
-    text = f"Score, feature weights and threshold: the recommended ones (practice), or those of the paper.{default}"
+    """Return the option for the preset of a forest on a table."""
+    text = "Score, feature weights and threshold: the recommended ones (practice), or those of the paper."
     return click.option("--preset", type=click.Choice(list(PRESETS)), help=text, **attributes)
+
+
+def stream_preset_option(name: str, **attributes: Any) -> Decorator:
+    """Return the option for the preset of a stream detector; `name` is the default in the help text."""
+    text = (
+        "Score, feature weights, threshold, window and trees: the recommended ones (practice), those of the paper, or"
+        " those for time series (series): deviations from what is usual at this hour of the day and from the recent"
+        f" level, with the times of --time.  [default: {name}]"
+    )
+    return click.option("--preset", type=click.Choice(list(STREAM_PRESETS)), help=text, **attributes)
+
+
+def _defaults_of(field: str, presets: Any) -> str:
+    """Return the values of a field of the presets, such as "0.001 (practice, series), kmeans (paper)"."""
+    names: dict[Any, list[str]] = {}
+    for name, preset in presets.items():
+        names.setdefault(getattr(preset, field), []).append(name)
+    return ", ".join(f"{_value_text(value)} ({', '.join(users)})" for value, users in names.items())
+
+
+def _value_text(value: Any) -> str:
+    """Return a default as the user would write it; only --samples may be None: all rows."""
+    return "0" if value is None else str(value)
 
 
 def jobs_option(default: int) -> Decorator:
@@ -255,6 +298,12 @@ THOUSANDS = click.option(
 )
 IGNORE = click.option("--ignore", multiple=True, metavar="A,B", help="Columns not to use; may be repeated.")
 TIME = click.option("--time", metavar="COLUMN", help="Timestamp column: displayed, not used as a feature.")
+STREAM_TIME = click.option(
+    "--time",
+    metavar="COLUMN",
+    help="Timestamp column: displayed, not used as a feature. With --preset series, the times of the rows: dates, or"
+    " numbers since 1970.  [default with --preset series: the only column of dates]",
+)
 MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(MISSING),
@@ -284,13 +333,15 @@ TABLE_FEATURES = grouped(
     MISSING_OPTION,
 )
 MODEL_FEATURES = grouped("feature_options", FeatureOptions, ID, TIME, *NUMBERS, MODEL_MISSING_OPTION)
-STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, CATEGORICAL, TIME)
+STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, CATEGORICAL, STREAM_TIME)
+
+SERIES_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, STREAM_TIME, *NUMBERS)
 
 FOREST = grouped(
     "forest_options",
     ForestOptions,
     preset_option(default=PRESET, show_default=True),
-    threshold_option("table_threshold"),
+    threshold_option("table_threshold", PRESETS),
     integer_option("--trees", "Number of trees.", default=N_TREES, show_default=True),
     integer_option(
         "--samples", "Maximum number of rows in a tree; 0: all.", smallest=0, default=MAX_SAMPLES, show_default=True
@@ -306,40 +357,59 @@ FOREST = grouped(
     jobs_option(-1),
 )
 
-DETECTOR = grouped(
-    "detector_options",
-    DetectorOptions,
-    preset_option(),
-    integer_option("--window", f"Number of latest rows to keep; older rows are forgotten.  [default: {WINDOW}]"),
-    integer_option(
-        "--samples", f"Average number of rows of the window in a tree; 0: all.  [default: {MAX_SAMPLES}]", smallest=0
-    ),
-    integer_option("--trees", f"Number of trees.  [default: {N_TREES}]"),
-    integer_option("--shingle", f"Number of consecutive rows in a point, for time series.  [default: {SHINGLE}]"),
-    click.option(
-        "--missing",
-        type=click.Choice(STREAM_MISSING),
-        help="Missing numbers: use the median of the window, or the previous value; also use their absence as a feature"
-        " (indicator); or drop the row (no score). A missing category is a category of its own, except with drop."
-        f"  [default: {MISSING_VALUES}]",
-    ),
-    integer_option(
-        "--warm-up",
-        "Number of initial rows that are never labelled anomalies.  [default: an eighth of the window]",
-        smallest=0,
-    ),
-    click.option(
-        "--learn-anomalies/--no-learn-anomalies",
-        default=None,
-        help="Whether to learn rows labelled as anomalies.  [default: learn]",
-    ),
-    integer_option("--seed", f"Random seed; the same seed gives the same result.  [default: {SEED}]", smallest=0),
-)
+
+def _detector_options(preset: Decorator) -> Decorator:
+    return grouped(
+        "detector_options",
+        DetectorOptions,
+        preset,
+        integer_option(
+            "--window",
+            "Number of latest rows to keep; older rows are forgotten."
+            f"  [default: {_defaults_of('window', STREAM_PRESETS)}]",
+        ),
+        integer_option(
+            "--samples",
+            "Average number of rows of the window in a tree; 0: all."
+            f"  [default: {_defaults_of('max_samples', STREAM_PRESETS)}]",
+            smallest=0,
+        ),
+        integer_option("--trees", f"Number of trees.  [default: {_defaults_of('n_trees', STREAM_PRESETS)}]"),
+        integer_option(
+            "--shingle",
+            "Number of consecutive rows in a point, for time series whose shape matters; not with --preset series."
+            f"  [default: {SHINGLE}]",
+        ),
+        click.option(
+            "--missing",
+            type=click.Choice(STREAM_MISSING),
+            help="Missing numbers: use the median of the window, or the previous value; also use their absence as a"
+            " feature (indicator); or drop the row (no score). With --preset series, median means that a missing number"
+            " counts as a usual one. A missing category is a category of its own, except with drop."
+            f"  [default: {MISSING_VALUES}]",
+        ),
+        integer_option(
+            "--warm-up",
+            "Number of initial rows that are never labelled anomalies."
+            "  [default: an eighth of the window; series: a sixteenth]",
+            smallest=0,
+        ),
+        click.option(
+            "--learn-anomalies/--no-learn-anomalies",
+            default=None,
+            help="Whether to learn rows labelled as anomalies.  [default: learn]",
+        ),
+        integer_option("--seed", f"Random seed; the same seed gives the same result.  [default: {SEED}]", smallest=0),
+    )
+
+
+DETECTOR = _detector_options(stream_preset_option(PRESET))
+SERIES_DETECTOR = _detector_options(stream_preset_option(SERIES, default=SERIES))
 
 ALARMS = grouped(
     "alarm_options",
     AlarmOptions,
-    threshold_option("threshold"),
+    threshold_option("threshold", STREAM_PRESETS),
     integer_option(
         "--gap",
         f"Anomalies at most this many rows apart belong to the same incident.  [default: {GAP}]",
@@ -419,6 +489,9 @@ PLOT_MODEL = click.option(
     "--model", metavar="FILE", help="Model file to use: .imf.  [default: fit a forest on the data]"
 )
 PLOT_TREE = integer_option("--tree", "Index of the tree, from 0.", smallest=0, default=0, show_default=True)
+SERIES_LABEL = click.option(
+    "--label", metavar="COLUMN", help="Column of known anomalies, 0 or 1: drawn as a line above the values."
+)
 QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 CONSOLE = grouped("console_options", ConsoleOptions, QUIET, JSON)

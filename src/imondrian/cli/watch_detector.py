@@ -10,6 +10,7 @@ from imondrian.cli.options import DetectorOptions, WatchOptions
 from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.watch_features import StreamFeatures, features_of_detector
 from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
+from imondrian.defaults import PRESET
 from imondrian.errors import InvalidInputError
 from imondrian.stream import Results, StreamDetector
 
@@ -62,6 +63,12 @@ class WatchDetector:
         return self._n_skipped if self.detector is None else self.detector.n_seen
 
     @property
+    def preset(self) -> str:
+        """The preset."""
+        explicit = self._explicit_options.get("preset", PRESET)
+        return str(explicit if self.detector is None else self.detector.preset)
+
+    @property
     def allows_gaps(self) -> bool:
         """Whether rows may have missing values."""
         if self.detector is not None:
@@ -70,13 +77,12 @@ class WatchDetector:
 
     def create(self, features: StreamFeatures) -> StreamDetector:
         """Create the detector; rows that were skipped before are counted in it."""
-        parameters = {_PARAMETERS.get(name, name): value for name, value in self._explicit_options.items()}
         categorical = sorted(features.categorical)
         detector = StreamDetector(
             len(features.names),
             n_jobs=self._options.jobs,
             categorical=categorical,
-            **parameters,
+            **_parameters(self._explicit_options),
             **self.settings.parameters(),
         )
         detector.skip(self._n_skipped)
@@ -153,6 +159,15 @@ class WatchDetector:
                     f"{path} was created with {_as_option(name, stored)}; {_as_option(name, value)} is not possible. "
                     "Omit the option, or choose another model file."
                 )
+
+
+def detector_parameters(options: DetectorOptions) -> dict[str, Any]:
+    """Return the options that the user set as arguments of a new detector."""
+    return _parameters(_explicit_options(options))
+
+
+def _parameters(explicit_options: dict[str, Any]) -> dict[str, Any]:
+    return {_PARAMETERS.get(name, name): value for name, value in explicit_options.items()}
 
 
 def _as_option(name: str, value: Any) -> str:

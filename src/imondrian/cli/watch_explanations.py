@@ -3,6 +3,7 @@
 from typing import Any
 
 from imondrian.cli.watch_features import StreamFeatures
+from imondrian.cli.watch_incidents import reason_text
 from imondrian.row_layout import RowLayout
 from imondrian.stream import StreamDetector
 from imondrian.stream_explanations import reasons_of_point
@@ -14,16 +15,25 @@ class RowExplanations:
     def __init__(self) -> None:
         self._earlier: list[list[Any]] = []
 
-    def explain_next(self, detector: StreamDetector, features: StreamFeatures, values: list[Any]) -> str | None:
-        """Return the explanation of the next row; None if it will not be labelled an anomaly."""
+    def explain_next(
+        self, detector: StreamDetector, features: StreamFeatures, values: list[Any], time: float | None
+    ) -> str | None:
+        """Return the explanation of the next row; None if it will not be labelled an anomaly.
+
+        `time` is in seconds; None: the detector does not use times.
+        """
         n_earlier = detector.parameters["shingle"] - 1
-        explanation = _explanation(detector, features, values, self._earlier)
+        explanation = _explanation(detector, features, values, time, self._earlier)
         self._earlier = [*self._earlier, values][-n_earlier:] if n_earlier else []
         return explanation
 
 
 def _explanation(
-    detector: StreamDetector, features: StreamFeatures, values: list[Any], earlier: list[list[Any]]
+    detector: StreamDetector,
+    features: StreamFeatures,
+    values: list[Any],
+    time: float | None,
+    earlier: list[list[Any]],
 ) -> str | None:
     """Return the explanation of a row that will be labelled an anomaly, from the state before it is learned.
 
@@ -32,13 +42,14 @@ def _explanation(
     if not detector.is_warm:
         return None
     point = features.points([values])
-    if not detector.score(point)[0] > detector.threshold_score:
+    if not detector.score(point, None if time is None else [time])[0] > detector.threshold_score:
         return None
-    completed, layout = detector.next_point(point[0]), RowLayout.of(detector.parameters)
+    completed, layout = detector.next_point(point[0], time), RowLayout.of(detector.parameters)
     rows = layout.rows_of_point(completed)
     rows[-1] = point[0]
     texts = _category_texts([*earlier, values], features, layout)
-    return "; ".join(map(str, reasons_of_point(detector, completed, rows, features.names, texts=texts)))
+    reasons = reasons_of_point(detector, completed, rows, features.names, texts=texts)
+    return "; ".join(reason_text(reason, features.names) for reason in reasons)
 
 
 def _category_texts(rows: list[list[Any]], features: StreamFeatures, layout: RowLayout) -> dict[int, str]:

@@ -14,12 +14,14 @@ from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
 from imondrian.named_rows import CodedRows
 from imondrian.stream import StreamDetector
+from imondrian.tables.cells import shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.feature_columns import result_names
 from imondrian.tables.line_records import Values, category_in, is_missing, is_number, number_in, numbers_or_none
 from imondrian.tables.number_formats import recognise_format
 
 NO_VALUE = "every value is missing."
+NUMBERS_ONLY = "--preset series reads numbers only"
 _WORDS_OF_FREE_TEXT = 4
 _code = lru_cache(maxsize=2**16)(category_code)
 
@@ -86,6 +88,7 @@ class StreamChoice(NamedTuple):
     ignore: Collection[str] = ()
     categorical: Collection[str] = ()  # columns of numbers that are categories
     time: str | None = None
+    numbers_only: bool = False  # True: categories cannot be features
 
     def has_no_value(self, record: Values) -> bool:
         """Return True if everything in a record that could be a feature is missing."""
@@ -99,9 +102,9 @@ class StreamChoice(NamedTuple):
         Raises
         ------
         InvalidInputError
-            If no column can be used.
+            If no column can be used, or a chosen one is text and must be a number.
         """
-        reasons = {name: _why_not_feature(value) for name, value in record.items() if name not in self.categorical}
+        reasons = {name: self._why_not(value) for name, value in record.items() if name not in self.categorical}
         reasons |= dict.fromkeys(result_names(record), "result of an earlier run")
         reasons |= dict.fromkeys(self.ignore, "ignored")
         reasons |= {} if self.time is None else {self.time: "the timestamp column"}
@@ -111,8 +114,19 @@ class StreamChoice(NamedTuple):
         categorical = frozenset(
             j for j, name in enumerate(names) if name in self.categorical or _is_category(record[name])
         )
+        if self.numbers_only and categorical:
+            text = names[min(categorical)]
+            raise InvalidInputError(f"{NUMBERS_ONLY}, but column {text!r} is {shown(record[text])} in the first row.")
         left_out = {name: reasons.get(name) or "not among the chosen features" for name in record if name not in names}
         return StreamFeatures(names, categorical, allows_gaps), left_out
+
+    def _why_not(self, value: Any) -> str:
+        """Return why a column with this value in the first record is not a feature; an empty string if it is one."""
+        reason = _why_not_feature(value)
+        return "text, but the preset reads numbers only" if not reason and self._must_not_be(value) else reason
+
+    def _must_not_be(self, value: Any) -> bool:
+        return self.numbers_only and _is_category(value)
 
 
 def features_of_detector(detector: StreamDetector) -> StreamFeatures | None:

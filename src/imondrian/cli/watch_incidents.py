@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from imondrian.cli.watch_features import StreamFeatures, has_code
 from imondrian.errors import InvalidInputError
+from imondrian.explanations import Reason
 from imondrian.incident_records import reasons_in_words
 from imondrian.incidents import Incident, IncidentEvent
 from imondrian.stream import StreamDetector
@@ -47,7 +48,7 @@ class WatchIncidents:
     """
 
     def __init__(self, time_column: str | None, state: IncidentState) -> None:
-        self._time_column = time_column
+        self.time_column = time_column
         self.state = state
 
     def observe(self, detector: StreamDetector, features: StreamFeatures, rows: ProcessedRows) -> list[dict[str, Any]]:
@@ -129,17 +130,22 @@ class WatchIncidents:
                 "anomaly_score": incident.score,
                 "surprise": incident.surprise,
             },
-            "explanation": "; ".join(map(str, shown)) or None,
+            "explanation": "; ".join(reason_text(reason, features.names) for reason in shown) or None,
         }
 
     def _time(self, name: str, index: int | None, times: dict[int, TimeValue]) -> dict[str, TimeValue]:
-        return {} if self._time_column is None else {name: None if index is None else times.get(index)}
+        return {} if self.time_column is None else {name: None if index is None else times.get(index)}
 
 
 def open_incident(detector: StreamDetector | None) -> Incident | None:
     """Return the open incident of a detector."""
     latest = () if detector is None else detector.incidents[-1:]
     return latest[0] if latest and latest[0].is_open else None
+
+
+def reason_text(reason: Reason, names: list[str]) -> str:
+    """Return a reason in words; of a series with one value, without its share, which is always 100 %."""
+    return str(reason).removesuffix(", 100%") if reason.view is not None and len(names) == 1 else str(reason)
 
 
 def as_time(value: Any) -> TimeValue:

@@ -7,7 +7,8 @@ from imondrian.cli.options import FeatureOptions
 from imondrian.cli.table_rows import split_names
 from imondrian.cli.watch_detector import WatchDetector
 from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures, features_of_detector
-from imondrian.cli.watch_incidents import TimeValue, as_time
+from imondrian.cli.watch_incidents import TimeValue
+from imondrian.cli.watch_times import WatchTimes
 from imondrian.column_names import RESULTS, SCORE
 from imondrian.errors import InvalidInputError
 from imondrian.tables.feature_columns import check_names
@@ -35,8 +36,9 @@ class WatchRows:
         Names of the features that are numbers.
     """
 
-    def __init__(self, detector: WatchDetector, options: FeatureOptions, console: Console) -> None:
+    def __init__(self, detector: WatchDetector, options: FeatureOptions, times: WatchTimes, console: Console) -> None:
         self._watch_detector = detector
+        self._times = times
         self._feature_options = options
         self._console = console
         self._features = None if detector.detector is None else features_of_detector(detector.detector)
@@ -50,8 +52,7 @@ class WatchRows:
 
     def time_of(self, row: Row) -> TimeValue:
         """Return the value of the time column; None if there is no such column."""
-        column = self._feature_options.time
-        return None if column is None else as_time(row.record.values.get(column))
+        return self._times.of(row.record.values)
 
     def parse(self, line: bytes, parser: Parser) -> Row:
         """Parse a line; an error in it is returned as part of the row."""
@@ -80,16 +81,21 @@ class WatchRows:
         features, ignore, categorical = (
             split_names(names, columns) for names in (options.features, options.ignore, options.categorical)
         )
-        time = [] if options.time is None else [options.time]
+        self._times.choose(record.values, {*features, *ignore, *categorical})
+        column, is_csv = self._times.column, record.text is None
+        time = [column] if column is not None and (options.time is not None or is_csv) else []
         check_names((*features, *ignore, *categorical, *time), columns)
         self._check_result_names(columns)
         if self._features is not None:
             self._check_features(self._features, features, categorical, record)
         else:
-            choice = StreamChoice(features, ignore, categorical, options.time)
+            choice = StreamChoice(
+                features, ignore, categorical, self._times.column, numbers_only=self._times.uses_times
+            )
             if choice.has_no_value(record.values):
                 return None
             self._features = self._choose_features(record, choice)
+        self._times.announce()
         numbers = (name for j, name in enumerate(self._features.names) if j not in self._features.categorical)
         self.numbers = frozenset(numbers)
         self._watch_detector.settings.check_features(self._features.names, self._features.categorical)

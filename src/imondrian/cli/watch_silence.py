@@ -54,7 +54,7 @@ class Silence:
 
     def __init__(self, limit: float | None, time_column: str | None, state: SilenceState, n_rows: int) -> None:
         self._limit = math.inf if limit is None else limit
-        self._time_column = time_column
+        self.time_column = time_column
         self._last_row = n_rows
         self._last_time: TimeValue = state.last_time
         self._since = state.since
@@ -95,7 +95,7 @@ class Silence:
 
     def _event(self, event: str, next_row: int | None) -> dict[str, Any]:
         passed = time.monotonic() - self._heard
-        times = {} if self._time_column is None else {"last_time": self._last_time}
+        times = {} if self.time_column is None else {"last_time": self._last_time}
         return {
             "kind": SILENCE,
             "event": event,

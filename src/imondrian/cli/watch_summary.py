@@ -3,7 +3,10 @@
 from imondrian.cli.event_commands import EventCommands
 from imondrian.cli.watch_incidents import open_incident
 from imondrian.cli.watch_silence import Silence
+from imondrian.cli.watch_times import WatchTimes, times_in_words
+from imondrian.defaults import SERIES
 from imondrian.drift import Drift
+from imondrian.series_views import TimeCounts
 from imondrian.stream import StreamDetector
 
 
@@ -15,6 +18,7 @@ class WatchCounts:
         self._n_filled_before = 0 if detector is None else detector.n_missing
         self._n_incidents_before = 0 if detector is None else detector.n_incidents
         self._n_silences_before = n_silences
+        self._times_before = time_counts_of(detector)
         self.n_rows = self.n_anomalies = self.n_errors = 0
 
     def new_drift(self, detector: StreamDetector | None) -> Drift | None:
@@ -46,6 +50,16 @@ class WatchCounts:
             f"silence {silence.n_silences - 1} has not ended" if silence.is_open else "",
         ]
         return "; ".join(filter(None, [", ".join(filter(None, counts)), *is_open]))
+
+    def times_in_words(self, detector: StreamDetector | None, times: WatchTimes) -> str | None:
+        """Return what was noticed about times; None if the detector does not use them."""
+        now = time_counts_of(detector)
+        return None if now is None else times_in_words(now, self._times_before, times)
+
+
+def time_counts_of(detector: StreamDetector | None) -> TimeCounts | None:
+    """Return what was noticed about times; None if the detector does not use them."""
+    return None if detector is None or detector.preset != SERIES else detector.time_counts
 
 
 def _counted(n: int, singular: str, plural: str | None = None) -> str:

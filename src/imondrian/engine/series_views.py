@@ -9,14 +9,16 @@ N_VIEWS = 2
 HOUR, LEVEL = 0, 1  # the views
 COUNT, MEAN = 0, 1  # the rows of `hours` and `level`
 LAST, STEP = 0, 1  # the entries of `clock`: the latest time and the typical step, in seconds; NaN if not known
-N_STEPS, N_LATE, N_REPEATED, N_HOLES = 0, 1, 2, 3  # the entries of `counts`
+N_STEPS, N_LATE, N_REPEATED, N_HOLES, LATE_RUN = range(5)  # the entries of `counts`; LATE_RUN: late rows in succession
 
 HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_DAY = 24, 3600.0, 86400.0
 N_VALUES_OF_HOUR = 50.0  # the mean of an hour of the day is that of about so many latest values
 HALF_LIFE = 200.0  # of the recent level, in rows
+MAX_SECONDS = 1e12  # largest time either way; beyond all dates, and differences of seconds are exact to 0.0002 seconds
 N_STEPS_AVERAGED = 100  # the typical step is the mean of about so many steps
 LONGEST_STEP = 4.0  # a longer step counts as one of so many typical steps
 HOLE = 100.0  # a step longer than so many typical ones is a hole: the level before it says nothing about the next row
+LONGEST_LATE_RUN = 100  # after so many late rows in succession, the clock is taken to have been set back
 _LEVEL_WEIGHT = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
 
 
@@ -37,7 +39,7 @@ def write_views(
     level : array of shape (2, n_features)
         The number of values learned since the last hole, and their exponential mean.
     clock : array of shape (2,)
-    counts : int64 array of shape (4,)
+    counts : int64 array of shape (5,)
     usual : array of shape (n_rows, N_VIEWS, n_features)
         Where the usual values are written; NaN if nothing is known yet.
     points : array of shape (n_rows, N_VIEWS * n_features)
@@ -57,27 +59,44 @@ def write_views(
 @helper
 def _advance(time: float, clock: Array, counts: Array, level: Array) -> float:
     """Move the clock to the time of the next row, unless it is late; return that time, NaN if not known."""
-    last, step = clock[LAST], clock[STEP]
-    if math.isnan(last) or math.isnan(time):
-        time = last + step if math.isnan(time) else time
-        if not math.isnan(time):
-            clock[LAST] = time
-        return time
-    passed = time - last
-    if passed < 0.0:
-        counts[N_LATE] += 1
-    elif passed == 0.0:
-        counts[N_REPEATED] += 1
-    else:
+    last = clock[LAST]
+    if math.isnan(time):
+        time = clock[LAST] = _guessed_time(last, clock[STEP])
+    elif math.isnan(last):
         clock[LAST] = time
-        if passed > HOLE * step:
-            counts[N_HOLES] += 1
-            level[COUNT, :] = 0.0
+    elif time < last:
+        counts[N_LATE] += 1
+        counts[LATE_RUN] += 1
+        if counts[LATE_RUN] == LONGEST_LATE_RUN:  # otherwise a single time far ahead would make all later rows late
+            clock[LAST], counts[LATE_RUN] = time, 0
+    else:
+        counts[LATE_RUN] = 0
+        clock[LAST] = time
+        if time == last:
+            counts[N_REPEATED] += 1
         else:
-            counts[N_STEPS] = min(counts[N_STEPS] + 1, N_STEPS_AVERAGED)
-            step = passed if math.isnan(step) else step
-            clock[STEP] = step + (min(passed, LONGEST_STEP * step) - step) / counts[N_STEPS]
+            _count_step(time - last, clock, counts, level)
     return time
+
+
+@helper
+def _guessed_time(last: float, step: float) -> float:
+    """Return the time of a row without one: a typical step after the latest time; NaN if that is not known."""
+    return last if math.isnan(step) else min(last + step, MAX_SECONDS)
+
+
+@helper
+def _count_step(passed: float, clock: Array, counts: Array, level: Array) -> None:
+    """Update the typical step; after a hole, the level begins again.
+
+    A hole counts as a step as well, so that a typical step that has become too short grows again.
+    """
+    step = passed if math.isnan(clock[STEP]) else clock[STEP]
+    if passed > HOLE * step:
+        counts[N_HOLES] += 1
+        level[COUNT, :] = 0.0
+    counts[N_STEPS] = min(counts[N_STEPS] + 1, N_STEPS_AVERAGED)
+    clock[STEP] = step + (min(passed, LONGEST_STEP * step) - step) / counts[N_STEPS]
 
 
 @helper

@@ -9,18 +9,22 @@ from imondrian.plots.partition import plot_partition
 from imondrian.plots.regions import Grid, Surface, grid_over, plot_regions
 from imondrian.plots.scatter import plot_scatter
 from imondrian.plots.score_histogram import plot_scores
+from imondrian.plots.series import Band, Surprises, plot_series
 from imondrian.plots.timeline import plot_timeline
 from imondrian.plots.tree import plot_tree
 
 __all__ = [
+    "Band",
     "Grid",
     "Surface",
+    "Surprises",
     "grid_over",
     "plot_explanations",
     "plot_partition",
     "plot_regions",
     "plot_scatter",
     "plot_scores",
+    "plot_series",
     "plot_timeline",
     "plot_tree",
     "write_figure",

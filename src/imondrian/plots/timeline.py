@@ -4,22 +4,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import dates
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from imondrian.engine.jit import Array
 from imondrian.errors import InvalidInputError
-from imondrian.plots.labels import text_size
 from imondrian.plots.markers import draw_rows
-from imondrian.plots.style import INK, TEXT_SIZE, add_legend, axes_size, finish, new_axes, score_range
-from imondrian.plots.validation import as_finite, as_number, as_numbers, as_scores, check_length
+from imondrian.plots.style import INK, add_legend, finish, new_axes, score_range
+from imondrian.plots.time_axis import set_ticks, x_coordinates
+from imondrian.plots.validation import as_number, as_numbers, as_scores, check_length
 
-_dates: Any = dates  # untyped
 _MAX_CORNERS = 5_000  # points of the threshold line
-_FIRST_YEAR, _LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # range of matplotlib's date axis
 
 
 def plot_timeline(
@@ -58,12 +54,9 @@ def plot_timeline(
     all_scores = as_scores(scores)
     is_scored = ~np.isnan(all_scores)
     values, thresholds = all_scores[is_scored], _thresholds(threshold, is_scored)
-    x = _x_coordinates(when, all_scores.size)[is_scored]
+    x = x_coordinates(when, all_scores.size)[is_scored]
     axes = new_axes(8.0, 4.0) if axes is None else axes
-    if when is None:
-        _set_row_ticks(axes, all_scores.size)
-    elif _is_time(when):
-        _set_date_ticks(axes)
+    set_ticks(axes, when, all_scores.size)
     handles = draw_rows(axes, x, values, values > thresholds)
     add_legend(axes, [*handles, _draw_threshold(axes, x, thresholds)])
     axes.set_ylim(score_range(values, thresholds))
@@ -80,48 +73,6 @@ def _thresholds(threshold: Any, is_scored: Array) -> Array:
     if wrong.any():
         raise InvalidInputError(f"threshold[{int(np.flatnonzero(wrong)[0])}] is nan, but that row has a score.")
     return array[is_scored]
-
-
-def _x_coordinates(when: Any, n_rows: int) -> Array:
-    """Return the x coordinate of each row."""
-    if when is None:
-        return np.arange(1, n_rows + 1)
-    array = _as_days(when) if _is_time(when) else as_finite(when, "when", 1)
-    check_length(array, "when", n_rows)
-    return array
-
-
-def _is_time(when: Any) -> bool:
-    return np.asarray(when).dtype.kind == "M"
-
-
-def _as_days(when: Any) -> Array:
-    """Convert times to days, the unit of matplotlib's date axis."""
-    times = np.asarray(when)
-    if times.ndim != 1:
-        raise InvalidInputError(f"when must have 1 dimension(s), but its shape is {times.shape}.")
-    years = times.astype("datetime64[Y]")  # the coarsest unit, which cannot overflow
-    wrong = ~((years >= _FIRST_YEAR) & (years <= _LAST_YEAR))  # also True for NaT
-    if wrong.any():
-        i = int(np.flatnonzero(wrong)[0])
-        raise InvalidInputError(f"when[{i}] is {times[i]}: years must be between {_FIRST_YEAR} and {_LAST_YEAR}.")
-    return np.asarray(_dates.date2num(times.astype("datetime64[us]")))
-
-
-def _set_row_ticks(axes: Axes, n_rows: int) -> None:
-    """Set ticks at round row numbers between 1 and n_rows."""
-    n_fitting = int(axes_size(axes)[0] / (1.6 * text_size(f"{n_rows:,}", TEXT_SIZE)[0]))
-    locator = MaxNLocator(int(np.clip(n_fitting, 1, 10)), integer=True, steps=[1, 2, 5, 10])
-    ticks = np.array(locator.tick_values(1, n_rows))
-    axes.set_xticks(ticks[(ticks >= 1) & (ticks <= n_rows)])
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-
-
-def _set_date_ticks(axes: Axes) -> None:
-    axes.xaxis_date()
-    locator = _dates.AutoDateLocator()
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(_dates.ConciseDateFormatter(locator))
 
 
 def _draw_threshold(axes: Axes, x: Array, thresholds: Array) -> Artist:

@@ -6,13 +6,29 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 from matplotlib.figure import Figure
 
 from imondrian.column_names import NO_NAME
 from imondrian.explanations import ExplainedRow, Reason
 from imondrian.plots import write_figure
+
+_HIGHEST = Template("""\
+<section>
+<h2>Rows with the highest scores</h2>
+<p>Each bar shows a feature's share of the row's score; its colour shows whether it is a number that is
+high or low, or a category.
+A surprise of 3 means that about one in 1,000 ordinary rows has a score as high. Rows are counted from 1.</p>
+<div class="scroll"><table>
+<thead><tr><th class="number">Row</th>$heads<th class="number">Score</th><th class="number">Surprise</th>
+<th>Feature, value, what is unusual, share of the score</th></tr></thead>
+<tbody>
+$rows
+</tbody>
+</table></div>
+</section>
+""")
 
 
 class Picture(NamedTuple):
@@ -45,19 +61,59 @@ def write_report(report: Report, file: IO[bytes]) -> None:
     file : binary file
         An open file to write to.
     """
+    sections = [_highest(report.highest), *(picture_section(picture) for picture in report.pictures)]
+    file.write(page_of(report, sections))
+
+
+class Frame(Protocol):
+    """What every report has besides its sections."""
+
+    @property
+    def title(self) -> str: ...  # noqa: D102
+    @property
+    def subtitle(self) -> str: ...  # noqa: D102
+    @property
+    def key_figures(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def facts(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def footer(self) -> str: ...  # noqa: D102
+
+
+def page_of(report: Frame, sections: Sequence[str]) -> bytes:
+    """Return a page with sections of HTML, between the key figures and the settings of a report."""
     template = Template(files("imondrian.report").joinpath("page.html").read_text(encoding="utf-8"))
-    shown = [name for name in ("id", "time") if any(getattr(row, name) is not None for row in report.highest)]
     page = template.substitute(
         title=escape(report.title),
         subtitle=escape(report.subtitle),
         key_figures="".join(_key_figure(name, value) for name, value in report.key_figures.items()),
-        shown_heads="".join(f"<th>{name.capitalize()}</th>" for name in shown),
-        rows="\n".join(_row(row, shown) for row in report.highest),
-        pictures="\n".join(_section(picture) for picture in report.pictures),
+        sections="\n".join(sections),
         facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts.items()),
         footer=escape(report.footer),
     )
-    file.write(page.encode())
+    return page.encode()
+
+
+def picture_section(picture: Picture, narrow: Figure | None = None) -> str:
+    """Return a section with a picture; `narrow` is shown instead on small screens."""
+    images = image(picture.figure, picture.text) if narrow is None else ""
+    if narrow is not None:
+        images = image(picture.figure, picture.text, "wide") + image(narrow, picture.text, "narrow")
+    return f"<section><h2>{escape(picture.title)}</h2><p>{escape(picture.text)}</p>{images}</section>"
+
+
+def image(figure: Figure, text: str, style: str = "") -> str:
+    """Return a figure as an image inside the page."""
+    svg = io.BytesIO()
+    write_figure(figure, svg, "svg")
+    source = base64.b64encode(svg.getvalue()).decode()
+    return f'<img class="{style}" alt="{escape(text)}" src="data:image/svg+xml;base64,{source}">'
+
+
+def _highest(rows: Sequence[ExplainedRow]) -> str:
+    shown = [name for name in ("id", "time") if any(getattr(row, name) is not None for row in rows)]
+    heads = "".join(f"<th>{name.capitalize()}</th>" for name in shown)
+    return _HIGHEST.substitute(heads=heads, rows="\n".join(_row(row, shown) for row in rows))
 
 
 def _key_figure(name: str, value: str) -> str:
@@ -81,14 +137,4 @@ def _reason(reason: Reason) -> str:
         f'<div class="reason"><span>{escape(reason.feature or NO_NAME)}</span><span>{escape(reason.value_text)}</span>'
         f'<span class="{style}">{escape(reason.remark)}</span>'
         f"{bar}<span>{reason.share:.0%}</span></div>"
-    )
-
-
-def _section(picture: Picture) -> str:
-    svg = io.BytesIO()
-    write_figure(picture.figure, svg, "svg")
-    source = base64.b64encode(svg.getvalue()).decode()
-    return (
-        f"<section><h2>{escape(picture.title)}</h2><p>{escape(picture.text)}</p>"
-        f'<img alt="{escape(picture.text)}" src="data:image/svg+xml;base64,{source}"></section>'
     )

@@ -26,19 +26,29 @@ from pyspark.sql.types import (
 )
 
 from imondrian.column_names import INCIDENT, LABEL, SCORE, SURPRISE, THRESHOLD
-from imondrian.defaults import KEYED_MAX_SAMPLES, KEYED_N_TREES, KEYED_WINDOW, MISSING_VALUES, PRESET
+from imondrian.defaults import (
+    FROM_PRESET,
+    KEYED_MAX_SAMPLES,
+    KEYED_N_TREES,
+    KEYED_WINDOW,
+    MISSING_VALUES,
+    PRESET,
+    SERIES,
+)
 from imondrian.errors import InvalidInputError
 from imondrian.named_rows import CodedRows
 from imondrian.option_types import (
     ON_ERROR,
+    CountOrPreset,
     KindOrPreset,
     OnError,
-    PresetName,
     ScaleOrPreset,
     StreamCategorical,
     StreamMissing,
+    StreamPresetName,
     ThresholdOrPreset,
 )
+from imondrian.row_times import MAX_SECONDS
 from imondrian.spark.arrow_points import check_usable, coded_column, points_of, usable_rows
 from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
 from imondrian.spark.detector_cache import DetectorCache
@@ -56,7 +66,8 @@ from imondrian.spark.point_columns import (
 from imondrian.stream import Results, StreamDetector
 from imondrian.stream_parameters import check_rules_match
 
-_TIME, _HASH, _EVENT = "imondrian_time", "imondrian_hash", "imondrian_event"
+_TIME, _LOCAL, _HASH, _EVENT = "imondrian_time", "imondrian_local", "imondrian_hash", "imondrian_event"
+_KEYED_SIZES = {"window": KEYED_WINDOW, "max_samples": KEYED_MAX_SAMPLES, "n_trees": KEYED_N_TREES}
 _EARLIEST = -(2**63)
 _RESULTS = [
     StructField(SCORE, DoubleType()),
@@ -74,12 +85,12 @@ def watch(  # noqa: PLR0913
     stream: DataFrame,
     key: str | Sequence[str],
     features: str | Sequence[str],
-    window: int = KEYED_WINDOW,
-    max_samples: int | None = KEYED_MAX_SAMPLES,
+    window: CountOrPreset = "preset",
+    max_samples: CountOrPreset | None = "preset",
     *,
-    n_trees: int = KEYED_N_TREES,
+    n_trees: CountOrPreset = "preset",
     threshold: ThresholdOrPreset = "preset",
-    preset: PresetName = PRESET,
+    preset: StreamPresetName = PRESET,
     kind: KindOrPreset = "preset",
     scale: ScaleOrPreset = "preset",
     n_features: int | None = None,
@@ -106,14 +117,17 @@ def watch(  # noqa: PLR0913
         One or more columns; each combination of values has its own detector.
     features : list of str, or str
         Columns of numbers, text and booleans, or one column of arrays or vectors. Text and booleans are categories.
-    window, max_samples, n_trees : int, default=256, 64, 25
-        As in `StreamDetector`, with smaller defaults, because there is one detector for each key.
+    window, max_samples, n_trees : int or "preset", default="preset"
+        As in `StreamDetector`. By default 256, 64 and 25, because there is one detector for each key; with the preset
+        "series", those of `StreamDetector`: 15 MB for each key and value, so choose a smaller window for many keys.
     threshold, preset, kind, scale
-        As in `StreamDetector`.
+        As in `StreamDetector`. The preset "series" uses the times in `time`, with the hour in the time zone of the
+        session.
     n_features : int, optional
         Number of features; required if one column holds them, because the rows are not known in advance.
     time : str, optional
-        A column of timestamps, by which the rows of a micro-batch are ordered.
+        A column of timestamps, by which the rows of a micro-batch are ordered. With the preset "series", also the times
+        of the rows; a null is an unknown time.
     lateness : str, optional
         How late a row may arrive ("10 minutes"): sets Spark's watermark on `time`; Spark drops rows that arrive later.
     identity : str or list of str, optional
@@ -147,9 +161,7 @@ def watch(  # noqa: PLR0913
     feature_info = _with_feature_count(feature_info, n_features, categorical)
     parameters = options | {
         "n_features": feature_info.n_features,
-        "window": window,
-        "max_samples": max_samples,
-        "n_trees": n_trees,
+        **_sizes(preset, {"window": window, "max_samples": max_samples, "n_trees": n_trees}),
         "threshold": threshold,
         "preset": preset,
         "kind": kind,
@@ -163,7 +175,12 @@ def watch(  # noqa: PLR0913
     rows = _without_late_rows(stream, time, lateness, identity)
     timeout, set_timeout = _idle_timeout(idle, lateness)
     point = coded_column(column, feature_info)
-    extra_columns = [point.alias(POINT), _time_in_microseconds(time).alias(_TIME), _row_hash(rows).alias(_HASH)]
+    extra_columns = [
+        point.alias(POINT),
+        _time_in_microseconds(time).alias(_TIME),
+        _local_seconds(time).alias(_LOCAL),
+        _row_hash(rows).alias(_HASH),
+    ]
     if lateness is not None:
         extra_columns.append(
             column_named(str(time)).alias(_EVENT)  # the original column, which carries Spark's watermark
@@ -175,6 +192,13 @@ def watch(  # noqa: PLR0913
     process = _processor(feature_info, parameters, on_error, set_timeout)
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
     return results.select(*from_pandas(rows.schema), *(field.name for field in _RESULTS))
+
+
+def _sizes(preset: StreamPresetName, sizes: dict[str, Any]) -> dict[str, Any]:
+    """Return window, samples and trees with "preset" replaced; those of the preset "series" are its own."""
+    if preset == SERIES:
+        return sizes
+    return {name: _KEYED_SIZES[name] if size == FROM_PRESET else size for name, size in sizes.items()}
 
 
 def _with_feature_count(features: Features, n_features: int | None, categorical: Any) -> Features:
@@ -210,6 +234,14 @@ def _without_late_rows(
 def _time_in_microseconds(time: str | None) -> Column:
     """Return the time of a row in microseconds; rows without a time come first."""
     return F.lit(0).cast("long") if time is None else F.coalesce(F.unix_micros(column_named(time)), F.lit(_EARLIEST))
+
+
+def _local_seconds(time: str | None) -> Column:
+    """Return the time of a row in seconds since 1970 on the clock of the session's time zone; null if not known."""
+    if time is None:
+        return F.lit(None).cast("double")
+    local = F.unix_micros(F.from_utc_timestamp(column_named(time), F.current_timezone())) / F.lit(1e6)
+    return F.when(F.abs(local) <= MAX_SECONDS, local)
 
 
 def _row_hash(rows: DataFrame) -> Column:
@@ -271,10 +303,11 @@ def _processor(features: Features, parameters: dict[str, Any], on_error: str, se
         is_usable = usable_rows(points, features.categorical, detector.parameters["missing"])
         check_usable(points, is_usable, features, on_error)
         points[~is_usable] = np.nan  # the detector skips these rows
-        results = detector.process_many(points.view(CodedRows))
+        times = rows[_LOCAL].to_numpy(np.float64) if detector.preset == SERIES else None
+        results = detector.process_many(points.view(CodedRows), times)
         state.update((_cache.put(detector),))
         set_timeout(state, rows[_TIME])
-        yield _with_results(rows.drop(columns=[POINT, _TIME, _HASH, _EVENT], errors="ignore"), results)
+        yield _with_results(rows.drop(columns=[POINT, _TIME, _LOCAL, _HASH, _EVENT], errors="ignore"), results)
 
     return process
 

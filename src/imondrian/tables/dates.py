@@ -76,6 +76,13 @@ def is_known_format(text: object) -> bool:
     return text in _FORMATS
 
 
+def related_formats(text: str) -> list[str]:
+    """Return the other formats that write the date in the same way; none if a format has no date."""
+    dates = [date for date in _DATES if text == date or text.startswith(f"{date} ")]
+    related = [*dates, *(f"{date} {time}" for date in dates for time in _TIMES)]
+    return [other for other in related if other != text]
+
+
 def weekdays(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
     """Return the name of the weekday of each date, null where there is none."""
     numbers = as_datetimes(cells, date_format).dt.weekday()

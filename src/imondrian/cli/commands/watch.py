@@ -10,7 +10,7 @@ from typing import Any
 from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console, discard_output
 from imondrian.cli.event_commands import EventCommands, parse_command
-from imondrian.cli.option_checks import check_jobs, check_output_path
+from imondrian.cli.option_checks import check_jobs, check_output_path, check_series_options
 from imondrian.cli.options import (
     AlarmOptions,
     ConsoleOptions,
@@ -30,7 +30,9 @@ from imondrian.cli.watch_output import WatchOutput, as_json
 from imondrian.cli.watch_rows import Row, WatchRows
 from imondrian.cli.watch_silence import Silence, parse_duration, restored_silence
 from imondrian.cli.watch_summary import WatchCounts
+from imondrian.cli.watch_times import WatchTimes, restored_times, stored_times
 from imondrian.column_names import ERROR, EXPLANATION, INCIDENT, LABEL, ROW, SCORE, SURPRISE, THRESHOLD
+from imondrian.defaults import SERIES
 from imondrian.errors import InvalidInputError
 from imondrian.files import real_path
 from imondrian.incidents import NO_INCIDENT
@@ -39,7 +41,7 @@ from imondrian.tables.feature_columns import result_names
 from imondrian.tables.verbatim_json import json_members
 
 _WRITE_TIMEOUT = 3  # seconds to wait after a signal until the output is read
-_INCIDENTS, _SILENCE = "incidents", "silence"  # keys among the extra values of the model file
+_INCIDENTS, _SILENCE, _TIMES = "incidents", "silence", "times"  # keys among the extra values of the model file
 _N_REPORTED = 10  # unusable rows that are reported on standard error, if rows are not written
 
 
@@ -54,6 +56,7 @@ def watch(
 ) -> bool:
     """Watch a stream until it ends or a signal arrives; return True if there were anomalies."""
     _check_options(source_options, watch_options, incident_options)
+    check_series_options(detector_options, feature_options)
     console = Console(console_options, output="-")
     detector = WatchDetector(watch_options, detector_options, AlarmSettings.of(alarm_options), console)
     commands = _commands(incident_options, console)
@@ -154,9 +157,15 @@ class Watcher:
         self._output = output
         self._options = options
         self._console = console
-        self._rows = WatchRows(detector, feature_options, console)
-        self._explanations = RowExplanations()
         path, time = str(detector.path), feature_options.time
+        self._times = WatchTimes(
+            time,
+            uses_times=detector.preset == SERIES,
+            state=restored_times(detector.extra.get(_TIMES), path),
+            console=console,
+        )
+        self._rows = WatchRows(detector, feature_options, self._times, console)
+        self._explanations = RowExplanations()
         limit = None if incident_options.silence is None else parse_duration(incident_options.silence, "--silence")
         self._incidents = WatchIncidents(time, restored_incidents(detector.extra.get(_INCIDENTS), path))
         self._silence = Silence(limit, time, restored_silence(detector.extra.get(_SILENCE), path), detector.n_seen)
@@ -174,13 +183,21 @@ class Watcher:
 
     def save(self) -> None:
         """Save the detector, with what is known about its incidents."""
-        silence = self._silence.state
-        self._watch_detector.save({_INCIDENTS: stored_incidents(self._incidents.state), _SILENCE: silence._asdict()})
+        self._watch_detector.save(
+            {
+                _INCIDENTS: stored_incidents(self._incidents.state),
+                _SILENCE: self._silence.state._asdict(),
+                _TIMES: stored_times(self._times.state),
+            }
+        )
 
     def print_summary(self, commands: EventCommands | None) -> None:
         """Print how many rows, anomalies and incidents there were."""
         detector = self._watch_detector.detector
         counts = self.counts.in_words(detector, self._silence, commands)
+        times = self.counts.times_in_words(detector, self._times)
+        if times is not None:
+            self._console.note(f"times: {times}")
         saved = f"; saved to {self._options.model}" if self._options.model and detector else ""
         self._console.note(f"{counts}{saved}")
 
@@ -190,6 +207,7 @@ class Watcher:
         With --on-error fail, an unusable row raises an InvalidInputError after the rows before it have been written.
         """
         rows = [self._rows.parse(line, batch.parser) for line in batch.lines]
+        self._incidents.time_column = self._silence.time_column = self._times.column  # the first record may choose it
         is_strict = self._options.on_error == "fail"
         usable = list(takewhile(lambda row: row.error is None, rows)) if is_strict else rows
         for run in self._runs(usable):
@@ -241,14 +259,14 @@ class Watcher:
     def _process_usable(self, rows: list[Row]) -> None:
         features = self._rows.features
         detector = self._watch_detector.detector or self._watch_detector.create(features)
-        extra = (
-            {EXPLANATION: self._explanations.explain_next(detector, features, rows[0].values)}
-            if self._options.explain
-            else {}
-        )
-        values = [row.values for row in rows]
-        results = detector.process_many(_points(detector, features, values))
-        times, labels = [self._rows.time_of(row) for row in rows], results.is_anomaly.tolist()
+        values, times = [row.values for row in rows], [self._rows.time_of(row) for row in rows]
+        seconds = self._times.seconds(times, detector.n_seen)
+        extra = {}
+        if self._options.explain:  # then there is one row
+            time = None if seconds is None else float(seconds[0])
+            extra = {EXPLANATION: self._explanations.explain_next(detector, features, values[0], time)}
+        results = detector.process_many(_points(detector, features, values), seconds)
+        labels = results.is_anomaly.tolist()
         events = self._incidents.observe(
             detector, features, ProcessedRows(int(results.index[0]), values, times, labels)
         )

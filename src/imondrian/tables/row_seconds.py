@@ -1,0 +1,115 @@
+"""The times of rows in seconds since 1970: dates as text in any recognised format, or numbers of any common unit."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from imondrian.engine.jit import Array
+from imondrian.tables.cells import MISSING_TEXTS, without_missing_texts
+from imondrian.tables.dates import DateFormat, as_datetimes, is_known_format, recognise_dates, related_formats
+
+_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # in a second
+_MAX_SECONDS = 1e11  # the year 5138: a larger number is in a smaller unit
+
+
+class TimeFormat(NamedTuple):
+    """How the times of rows are written: as text, or as numbers since 1970."""
+
+    text: str  # a format of strptime, or a unit
+    is_doubtful: bool = False  # True: day and month could also be exchanged
+
+    @property
+    def is_number(self) -> bool:
+        """Whether times are numbers."""
+        return self.text in _UNITS
+
+    @property
+    def has_date(self) -> bool:
+        """Whether times have a date, not only a time of day."""
+        return self.is_number or DateFormat(self.text).has_date
+
+    def describe(self) -> str:
+        """Return what a user should know about how times are read; "" if it is obvious."""
+        if self.is_number:
+            return f"numbers are {self.text} since 1970"
+        return "dates are read with the month before the day" if self.is_doubtful else ""
+
+    def seconds(self, values: list[Any]) -> Array:
+        """Return times in seconds; NaN for each value that is missing, or that is not written in this way.
+
+        The hour is read as written: time zones are ignored. The date may also have no time of day, or one that is
+        written in another way.
+
+        Examples
+        --------
+        >>> TimeFormat("%Y-%m-%d %H:%M").seconds(["1970-01-02 00:01", "1970-01-02", "yesterday"]).tolist()
+        [86460.0, 86400.0, nan]
+        """
+        if self.is_number:
+            return np.array([_number(value) for value in values], np.float64) / _UNITS[self.text]
+        cells = pl.Series([value.strip() if isinstance(value, str) else None for value in values], dtype=pl.String)
+        parsed = as_datetimes(cells, DateFormat(self.text))
+        for related in related_formats(self.text):
+            if not (parsed.is_null() & cells.is_not_null()).any():
+                break
+            parsed = parsed.fill_null(as_datetimes(cells, DateFormat(related)))
+        return parsed.dt.epoch("us").cast(pl.Float64).fill_null(math.nan).to_numpy() / 1e6
+
+
+def time_format_of(value: Any) -> TimeFormat | None:
+    """Return how a time is written; None if a value is not recognised as a time.
+
+    A number is in seconds, unless it would be after the year 5000: then it is in the largest unit for which it is not.
+
+    Examples
+    --------
+    >>> time_format_of("2024-05-01T14:05:00Z").text, time_format_of(1714572300000).text, time_format_of("soon")
+    ('%Y-%m-%d %H:%M:%S%.f', 'milliseconds', None)
+    """
+    number = _number(value)
+    if not math.isnan(number):
+        units = (unit for unit, size in _UNITS.items() if abs(number) <= _MAX_SECONDS * size)
+        unit = next(units, None)
+        return None if unit is None else TimeFormat(unit)
+    if not isinstance(value, str) or value.strip() in MISSING_TEXTS:
+        return None
+    found = recognise_dates(pl.Series([value.strip()]))
+    return None if found is None else TimeFormat(*found)
+
+
+def seconds_of_column(column: pl.Series) -> tuple[Array, TimeFormat | None]:
+    """Return the times in a column of a table, and how they are written; NaN where a cell is not a time.
+
+    If no format fits the column, or if it has values of type date or datetime, the format is None.
+    """
+    if column.dtype in (pl.Date, pl.Datetime):
+        times = column.dt.replace_time_zone(None) if column.dtype == pl.Datetime else column.cast(pl.Datetime("us"))
+        return times.dt.epoch("us").cast(pl.Float64).fill_null(math.nan).to_numpy() / 1e6, None
+    cells = without_missing_texts(column)
+    dates = recognise_dates(cells) if cells.dtype == pl.String else None
+    present = cells.drop_nulls()
+    found = TimeFormat(*dates) if dates else time_format_of(present[0]) if len(present) else None
+    return np.full(column.len(), math.nan) if found is None else found.seconds(cells.to_list()), found
+
+
+def is_time_format(text: object) -> bool:
+    """Return True if a text of a model file is one that `TimeFormat` has."""
+    return text in _UNITS or is_known_format(text)
+
+
+def _number(value: Any) -> float:
+    """Return a number, or text that represents one; NaN for everything else, and if it is beyond all times."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return math.nan
+    try:
+        number = float(value) if not isinstance(value, str) or _is_plain(value) else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+    return number if abs(number) <= _MAX_SECONDS * _UNITS["nanoseconds"] else math.nan
+
+
+def _is_plain(text: str) -> bool:
+    """Return True if a text has no underscores or non-ASCII digits, which `float` accepts but tables do not."""
+    return text.isascii() and "_" not in text
