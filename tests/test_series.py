@@ -16,7 +16,7 @@ from imondrian import InvalidInputError, StreamDetector
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.incident_records import reasons_in_words
-from imondrian.model_files import from_bytes, to_bytes
+from imondrian.model_files import as_fitted_model, from_bytes, to_bytes
 from imondrian.row_times import as_seconds, as_times
 from imondrian.series_views import SeriesViews
 from imondrian.stream_explanations import reasons_of_point
@@ -431,6 +431,13 @@ def test_estimators_do_not_have_this_preset():
         imondrian.defaults.preset_of("series")
     with pytest.raises(ValueError, match="preset"):
         imondrian.IsolationMondrianForest(preset="series").fit(np.zeros((9, 1)))
+
+
+def test_a_series_is_not_a_model_of_single_rows():
+    detector = StreamDetector(1, **SMALL)
+    detector.process([1.0])
+    with pytest.raises(InvalidInputError, match="for a time series"):
+        as_fitted_model(detector, "the model")
 
 
 def test_times_need_the_preset():

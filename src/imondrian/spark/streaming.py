@@ -35,6 +35,7 @@ from imondrian.defaults import (
     PRESET,
     SERIES,
 )
+from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.errors import InvalidInputError
 from imondrian.named_rows import CodedRows
 from imondrian.option_types import (
@@ -48,7 +49,6 @@ from imondrian.option_types import (
     StreamPresetName,
     ThresholdOrPreset,
 )
-from imondrian.row_times import MAX_SECONDS
 from imondrian.spark.arrow_points import check_usable, coded_column, points_of, usable_rows
 from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
 from imondrian.spark.detector_cache import DetectorCache
