@@ -587,6 +587,8 @@ class StreamDetector:
     def usual_values(self, X: Any, times: Any = None) -> Array:
         """Return what is usual for rows that come next, one after the other, with the preset "series".
 
+        Each of them is taken to be learned before the next one comes, even if anomalies are not learned.
+
         Parameters
         ----------
         X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries

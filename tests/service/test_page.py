@@ -880,6 +880,9 @@ def test_a_series_is_shown_over_time_with_its_expected_range(service, page):
     assert sum(inside) > 0.7 * len(inside)
     threshold = next(each for each in found if each.get("meta") == "threshold")
     assert threshold["y"] == [3] * len(points)
+    bottom, top = page.evaluate(f"{CHART}.layout.yaxis2.range")
+    alarms = [value for i, value in enumerate(surprise["y"]) if i in PLANTED_LOADS]
+    assert bottom < 0 < max(6, *alarms) < top
     shades = page.evaluate(f"{CHART}.layout.shapes.map(({{x0, x1}}) => [x0, x1])")
     assert any(first < times[PLANTED_LOADS[1]] < last for first, last in shades)
     assert page.inner_text("#summary").count("Usual step") == 1
@@ -945,10 +948,10 @@ def test_a_time_that_cannot_be_read_is_reported(service, page, tolerated):
 
 
 def test_a_series_fits_any_width(service, own_page):
-    name = "load of the machine with a long name"
+    names = ["load of the machine with a long name", "load of the engine", "load"]
     client = service.client()
-    client.create("narrow", [name, "load"], preset="series", time="ts")
-    client.process("narrow", [{**point, name: point["load"]} for point in loads()])
+    client.create("narrow", names, preset="series", time="ts")
+    client.process("narrow", [{"ts": point["ts"], **dict.fromkeys(names, point["load"])} for point in loads()])
     client.close()
     open_detector(own_page, service, "narrow")
     boxes = """Array.from(document.querySelectorAll('#chart .annotation-text'))
@@ -960,7 +963,7 @@ def test_a_series_fits_any_width(service, own_page):
         texts = sorted(own_page.evaluate(boxes))
         assert all(0 <= left <= right <= width for _, left, right in texts)
         same_line = [(a, b) for a, b in pairwise(texts) if abs(a[0] - b[0]) < 5.0]
-        assert len(same_line) == 3  # two features and the surprise
+        assert len(same_line) == 4  # three features and the surprise
         assert all(a[2] < b[1] or b[2] < a[1] for a, b in same_line)  # headings and latest values do not overlap
 
 

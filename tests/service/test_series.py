@@ -13,6 +13,7 @@ from imondrian import StreamDetector
 from imondrian.defaults import STREAM_PRESETS
 from imondrian.errors import InvalidInputError
 from imondrian.row_times import as_seconds
+from imondrian.series_views import deviations
 from imondrian.service.asgi import create_app
 from imondrian.service.bodies import rows_of
 from imondrian.service.configuration import DEFAULTS, checked_configuration, new_detector
@@ -377,8 +378,7 @@ def test_a_stored_row_is_explained_by_what_was_usual_at_its_time(registry, send)
     points = registry.get("load").worker._state.applier.detector.forest.points()
     for row in history[-SMALL["window"] :]:
         usual = ExpectedRow.from_bytes(row.expected).usual
-        deviations = np.nan_to_num(np.array(row.point) - usual).ravel()
-        assert deviations.tolist() in points.tolist()  # to the last bit
+        assert deviations(np.array(row.point), usual).tolist() in points.tolist()  # to the last bit
     for index in (399, 395, 10):  # in the window, and no longer in it
         status, found = send("GET", f"/history/{index}")
         assert status == 200
@@ -391,6 +391,23 @@ def test_a_stored_row_is_explained_by_what_was_usual_at_its_time(registry, send)
     complete = [i for i, point in enumerate(SERIES) if None not in point.values()][-1]
     found = send("GET", f"/history/{complete}")[1]
     assert sum(abs(reason["part"]) for reason in found["explanation"]) == pytest.approx(found["anomaly_score"])
+
+
+@pytest.mark.parametrize("learn_anomalies", [True, False])
+@pytest.mark.parametrize("n_at_once", [1, 7, 400])
+def test_what_was_usual_is_known_even_if_anomalies_are_not_learned(learn_anomalies, n_at_once):
+    configuration, _ = checked_configuration({**LOAD, "learn_anomalies": learn_anomalies}, Limits())
+    applier, reference = EntryApplier(new_detector(configuration)), new_detector(configuration)
+    row_format, rows = RowFormat.of(configuration, Limits(), Retention()), []
+    for first in range(0, len(SERIES), n_at_once):
+        body = json.dumps({"points": SERIES[first : first + n_at_once]}).encode()
+        entry = Entry(1, *entry_of_points(rows_of(body, "", row_format, 1_000)), None, 0.0)
+        rows += applier.apply([entry])[0]
+    for row, values, time in zip(rows, VALUES, TIMES, strict=True):
+        point = deviations(values, ExpectedRow.from_bytes(row.expected).usual)
+        assert point.tobytes() == reference.next_point(values, time).tobytes()
+        assert reference.process(values, time).score == row.score
+    assert sum(row.is_anomaly for row in rows) > 5
 
 
 def test_the_reason_is_the_hour_if_the_value_is_usual_at_other_hours(server):

@@ -35,9 +35,13 @@ def n_expected_values(n_features: int) -> int:
     return (N_VIEWS + 2) * n_features
 
 
-def n_rows_with_same_spread(n_seen: int) -> int:
-    """Return how many of the next rows have the same spread; `n_seen` is the number of rows so far."""
-    return N_ROWS_PER_SPREAD - n_seen % N_ROWS_PER_SPREAD
+def n_rows_at_once(detector: StreamDetector) -> int:
+    """Return how many of the next rows have the same spread, and usual values that follow from the rows before them.
+
+    If anomalies are not learned, what is usual for a row depends on the labels of the rows before it.
+    """
+    is_known = detector.parameters["learn_anomalies"]
+    return N_ROWS_PER_SPREAD - detector.n_seen % N_ROWS_PER_SPREAD if is_known else 1
 
 
 def updated_spread(spread: Spread | None, detector: StreamDetector) -> Spread | None:

@@ -25,7 +25,7 @@ from imondrian.incidents import NO_INCIDENT, Incident, IncidentEvent
 from imondrian.model_files import from_bytes
 from imondrian.named_rows import CodedRows
 from imondrian.series_views import Spread
-from imondrian.service.expected_rows import expected_rows, n_rows_with_same_spread, updated_spread
+from imondrian.service.expected_rows import expected_rows, n_rows_at_once, updated_spread
 from imondrian.service.limits import Limits
 from imondrian.service.posted_rows import PostedRows
 from imondrian.service.row_labels import with_labels, without_labels
@@ -210,8 +210,8 @@ class EntryApplier:
         return _scored_rows(self.detector.process_many(points[:POINTS_PER_LOCK].view(CodedRows)), repeat(b""))
 
     def _learn_series(self, points: Array, times: Array) -> Iterator[ScoredRow]:
-        """Learn the first rows of a series, up to the next one at which the spread is computed again."""
-        detector, n_rows = self.detector, n_rows_with_same_spread(self.detector.n_seen)
+        """Learn the first rows of a series: those for which it is known what is usual."""
+        detector, n_rows = self.detector, n_rows_at_once(self.detector)
         points, times = points[:n_rows], times[:n_rows]
         self.spread = updated_spread(self.spread, detector)
         expected = expected_rows(detector.usual_values(points, times), self.spread)

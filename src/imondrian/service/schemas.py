@@ -404,7 +404,7 @@ _POINT = {
     " then features may also be absent from an object. A category is text, a number or a boolean; null is a category of"
     " its own. The key `time` of an object (or that in the setting `time`) is the time of the point, in ISO 8601; it is"
     ' not a feature. With the preset "series" it may also be a number of seconds since 1970; a point without a time'
-    " counts as one usual step after the point before it.",
+    " counts as one usual step after the latest time so far.",
 }
 POINTS_BODY = {
     "required": True,

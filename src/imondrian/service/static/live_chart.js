@@ -49,7 +49,8 @@ function scorePanel(theme, history) {
 
 function surprisePanel(theme, history, level) {
   const thresholds = history.index.map(() => level);
-  return { title: "surprise", note: " and threshold (dashed)", values: history.surprise, thresholds, height: SCORE_PANEL, colour: theme.ink, format: (value) => value.toFixed(1) };
+  const top = 1.1 * Math.max(2 * level, ...history.anomalies().map((position) => history.surprise[position] ?? 0)); // surprises during the warm-up may be higher
+  return { title: "surprise", note: " and threshold (dashed)", values: history.surprise, thresholds, range: [-top / 20, top], height: SCORE_PANEL, colour: theme.ink, format: (value) => value.toFixed(1) };
 }
 
 function numberPanel(title, values) {
@@ -151,7 +152,7 @@ function layoutOf(theme, width, panels, height, { key, rows, selected }) {
   };
   panels.forEach((panel, i) => {
     const domain = [panel.bottom, panel.top];
-    const ticks = panel.lanes ? laneTicks(panel.lanes, length) : { nticks: 5, exponentformat: "SI" };
+    const ticks = panel.lanes ? laneTicks(panel.lanes, length) : { nticks: 5, exponentformat: "SI", range: panel.range, autorange: panel.range === undefined };
     layout[axisName("yaxis", i)] = axis(theme, { domain, fixedrange: true, ...ticks });
   });
   return layout;
@@ -172,7 +173,7 @@ function headings(theme, panel, length, xshift) {
   const latest = latestText(panel);
   const title = shortened(panel.title, length);
   const remark = panel.note ?? "";
-  const heading = `<b>${escaped(title)}</b>${title.length + remark.length > 1.5 * length ? "" : remark}`;
+  const heading = `<b>${escaped(title)}</b>${title.length + remark.length > 1.35 * length ? "" : remark}`;
   const found = [note(heading, { ...shared, x: 0, xshift, xanchor: "left", font: { size: 12, color: theme.ink } })];
   if (latest !== undefined) {
     found.push(note(latest, { ...shared, x: 1, xanchor: "right", font: { size: 12, color: theme.soft } }));
