@@ -16,7 +16,7 @@ from imondrian import InvalidInputError, StreamDetector
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.incident_records import reasons_in_words
-from imondrian.model_files import from_bytes, to_bytes
+from imondrian.model_files import as_fitted_model, from_bytes, to_bytes
 from imondrian.row_times import as_seconds, as_times
 from imondrian.series_views import SeriesViews
 from imondrian.stream_explanations import reasons_of_point
@@ -31,6 +31,7 @@ class PlainViews:
     def __init__(self, n_features):
         self.hours = [[(0, 0.0)] * n_features for _ in range(24)]
         self.level = [(0, 0.0)] * n_features
+        self.spread = [[0.0] * n_features for _ in range(2)]
         self.last = self.step = None
         self.n_steps = self.n_late = self.n_late_now = self.n_repeated = self.n_holes = 0
 
@@ -46,8 +47,8 @@ class PlainViews:
                 is_known = means[view] is not None and not math.isnan(value)
                 deviations[view].append(min(max(value - means[view], -MAX_SIZE), MAX_SIZE) if is_known else 0.0)
             if not math.isnan(value):
-                self.hours[hour][j] = _learned(self.hours[hour][j], value, 1.0 / 50.0)
-                self.level[j] = _learned(self.level[j], value, 1.0 - 0.5 ** (1.0 / 200.0))
+                self.hours[hour][j] = self._learned(self.hours[hour][j], value, 1.0 / 50.0, 0, j)
+                self.level[j] = self._learned(self.level[j], value, 1.0 - 0.5 ** (1.0 / 200.0), 1, j)
         return deviations[0] + deviations[1]
 
     def _clock(self, time):
@@ -77,10 +78,14 @@ class PlainViews:
         step = passed if self.step is None else self.step
         self.step = step + (min(passed, 4.0 * step) - step) / self.n_steps
 
-
-def _learned(mean, value, weight):
-    n = min(mean[0] + 1.0, 1.0 / weight)
-    return n, min(max(mean[1] + (value - mean[1]) * max(weight, 1.0 / n), -MAX_SIZE), MAX_SIZE)
+    def _learned(self, mean, value, weight, view, j):
+        deviation, spread = value - mean[1], self.spread[view][j]
+        if mean[0]:
+            if spread:
+                deviation = min(max(deviation, -100.0 * spread), 100.0 * spread)
+            self.spread[view][j] = spread + (abs(deviation) - spread) / 16.0
+        n = min(mean[0] + 1.0, 1.0 / weight)
+        return n, min(max(mean[1] + deviation * max(weight, 1.0 / n), -MAX_SIZE), MAX_SIZE)
 
 
 values = st.floats(-1e6, 1e6) | st.just(math.nan) | st.sampled_from([MAX_SIZE, -MAX_SIZE])
@@ -201,6 +206,22 @@ def test_the_forest_holds_exactly_the_deviations_of_the_window():
     assert detector.n_bytes == n_bytes
     fresh = imondrian.MondrianForest(4, seed=1).build(expected)
     assert detector.forest.score(expected[:5], "expected").shape == fresh.score(expected[:5], "expected").shape
+
+
+@pytest.mark.parametrize("wrong", [1e6, -1e150])
+def test_a_single_wrong_value_does_not_change_what_is_usual(wrong):
+    rows, times = daily(10)
+    views, other = SeriesViews(1), SeriesViews(1)
+    views.points(rows, times)
+    rows[900] = wrong
+    other.points(rows, times)
+    assert np.abs(views.usual_at(math.nan) - other.usual_at(math.nan)).max() < 10.0
+
+
+def test_a_new_level_far_away_is_learned():
+    views = SeriesViews(1)
+    views.points(np.append(np.random.default_rng(0).normal(size=(500, 1)), np.full((2_000, 1), 1e6), axis=0), None)
+    assert views.usual_at(math.nan) == pytest.approx(1e6, rel=0.01)
 
 
 def test_the_level_begins_again_after_a_hole():
@@ -433,6 +454,13 @@ def test_estimators_do_not_have_this_preset():
         imondrian.IsolationMondrianForest(preset="series").fit(np.zeros((9, 1)))
 
 
+def test_a_series_is_not_a_model_of_single_rows():
+    detector = StreamDetector(1, **SMALL)
+    detector.process([1.0])
+    with pytest.raises(InvalidInputError, match="for a time series"):
+        as_fitted_model(detector, "the model")
+
+
 def test_times_need_the_preset():
     detector = StreamDetector(1)
     for call in (
@@ -518,6 +546,8 @@ def test_unknown_times():
         lambda views: views["hours"].__setitem__(30, 1e200),
         lambda views: views["level"].__setitem__(0, math.nan),
         lambda views: views["level"].__setitem__(0, 1e6),
+        lambda views: views["spread"].__setitem__(0, -1.0),
+        lambda views: views["spread"].__setitem__(0, math.nan),
         lambda views: views["clock"].__setitem__(1, 0.0),
         lambda views: views["clock"].__setitem__(0, None),
         lambda views: views["clock"].__setitem__(0, 1e300),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from imondrian import storage
+from imondrian.defaults import SERIES
 from imondrian.errors import InvalidInputError
 from imondrian.fitted_model import FittedModel
 from imondrian.forest import MondrianForest
@@ -115,7 +116,7 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     Raises
     ------
     InvalidInputError
-        If the model is a detector with shingles, in which a single row has no score.
+        If the model is a detector with shingles or of a time series, in which a single row has no score.
     """
     if isinstance(model, FittedModel):
         return model
@@ -124,6 +125,10 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     shingle, rule = model.parameters["shingle"], stream_rule(model.threshold).text
     if shingle > 1:
         raise InvalidInputError(f"{name}: a point of this detector is {shingle} rows; a single row has no score.")
+    if model.preset == SERIES:
+        raise InvalidInputError(
+            f"{name}: this detector is for a time series; a row without the earlier ones has no score."
+        )
     names = None if model.feature_names is None else list(map(str, model.feature_names))
     missing, indicators = model.parameters["missing"], model.indicators
     parameters = {"kind": model.kind, "contamination": rule, "missing": "median" if missing == "previous" else missing}

@@ -1,5 +1,6 @@
 """What makes a row of a time series unusual: its features, in which view, and what was expected instead."""
 
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +14,10 @@ class SeriesPart(NamedTuple):
     """The part of one feature in the score of a row. All numbers are values of the feature, not deviations."""
 
     feature: int
-    view: int  # the view with the larger part
+    view: int  # in which the value lies outside of what is expected; of several such views, that with the larger part
     share: float  # of the score
     value: float
-    is_high: bool  # whether the value is unusually high in this view
+    is_high: bool  # whether the value is higher than expected in this view
     median: float  # of what was expected
     low: float  # 5 % quantile of what was expected
     high: float  # 95 % quantile of what was expected
@@ -41,25 +42,33 @@ def series_parts(forest: MondrianForest, point: Array, values: Array, parts: Arr
     n : int
         Maximum number of features.
     """
-    n_features, by_view = values.size, parts.reshape(N_VIEWS, -1)
-    sizes = np.abs(by_view).sum(axis=0)
+    n_features, by_view = values.size, np.abs(parts.reshape(N_VIEWS, -1))
+    sizes = by_view.sum(axis=0)
     features = np.array([j for j in np.argsort(-sizes, kind="stable").tolist() if not np.isnan(values[j])][:n], int)
     if features.size == 0:
         return []
-    views = np.abs(by_view[:, features]).argmax(axis=0)
-    columns = views * n_features + features
-    asked = np.repeat(point[None], features.size, axis=0)
-    for view in range(N_VIEWS):
-        is_other = views != view
-        asked[is_other, view * n_features + features[is_other]] = np.nan
-    expected = forest.expected_values(asked, columns[:, None])
+    columns = np.arange(N_VIEWS)[:, None] * n_features + features  # in each view
     usual = values[features] - point[columns]
+    median, low, high = (usual + quantile for quantile in _expected_deviations(forest, point, columns))
+    is_outside = (values[features] < low) | (values[features] > high)
+    views = (by_view[:, features] + is_outside * sizes.sum()).argmax(axis=0)
+    chosen = views, np.arange(features.size)
     fields = (
         features,
         views,
         sizes[features] / max(sizes.sum(), np.finfo(float).tiny),
         values[features],
-        by_view[views, features] > 0.0,
-        *(usual + quantile[:, 0] for quantile in (expected.median, expected.low, expected.high)),
+        values[features] > median[chosen],
+        *(quantile[chosen] for quantile in (median, low, high)),
     )
     return [SeriesPart(*part) for part in zip(*(field.tolist() for field in fields), strict=True)]
+
+
+def _expected_deviations(forest: MondrianForest, point: Array, columns: Array) -> tuple[Array, Array, Array]:
+    """Return median, low and high of the columns, each of shape (N_VIEWS, n); the other views of each are hidden."""
+    asked = np.tile(point, (*columns.shape, 1))
+    for view, other in permutations(range(N_VIEWS), 2):
+        asked[view, np.arange(columns.shape[1]), columns[other]] = np.nan
+    expected = forest.expected_values(asked.reshape(-1, point.size), columns.reshape(-1, 1))
+    median, low, high = (quantile.reshape(columns.shape) for quantile in (expected.median, expected.low, expected.high))
+    return median, low, high

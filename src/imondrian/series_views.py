@@ -79,7 +79,8 @@ class SeriesViews:
 
     A point has two values for each feature: the deviation from what is usual at this hour of the day (the mean of about
     50 latest values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows). Where
-    one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour.
+    one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour. A mean
+    learns a value that is further away than 100 recent mean absolute deviations as if it were at that distance.
 
     A row whose time is not known is taken to come one usual step after the latest time so far. A step that is more than
     100 times as long as usual is a hole in the series: after it, the recent level starts again. Late and repeated rows
@@ -111,20 +112,21 @@ class SeriesViews:
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
         self._hours, self._level = np.zeros((2, HOURS_PER_DAY, n_features)), np.zeros((2, n_features))
+        self._spread = np.zeros((N_VIEWS, n_features))
         self._clock, self._counts = np.full(2, np.nan), np.zeros(5, np.int64)
         self.viewed = ViewedRows(np.empty((0, n_features)), np.empty((0, N_VIEWS, n_features)))
 
     def copy(self) -> "SeriesViews":
         """Return an independent copy."""
         other = shallow_copy(self)
-        for name in ("_hours", "_level", "_clock", "_counts"):
+        for name in _ARRAYS:
             setattr(other, name, getattr(self, name).copy())
         return other
 
     @property
     def n_bytes(self) -> int:
         """Memory used in bytes."""
-        return self._hours.nbytes + self._level.nbytes + self._clock.nbytes + self._counts.nbytes
+        return sum(getattr(self, name).nbytes for name in _ARRAYS)
 
     @property
     def time_counts(self) -> TimeCounts:
@@ -142,7 +144,8 @@ class SeriesViews:
         times = np.full(len(rows), np.nan) if times is None else times
         usual = np.empty((len(rows), N_VIEWS, self.n_features))
         points = np.empty((len(rows), N_VIEWS * self.n_features))
-        write_views(rows, times, self._hours, self._level, self._clock, self._counts, usual, points)
+        means = self._hours, self._level, self._spread
+        write_views(rows, times, *means, self._clock, self._counts, usual, points)
         self.viewed = ViewedRows(rows, usual)
         return points
 
@@ -173,6 +176,7 @@ class SeriesViews:
         return {
             "hours": self._hours.ravel().tolist(),
             "level": self._level.ravel().tolist(),
+            "spread": self._spread.ravel().tolist(),
             "clock": [None if math.isnan(value) else value for value in self._clock.tolist()],
             "counts": self._counts.tolist(),
         }
@@ -187,11 +191,13 @@ class SeriesViews:
         """
         notes = notes["views"]
         hours, level = _means(notes["hours"], self._hours.shape), _means(notes["level"], self._level.shape)
+        spread = np.array(notes["spread"], np.float64).reshape(self._spread.shape)
         clock = np.array([math.nan if value is None else float(value) for value in notes["clock"]])
         counts = [as_count(count, "a count of times", 0, MAX_SHOWN) for count in notes["counts"]]
         is_valid = (
             (hours[COUNT] <= N_VALUES_OF_HOUR).all()
             and (level[COUNT] <= _MAX_LEVEL_COUNT).all()
+            and ((spread >= 0.0) & (spread <= 2.0 * MAX_SIZE)).all()
             and clock.shape == (2,)
             and len(counts) == 5
             and not abs(clock[LAST]) > MAX_SECONDS
@@ -204,7 +210,8 @@ class SeriesViews:
         )
         if not is_valid:
             raise ValueError("the usual values of the series are damaged.")
-        self._hours, self._level, self._clock, self._counts = hours, level, clock, np.array(counts)
+        self._hours, self._level, self._spread = hours, level, spread
+        self._clock, self._counts = clock, np.array(counts)
 
 
 def deviations(row: Array, usual: Array) -> Array:
@@ -214,6 +221,7 @@ def deviations(row: Array, usual: Array) -> Array:
     return point
 
 
+_ARRAYS = ("_hours", "_level", "_spread", "_clock", "_counts")  # of the state
 _MAX_LEVEL_COUNT = 1.0 / (1.0 - 0.5 ** (1.0 / HALF_LIFE))
 
 

@@ -14,6 +14,8 @@ N_STEPS, N_LATE, N_REPEATED, N_HOLES, LATE_RUN = range(5)  # the entries of `cou
 HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_DAY = 24, 3600.0, 86400.0
 N_VALUES_OF_HOUR = 50.0  # the mean of an hour of the day is that of about so many latest values
 HALF_LIFE = 200.0  # of the recent level, in rows
+N_VALUES_OF_SPREAD = 16.0  # the mean absolute deviation is that of about so many latest values
+LARGEST_DEVIATION = 100.0  # a mean learns a larger deviation as one of so many mean absolute deviations
 MAX_SECONDS = 1e12  # largest time either way; beyond all dates, and differences of seconds are exact to 0.0002 seconds
 N_STEPS_AVERAGED = 100  # the typical step is the mean of about so many steps
 LONGEST_STEP = 4.0  # a longer step counts as one of so many typical steps
@@ -23,8 +25,16 @@ _LEVEL_WEIGHT = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
 
 
 @kernel
-def write_views(
-    rows: Array, times: Array, hours: Array, level: Array, clock: Array, counts: Array, usual: Array, points: Array
+def write_views(  # noqa: PLR0913, PLR0917
+    rows: Array,
+    times: Array,
+    hours: Array,
+    level: Array,
+    spread: Array,
+    clock: Array,
+    counts: Array,
+    usual: Array,
+    points: Array,
 ) -> None:
     """Write what is usual for each row, and its deviations from that; then learn the row.
 
@@ -33,11 +43,13 @@ def write_views(
     rows : array of shape (n_rows, n_features)
         NaN: the number is missing. Its deviations are 0, and it is not learned.
     times : array of shape (n_rows,)
-        Seconds. NaN: the time is not known; it is taken to be one typical step after the row before.
+        Seconds. NaN: the time is not known; it is taken to be one typical step after the latest time.
     hours : array of shape (2, HOURS_PER_DAY, n_features)
         For each hour of the day, the number of values learned (up to N_VALUES_OF_HOUR), and their mean.
     level : array of shape (2, n_features)
         The number of values learned since the last hole, and their exponential mean.
+    spread : array of shape (N_VIEWS, n_features)
+        The mean absolute deviation of about N_VALUES_OF_SPREAD latest values; 0 if not known.
     clock : array of shape (2,)
     counts : int64 array of shape (5,)
     usual : array of shape (n_rows, N_VIEWS, n_features)
@@ -52,8 +64,8 @@ def write_views(
             _write_usual(usual[i], j, hours, hour, level)
             _write_deviation(rows[i], usual[i], points[i], j)
             if not math.isnan(rows[i, j]):
-                _learn(rows[i, j], hours[:, hour, :], j, 1.0 / N_VALUES_OF_HOUR)
-                _learn(rows[i, j], level, j, _LEVEL_WEIGHT)
+                _learn(rows[i, j], hours[:, hour, :], j, 1.0 / N_VALUES_OF_HOUR, spread[HOUR])
+                _learn(rows[i, j], level, j, _LEVEL_WEIGHT, spread[LEVEL])
 
 
 @helper
@@ -144,8 +156,17 @@ def _limited(value: float) -> float:
 
 
 @helper
-def _learn(value: float, means: Array, j: int, weight: float) -> None:
-    """Move the mean of feature j towards a value; until it has 1 / weight values, all of them have the same weight."""
+def _learn(value: float, means: Array, j: int, weight: float, spread: Array) -> None:
+    """Move the mean of feature j towards a value; until it has 1 / weight values, all of them have the same weight.
+
+    A single wrong value, however large, must not determine the mean for a long time: its deviation is limited.
+    """
+    deviation = value - means[MEAN, j]
+    if means[COUNT, j] > 0.0:
+        if spread[j] > 0.0:
+            limit = LARGEST_DEVIATION * spread[j]
+            deviation = min(max(deviation, -limit), limit)
+        spread[j] += (abs(deviation) - spread[j]) / N_VALUES_OF_SPREAD
     means[COUNT, j] = min(means[COUNT, j] + 1.0, 1.0 / weight)
-    mean = means[MEAN, j] + (value - means[MEAN, j]) * max(weight, 1.0 / means[COUNT, j])
+    mean = means[MEAN, j] + deviation * max(weight, 1.0 / means[COUNT, j])
     means[MEAN, j] = _limited(mean)  # rounding may exceed the limit
