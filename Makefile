@@ -15,10 +15,11 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The Spark tests start their own processes and run separately. The engine tests run twice: compiled, and as plain Python.
+# The Spark tests run separately, with one Spark session per worker. The engine tests run twice: compiled, and as plain
+# Python.
 test: $(VENV)/.dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not spark and not exhaustive"
-	$(BIN)/pytest tests/spark
+	$(BIN)/pytest -n $(JOBS) --dist loadfile tests/spark
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(JOBS) tests/engine -m "not compiled"
 
 bench: $(VENV)/.bench
