@@ -51,7 +51,7 @@ def series_parts(forest: MondrianForest, point: Array, values: Array, parts: Arr
     usual = values[features] - point[columns]
     median, low, high = (usual + quantile for quantile in _expected_deviations(forest, point, columns))
     is_outside = (values[features] < low) | (values[features] > high)
-    views = (by_view[:, features] + is_outside * sizes.sum()).argmax(axis=0)
+    views = (by_view[:, features] + is_outside * sizes.sum()).argmax(axis=0)  # no part is larger than the sum
     chosen = views, np.arange(features.size)
     fields = (
         features,

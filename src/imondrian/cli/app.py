@@ -237,22 +237,26 @@ def plot() -> None:
     """Plot scores, regions, a Mondrian partition, a tree or a time series (PNG or SVG)."""
 
 
-def _plot_command(*parameters: options.Decorator) -> options.Decorator:
-    """Return a decorator that adds the options shared by all plots, and the given ones."""
+def _with_options(*groups: options.Decorator) -> options.Decorator:
+    """Return a decorator that adds groups of options; help texts list them in this order."""
 
     def decorate(command: options.Command) -> options.Command:
-        groups = (
-            grouped("plot_options", PlotOptions, options.PLOT_OUTPUT, options.PLOT_MODEL, *parameters),
-            options.TABLE_FEATURES,
-            options.FOREST,
-            options.SOURCE,
-            options.CONSOLE,
-        )
         for group in reversed(groups):
             command = group(command)
         return command
 
     return decorate
+
+
+def _plot_command(*parameters: options.Decorator) -> options.Decorator:
+    """Return a decorator that adds the options shared by all plots, and the given ones."""
+    return _with_options(
+        grouped("plot_options", PlotOptions, options.PLOT_OUTPUT, options.PLOT_MODEL, *parameters),
+        options.TABLE_FEATURES,
+        options.FOREST,
+        options.SOURCE,
+        options.CONSOLE,
+    )
 
 
 @plot.command()
@@ -293,21 +297,14 @@ def tree(**values: Any) -> None:
 
 def _series_command(output: options.Decorator, *parameters: options.Decorator) -> options.Decorator:
     """Return a decorator that adds the options for a table that is watched as a series."""
-
-    def decorate(command: options.Command) -> options.Command:
-        groups = (
-            grouped("series_options", SeriesOptions, output, options.SERIES_LABEL, *parameters),
-            options.SERIES_FEATURES,
-            options.ALARMS,
-            options.SERIES_DETECTOR,
-            options.SOURCE,
-            options.CONSOLE,
-        )
-        for group in reversed(groups):
-            command = group(command)
-        return command
-
-    return decorate
+    return _with_options(
+        grouped("series_options", SeriesOptions, output, options.SERIES_LABEL, *parameters),
+        options.SERIES_FEATURES,
+        options.ALARMS,
+        options.SERIES_DETECTOR,
+        options.SOURCE,
+        options.CONSOLE,
+    )
 
 
 @plot.command("series")
