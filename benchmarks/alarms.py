@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from imondrian import StreamDetector
+from imondrian.base.defaults import PRESETS
 from imondrian.datasets import load
-from imondrian.defaults import PRESETS
 from series_data import Series, nab_series
 
 HERE = Path(__file__).parent

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from imondrian import MondrianForest
-from imondrian.categories import category_codes
+from imondrian.base.categories import category_codes
 from imondrian.datasets import load, names
 from peers import present, why_missing
 

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from imondrian.incidents import IncidentRules, IncidentTracker, LabelledRows
-from imondrian.thresholds import StreamingThreshold
+from imondrian.alarms.incidents import IncidentRules, IncidentTracker, LabelledRows
+from imondrian.alarms.thresholds import StreamingThreshold
 from nab_score import PROFILES, best_limited_scores, best_score, n_unscored
 from peers import why_missing
 from series_data import Series, nab_series, skab_series

@@ -13,7 +13,7 @@ import numpy as np
 
 from imondrian import StreamDetector
 from imondrian.engine.invariants import broken_invariants
-from imondrian.samplers import Window
+from imondrian.forest.samplers import Window
 
 N_FEATURES, WINDOW, SAMPLES, BATCH = 10, 2048, 256, 10_000
 N_SETTLED = 100_000  # from here on memory must not grow

@@ -19,8 +19,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from imondrian import MondrianForest
+from imondrian.base.defaults import PRESETS, Preset
 from imondrian.datasets import load
-from imondrian.defaults import PRESETS, Preset
 
 HERE = Path(__file__).parent
 TREES, SAMPLES, WINDOW, BATCH = 32, 256, 2048, 100

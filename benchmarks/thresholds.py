@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from imondrian import MondrianForest
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import batch_rule, batch_threshold
+from imondrian.base.defaults import PRESETS, Preset
 from imondrian.datasets import load, names
-from imondrian.defaults import PRESETS, Preset
-from imondrian.score_distribution import ScoreDistribution
-from imondrian.thresholds import batch_rule, batch_threshold
 
 RULES = ("kmeans", "score 0.5", "top 10%", "top 5%", "top 2%", "top 1%", "surprise 2", "surprise 2.5", "surprise 3")
 SEEDS = range(3)

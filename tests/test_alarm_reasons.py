@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import imondrian.alarm_reasons
+import imondrian.stream.alarm_reasons
 from imondrian import StreamDetector
-from imondrian.alarm_reasons import longest_block, n_reference_points, reference_end
-from imondrian.forest import MondrianForest
+from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.stream.alarm_reasons import longest_block, n_reference_points, reference_end
 
 X = np.random.default_rng(8).normal(size=(450, 2))
 X[::7, 0] += 9.0
@@ -82,7 +82,7 @@ def n_built(monkeypatch):
             built.append(len(X))
             return super().build(X, *args)
 
-    monkeypatch.setattr(imondrian.alarm_reasons, "MondrianForest", Counted)
+    monkeypatch.setattr(imondrian.stream.alarm_reasons, "MondrianForest", Counted)
     return built
 
 

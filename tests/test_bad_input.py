@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from imondrian import IsolationMondrianForest, MondrianForest
-from imondrian.inputs import number_of_text
+from imondrian.forest.inputs import number_of_text
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
 

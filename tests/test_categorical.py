@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import imondrian
-from imondrian import DamagedFileError, InvalidInputError, MondrianForest, storage
+from imondrian import DamagedFileError, InvalidInputError, MondrianForest
 from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.nodes import FIELDS
-from imondrian.forest_state import Snapshot
-from imondrian.samplers import category_counts
-from imondrian.samplers.category_counts import MAX_CATEGORIES
-from imondrian.scales import PLACE_WEIGHT, RARITY_WEIGHT
-from imondrian.scores import SCORES
+from imondrian.forest.forest_state import Snapshot
+from imondrian.forest.samplers import category_counts
+from imondrian.forest.samplers.category_counts import MAX_CATEGORIES
+from imondrian.forest.scales import PLACE_WEIGHT, RARITY_WEIGHT
+from imondrian.forest.scores import SCORES
+from imondrian.models import storage
 from tests.strategies import SEEDS
 
 MASK = 2**64 - 1
@@ -337,7 +338,7 @@ def test_counts_do_not_change_before_the_trees_are_shown_a_block(settings, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(forest, "_on_trees", interrupt)
-    monkeypatch.setattr("imondrian.samplers.window._on_all", interrupt)
+    monkeypatch.setattr("imondrian.forest.samplers.window._on_all", interrupt)
     with pytest.raises(KeyboardInterrupt):
         forest.extend(X[30:])
     after = forest.sampler.counts.state()

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from imondrian.categories import MISSING_CODE, category_code, category_codes, category_text, is_missing
-from imondrian.errors import InvalidInputError
+from imondrian.base.categories import MISSING_CODE, category_code, category_codes, category_text, is_missing
+from imondrian.base.errors import InvalidInputError
 
 MISSING = [
     None,

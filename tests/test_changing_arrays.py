@@ -7,8 +7,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector, inputs
+from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.finite import all_within_limit
+from imondrian.forest import inputs
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.pyod import IMForest
 

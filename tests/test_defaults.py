@@ -1,4 +1,4 @@
-"""Every interface has the same defaults: those of `imondrian.defaults`."""
+"""Every interface has the same defaults: those of `imondrian.base.defaults`."""
 
 import inspect
 from html.parser import HTMLParser
@@ -7,10 +7,9 @@ from importlib.resources import files
 import click
 import pytest
 
-from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold, defaults
-from imondrian.cli.app import app
-from imondrian.cli.options import DetectorOptions, ForestOptions
-from imondrian.defaults import (
+from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold
+from imondrian.base import defaults
+from imondrian.base.defaults import (
     GAP,
     MISSING_VALUES,
     PRESETS,
@@ -21,11 +20,13 @@ from imondrian.defaults import (
     with_preset,
     with_stream_preset,
 )
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
+from imondrian.cli.app import app
+from imondrian.cli.options import DetectorOptions, ForestOptions
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
-from imondrian.service.configuration import DEFAULTS
-from imondrian.service.schemas import Configuration
+from imondrian.service.changes.configuration import DEFAULTS
+from imondrian.service.http.schemas import Configuration
 
 SIZES = {"n_trees": defaults.N_TREES, "max_samples": defaults.MAX_SAMPLES}
 STREAM = {**SIZES, "window": defaults.WINDOW, "shingle": defaults.SHINGLE, "seed": defaults.SEED}

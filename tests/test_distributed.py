@@ -5,7 +5,9 @@ import pytest
 from scipy import stats
 
 from imondrian import InvalidInputError, MondrianForest
-from imondrian.distributed import (
+from imondrian.forest.samplers.category_counts import MAX_CATEGORIES
+from imondrian.model_files import from_bytes, to_bytes
+from imondrian.models.distributed import (
     Samples,
     distinct_rows,
     forest_on_samples,
@@ -13,8 +15,6 @@ from imondrian.distributed import (
     smallest,
     summed_categories,
 )
-from imondrian.model_files import from_bytes, to_bytes
-from imondrian.samplers.category_counts import MAX_CATEGORIES
 
 
 @pytest.fixture

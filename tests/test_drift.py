@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from imondrian import StreamDetector
-from imondrian.drift import DriftMonitor
+from imondrian.alarms.drift import DriftMonitor
 
 SETTINGS = {"window": 512, "max_samples": 64, "n_trees": 20}
 

@@ -18,11 +18,12 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import imondrian
-from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, storage
-from imondrian.fitted_model import threshold_of_held_points
-from imondrian.score_distribution import ScoreDistribution
-from imondrian.scores import SCORES
-from imondrian.thresholds import two_means
+from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import two_means
+from imondrian.forest.scores import SCORES
+from imondrian.models import storage
+from imondrian.models.fitted_model import threshold_of_held_points
 
 
 @parametrize_with_checks(

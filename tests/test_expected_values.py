@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian import EmptyForestError, ExpectedValues, InvalidInputError, MondrianForest
-from imondrian.expected_values import rank_of_quantile
+from imondrian.forest.expected_values import rank_of_quantile
 from tests.strategies import POINT_SETS, SEEDS
 
 FORESTS = [{}, {"max_samples": 5}, {"window": 12}, {"window": 12, "max_samples": 6}, {"scale": "std"}]
@@ -62,7 +62,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch):
     points = np.random.default_rng(0).normal(size=(300, 4))
     forest = MondrianForest(10, max_samples=64).build(points)
     whole = forest.expected_values(points)
-    monkeypatch.setattr("imondrian.expected_values._VALUES_PER_TASK", 100)
+    monkeypatch.setattr("imondrian.forest.expected_values._VALUES_PER_TASK", 100)
     assert_equal(forest.expected_values(points), whole)
 
 

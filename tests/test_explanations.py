@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian import MondrianForest
-from imondrian.categories import MISSING_CODE, category_code
-from imondrian.explanations import (
+from imondrian.base.categories import MISSING_CODE, category_code
+from imondrian.models.explanations import (
     Expectations,
     Frequency,
     Part,

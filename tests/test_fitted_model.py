@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from imondrian import InvalidInputError, IsolationMondrianForest
-from imondrian.fitted_model import FittedModel, fit
+from imondrian.models.fitted_model import FittedModel, fit
 
 
 @pytest.fixture(scope="module")

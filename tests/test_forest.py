@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from imondrian import EmptyForestError, ImondrianError, InvalidInputError, MondrianForest
 from imondrian.engine.rescore import is_aligned
 from imondrian.engine.reservoir import build_trees
+from imondrian.forest.scores import SCORES
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.scores import SCORES
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, point_sets
 
 RNG = np.random.default_rng(0)
@@ -358,7 +358,7 @@ def test_a_forest_has_a_pickle_and_a_repr():
 
 
 def test_a_tree_with_too_many_points_is_an_error(monkeypatch):
-    monkeypatch.setattr("imondrian.forest_state.MAX_POINTS", 310)
+    monkeypatch.setattr("imondrian.forest.forest_state.MAX_POINTS", 310)
     forest = MondrianForest(n_trees=1).build(X)
     with pytest.raises(InvalidInputError, match="A tree can hold at most 310 points, not 500"):
         forest.extend(NEW)
@@ -519,8 +519,8 @@ def test_refusing_to_forget_is_not_a_change(mode):
 def test_a_refused_first_call_does_not_fix_the_number_of_features(monkeypatch, call, mode):
     forest = MondrianForest(n_trees=3, **mode)
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.forest_state.MAX_POINTS", 10)
-        patched.setattr("imondrian.forest_state.MAX_SHOWN", 10)
+        patched.setattr("imondrian.forest.forest_state.MAX_POINTS", 10)
+        patched.setattr("imondrian.forest.forest_state.MAX_SHOWN", 10)
         with pytest.raises(InvalidInputError, match="at most 10"):
             getattr(forest, call)(X[:11])
     assert (forest.n_features, forest.n_changes) == (None, 0)

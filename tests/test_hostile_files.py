@@ -12,20 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from imondrian import (
-    DamagedFileError,
-    InvalidInputError,
-    IsolationMondrianForest,
-    MondrianForest,
-    StreamDetector,
-    storage,
-)
+from imondrian import DamagedFileError, InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.engine.nodes import MAX_SHOWN, NO_NODE, empty_trees
 from imondrian.engine.randomness import start_streams
-from imondrian.fitted_model import medians_of_held_points
-from imondrian.forest_state import Snapshot
+from imondrian.forest.forest_state import Snapshot
 from imondrian.model_files import from_bytes, load, save, to_bytes
-from imondrian.storage import read_header
+from imondrian.models import storage
+from imondrian.models.fitted_model import medians_of_held_points
+from imondrian.models.storage import read_header
 from tests.test_storage import as_array, as_npy, members, sealed, zipped
 
 X = np.random.default_rng(0).normal(size=(300, 2))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import IncidentRules, StreamDetector
-from imondrian.incident_records import incident_as_json
-from imondrian.incidents import AlarmReason, IncidentTracker, LabelledRows, checked_rules
-from imondrian.stream_state import StreamState
+from imondrian.alarms.incidents import AlarmReason, IncidentTracker, LabelledRows, checked_rules
+from imondrian.stream.incident_records import incident_as_json
+from imondrian.stream.stream_state import StreamState
 
 LEVEL = 3.0
 RULES = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(0, 10)).map(lambda rules: IncidentRules(*rules))

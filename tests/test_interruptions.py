@@ -13,20 +13,20 @@ import pytest
 
 import imondrian
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian.base.errors import BusyError
 from imondrian.engine.nodes import FIELDS, with_capacity
 from imondrian.engine.threads import Threads
-from imondrian.errors import BusyError
-from imondrian.fitted_model import threshold_of_held_points
+from imondrian.forest.samplers.sampler import Updates
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.models.fitted_model import threshold_of_held_points
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
-from imondrian.samplers.sampler import Updates
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
 GAPS = np.where(np.random.default_rng(4).random(X.shape) < 0.3, np.nan, X)
 GAPS[:, 2] = np.round(X[:, 2])
 FILES = (
-    "stream.py",
+    "stream/detector.py",
     "stream_gaps.py",
     "stream_state.py",
     "stream_parameters.py",
@@ -34,7 +34,7 @@ FILES = (
     "series_views.py",
     "series_explanations.py",
     "row_times.py",
-    "forest.py",
+    "mondrian_forest.py",
     "forest_state.py",
     "estimator.py",
     "river.py",
@@ -195,7 +195,7 @@ class InterruptInside(InterruptAt):
 
     def _trace(self, frame, event, _):
         if frame.f_code.co_name == self._method and event == "line" and not self._has_begun:
-            self._has_begun = frame.f_code.co_filename.endswith("stream.py")
+            self._has_begun = frame.f_code.co_filename.endswith("stream/detector.py")
             return self._trace
         return super()._trace(frame, event, _) if self._has_begun else self._trace
 
@@ -274,7 +274,7 @@ def test_a_forest_whose_growth_was_interrupted_can_be_read(monkeypatch, n_grown)
             raise InterruptError
         return grow_one(*args)
 
-    monkeypatch.setattr("imondrian.forest_state.with_capacity", grow)
+    monkeypatch.setattr("imondrian.forest.forest_state.with_capacity", grow)
     with pytest.raises(InterruptError):
         forest.extend(X[60:100])
     monkeypatch.undo()

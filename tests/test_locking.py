@@ -14,14 +14,14 @@ import pandas as pd
 import pytest
 
 from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian.base.errors import BusyError
+from imondrian.base.locking import new_locks, read_locked, write_locked
 from imondrian.engine.nodes import NO_LIMIT
-from imondrian.errors import BusyError
-from imondrian.fitted_model import threshold_of_held_points
-from imondrian.locking import new_locks, read_locked, write_locked
+from imondrian.forest.scales import StandardScale
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.models.fitted_model import threshold_of_held_points
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
-from imondrian.scales import StandardScale
 from tests.strategies import assert_sound
 
 X = np.random.default_rng(0).normal(size=(4_000, 3))
@@ -231,7 +231,7 @@ def test_a_fit_without_feature_names_removes_those_of_an_earlier_fit():
 def test_other_readers_see_weights_only_when_they_are_complete(monkeypatch):
     scale, seen = StandardScale(3), []
     scale.update(X[:10])
-    monkeypatch.setattr("imondrian.scales.write_weights", lambda *_: seen.append(scale._weights))
+    monkeypatch.setattr("imondrian.forest.scales.write_weights", lambda *_: seen.append(scale._weights))
     scale.weights()
     assert seen == [None]
 

@@ -14,9 +14,9 @@ from sklearn.utils import get_tags
 
 import imondrian
 from imondrian import InvalidInputError, IsolationMondrianForest
-from imondrian.categories import MISSING_CODE, category_code, category_codes
-from imondrian.mixed_tables import categorical_columns, is_categorical, numbers_of, points_of_table
+from imondrian.base.categories import MISSING_CODE, category_code, category_codes
 from imondrian.pyod import IMForest
+from imondrian.rows.mixed_tables import categorical_columns, is_categorical, numbers_of, points_of_table
 
 RNG = np.random.default_rng(0)
 N = 120

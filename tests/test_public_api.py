@@ -81,8 +81,8 @@ def test_dir_shows_only_public_names():
     for name in imondrian.__all__:
         assert getattr(imondrian, name).__name__ == name
     assert [name for name in dir(imondrian) if not name.startswith("__")] == sorted(imondrian.__all__)  # now all loaded
-    with pytest.raises(AttributeError, match="no attribute 'models'"):
-        _ = imondrian.models
+    with pytest.raises(AttributeError, match="no attribute 'model'"):
+        _ = imondrian.model
 
 
 def test_arguments_of_a_forest_after_the_number_of_trees_are_keyword_only():

@@ -9,9 +9,9 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.nodes import CUT
-from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_owned_array
+from imondrian.forest.inputs import as_owned_array
 from imondrian.model_files import to_bytes
 
 X = np.random.default_rng(0).normal(size=(1_500, 10))

@@ -10,9 +10,9 @@ import pytest
 from river import anomaly, checks, compose, datasets, evaluate, metrics, preprocessing
 
 from imondrian import InvalidInputError
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.forest.scores import SCORES
 from imondrian.river import IsolationMondrianForest
-from imondrian.score_distribution import ScoreDistribution
-from imondrian.scores import SCORES
 
 RNG = np.random.default_rng(0)
 NAMES = [f"V{i}" for i in range(8)]

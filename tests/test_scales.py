@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from imondrian.feature_layout import FeatureLayout
-from imondrian.scales import StandardScale, are_valid_moments, new_scale
+from imondrian.forest.feature_layout import FeatureLayout
+from imondrian.forest.scales import StandardScale, are_valid_moments, new_scale
 from tests.strategies import POINT_SETS
 
 X = np.random.default_rng(0).normal(loc=[5.0, -100.0], scale=[2.0, 0.01], size=(200, 2))

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian import MondrianForest
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import StreamingThreshold
 from imondrian.engine.histogram import N_BINS
-from imondrian.score_distribution import ScoreDistribution
-from imondrian.thresholds import StreamingThreshold
 
 SCORE = st.floats(0.0, 1.0)
 SCORES = st.one_of(

@@ -5,7 +5,7 @@ import pytest
 
 from imondrian import MondrianForest
 from imondrian.engine.threads import Threads
-from imondrian.scores import SCORES, ScoringCache
+from imondrian.forest.scores import SCORES, ScoringCache
 
 RNG = np.random.default_rng(1)
 CROWD = RNG.normal(size=(1000, 3))

@@ -15,11 +15,11 @@ import imondrian
 from imondrian import InvalidInputError, StreamDetector
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.engine.series_views import MAX_SECONDS
-from imondrian.incident_records import reasons_in_words
 from imondrian.model_files import as_fitted_model, from_bytes, to_bytes
-from imondrian.row_times import as_seconds, as_times
-from imondrian.series_views import SeriesViews
-from imondrian.stream_explanations import reasons_of_point
+from imondrian.stream.incident_records import reasons_in_words
+from imondrian.stream.row_times import as_seconds, as_times
+from imondrian.stream.series_views import SeriesViews
+from imondrian.stream.stream_explanations import reasons_of_point
 
 DAY, HOUR = 86_400.0, 3_600.0
 SMALL = {"preset": "series", "window": 64, "n_trees": 4}
@@ -449,7 +449,7 @@ def test_settings_that_do_not_go_together_with_the_preset(settings, message):
 
 def test_estimators_do_not_have_this_preset():
     with pytest.raises(InvalidInputError, match="for streams only"):
-        imondrian.defaults.preset_of("series")
+        imondrian.base.defaults.preset_of("series")
     with pytest.raises(ValueError, match="preset"):
         imondrian.IsolationMondrianForest(preset="series").fit(np.zeros((9, 1)))
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imondrian import StreamDetector
-from imondrian.errors import InvalidInputError
-from imondrian.series_views import SeriesViews, Spread, deviations
+from imondrian.base.errors import InvalidInputError
+from imondrian.stream.series_views import SeriesViews, Spread, deviations
 from tests.test_series import daily, timed_rows
 
 SMALL = {"preset": "series", "window": 64, "n_trees": 2}

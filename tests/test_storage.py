@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import imondrian
-from imondrian import DamagedFileError, EmptyForestError, MondrianForest, StreamDetector, storage
+from imondrian import DamagedFileError, EmptyForestError, MondrianForest, StreamDetector
+from imondrian.forest.scores import SCORES
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.scores import SCORES
+from imondrian.models import storage
 from tests.strategies import POINT_SETS, SEEDS
 
 RNG = np.random.default_rng(0)
@@ -116,7 +117,7 @@ def test_a_new_file_has_the_usual_mode(tmp_path):
 # -- interrupted saves ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["numpy.lib.format.write_array", "os.fsync", "imondrian.sealed_zip._digest"])
+@pytest.mark.parametrize("where", ["numpy.lib.format.write_array", "os.fsync", "imondrian.base.sealed_zip._digest"])
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, where, error):
     path = saved(tmp_path, MondrianForest(n_trees=2).build(X))
@@ -134,7 +135,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
 
 KILLED_WHILE_SAVING = """
 import os, signal, sys
-import imondrian.storage as storage
+import imondrian.models.storage as storage
 from imondrian import MondrianForest
 import numpy as np
 write, left = np.lib.format.write_array, [int(sys.argv[2])]

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import imondrian
-from imondrian import InvalidInputError, MondrianForest, StreamDetector, storage
-from imondrian.defaults import PRESETS
-from imondrian.shingles import Shingle
+from imondrian import InvalidInputError, MondrianForest, StreamDetector
+from imondrian.base.defaults import PRESETS
+from imondrian.models import storage
+from imondrian.stream.shingles import Shingle
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian import StreamDetector
-from imondrian.row_layout import RowLayout
-from imondrian.stream_explanations import reasons_of_point
+from imondrian.stream.row_layout import RowLayout
+from imondrian.stream.stream_explanations import reasons_of_point
 
 NAMES = ["load", "state", "heat"]
 RNG = np.random.default_rng(0)

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import imondrian
-from imondrian import InvalidInputError, StreamDetector, storage
-from imondrian.categories import MISSING_CODE, category_code, is_missing
+from imondrian import InvalidInputError, StreamDetector
+from imondrian.base.categories import MISSING_CODE, category_code, is_missing
+from imondrian.forest.samplers import Window
 from imondrian.model_files import as_fitted_model
-from imondrian.named_rows import CodedRows
-from imondrian.row_layout import RowLayout
-from imondrian.samplers import Window
-from imondrian.stream_gaps import StreamGaps
+from imondrian.models import storage
+from imondrian.rows.named_rows import CodedRows
+from imondrian.stream.row_layout import RowLayout
+from imondrian.stream.stream_gaps import StreamGaps
 
 NAMES = ["country", "amount", "weight"]
 SMALL = {"n_features": 3, "window": 64, "max_samples": 16, "n_trees": 7, "threshold": 0.05, "seed": 3}

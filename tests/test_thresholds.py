@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from imondrian import InvalidInputError, thresholds
-from imondrian.order_statistics import median_of_copies, quantile_of_copies
-from imondrian.score_distribution import ScoreDistribution
-from imondrian.stream_parameters import checked_threshold
-from imondrian.thresholds import (
+from imondrian import InvalidInputError
+from imondrian.alarms import thresholds
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import (
     FIXED,
     KMEANS,
     SHARE,
@@ -24,6 +23,8 @@ from imondrian.thresholds import (
     stream_rule,
     two_means,
 )
+from imondrian.forest.order_statistics import median_of_copies, quantile_of_copies
+from imondrian.stream.stream_parameters import checked_threshold
 
 SCORES = st.lists(st.floats(0.001, 0.999), min_size=1, max_size=40).map(np.array)
 RNG = np.random.default_rng(0)

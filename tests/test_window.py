@@ -11,9 +11,9 @@ from numba import config
 from imondrian import EmptyForestError, InvalidInputError, MondrianForest
 from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.window import slide_trees, write_selected
+from imondrian.forest.samplers import Window
+from imondrian.forest.scores import SCORES
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.samplers import Window
-from imondrian.scores import SCORES
 from tests.engine.test_law import assert_same_law
 from tests.strategies import POINT_SETS, SEEDS, assert_sound, empty
 

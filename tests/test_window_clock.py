@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from imondrian import MondrianForest, StreamDetector
+from imondrian.forest.samplers import Window
+from imondrian.forest.samplers.window import _step_length
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.samplers import Window
-from imondrian.samplers.window import _step_length
 
 X = np.random.default_rng(0).normal(size=(3 * 512 + 40, 1))
 

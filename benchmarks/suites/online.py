@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 from contests import Contest, Effort
+from imondrian.base.errors import ImondrianError
 from imondrian.datasets import load
-from imondrian.errors import ImondrianError
 from imondrian.experiments.paper_results import PUBLISHED, STAGES, TableCell
 from processes import ONLINE_TREES, in_new_process
 from timing import Entrant, Measurement, measurements

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from imondrian.drift import Drift
-    from imondrian.errors import DamagedFileError, EmptyForestError, ImondrianError, InvalidInputError
+    from imondrian.alarms.drift import Drift
+    from imondrian.alarms.incidents import Incident, IncidentEvent, IncidentRules
+    from imondrian.alarms.thresholds import StreamingThreshold
+    from imondrian.base.errors import DamagedFileError, EmptyForestError, ImondrianError, InvalidInputError
     from imondrian.estimator import IsolationMondrianForest
-    from imondrian.expected_values import ExpectedValues
-    from imondrian.forest import MondrianForest
-    from imondrian.incidents import Incident, IncidentEvent, IncidentRules
+    from imondrian.forest.expected_values import ExpectedValues
+    from imondrian.forest.mondrian_forest import MondrianForest
     from imondrian.model_files import load, save
-    from imondrian.shingles import Shingle
-    from imondrian.stream import Result, Results, StreamDetector
-    from imondrian.thresholds import StreamingThreshold
+    from imondrian.stream.detector import Result, Results, StreamDetector
+    from imondrian.stream.shingles import Shingle
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,22 +38,22 @@ __all__ = [
     "save",
 ]
 _MODULES = {
-    "DamagedFileError": "errors",
-    "Drift": "drift",
-    "EmptyForestError": "errors",
-    "ExpectedValues": "expected_values",
-    "ImondrianError": "errors",
-    "Incident": "incidents",
-    "IncidentEvent": "incidents",
-    "IncidentRules": "incidents",
-    "InvalidInputError": "errors",
+    "DamagedFileError": "base.errors",
+    "Drift": "alarms.drift",
+    "EmptyForestError": "base.errors",
+    "ExpectedValues": "forest.expected_values",
+    "ImondrianError": "base.errors",
+    "Incident": "alarms.incidents",
+    "IncidentEvent": "alarms.incidents",
+    "IncidentRules": "alarms.incidents",
+    "InvalidInputError": "base.errors",
     "IsolationMondrianForest": "estimator",
-    "MondrianForest": "forest",
-    "Result": "stream",
-    "Results": "stream",
-    "Shingle": "shingles",
-    "StreamDetector": "stream",
-    "StreamingThreshold": "thresholds",
+    "MondrianForest": "forest.mondrian_forest",
+    "Result": "stream.detector",
+    "Results": "stream.detector",
+    "Shingle": "stream.shingles",
+    "StreamDetector": "stream.detector",
+    "StreamingThreshold": "alarms.thresholds",
     "load": "model_files",
     "save": "model_files",
 }

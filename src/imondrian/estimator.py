@@ -12,24 +12,13 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from imondrian import mixed_tables
-from imondrian.copying import shallow_copy, take_changes
-from imondrian.defaults import AUTO, FROM_PRESET, MISSING_VALUES, N_TREES, PRESET, PRESETS, resolved, with_preset
-from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.fitted_model import (
-    FittedModel,
-    distribution_of_held_points,
-    fit,
-    new_model,
-    rule_of,
-    seed_from,
-    threshold_of_held_points,
-)
-from imondrian.forest import MondrianForest
-from imondrian.locking import lock_of
-from imondrian.missing_values import check_rows_have_values, without_indicators
-from imondrian.option_types import (
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import KMEANS, SURPRISE, batch_rule
+from imondrian.base.copying import shallow_copy, take_changes
+from imondrian.base.defaults import AUTO, FROM_PRESET, MISSING_VALUES, N_TREES, PRESET, PRESETS, resolved, with_preset
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.locking import lock_of
+from imondrian.base.option_types import (
     MISSING,
     Categorical,
     Kind,
@@ -40,10 +29,21 @@ from imondrian.option_types import (
     ScaleOrPreset,
     ThresholdOrPreset,
 )
-from imondrian.scales import SCALES
-from imondrian.score_distribution import ScoreDistribution
-from imondrian.scores import SCORES
-from imondrian.thresholds import KMEANS, SURPRISE, batch_rule
+from imondrian.engine.jit import Array
+from imondrian.forest.mondrian_forest import MondrianForest
+from imondrian.forest.scales import SCALES
+from imondrian.forest.scores import SCORES
+from imondrian.models.fitted_model import (
+    FittedModel,
+    distribution_of_held_points,
+    fit,
+    new_model,
+    rule_of,
+    seed_from,
+    threshold_of_held_points,
+)
+from imondrian.rows import mixed_tables
+from imondrian.rows.missing_values import check_rows_have_values, without_indicators
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Value = TypeVar("Value")
@@ -388,7 +388,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         Returns
         -------
         points : ndarray of shape (n_points, n_features)
-            Categories are numbers (see `imondrian.categories.category_code`), and missing numbers are replaced.
+            Categories are numbers (see `imondrian.base.categories.category_code`), and missing numbers are replaced.
         scores : ndarray of shape (n_points,)
             Scores in (-1, 0), as in `score_samples`.
         """

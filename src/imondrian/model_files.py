@@ -5,14 +5,14 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from imondrian import storage
-from imondrian.defaults import SERIES
-from imondrian.errors import InvalidInputError
-from imondrian.fitted_model import FittedModel
-from imondrian.forest import MondrianForest
-from imondrian.forest_state import Snapshot
-from imondrian.stream import StreamDetector
-from imondrian.thresholds import stream_rule
+from imondrian.alarms.thresholds import stream_rule
+from imondrian.base.defaults import SERIES
+from imondrian.base.errors import InvalidInputError
+from imondrian.forest.forest_state import Snapshot
+from imondrian.forest.mondrian_forest import MondrianForest
+from imondrian.models import storage
+from imondrian.models.fitted_model import FittedModel
+from imondrian.stream.detector import StreamDetector
 
 if TYPE_CHECKING:
     from imondrian.estimator import IsolationMondrianForest

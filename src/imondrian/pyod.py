@@ -6,15 +6,15 @@ from pyod.models.base import BaseDetector
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from imondrian import mixed_tables
-from imondrian.copying import shallow_copy, take_changes
-from imondrian.defaults import MISSING_VALUES, N_JOBS, N_TREES, PRESET, resolved
+from imondrian.base.copying import shallow_copy, take_changes
+from imondrian.base.defaults import MISSING_VALUES, N_JOBS, N_TREES, PRESET, resolved
+from imondrian.base.locking import lock_of
+from imondrian.base.option_types import Categorical, Kind, KindOrPreset, MaxSamples, Missing, PresetName, ScaleOrPreset
 from imondrian.engine.jit import Array
-from imondrian.fitted_model import FittedModel, new_model, seed_from
-from imondrian.locking import lock_of
-from imondrian.missing_values import check_rows_have_values, without_indicators
-from imondrian.option_types import Categorical, Kind, KindOrPreset, MaxSamples, Missing, PresetName, ScaleOrPreset
-from imondrian.scores import score_kind
+from imondrian.forest.scores import score_kind
+from imondrian.models.fitted_model import FittedModel, new_model, seed_from
+from imondrian.rows import mixed_tables
+from imondrian.rows.missing_values import check_rows_have_values, without_indicators
 
 
 class IMForest(BaseDetector):

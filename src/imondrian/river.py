@@ -8,18 +8,18 @@ import numpy as np
 from river.base import AnomalyDetector
 from river.utils.dataframe import into_frame, to_native_series
 
-from imondrian.categories import MISSING_CODE, category_code, is_missing
-from imondrian.defaults import MAX_SAMPLES, N_TREES, PRESET, resolved
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.base.categories import MISSING_CODE, category_code, is_missing
+from imondrian.base.defaults import MAX_SAMPLES, N_TREES, PRESET, resolved
+from imondrian.base.locking import Locks, read_locked, write_locked
+from imondrian.base.option_types import Kind, KindOrPreset, PresetName, ScaleOrPreset
 from imondrian.engine.jit import Array
-from imondrian.fitted_model import distribution_of_held_points, medians_of_held_points
-from imondrian.forest import MondrianForest
-from imondrian.inputs import as_number, as_points_with_gaps
-from imondrian.locking import Locks, read_locked, write_locked
-from imondrian.missing_values import have_values
-from imondrian.mixed_tables import codes_of, has_values, is_categorical, is_category, numbers_of
-from imondrian.option_types import Kind, KindOrPreset, PresetName, ScaleOrPreset
-from imondrian.score_distribution import ScoreDistribution
-from imondrian.scores import score_kind
+from imondrian.forest.inputs import as_number, as_points_with_gaps
+from imondrian.forest.mondrian_forest import MondrianForest
+from imondrian.forest.scores import score_kind
+from imondrian.models.fitted_model import distribution_of_held_points, medians_of_held_points
+from imondrian.rows.missing_values import have_values
+from imondrian.rows.mixed_tables import codes_of, has_values, is_categorical, is_category, numbers_of
 
 # as in other River detectors; `QuantileFilter` would otherwise learn a high quantile from the first points
 _SCORE_BEFORE_LEARNING = 0.0

@@ -13,7 +13,7 @@ from tests.service.serving import Service
 WRITING = """
 import os, signal, sys
 import imondrian.cli.commands.info as info
-import imondrian.files as files
+import imondrian.base.files as files
 from imondrian.cli.app import main
 
 def send(*numbers):

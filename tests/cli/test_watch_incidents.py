@@ -227,7 +227,7 @@ def test_the_settings_of_a_resumed_detector_can_be_changed(shell):
     detector = imondrian.load(shell.folder / "state.imf")
     assert detector.n_seen == N_ROWS
     assert detector.threshold == "top 5%"
-    assert detector.rules == imondrian.incidents.IncidentRules(
+    assert detector.rules == imondrian.alarms.incidents.IncidentRules(
         7, 2, 3, {"b": "low", "c": "high"}, {"b": "10%", "c": 0.5}
     )
     assert [row["anomaly_score"] for row in lines_of(done.stdout)] == [
@@ -318,7 +318,7 @@ def raised_only(start):
 def check_that_rules_are_applied(parsed):
     detector = imondrian.StreamDetector(1, n_trees=1, window=8)
     parsed.apply(detector)
-    assert detector.rules == imondrian.incidents.checked_rules(parsed.rules)
+    assert detector.rules == imondrian.alarms.incidents.checked_rules(parsed.rules)
     assert AlarmSettings.of(AlarmOptions()).apply(detector) == []
 
 

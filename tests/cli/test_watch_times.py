@@ -12,7 +12,7 @@ from imondrian import InvalidInputError, StreamDetector
 from imondrian.cli.console import Console
 from imondrian.cli.options import ConsoleOptions
 from imondrian.cli.watch_times import TimeState, WatchTimes, restored_times, stored_times, time_facts, times_in_words
-from imondrian.series_views import TimeCounts
+from imondrian.stream.series_views import TimeCounts
 from imondrian.tables.row_seconds import TimeFormat
 
 START = datetime(2024, 3, 1)  # noqa: DTZ001

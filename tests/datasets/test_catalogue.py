@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.datasets import CATALOGUE, checksum, load, names
 from imondrian.datasets.catalogue import CLUSTERED, COLLECTIONS, FIRST, LAST, MIXED, ORDERS
 from imondrian.datasets.groups import GROUPS
 from imondrian.datasets.loading import READERS
-from imondrian.errors import InvalidInputError
 
 ENTRIES = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
 PAPER = {  # Table I; for WBC the set that was actually used

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.datasets import CATALOGUE, cicids, load
-from imondrian.errors import DamagedFileError
 
 # as published: some names begin with a blank, and one appears twice
 HEADER = ",".join(

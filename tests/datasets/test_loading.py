@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.datasets import CATALOGUE, MissingDatasetError, checksum, load
 from imondrian.datasets.folders import cache_folder
-from imondrian.errors import DamagedFileError, InvalidInputError
 
 from .conftest import LABELS, POINTS
 

@@ -16,9 +16,9 @@ from hypothesis.extra.numpy import arrays
 from numpy.lib import format as npy_format
 from scipy.io import loadmat, savemat
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.datasets import CATALOGUE, checksum, csv_files, load, mat_files, npz_files, taxi
 from imondrian.datasets.content import MAX_BYTES, Content, as_content
-from imondrian.errors import DamagedFileError
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0)  # no -0.0: text may lose its sign
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import make_moons
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.datasets import make_synthetic, names
-from imondrian.errors import InvalidInputError
 
 SETS = pytest.mark.parametrize("name", names("synthetic"))
 SEEDS = st.integers(0, 2**64)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imondrian.alarms.thresholds import StreamingThreshold
 from imondrian.engine.histogram import N_BINS
 from imondrian.engine.surprise import RUN_LENGTH, RUN_WEIGHT, SURPRISING, new_clock, tail_threshold, write_surprises
-from imondrian.thresholds import StreamingThreshold
 
 SCORES = st.lists(st.floats(0.001, 0.999), min_size=1, max_size=60).map(np.array)
 PROBABILITIES = st.floats(1e-6, 0.4)

@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import to_rgba
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.datasets.synthetic import SYNTHETIC
-from imondrian.errors import InvalidInputError
 from imondrian.experiments import figures, methods
 from imondrian.experiments.figures import batch_figure, online_figure, quality_figure, stages_figure
 from imondrian.experiments.figures.panels import OUTCOMES

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import LocalOutlierFactor
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.baselines.incremental_lof import FIELDS, Tables
-from imondrian.errors import InvalidInputError
 from imondrian.experiments.baselines.incremental_lof import IncrementalLOF, UpdateCounts
 from tests.strategies import POINT_SETS, point_sets
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.experiments.baselines.online_oversampling_pca import OnlineOversamplingPCA
 from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
 from imondrian.experiments.baselines.principal_direction import _FACTOR, LearnedRows, outlierness, principal_directions

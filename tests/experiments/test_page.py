@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imondrian.errors import DamagedFileError
+from imondrian.base.errors import DamagedFileError
 from imondrian.experiments import difference_checks
 from imondrian.experiments.comparison import compare
 from imondrian.experiments.methods import BATCH, ONLINE

@@ -7,7 +7,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 
 from imondrian import MondrianForest
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
 from imondrian.experiments.forest_detector import ForestDetector
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY

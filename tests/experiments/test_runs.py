@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from imondrian import MondrianForest, datasets
+from imondrian.base.errors import ImondrianError, InvalidInputError
 from imondrian.datasets import Dataset, make_synthetic
-from imondrian.errors import ImondrianError, InvalidInputError
 from imondrian.experiments import batch, long_stream, online, quality
 from imondrian.experiments.comparison import compare
 from imondrian.experiments.methods import BATCH, ONLINE, QUALITY, Method

@@ -10,6 +10,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
 from imondrian import MondrianForest
+from imondrian.alarms.thresholds import two_means
 from imondrian.datasets import make_synthetic
 from imondrian.experiments.synthetic_experiment import (
     BATCH_FIGURE,
@@ -26,7 +27,6 @@ from imondrian.experiments.synthetic_experiment import (
     rows_of,
     run,
 )
-from imondrian.thresholds import two_means
 
 NAMES = ["blob", "moons"]
 SEED = 3

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots import plot_explanations
 from imondrian.plots.style import TOO_HIGH, TOO_LOW
 from tests.plots.figure_checks import HOSTILE_NAMES, clashes, legend, names

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from imondrian import MondrianForest, plots
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots import (
     Surface,
     grid_over,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from imondrian import MondrianForest
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.view import view
-from imondrian.errors import InvalidInputError
 from imondrian.plots import plot_partition
 from tests.plots.figure_checks import HOSTILE_PAIRS, clashes, legend, names, normals
 from tests.strategies import SEEDS, built, empty, point_sets

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots import Surface, grid_over, plot_regions
 from tests.plots.figure_checks import HOSTILE_PAIRS, anomalies, clashes, legend, names, normals
 from tests.strategies import point_sets

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots import plot_scatter
 from tests.plots.figure_checks import HOSTILE_PAIRS, anomalies, clashes, legend, names, normals
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots import plot_scores
 from imondrian.plots.style import ANOMALY, NORMAL
 from tests.plots.figure_checks import HOSTILE_NAMES, bars, clashes, legend, names

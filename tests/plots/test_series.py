@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from matplotlib.collections import FillBetweenPolyCollection, PathCollection
 from matplotlib.dates import date2num
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots import Band, Surprises, plot_series
 from imondrian.plots.series import MAX_PANELS
 from tests.plots.figure_checks import HOSTILE_NAMES, boxes, clashes, written

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.dates import date2num
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots import plot_timeline
 from tests.plots.figure_checks import anomalies, boxes, clashes, legend, names, normals
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from imondrian import MondrianForest
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.view import view
-from imondrian.errors import InvalidInputError
 from imondrian.plots import plot_tree
 from tests.plots.figure_checks import HOSTILE_NAMES, boxes, clashes, legend, names
 from tests.strategies import POINT_SETS, SEEDS, built, empty

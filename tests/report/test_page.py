@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
-from imondrian.explanations import ExplainedRow, Reason
+from imondrian.models.explanations import ExplainedRow, Reason
 from imondrian.plots import plot_timeline
 from imondrian.report import Picture, Report, write_report
 

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="fastapi is not installed")
 
-from imondrian.service.registry import Registry
+from imondrian.service.detectors.registry import Registry
 from tests.service.serving import Service
 
 

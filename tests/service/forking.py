@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import uvicorn
 
-from imondrian.service.asgi import create_app
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.delivery.receivers import receivers_of
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import Retention
-from imondrian.service.receivers import receivers_of
-from imondrian.service.registry import Registry
 from tests.service.serving import SMALL
 
 OFTEN = Retention(points_between_snapshots=150, retry_seconds=0.05, longest_retry_seconds=0.2)

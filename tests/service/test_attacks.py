@@ -13,11 +13,11 @@ import pytest
 
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
-from imondrian.service import routes
-from imondrian.service.asgi import create_app
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http import routes
+from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import ConnectionLimits
-from imondrian.service.registry import Registry
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 from tests.test_hostile_files import with_notes
 
@@ -127,7 +127,7 @@ def test_no_work_is_done_for_clients_that_disconnected(server, monkeypatch, work
         assert may_continue.wait(30)
         return original(*args, **keywords)
 
-    monkeypatch.setattr(f"imondrian.service.routes.{work}", blocked)
+    monkeypatch.setattr(f"imondrian.service.http.routes.{work}", blocked)
     content = json.dumps(body) if isinstance(body, dict) else body
     connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=30) for _ in range(8)]
     for connection in connections:

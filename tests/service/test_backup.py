@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from imondrian.service.store import FILE
+from imondrian.service.storage.store import FILE
 from tests.service.serving import SMALL, Service
 from tests.service.test_docs import ADDRESS
 

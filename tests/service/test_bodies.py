@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from imondrian.categories import category_code
-from imondrian.errors import InvalidInputError
-from imondrian.service.bodies import object_of, rows_of
-from imondrian.service.posted_rows import RowFormat
-from imondrian.service.row_labels import labels_from
+from imondrian.base.categories import category_code
+from imondrian.base.errors import InvalidInputError
+from imondrian.service.changes.posted_rows import RowFormat
+from imondrian.service.changes.row_labels import labels_from
+from imondrian.service.http.bodies import object_of, rows_of
 
 JSON, LINES = "application/json", "application/x-ndjson"
 NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(-1e100, 1e100))

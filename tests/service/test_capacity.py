@@ -10,14 +10,14 @@ import time
 import pytest
 from fastapi import Response
 
-from imondrian.service.asgi import create_app
 from imondrian.service.capacity import ConcurrencyLimit, MemoryBudget, RequestMemory
+from imondrian.service.detectors.read_copy import ReadCopy
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import BodyTooLongError, CapacityError
-from imondrian.service.guard import Guard
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.guard import Guard
+from imondrian.service.http.routes import incidents, lifecycle, points, status
 from imondrian.service.limits import MIB, Limits
-from imondrian.service.read_copy import ReadCopy
-from imondrian.service.registry import Registry
-from imondrian.service.routes import incidents, lifecycle, points, status
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from imondrian import StreamDetector
-from imondrian.categories import category_code
-from imondrian.errors import InvalidInputError
+from imondrian.base.categories import category_code
+from imondrian.base.errors import InvalidInputError
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.service.asgi import create_app
-from imondrian.service.bodies import rows_of
-from imondrian.service.configuration import checked_configuration
-from imondrian.service.history import History
-from imondrian.service.journal import Entry, ScoredRow, entry_of_points
+from imondrian.service.changes.configuration import checked_configuration
+from imondrian.service.changes.journal import Entry, ScoredRow, entry_of_points
+from imondrian.service.changes.posted_rows import RowFormat
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.bodies import rows_of
 from imondrian.service.limits import Limits, Retention
-from imondrian.service.posted_rows import RowFormat
-from imondrian.service.registry import Registry
+from imondrian.service.storage.history import History
 from tests.service.serving import SMALL, ThreadServer
 from tests.service.test_uploads import put
 from tests.service.test_worker import expected, n_rows

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import imondrian
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
 from imondrian.service.client import Client, ServiceError
-from imondrian.service.configuration import DEFAULTS, new_detector
 from tests.service.serving import SMALL, free_port
 from tests.service.test_worker import expected
 

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from imondrian.service import connections
+from imondrian.service.http import connections
 from imondrian.service.limits import ConnectionLimits
 from tests.service.serving import ThreadServer
 

@@ -9,13 +9,13 @@ import time
 import numpy as np
 import pytest
 
-from imondrian.service.asgi import create_app
 from imondrian.service.client import Client, ServiceError
-from imondrian.service.event_feed import N_IN_MEMORY
-from imondrian.service.incident_log import Announcement
+from imondrian.service.delivery.event_feed import N_IN_MEMORY
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import ConnectionLimits, Limits
-from imondrian.service.registry import Registry
-from imondrian.service.sqlite import open_database, rescue
+from imondrian.service.storage.incident_log import Announcement
+from imondrian.service.storage.sqlite import open_database, rescue
 from tests.service.serving import Service, ThreadServer, wait_until
 from tests.service.test_incidents import XY, bursts, events_of
 from tests.service.test_worker import learn
@@ -202,7 +202,7 @@ def test_listeners_need_the_token(registry):
 
 
 def test_heartbeats_keep_a_quiet_connection_open(registry, monkeypatch):
-    monkeypatch.setattr("imondrian.service.listeners.HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr("imondrian.service.http.listeners.HEARTBEAT_SECONDS", 0.1)
     limits = ConnectionLimits(first_seconds=0.5, idle_seconds=0.5, response_seconds=0.5, body_seconds=0.5)
     with ThreadServer(create_app(registry), limits) as server, server.connect() as connection:
         connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -277,7 +277,7 @@ def test_a_listener_that_falls_behind_continues_with_stored_events(registry):
 
 
 def test_deleted_events_do_not_keep_a_listener_from_later_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr("imondrian.service.event_feed.N_IN_MEMORY", 2)
+    monkeypatch.setattr("imondrian.service.delivery.event_feed.N_IN_MEMORY", 2)
     registry = Registry(tmp_path)
     announce(registry, 5)
     registry.writer.write(lambda store: store.events.remove_detector(1))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from imondrian.model_files import to_bytes
-from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.journal import FORGET, MODEL
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.journal import FORGET, MODEL
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Retention
-from imondrian.service.queries import metrics_of
-from imondrian.service.registry import Registry
-from imondrian.service.store import FILE
+from imondrian.service.storage.store import FILE
 from tests.service.serving import Service
 from tests.service.test_recovery import OFTEN, XY, damage_database, killed_folder  # noqa: F401 (a fixture)
 from tests.service.test_worker import learn

@@ -7,19 +7,19 @@ import lzma
 import numpy as np
 import pytest
 
-from imondrian import storage
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.service.asgi import create_app
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.models import storage
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.journal import POINTS
+from imondrian.service.changes.row_labels import without_labels
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.detectors.uploads import check_model, configuration_in
 from imondrian.service.errors import ConflictError
-from imondrian.service.journal import POINTS
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.queries import history_of
 from imondrian.service.limits import Limits
-from imondrian.service.queries import history_of
-from imondrian.service.registry import Registry
-from imondrian.service.row_labels import without_labels
-from imondrian.service.store import FILE, Store
-from imondrian.service.uploads import check_model, configuration_in
+from imondrian.service.storage.store import FILE, Store
 from tests.service.serving import ThreadServer
 from tests.service.test_figures import BEFORE
 from tests.service.test_recovery import OFTEN, XY, assert_continues, killed_folder  # noqa: F401 (a fixture)

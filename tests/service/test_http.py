@@ -12,12 +12,12 @@ import pytest
 
 from imondrian import StreamDetector
 from imondrian.model_files import to_bytes
-from imondrian.service import routes
-from imondrian.service.asgi import create_app
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
 from imondrian.service.client import Client
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http import routes
+from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import Limits
-from imondrian.service.registry import Registry
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 from tests.service.test_worker import expected
 

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from imondrian.model_files import to_bytes
-from imondrian.service.asgi import create_app
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.journal import MODEL, POINTS, SETTINGS, Entry
+from imondrian.service.changes.settings import Changes
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.detectors.state import new_state
 from imondrian.service.errors import StorageError
-from imondrian.service.event_table import N_EVENTS_KEPT, EventTable
-from imondrian.service.incident_log import Announcement
-from imondrian.service.incident_queries import all_incidents, incidents_of
-from imondrian.service.journal import MODEL, POINTS, SETTINGS, Entry
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.incident_queries import all_incidents, incidents_of
+from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Limits, Retention
-from imondrian.service.queries import metrics_of
-from imondrian.service.registry import Registry
-from imondrian.service.settings import Changes
-from imondrian.service.state import new_state
-from imondrian.service.store import StoredDetector
+from imondrian.service.storage.event_table import N_EVENTS_KEPT, EventTable
+from imondrian.service.storage.incident_log import Announcement
+from imondrian.service.storage.store import StoredDetector
 from tests.service.serving import SMALL, ThreadServer
 from tests.service.test_recovery import damage_database
 from tests.service.test_worker import learn, results
@@ -311,7 +311,7 @@ def test_a_request_without_events_writes_no_further_row(registry):
 
 
 def test_only_the_latest_events_are_kept(registry, monkeypatch):
-    monkeypatch.setattr("imondrian.service.event_table.N_EVENTS_KEPT", 5)
+    monkeypatch.setattr("imondrian.service.storage.event_table.N_EVENTS_KEPT", 5)
     for i in range(12):
         one = Announcement(0, "opened", float(i), {"id": str(i)})
         registry.feed.submit(lambda store, one=one: store.events.add(1, [one])).result()

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.expected_rows import N_ROWS_PER_SPREAD
 from imondrian.service.client import Client
-from imondrian.service.configuration import DEFAULTS, new_detector
-from imondrian.service.expected_rows import N_ROWS_PER_SPREAD
 from tests.service.receiving import LoopbackReceiver
 from tests.service.serving import SMALL, free_port, wait_until
 

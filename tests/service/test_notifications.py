@@ -11,13 +11,13 @@ import time
 import numpy as np
 import pytest
 
-from imondrian.errors import InvalidInputError
-from imondrian.service.asgi import create_app
-from imondrian.service.incident_log import Announcement
+from imondrian.base.errors import InvalidInputError
+from imondrian.service.delivery.receivers import _seconds_to_wait, receivers_of, signature
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Retention
-from imondrian.service.queries import metrics_of
-from imondrian.service.receivers import _seconds_to_wait, receivers_of, signature
-from imondrian.service.registry import Registry
+from imondrian.service.storage.incident_log import Announcement
 from tests.service.receiving import LoopbackReceiver, SelfSignedCertificate
 from tests.service.serving import Service, ThreadServer, free_port, wait_until
 from tests.service.test_incidents import XY, bursts, events_of
@@ -165,7 +165,7 @@ def test_a_receiver_that_hangs_delays_neither_points_nor_other_receivers_nor_the
 
 
 def test_a_receiver_that_hangs_is_given_up_after_a_time_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("imondrian.service.receivers.READ_SECONDS", 0.2)
+    monkeypatch.setattr("imondrian.service.delivery.receivers.READ_SECONDS", 0.2)
     with LoopbackReceiver() as receiver:
         receiver.answer = lambda _: None if len(receiver.received) < 3 else 200
         registry = notifying(tmp_path, receiver.url)
@@ -175,7 +175,7 @@ def test_a_receiver_that_hangs_is_given_up_after_a_time_limit(tmp_path, monkeypa
 
 
 def test_a_receiver_that_answers_byte_by_byte_is_cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr("imondrian.service.receivers.TOTAL_SECONDS", 0.5)
+    monkeypatch.setattr("imondrian.service.delivery.receivers.TOTAL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(10.0)
         registry = notifying(tmp_path, f"http://127.0.0.1:{listener.getsockname()[1]}/")
@@ -279,7 +279,7 @@ def test_old_notifications_are_given_up_and_said_so(tmp_path):
 
 
 def test_the_oldest_are_given_up_if_too_many_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("imondrian.service.event_table.N_EVENTS_KEPT", 10)
+    monkeypatch.setattr("imondrian.service.storage.event_table.N_EVENTS_KEPT", 10)
     registry = notifying(tmp_path, f"http://127.0.0.1:{free_port()}/")
     announce(registry, 25)
     wait_until(lambda: (metric(registry, "waiting"), metric(registry, "given_up_total")) == ([10], [15]))

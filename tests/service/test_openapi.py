@@ -9,10 +9,10 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 from hypothesis import settings  # noqa: E402
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance  # noqa: E402
 
-from imondrian.service.asgi import create_api  # noqa: E402
-from imondrian.service.configuration import DEFAULTS  # noqa: E402
-from imondrian.service.guard import _is_change  # noqa: E402
-from imondrian.service.schemas import Configuration  # noqa: E402
+from imondrian.service.changes.configuration import DEFAULTS  # noqa: E402
+from imondrian.service.http.asgi import create_api  # noqa: E402
+from imondrian.service.http.guard import _is_change  # noqa: E402
+from imondrian.service.http.schemas import Configuration  # noqa: E402
 from tests.service.serving import SMALL  # noqa: E402
 
 DESCRIPTION = create_api(None).openapi()

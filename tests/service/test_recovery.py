@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from imondrian import StreamDetector
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.model_files import to_bytes
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.journal import FORGET, MODEL, POINTS, digest_of
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import StorageError
-from imondrian.service.journal import FORGET, MODEL, POINTS, digest_of
 from imondrian.service.limits import Retention
-from imondrian.service.registry import Registry
-from imondrian.service.sqlite import open_database, rescue
-from imondrian.service.store import FILE
+from imondrian.service.storage.sqlite import open_database, rescue
+from imondrian.service.storage.store import FILE
 from tests.service.serving import SMALL
 from tests.service.test_worker import expected, learn, n_rows
 

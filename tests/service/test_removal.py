@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from imondrian.model_files import to_bytes
-from imondrian.service.asgi import create_app
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.journal import POINTS
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotFoundError, RemovedError, StorageError, UnavailableError
-from imondrian.service.journal import POINTS
+from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import Limits, Retention
-from imondrian.service.registry import Registry
 from tests.service.serving import SMALL, ThreadServer, wait_until
 from tests.service.test_worker import learn, n_rows
 

@@ -10,18 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imondrian import StreamDetector
-from imondrian.defaults import STREAM_PRESETS
-from imondrian.errors import InvalidInputError
-from imondrian.row_times import as_seconds
-from imondrian.series_views import deviations
-from imondrian.service.asgi import create_app
-from imondrian.service.bodies import rows_of
-from imondrian.service.configuration import DEFAULTS, checked_configuration, new_detector
-from imondrian.service.expected_rows import N_ROWS_PER_SPREAD, ExpectedRow
-from imondrian.service.journal import LABELLED_POINTS, POINTS, TIMED_POINTS, Entry, EntryApplier, entry_of_points
+from imondrian.base.defaults import STREAM_PRESETS
+from imondrian.base.errors import InvalidInputError
+from imondrian.service.changes.configuration import DEFAULTS, checked_configuration, new_detector
+from imondrian.service.changes.expected_rows import N_ROWS_PER_SPREAD, ExpectedRow
+from imondrian.service.changes.journal import (
+    LABELLED_POINTS,
+    POINTS,
+    TIMED_POINTS,
+    Entry,
+    EntryApplier,
+    entry_of_points,
+)
+from imondrian.service.changes.posted_rows import RowFormat
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.bodies import rows_of
 from imondrian.service.limits import Limits, Retention
-from imondrian.service.posted_rows import RowFormat
-from imondrian.service.registry import Registry
+from imondrian.stream.row_times import as_seconds
+from imondrian.stream.series_views import deviations
 from tests.service.serving import SMALL, ThreadServer
 from tests.service.test_categories import sender
 from tests.service.test_uploads import put

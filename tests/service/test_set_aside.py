@@ -8,16 +8,16 @@ import sqlite3
 import pytest
 
 from imondrian import StreamDetector
-from imondrian.service.asgi import create_app
-from imondrian.service.configuration import new_detector
+from imondrian.service.changes.configuration import new_detector
+from imondrian.service.changes.journal import MODEL, Entry
+from imondrian.service.detectors.read_copy import ReadCopy
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import NotRecoveredError
-from imondrian.service.journal import MODEL, Entry
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Limits
-from imondrian.service.queries import metrics_of
-from imondrian.service.read_copy import ReadCopy
-from imondrian.service.registry import Registry
-from imondrian.service.sqlite import open_or_rescue
-from imondrian.service.store import FILE, Store
+from imondrian.service.storage.sqlite import open_or_rescue
+from imondrian.service.storage.store import FILE, Store
 from tests.service.serving import SMALL, Service, ThreadServer
 from tests.service.test_recovery import OFTEN, damage_database
 from tests.service.test_uploads import WIDE, file_of
@@ -173,7 +173,7 @@ def test_a_disk_that_cannot_be_read_for_a_moment_loses_nothing(killed_folder, st
         return FailingDisk(database), complaints
 
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.service.store.open_or_rescue", failing)
+        patched.setattr("imondrian.service.storage.store.open_or_rescue", failing)
         assert_is_set_aside(killed_folder, stream, "The data could not be read: disk I/O error")
     assert_is_back(killed_folder, stream)
 
@@ -208,7 +208,7 @@ def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed_fol
 
 def test_an_undamaged_snapshot_that_cannot_be_read_sets_the_detector_aside(killed_folder, stream, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.storage.READABLE", (3,))  # as if the file had an unknown version
+        patched.setattr("imondrian.models.storage.READABLE", (3,))  # as if the file had an unknown version
         registry = Registry(killed_folder)
         assert [complaint.split(":")[0] for complaint in registry.complaints()] == ["bad", "good"]
         registry.close()

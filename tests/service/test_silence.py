@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from imondrian.errors import InvalidInputError
-from imondrian.service.journal import SETTINGS
+from imondrian.base.errors import InvalidInputError
+from imondrian.service.changes.journal import SETTINGS
+from imondrian.service.changes.settings import Changes, checked_silence
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Retention
-from imondrian.service.queries import metrics_of
-from imondrian.service.registry import Registry
-from imondrian.service.settings import Changes, checked_silence
 from tests.service.serving import SMALL, wait_until
 from tests.service.test_incidents import change, events_of, shown
 from tests.service.test_worker import expected, learn, new_detector

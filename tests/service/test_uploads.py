@@ -10,19 +10,20 @@ import zipfile
 import numpy as np
 import pytest
 
-from imondrian import MondrianForest, StreamDetector, storage
-from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
+from imondrian import MondrianForest, StreamDetector
+from imondrian.base.errors import DamagedFileError, ImondrianError, InvalidInputError
 from imondrian.model_files import to_bytes
-from imondrian.service import uploads
-from imondrian.service.asgi import create_app
+from imondrian.models import storage
+from imondrian.models.storage import read_header
 from imondrian.service.capacity import MemoryBudget
+from imondrian.service.changes.configuration import DEFAULTS, DetectorSize, checked_size, memory_bytes_of, new_detector
 from imondrian.service.client import ServiceError
-from imondrian.service.configuration import DEFAULTS, DetectorSize, checked_size, memory_bytes_of, new_detector
+from imondrian.service.detectors import uploads
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.detectors.uploads import check_model, configuration_in
 from imondrian.service.errors import ConflictError
+from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import Limits
-from imondrian.service.registry import Registry
-from imondrian.service.uploads import check_model, configuration_in
-from imondrian.storage import read_header
 from tests.service.serving import SMALL, ThreadServer, wait_until
 from tests.service.test_worker import expected, learn, n_rows
 from tests.test_hostile_files import with_arrays
@@ -287,7 +288,7 @@ def test_creation_gets_503_if_there_is_no_memory_for_the_detector(server, monkey
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.service.registry.new_state", failing)
+        patched.setattr("imondrian.service.detectors.registry.new_state", failing)
         status, headers, response = server.request("PUT", "/detectors/a", XY)
     assert (status, headers["retry-after"]) == (503, "1")
     assert "memory" in json.loads(response)["detail"]
@@ -302,7 +303,7 @@ def test_points_get_503_if_there_is_no_memory_for_them(server, monkeypatch):
 
     for method in ("POST", "DELETE"):
         with monkeypatch.context() as patched:
-            patched.setattr("imondrian.service.routes.points.rows_of", failing)
+            patched.setattr("imondrian.service.http.routes.points.rows_of", failing)
             status, headers, response = server.request(method, "/detectors/a/points", {"points": [[0.0, 0.0]]})
         assert (status, headers.get("retry-after")) == (503, "1")
         assert "memory" in json.loads(response)["detail"]

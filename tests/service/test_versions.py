@@ -8,12 +8,12 @@ import sqlite3
 import pytest
 
 from imondrian.model_files import from_bytes
-from imondrian.service.configuration import DEFAULTS, new_detector
+from imondrian.models.storage import read_header
+from imondrian.service.changes.configuration import DEFAULTS, new_detector
+from imondrian.service.changes.journal import current_versions, difference
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import StorageError
-from imondrian.service.journal import current_versions, difference
-from imondrian.service.registry import Registry
-from imondrian.service.store import FILE, Store
-from imondrian.storage import read_header
+from imondrian.service.storage.store import FILE, Store
 from tests.service.test_figures import BEFORE
 from tests.service.test_recovery import (
     OFTEN,

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from imondrian import StreamDetector
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.model_files import to_bytes
-from imondrian.service.configuration import new_detector
+from imondrian.service.changes.configuration import new_detector
+from imondrian.service.changes.journal import FORGET, MODEL, POINTS
+from imondrian.service.changes.replies import Reply, SavedReplies, SavedReply
+from imondrian.service.detectors.read_copy import ReadCopy
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import (
     ConflictError,
     DetectorFailedError,
@@ -19,11 +23,7 @@ from imondrian.service.errors import (
     StorageError,
     UnavailableError,
 )
-from imondrian.service.journal import FORGET, MODEL, POINTS
 from imondrian.service.limits import Limits, Retention
-from imondrian.service.read_copy import ReadCopy
-from imondrian.service.registry import Registry
-from imondrian.service.replies import Reply, SavedReplies, SavedReply
 from tests.service.serving import SMALL
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -351,7 +351,7 @@ def test_a_failed_snapshot_is_reported_until_one_succeeds(tmp_path, stream, monk
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.service.state.to_bytes", failing)
+        patched.setattr("imondrian.service.detectors.state.to_bytes", failing)
         learn(handle, stream[:30])
         learn(handle, stream[30:31])
         assert "a: The last snapshot could not be saved" in registry.complaints()[0]
@@ -398,7 +398,7 @@ def test_a_new_model_clears_the_history(registry, stream):
 def test_a_detector_above_the_limit_is_refused_before_it_is_created(tmp_path, monkeypatch):
     registry = Registry(tmp_path, Limits(detectors=1))
     registry.create("a", XY)
-    monkeypatch.setattr("imondrian.service.configuration.StreamDetector", None)
+    monkeypatch.setattr("imondrian.service.changes.configuration.StreamDetector", None)
     with pytest.raises(ConflictError, match="the maximum number allowed"):
         registry.create("b", XY)
     registry.close()
@@ -476,7 +476,7 @@ def test_each_refused_request_gets_a_new_error(registry, stream, monkeypatch):
 
 def test_a_detector_that_cannot_be_created_leaves_its_name_free(registry, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.service.registry.new_state", no_memory)
+        patched.setattr("imondrian.service.detectors.registry.new_state", no_memory)
         with pytest.raises(MemoryError):
             registry.create("a", XY)
     assert registry.create("a", XY)[1]

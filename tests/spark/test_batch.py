@@ -15,13 +15,13 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 
 import imondrian
 from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianForest, StreamDetector
-from imondrian.distributed import new_sampled_forest
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import batch_rule, batch_threshold
 from imondrian.model_files import to_bytes
-from imondrian.score_distribution import ScoreDistribution
+from imondrian.models.distributed import new_sampled_forest
 from imondrian.spark import fit, score
 from imondrian.spark.arrow_points import problem_with
 from imondrian.spark.point_columns import Features
-from imondrian.thresholds import batch_rule, batch_threshold
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_distributed import fitted
 

@@ -7,12 +7,12 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
 from imondrian import InvalidInputError, IsolationMondrianForest
-from imondrian.defaults import PRESETS
-from imondrian.distributed import new_sampled_forest
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import batch_rule, batch_threshold
+from imondrian.base.defaults import PRESETS
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.score_distribution import ScoreDistribution
+from imondrian.models.distributed import new_sampled_forest
 from imondrian.spark import fit_by_key, score_by_key
-from imondrian.thresholds import batch_rule, batch_threshold
 from tests.spark.conftest import FEATURES, scores_of
 from tests.test_distributed import fitted
 

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 import imondrian
 from imondrian import InvalidInputError, MondrianForest
 from imondrian import IsolationMondrianForest as LocalForest
-from imondrian.categories import MISSING_CODE, category_codes
-from imondrian.distributed import Samples, distinct_rows, new_sampled_forest
-from imondrian.explanations import Expectations, reasons_of
-from imondrian.mixed_tables import points_of_table
+from imondrian.base.categories import MISSING_CODE, category_codes
 from imondrian.model_files import from_bytes, to_bytes
+from imondrian.models.distributed import Samples, distinct_rows, new_sampled_forest
+from imondrian.models.explanations import Expectations, reasons_of
+from imondrian.rows.mixed_tables import points_of_table
 from imondrian.spark import IsolationMondrianForest, fit, fit_by_key, score, score_by_key
 from imondrian.spark.arrow_points import coded_column, points_of, problem_with, usable_rows
 from imondrian.spark.point_columns import Features

@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 
 import imondrian
 from imondrian import DamagedFileError, InvalidInputError
-from imondrian.defaults import PRESETS
+from imondrian.alarms.score_distribution import ScoreDistribution
+from imondrian.alarms.thresholds import batch_rule, batch_threshold
+from imondrian.base.defaults import PRESETS
 from imondrian.model_files import to_bytes
-from imondrian.score_distribution import ScoreDistribution
 from imondrian.spark import IsolationMondrianForest, IsolationMondrianForestModel, fit
-from imondrian.thresholds import batch_rule, batch_threshold
 from tests.spark.conftest import FEATURES, scores_of
 
 pytestmark = pytest.mark.spark

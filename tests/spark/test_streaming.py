@@ -17,7 +17,7 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F
 
 from imondrian import InvalidInputError, MondrianForest, StreamDetector
-from imondrian.errors import DamagedFileError
+from imondrian.base.errors import DamagedFileError
 from imondrian.model_files import to_bytes
 from imondrian.spark import watch
 from imondrian.spark.detector_cache import DetectorCache

@@ -2,7 +2,7 @@
 
 import pytest
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.column_notes import columns_from_notes, notes_of_columns
 from imondrian.tables.dates import DateFormat
 from imondrian.tables.feature_columns import FeatureColumn

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.encodings import Utf8Reader
 
 TEXT = "Größe;Preis\nfünf;5 €\n" * 3

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.categories import MISSING_CODE, category_code
-from imondrian.errors import InvalidInputError
+from imondrian.base.categories import MISSING_CODE, category_code
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables import column_contents, feature_columns
 from imondrian.tables.cells import MISSING_TEXTS
 from imondrian.tables.feature_columns import (

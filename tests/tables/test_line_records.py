@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.line_records import is_number, number_in, numbers_in, parse_json_line, parser_for
 from imondrian.tables.verbatim_json import json_members
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.number_formats import (
     DECIMALS,
     THOUSANDS,

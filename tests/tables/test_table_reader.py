@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables import table_reader, text_parsing
 from imondrian.tables.table_reader import Table, TextLayout
 

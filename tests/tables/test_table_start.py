@@ -2,7 +2,7 @@
 
 import pytest
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.table_reader import Table, TextLayout
 
 

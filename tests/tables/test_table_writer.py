@@ -7,7 +7,7 @@ import sys
 import polars as pl
 import pytest
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.table_reader import Table
 from imondrian.tables.table_writer import table_writer
 

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.table_reader import Table, TextLayout
 
 TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml"

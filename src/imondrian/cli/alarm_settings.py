@@ -3,12 +3,12 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple, Self
 
+from imondrian.alarms.incidents import IncidentRules, checked_rules
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.option_checks import parse_threshold
 from imondrian.cli.options import AlarmOptions
-from imondrian.errors import InvalidInputError
-from imondrian.incidents import IncidentRules, checked_rules
-from imondrian.inputs import number_of_text
-from imondrian.stream import StreamDetector
+from imondrian.forest.inputs import number_of_text
+from imondrian.stream.detector import StreamDetector
 
 _COUNTS = ("gap", "min_points", "cooldown")
 _BY_FEATURE = {"side": "both", "ignore_within": "none"}  # rules for single features, and what holds without one

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 import click
 
 import imondrian
+from imondrian.base.defaults import N_JOBS
+from imondrian.base.errors import ImondrianError
 from imondrian.cli import options
 from imondrian.cli.console import discard_output, print_to_stderr
 from imondrian.cli.options import (
@@ -22,8 +24,6 @@ from imondrian.cli.options import (
     jobs_option,
 )
 from imondrian.cli.signals import Interrupted, raise_on_signals
-from imondrian.defaults import N_JOBS
-from imondrian.errors import ImondrianError
 
 _ANOMALIES_FOUND, _BAD_INPUT, _INTERNAL_ERROR = 1, 2, 70  # exit codes
 _DEBUG = "IMONDRIAN_DEBUG"

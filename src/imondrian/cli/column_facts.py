@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from imondrian.column_names import NO_NAME
+from imondrian.base.column_names import NO_NAME
 from imondrian.tables.feature_columns import FeatureColumn
 
 _MAX_LISTED = 8

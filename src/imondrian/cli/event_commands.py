@@ -13,8 +13,8 @@ from queue import Full, Queue
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
-from imondrian.errors import InvalidInputError
 
 _MAX_PENDING = 16  # further events wait, and with them the reading of the stream
 _SIGNAL_SECONDS = 0.5  # how long a signal may stay unnoticed

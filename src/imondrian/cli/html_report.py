@@ -4,14 +4,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import imondrian
+from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, Rule, two_means
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import atomic_write
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.scored_rows import ScoredRows
 from imondrian.cli.summary import Summary, share_in_words
 from imondrian.cli.table_rows import Rows
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.files import atomic_write
-from imondrian.fitted_model import FittedModel
+from imondrian.models.fitted_model import FittedModel
 from imondrian.plots import (
     Surface,
     grid_over,
@@ -23,7 +24,6 @@ from imondrian.plots import (
 )
 from imondrian.report import Picture, Report, write_report
 from imondrian.tables.feature_columns import time_values
-from imondrian.thresholds import FIXED, KMEANS, SHARE, Rule, two_means
 
 _SUBTITLE = "Found by an isolation Mondrian forest: rows that few random cuts isolate have high scores."
 _TWO_CLUSTERS = "two clusters"  # name of the rule "kmeans" in figures

@@ -3,6 +3,11 @@
 import os
 from typing import Any
 
+from imondrian.alarms.thresholds import contamination_of, is_auto
+from imondrian.base.defaults import SERIES
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import real_path
+from imondrian.base.option_types import Threshold
 from imondrian.cli.options import (
     SERIES_MISSING,
     ConsoleOptions,
@@ -12,13 +17,8 @@ from imondrian.cli.options import (
     OutputOptions,
     SourceOptions,
 )
-from imondrian.defaults import SERIES
-from imondrian.errors import InvalidInputError
-from imondrian.files import real_path
-from imondrian.inputs import number_of_text
-from imondrian.option_types import Threshold
+from imondrian.forest.inputs import number_of_text
 from imondrian.tables.formats import output_format
-from imondrian.thresholds import contamination_of, is_auto
 
 
 def check_outputs(source: SourceOptions, outputs: OutputOptions, console: ConsoleOptions) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from imondrian.defaults import (
+from imondrian.base.defaults import (
     GAP,
     MAX_SAMPLES,
     MISSING_VALUES,

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from imondrian.base.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE, TABLE_RESULTS
+from imondrian.base.defaults import preset_of
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Progress
 from imondrian.cli.option_checks import check_jobs, contamination_from
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.table_rows import Rows, column_rules, errors_named_after, rows_of_batch
-from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE, TABLE_RESULTS
-from imondrian.defaults import preset_of
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.explanations import Expectations, Reason, reasons_of_rows
-from imondrian.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from, with_scores
 from imondrian.model_files import Model, as_fitted_model, load_extra, load_model, save
+from imondrian.models.explanations import Expectations, Reason, reasons_of_rows
+from imondrian.models.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from, with_scores
 from imondrian.tables.column_notes import columns_from_notes, notes_of_columns
 from imondrian.tables.feature_columns import (
     FeatureColumn,

@@ -4,17 +4,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import imondrian
+from imondrian.alarms.incidents import Incident
+from imondrian.alarms.thresholds import stream_rule
+from imondrian.base.defaults import SERIES
 from imondrian.cli.series_run import SeriesRun, SeriesTable
 from imondrian.cli.watch_incidents import reason_text
 from imondrian.cli.watch_times import WITHOUT_TIMES, time_facts
-from imondrian.defaults import SERIES
-from imondrian.incident_records import reasons_in_words
-from imondrian.incidents import Incident
 from imondrian.plots import plot_series
 from imondrian.plots.series import MAX_PANELS
 from imondrian.report import IncidentEntry, Picture, SeriesReport
-from imondrian.series_views import TimeCounts
-from imondrian.thresholds import stream_rule
+from imondrian.stream.incident_records import reasons_in_words
+from imondrian.stream.series_views import TimeCounts
 
 _N_REASONS, _MIN_SHARE = 3, 0.05  # of an incident; reasons with a smaller share are left out, except for the first
 _NARROW = 4.5  # inches: width of the picture for small screens

@@ -6,24 +6,24 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from imondrian.alarms.incidents import Incident
+from imondrian.alarms.thresholds import SURPRISE, stream_rule
+from imondrian.base.defaults import SERIES
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console, Progress
 from imondrian.cli.options import AlarmOptions, DetectorOptions, FeatureOptions
 from imondrian.cli.table_rows import column_rules, errors_named_after
 from imondrian.cli.watch_detector import detector_parameters
 from imondrian.cli.watch_times import WITHOUT_TIMES
-from imondrian.defaults import SERIES
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.incidents import Incident
 from imondrian.plots import Band, Surprises
-from imondrian.stream import Results, StreamDetector
+from imondrian.stream.detector import Results, StreamDetector
 from imondrian.tables.cells import are_booleans, booleans_as_numbers, parse_column, without_missing_texts
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.feature_columns import TableColumns, check_names
 from imondrian.tables.row_seconds import seconds_of_column
 from imondrian.tables.table_reader import Table
-from imondrian.thresholds import SURPRISE, stream_rule
 
 _N_RANGES = 1_500  # the expected range is computed at about so many rows
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, Rule
+from imondrian.base.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE
 from imondrian.cli.column_facts import ColumnFacts
 from imondrian.cli.console import printable
 from imondrian.cli.scored_rows import ScoredRows
-from imondrian.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE
 from imondrian.engine.jit import Array
-from imondrian.explanations import ExplainedRow, Reason
-from imondrian.fitted_model import FittedModel
+from imondrian.models.explanations import ExplainedRow, Reason
+from imondrian.models.fitted_model import FittedModel
 from imondrian.tables.table_reader import Table
-from imondrian.thresholds import FIXED, KMEANS, SHARE, Rule
 
 if TYPE_CHECKING:
     from imondrian.tables.feature_columns import FeatureColumn

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from imondrian.categories import category_text
+from imondrian.base.categories import category_text
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.options import FeatureOptions, SourceOptions
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.tables.feature_columns import (
     ColumnRules,
     FeatureChoice,

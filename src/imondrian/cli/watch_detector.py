@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from imondrian import model_files
+from imondrian.base.defaults import PRESET
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
 from imondrian.cli.options import DetectorOptions, WatchOptions
 from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.watch_features import StreamFeatures, features_of_detector
 from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
-from imondrian.defaults import PRESET
-from imondrian.errors import InvalidInputError
-from imondrian.stream import Results, StreamDetector
+from imondrian.stream.detector import Results, StreamDetector
 
 _POSITION = "place"  # key of the position among the extra values of the model file
 _PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # options whose parameter has another name

@@ -4,9 +4,9 @@ from typing import Any
 
 from imondrian.cli.watch_features import StreamFeatures
 from imondrian.cli.watch_incidents import reason_text
-from imondrian.row_layout import RowLayout
-from imondrian.stream import StreamDetector
-from imondrian.stream_explanations import reasons_of_point
+from imondrian.stream.detector import StreamDetector
+from imondrian.stream.row_layout import RowLayout
+from imondrian.stream.stream_explanations import reasons_of_point
 
 
 class RowExplanations:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from imondrian.categories import category_code
+from imondrian.base.categories import category_code
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.named_rows import CodedRows
-from imondrian.stream import StreamDetector
+from imondrian.rows.named_rows import CodedRows
+from imondrian.stream.detector import StreamDetector
 from imondrian.tables.cells import shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.feature_columns import result_names

@@ -3,12 +3,12 @@
 import math
 from typing import Any, NamedTuple
 
+from imondrian.alarms.incidents import Incident, IncidentEvent
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.watch_features import StreamFeatures, has_code
-from imondrian.errors import InvalidInputError
-from imondrian.explanations import Reason
-from imondrian.incident_records import reasons_in_words
-from imondrian.incidents import Incident, IncidentEvent
-from imondrian.stream import StreamDetector
+from imondrian.models.explanations import Reason
+from imondrian.stream.detector import StreamDetector
+from imondrian.stream.incident_records import reasons_in_words
 
 OPENED, CLOSED = "opened", "closed"  # events
 ANOMALIES, SILENCE = "anomalies", "silence"  # kinds of incidents

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.options import SourceOptions, WatchOptions
-from imondrian.errors import InvalidInputError
 from imondrian.tables.followed_file import FollowedFile
 from imondrian.tables.formats import format_by_name, without_byte_order_mark
 from imondrian.tables.line_records import CsvParser, Parser, parser_for

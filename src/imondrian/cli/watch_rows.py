@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from imondrian.base.column_names import RESULTS, SCORE
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.options import FeatureOptions
 from imondrian.cli.table_rows import split_names
@@ -9,8 +11,6 @@ from imondrian.cli.watch_detector import WatchDetector
 from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures, features_of_detector
 from imondrian.cli.watch_incidents import TimeValue
 from imondrian.cli.watch_times import WatchTimes
-from imondrian.column_names import RESULTS, SCORE
-from imondrian.errors import InvalidInputError
 from imondrian.tables.feature_columns import check_names
 from imondrian.tables.line_records import Parser, Record
 

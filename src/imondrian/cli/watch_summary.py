@@ -1,13 +1,13 @@
 """What `imondrian watch` counts during a run, and the summary at its end."""
 
+from imondrian.alarms.drift import Drift
+from imondrian.base.defaults import SERIES
 from imondrian.cli.event_commands import EventCommands
 from imondrian.cli.watch_incidents import open_incident
 from imondrian.cli.watch_silence import Silence
 from imondrian.cli.watch_times import WatchTimes, times_in_words
-from imondrian.defaults import SERIES
-from imondrian.drift import Drift
-from imondrian.series_views import TimeCounts
-from imondrian.stream import StreamDetector
+from imondrian.stream.detector import StreamDetector
+from imondrian.stream.series_views import TimeCounts
 
 
 class WatchCounts:

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from imondrian.base.durations import in_words
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.watch_incidents import TimeValue, as_time
-from imondrian.durations import in_words
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.series_views import TimeCounts
+from imondrian.stream.series_views import TimeCounts
 from imondrian.tables.cells import shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.line_records import Values, is_missing

@@ -6,11 +6,11 @@ from typing import IO
 import numpy as np
 import polars as pl
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.datasets.content import Content
 from imondrian.datasets.csv_files import read_frame
 from imondrian.datasets.sources import Source, open_source
 from imondrian.engine.jit import Array
-from imondrian.errors import DamagedFileError
 
 FEATURES = (
     "Flow Duration", "Total Fwd Packets", "Total Backward Packets", "Total Length of Fwd Packets",

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.datasets.catalogue import Entry
 from imondrian.engine.jit import Array
-from imondrian.errors import DamagedFileError
 
 # limit for a decompressed file; the largest set, 691,406 x 77 numbers of CICIDS 2017, needs 426 million bytes
 MAX_BYTES = 2**29

@@ -5,10 +5,10 @@ import os
 import numpy as np
 import polars as pl
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.datasets.content import Content, as_content
 from imondrian.datasets.sources import Source, open_source
 from imondrian.engine.jit import Array
-from imondrian.errors import DamagedFileError
 
 _LABELS = ("y", "label")
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")  # gzip, zlib, zstd

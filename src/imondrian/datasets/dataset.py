@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from imondrian.base.errors import ImondrianError
 from imondrian.datasets.catalogue import Entry
 from imondrian.engine.jit import Array
-from imondrian.errors import ImondrianError
 
 
 class Dataset(NamedTuple):

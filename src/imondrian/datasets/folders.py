@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 
 DATA, CACHE = "IMONDRIAN_DATA", "IMONDRIAN_CACHE"
 

@@ -3,9 +3,9 @@
 from difflib import get_close_matches
 from typing import Any
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.datasets.catalogue import CATALOGUE, Entry
 from imondrian.datasets.synthetic import SYNTHETIC
-from imondrian.errors import InvalidInputError
 
 GROUPS = ("paper", "open", "streams", "adbench", "synthetic", "all")
 

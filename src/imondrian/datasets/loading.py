@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 from urllib.parse import urlsplit
 
+from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.datasets import npz_files
 from imondrian.datasets.catalogue import Entry
 from imondrian.datasets.content import Content, check_exact, check_size
@@ -17,7 +18,6 @@ from imondrian.datasets.download import DownloadProgress, fetch
 from imondrian.datasets.folders import DATA, cache_folder, data_folder
 from imondrian.datasets.groups import find_entry
 from imondrian.datasets.sources import Source
-from imondrian.errors import DamagedFileError, InvalidInputError
 
 Check = Callable[[Content, Entry, str], None]
 READERS = {".npz": "npz_files", ".mat": "mat_files", ".csv": "csv_files"}  # modules, imported when needed

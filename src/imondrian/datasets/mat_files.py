@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.datasets.content import MAX_BYTES, Content, as_content
 from imondrian.datasets.sources import Source, open_source
 from imondrian.engine.jit import Array
-from imondrian.errors import DamagedFileError
 
 _HEADER_BYTES = 128
 _ENDIANS = {b"IM": "<", b"MI": ">"}  # by the last two bytes of the header

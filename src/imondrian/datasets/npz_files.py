@@ -11,11 +11,11 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 import numpy as np
 from numpy.lib import format as npy
 
+from imondrian.base.errors import DamagedFileError
+from imondrian.base.files import atomic_write
 from imondrian.datasets.content import MAX_BYTES, Content, as_content
 from imondrian.datasets.sources import Source, open_source
 from imondrian.engine.jit import Array
-from imondrian.errors import DamagedFileError
-from imondrian.files import atomic_write
 
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _FAILURES = (

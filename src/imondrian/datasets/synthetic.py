@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.datasets.dataset import Dataset
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 
 N_OUTLIERS = 45
 HALF_SIDE = 6.0  # of the square of the outliers, whose centre is the origin

@@ -5,9 +5,9 @@ import io
 
 import numpy as np
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.datasets.content import Content, as_content
 from imondrian.datasets.sources import Source, open_source
-from imondrian.errors import DamagedFileError
 
 WINDOWS = (  # from NAB's labels/combined_windows.json: a marathon, Thanksgiving, Christmas, New Year, a blizzard
     ("2014-10-30 15:30:00", "2014-11-03 22:30:00"),

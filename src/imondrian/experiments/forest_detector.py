@@ -4,9 +4,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from imondrian.base.option_types import Kind, Scale
 from imondrian.engine.jit import Array
-from imondrian.forest import MondrianForest
-from imondrian.option_types import Kind, Scale
+from imondrian.forest.mondrian_forest import MondrianForest
 
 
 class ForestDetector:

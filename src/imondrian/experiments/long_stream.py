@@ -16,11 +16,11 @@ from time import perf_counter
 
 import numpy as np
 
+from imondrian.base.errors import ImondrianError
 from imondrian.engine.jit import Array
-from imondrian.errors import ImondrianError
 from imondrian.experiments.repeats import Row, StepProgress
 from imondrian.experiments.splits import N_STAGES
-from imondrian.stream import StreamDetector
+from imondrian.stream.detector import StreamDetector
 
 N_ROWS, N_FEATURES = 691_406, 77  # as in the paper
 COLUMNS = ("part", "n_rows", "seconds", "microseconds_per_row", "detector_megabytes", "peak_megabytes")

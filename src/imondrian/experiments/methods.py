@@ -15,13 +15,13 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import OneClassSVM
 
+from imondrian.base.option_types import Kind
 from imondrian.engine.jit import Array
 from imondrian.experiments.baselines.incremental_lof import IncrementalLOF
 from imondrian.experiments.baselines.online_oversampling_pca import OnlineOversamplingPCA
 from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
 from imondrian.experiments.forest_detector import ForestDetector
-from imondrian.option_types import Kind
 
 _WARM_UP_ROWS = 2_100  # enough to compile the kernels for many rows, too
 _PSI = 256  # of the paper's batches

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from imondrian.engine.jit import Array
-from imondrian.forest import MondrianForest
-from imondrian.inputs import as_points
+from imondrian.forest.inputs import as_points
+from imondrian.forest.mondrian_forest import MondrianForest
 
 _NEIGHBOURS = 10
 _BLOCK = 1_000  # rows whose matrices are in memory at a time

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from imondrian import datasets
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import atomic_write
 from imondrian.datasets import Dataset
-from imondrian.errors import InvalidInputError
 from imondrian.experiments import batch, difference_checks, long_stream, online, quality, synthetic_experiment
 from imondrian.experiments.comparison import compare
 from imondrian.experiments.figures import batch_figure, online_figure, quality_figure, stages_figure
@@ -21,7 +22,6 @@ from imondrian.experiments.repeats import Row, StepProgress, subprogress
 from imondrian.experiments.result_records import new_record, write_record
 from imondrian.experiments.splits import N_FOLDS, n_folds_of
 from imondrian.experiments.worker_pool import ParallelMap, worker_pool
-from imondrian.files import atomic_write
 from imondrian.plots import write_figure
 
 _LARGE = "cicids"  # the online experiment uses a generated stream of this size instead

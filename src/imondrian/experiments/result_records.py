@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from imondrian.errors import DamagedFileError
+from imondrian.base.errors import DamagedFileError
+from imondrian.base.files import atomic_write
 from imondrian.experiments.repeats import Row
-from imondrian.files import atomic_write
 
 _PACKAGES = ("imondrian", "numpy", "numba", "scipy", "scikit-learn", "pyod", "matplotlib")
 _TEXTS = {"check", "claim", "figure", "measure", "method", "mode", "part", "rule", "set", "that", "this"}  # columns

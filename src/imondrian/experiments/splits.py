@@ -3,9 +3,9 @@
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, StratifiedShuffleSplit
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.datasets import Dataset
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.experiments.paper_results import STAGES
 
 N_FOLDS, N_STAGES = 10, len(STAGES)

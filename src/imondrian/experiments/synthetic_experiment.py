@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from imondrian.alarms.thresholds import two_means
 from imondrian.datasets import Dataset, make_synthetic
 from imondrian.engine.jit import Array
 from imondrian.experiments.detector_protocol import Detector
@@ -14,7 +15,6 @@ from imondrian.experiments.ranking_metrics import auc
 from imondrian.experiments.repeats import Row, StepProgress
 from imondrian.experiments.splits import stratified_stages
 from imondrian.plots import Grid, Surface, grid_over
-from imondrian.thresholds import two_means
 
 BATCH_FIGURE, ONLINE_FIGURE = "1", "2"
 HALF, K_MEANS = "0.5", "K-means"

@@ -10,7 +10,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from imondrian.errors import ImondrianError
+from imondrian.base.errors import ImondrianError
 
 _POLL = 0.5  # seconds; a wait without a timeout may miss a signal that another thread received
 Work = Callable[..., Any]

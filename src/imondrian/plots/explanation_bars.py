@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_count
+from imondrian.forest.inputs import as_count
 from imondrian.plots.labels import fitted_label
 from imondrian.plots.style import (
     CATEGORY,

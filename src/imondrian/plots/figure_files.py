@@ -5,7 +5,7 @@ from typing import IO, Any, Literal
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.plots.labels import ignore_missing_glyphs
 
 _DPI = 150

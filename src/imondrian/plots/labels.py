@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from imondrian.column_names import NO_NAME
+from imondrian.base.column_names import NO_NAME
 
 _ELLIPSIS = "…"
 _MAX_CHARACTERS = 200  # longer names are cut before they are measured

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.engine.view import Tree
-from imondrian.errors import InvalidInputError
 from imondrian.plots.markers import draw_markers
 from imondrian.plots.style import GREY, NORMAL, add_legend, finish, new_axes
 from imondrian.plots.validation import as_names, as_number, as_plane_points, check_tree

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_count
+from imondrian.forest.inputs import as_count
 from imondrian.plots.markers import draw_rows
 from imondrian.plots.style import INK, NAME_SIZE, TEXT_SIZE, add_legend, finish, new_axes, score_range
 from imondrian.plots.validation import as_finite, as_flags, as_names, as_number, as_plane_points

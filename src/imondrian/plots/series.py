@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.plots.labels import fitted_label
 from imondrian.plots.style import ANOMALY, GREY, INK, NAME_SIZE, NORMAL, SMALL_SIZE, add_legend, finish
 from imondrian.plots.time_axis import set_ticks, x_coordinates

@@ -7,8 +7,8 @@ from matplotlib import dates
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.plots.labels import text_size
 from imondrian.plots.style import TEXT_SIZE, axes_size
 from imondrian.plots.validation import as_finite, check_length

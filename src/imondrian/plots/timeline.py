@@ -8,8 +8,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.plots.markers import draw_rows
 from imondrian.plots.style import INK, add_legend, finish, new_axes, score_range
 from imondrian.plots.time_axis import set_ticks, x_coordinates

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from imondrian.engine.jit import Array
 from imondrian.engine.view import Tree
-from imondrian.inputs import as_count
+from imondrian.forest.inputs import as_count
 from imondrian.plots.label_placement import (
     ABOVE_LEFT,
     ABOVE_RIGHT,

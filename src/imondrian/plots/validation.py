@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
 from imondrian.engine.view import Tree
-from imondrian.errors import InvalidInputError
 
 
 def as_scores(scores: Any) -> Array:

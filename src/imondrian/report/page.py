@@ -10,8 +10,8 @@ from typing import IO, NamedTuple, Protocol
 
 from matplotlib.figure import Figure
 
-from imondrian.column_names import NO_NAME
-from imondrian.explanations import ExplainedRow, Reason
+from imondrian.base.column_names import NO_NAME
+from imondrian.models.explanations import ExplainedRow, Reason
 from imondrian.plots import write_figure
 
 _HIGHEST = Template("""\

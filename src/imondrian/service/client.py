@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
-from imondrian.errors import ImondrianError, InvalidInputError
+from imondrian.base.errors import ImondrianError, InvalidInputError
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 _RETRY = (429, 502, 503, 504)  # busy or restarting, or a proxy cannot reach the service

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from imondrian.errors import DamagedFileError, ImondrianError, InvalidInputError
+from imondrian.base.errors import DamagedFileError, ImondrianError, InvalidInputError
 
 _LOG = logging.getLogger("imondrian.service")
 

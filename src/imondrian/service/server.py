@@ -14,14 +14,14 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from imondrian.errors import InvalidInputError
-from imondrian.service.asgi import create_app
-from imondrian.service.connections import Connections
-from imondrian.service.guard import is_loopback
+from imondrian.base.errors import InvalidInputError
+from imondrian.service.delivery.receivers import receivers_of
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.asgi import create_app
+from imondrian.service.http.connections import Connections
+from imondrian.service.http.guard import is_loopback
 from imondrian.service.limits import ConnectionLimits
-from imondrian.service.receivers import receivers_of
-from imondrian.service.registry import Registry
-from imondrian.service.sqlite import is_open_to_others, mode_of
+from imondrian.service.storage.sqlite import is_open_to_others, mode_of
 
 if sys.platform != "win32":  # Windows has no limit on file descriptors
     import resource

@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs lack it
 
-from imondrian.categories import MISSING_CODE, category_codes, category_text, is_missing
+from imondrian.base.categories import MISSING_CODE, category_codes, category_text, is_missing
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
-from imondrian.errors import InvalidInputError
-from imondrian.missing_values import have_values
+from imondrian.rows.missing_values import have_values
 from imondrian.spark.point_columns import Features
 
 

@@ -2,10 +2,10 @@
 
 from collections import OrderedDict
 
-from imondrian.errors import DamagedFileError
+from imondrian.base.errors import DamagedFileError
+from imondrian.base.sealed_zip import digest_of
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.sealed_zip import digest_of
-from imondrian.stream import StreamDetector
+from imondrian.stream.detector import StreamDetector
 
 _MAX_BYTES = 2**29  # of detectors in the cache of a worker
 

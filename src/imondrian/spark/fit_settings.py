@@ -2,11 +2,11 @@
 
 from typing import Any, NamedTuple, Self
 
-from imondrian.defaults import preset_of, resolved
-from imondrian.forest import MondrianForest
-from imondrian.missing_values import checked_missing
-from imondrian.scores import score_kind
-from imondrian.thresholds import batch_rule, contamination_of
+from imondrian.alarms.thresholds import batch_rule, contamination_of
+from imondrian.base.defaults import preset_of, resolved
+from imondrian.forest.mondrian_forest import MondrianForest
+from imondrian.forest.scores import score_kind
+from imondrian.rows.missing_values import checked_missing
 
 _MAX_RANDOM_STATE = 2**32 - 1  # the largest that scikit-learn accepts
 

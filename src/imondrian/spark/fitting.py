@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from imondrian.defaults import MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED
-from imondrian.distributed import DrawnSamples, new_sampled_forest
-from imondrian.errors import InvalidInputError
-from imondrian.fitted_model import FittedModel
-from imondrian.option_types import (
+from imondrian.base.defaults import MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.option_types import (
     ON_ERROR,
     KindOrPreset,
     Missing,
@@ -21,6 +19,8 @@ from imondrian.option_types import (
     StreamCategorical,
     ThresholdOrPreset,
 )
+from imondrian.models.distributed import DrawnSamples, new_sampled_forest
+from imondrian.models.fitted_model import FittedModel
 from imondrian.spark.arrow_points import problem_with
 from imondrian.spark.fit_settings import FitSettings
 from imondrian.spark.partition_samples import UnusableRows, draw_samples

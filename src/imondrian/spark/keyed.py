@@ -7,15 +7,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from imondrian.column_names import SCORE, SURPRISE
-from imondrian.defaults import MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED
-from imondrian.distributed import Samples, distinct_rows, new_sampled_forest
-from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.fitted_model import FittedModel, with_scores
-from imondrian.forest import MondrianForest
-from imondrian.model_files import to_bytes
-from imondrian.option_types import (
+from imondrian.base.column_names import SCORE, SURPRISE
+from imondrian.base.defaults import MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.option_types import (
     ON_ERROR,
     Kind,
     KindOrPreset,
@@ -26,7 +21,12 @@ from imondrian.option_types import (
     StreamCategorical,
     ThresholdOrPreset,
 )
-from imondrian.scores import score_kind
+from imondrian.engine.jit import Array
+from imondrian.forest.mondrian_forest import MondrianForest
+from imondrian.forest.scores import score_kind
+from imondrian.model_files import to_bytes
+from imondrian.models.distributed import Samples, distinct_rows, new_sampled_forest
+from imondrian.models.fitted_model import FittedModel, with_scores
 from imondrian.spark.arrow_points import check_usable, points_of, usable_rows
 from imondrian.spark.column_transfer import arrow_columns, arrow_fields, from_arrow, in_utc, transfer_name
 from imondrian.spark.fit_settings import FitSettings

@@ -5,10 +5,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from imondrian.errors import EmptyForestError
-from imondrian.fitted_model import FittedModel
+from imondrian.base.errors import EmptyForestError
+from imondrian.base.sealed_zip import digest_of
 from imondrian.model_files import as_fitted_model, from_bytes
-from imondrian.sealed_zip import digest_of
+from imondrian.models.fitted_model import FittedModel
 
 _MAX_CACHED = 8  # models in the cache of a worker
 _models: OrderedDict[bytes, FittedModel] = OrderedDict()

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from imondrian.distributed import Categories, DrawnSamples, Samples, smallest, summed_categories
 from imondrian.engine.jit import Array
-from imondrian.forest import MondrianForest
-from imondrian.samplers.category_counts import MAX_CATEGORIES, most_frequent
+from imondrian.forest.mondrian_forest import MondrianForest
+from imondrian.forest.samplers.category_counts import MAX_CATEGORIES, most_frequent
+from imondrian.models.distributed import Categories, DrawnSamples, Samples, smallest, summed_categories
 from imondrian.spark.arrow_points import points_of, usable_rows
 from imondrian.spark.point_columns import POINT, Features
 

@@ -17,12 +17,12 @@ from pyspark.ml.util import (
 )
 from pyspark.sql import DataFrame
 
-from imondrian.column_names import SCORE, SURPRISE
-from imondrian.defaults import FROM_PRESET, MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED, resolved
-from imondrian.errors import DamagedFileError
-from imondrian.fitted_model import FittedModel
+from imondrian.base.column_names import SCORE, SURPRISE
+from imondrian.base.defaults import FROM_PRESET, MAX_SAMPLES, MISSING_VALUES, N_TREES, PRESET, SEED, resolved
+from imondrian.base.errors import DamagedFileError
+from imondrian.base.option_types import KindOrPreset, Missing, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.option_types import KindOrPreset, Missing, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.models.fitted_model import FittedModel
 from imondrian.spark.fit_settings import FitSettings
 from imondrian.spark.fitting import fit_with_settings
 from imondrian.spark.point_columns import column_named

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, FloatType, NumericType, StringType
 
-from imondrian.errors import InvalidInputError
-from imondrian.mixed_tables import column_indices
+from imondrian.base.errors import InvalidInputError
+from imondrian.rows.mixed_tables import column_indices
 
 POINT = "imondrian_point"  # name of the column that is sent to Python
 _FIELD = "feature_{}"  # names in the struct

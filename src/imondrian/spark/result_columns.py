@@ -7,11 +7,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, DataType, DoubleType, MapType, StringType, StructField, StructType
 
-from imondrian.column_names import EXPLANATION, EXPLANATION_TEXT
+from imondrian.base.column_names import EXPLANATION, EXPLANATION_TEXT
+from imondrian.base.option_types import ON_ERROR
 from imondrian.engine.jit import Array
-from imondrian.explanations import Expectations, reasons_of_rows
-from imondrian.fitted_model import FittedModel
-from imondrian.option_types import ON_ERROR
+from imondrian.models.explanations import Expectations, reasons_of_rows
+from imondrian.models.fitted_model import FittedModel
 from imondrian.spark.arrow_points import category_texts, check_usable, points_of, usable_rows
 from imondrian.spark.point_columns import Features, check_choice, check_new_names
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.distributed import Categories, DrawnSamples, forest_on_samples
 from imondrian.engine.jit import Array
-from imondrian.fitted_model import FittedModel, new_model
+from imondrian.models.distributed import Categories, DrawnSamples, forest_on_samples
+from imondrian.models.fitted_model import FittedModel, new_model
 
 
 def model_on_samples(

@@ -7,11 +7,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs lack it
 
-from imondrian.column_names import SCORE, SURPRISE
-from imondrian.errors import InvalidInputError
+from imondrian.base.column_names import SCORE, SURPRISE
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.option_types import Kind, OnError
+from imondrian.forest.scores import score_kind
 from imondrian.model_files import to_bytes
-from imondrian.option_types import Kind, OnError
-from imondrian.scores import score_kind
 from imondrian.spark.model_broadcast import BroadcastModel
 from imondrian.spark.point_columns import check_feature_count, features_of_model
 from imondrian.spark.result_columns import ResultColumns, RowScorer, check_result_columns

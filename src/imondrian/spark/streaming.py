@@ -25,8 +25,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from imondrian.column_names import INCIDENT, LABEL, SCORE, SURPRISE, THRESHOLD
-from imondrian.defaults import (
+from imondrian.base.column_names import INCIDENT, LABEL, SCORE, SURPRISE, THRESHOLD
+from imondrian.base.defaults import (
     FROM_PRESET,
     KEYED_MAX_SAMPLES,
     KEYED_N_TREES,
@@ -35,10 +35,8 @@ from imondrian.defaults import (
     PRESET,
     SERIES,
 )
-from imondrian.engine.series_views import MAX_SECONDS
-from imondrian.errors import InvalidInputError
-from imondrian.named_rows import CodedRows
-from imondrian.option_types import (
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.option_types import (
     ON_ERROR,
     CountOrPreset,
     KindOrPreset,
@@ -49,6 +47,8 @@ from imondrian.option_types import (
     StreamPresetName,
     ThresholdOrPreset,
 )
+from imondrian.engine.series_views import MAX_SECONDS
+from imondrian.rows.named_rows import CodedRows
 from imondrian.spark.arrow_points import check_usable, coded_column, points_of, usable_rows
 from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
 from imondrian.spark.detector_cache import DetectorCache
@@ -63,8 +63,8 @@ from imondrian.spark.point_columns import (
     features_to_learn,
     quoted,
 )
-from imondrian.stream import Results, StreamDetector
-from imondrian.stream_parameters import check_rules_match
+from imondrian.stream.detector import Results, StreamDetector
+from imondrian.stream.stream_parameters import check_rules_match
 
 _TIME, _LOCAL, _HASH, _EVENT = "imondrian_time", "imondrian_local", "imondrian_hash", "imondrian_event"
 _KEYED_SIZES = {"window": KEYED_WINDOW, "max_samples": KEYED_MAX_SAMPLES, "n_trees": KEYED_N_TREES}

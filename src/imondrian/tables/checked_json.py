@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 
 
 def decode_json(text: str) -> Any:
@@ -33,7 +33,7 @@ def decode_json(text: str) -> Any:
     {'a': [1, 2.5]}
     >>> decode_json('{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    imondrian.errors.InvalidInputError: the key 'a' appears more than once in a JSON object.
+    imondrian.base.errors.InvalidInputError: the key 'a' appears more than once in a JSON object.
     """
     try:
         return _DECODER.decode(text)

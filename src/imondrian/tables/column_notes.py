@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.dates import DateFormat, is_known_format
 from imondrian.tables.feature_columns import FeatureColumn
 from imondrian.tables.number_formats import DECIMALS, THOUSANDS, NumberFormat

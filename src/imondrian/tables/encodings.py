@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Callable
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 
 AUTO = "auto"
 _MARKS = {  # UTF-32 first: its mark begins with that of UTF-16

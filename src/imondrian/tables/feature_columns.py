@@ -6,11 +6,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from imondrian.categories import MISSING_CODE, category_codes
-from imondrian.column_names import NO_NAME, RESULTS, SCORE
+from imondrian.base.categories import MISSING_CODE, category_codes
+from imondrian.base.column_names import NO_NAME, RESULTS, SCORE
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
-from imondrian.errors import InvalidInputError
 from imondrian.tables.cells import (
     ParsedColumn,
     are_booleans,

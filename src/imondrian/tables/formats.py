@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 
 FORMATS = ("csv", "tsv", "ndjson", "parquet", "xlsx")
 LINE_FORMATS = ("csv", "tsv", "ndjson")  # can be read line by line

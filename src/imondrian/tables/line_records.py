@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from imondrian.categories import category_text
+from imondrian.base.categories import category_text
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.nodes import MAX_SIZE
-from imondrian.errors import InvalidInputError
 from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
 from imondrian.tables.checked_json import decode_json
 from imondrian.tables.formats import (

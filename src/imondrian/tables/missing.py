@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from imondrian.categories import MISSING_CODE
+from imondrian.base.categories import MISSING_CODE
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.tables.feature_columns import FeatureColumn
 
 Prepare = Callable[[Array, list[FeatureColumn], int], Array]

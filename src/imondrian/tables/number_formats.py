@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 
 DECIMALS = (".", ",")
 THOUSANDS = (",", ".", " ", "'")

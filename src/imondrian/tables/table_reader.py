@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 
 import polars as pl
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.encodings import AUTO, Utf8Reader
 from imondrian.tables.formats import (
     check_format,

@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from typing import NamedTuple
 
-from imondrian.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError
 from imondrian.tables.formats import SEPARATORS
 
 MAX_RECORDS = 50  # examined at the start of a table

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import polars as pl
 
-from imondrian.errors import InvalidInputError
-from imondrian.files import atomic_write
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import atomic_write
 from imondrian.tables.formats import output_format
 
 STANDARD_OUTPUT = "-"

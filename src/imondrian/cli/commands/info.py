@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from imondrian.alarms.thresholds import stream_rule
 from imondrian.cli.console import Console
 from imondrian.cli.options import ConsoleOptions
 from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.summary import describe_rule, escaped
-from imondrian.forest import MondrianForest
+from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.model_files import Model
-from imondrian.stream import StreamDetector
-from imondrian.thresholds import stream_rule
+from imondrian.stream.detector import StreamDetector
 
 
 def info(path: str, console_options: ConsoleOptions) -> None:

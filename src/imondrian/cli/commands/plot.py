@@ -6,6 +6,8 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import atomic_write
 from imondrian.cli.console import Console
 from imondrian.cli.html_report import score_histogram, score_regions
 from imondrian.cli.option_checks import check_forest_options, check_output_path
@@ -14,9 +16,7 @@ from imondrian.cli.scored_rows import ScoredRows, TableModel, fit_rows, load_tab
 from imondrian.cli.summary import escaped
 from imondrian.cli.table_rows import Rows, check_usable, open_table, read_rows, rows_of_batch
 from imondrian.engine.view import Tree
-from imondrian.errors import InvalidInputError
-from imondrian.files import atomic_write
-from imondrian.fitted_model import FittedModel
+from imondrian.models.fitted_model import FittedModel
 from imondrian.plots import plot_partition, plot_tree, write_figure
 from imondrian.tables.feature_columns import TableColumns
 from imondrian.tables.table_reader import Table, TableBatch

@@ -4,12 +4,12 @@ import math
 from pathlib import Path
 from time import perf_counter
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.option_checks import check_jobs
 from imondrian.cli.options import ConsoleOptions, ReproduceOptions
 from imondrian.cli.summary import escaped
 from imondrian.engine.threads import Threads
-from imondrian.errors import InvalidInputError
 
 
 def reproduce(experiment: str, options: ReproduceOptions, console_options: ConsoleOptions) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.option_checks import check_outputs
 from imondrian.cli.options import ConsoleOptions, FeatureOptions, OutputOptions, SourceOptions
@@ -20,11 +21,10 @@ from imondrian.cli.scored_rows import (
 from imondrian.cli.summary import MAX_REASONS_EXPLAINED, ShownColumns, SummaryBuilder, print_rows, row_as_json
 from imondrian.cli.table_rows import Rows, open_table
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.tables.table_writer import WriteBatch, table_writer
 
 if TYPE_CHECKING:
-    from imondrian.explanations import ExplainedRow
+    from imondrian.models.explanations import ExplainedRow
 
 
 def score(

@@ -3,8 +3,8 @@
 import signal
 from pathlib import Path
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.cli.signals import ending_signals
-from imondrian.errors import InvalidInputError
 
 
 def serve(

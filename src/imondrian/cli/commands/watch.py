@@ -7,6 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby, takewhile
 from typing import Any
 
+from imondrian.alarms.incidents import NO_INCIDENT
+from imondrian.base.column_names import ERROR, EXPLANATION, INCIDENT, LABEL, ROW, SCORE, SURPRISE, THRESHOLD
+from imondrian.base.defaults import SERIES
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import real_path
 from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console, discard_output
 from imondrian.cli.event_commands import EventCommands, parse_command
@@ -31,12 +36,7 @@ from imondrian.cli.watch_rows import Row, WatchRows
 from imondrian.cli.watch_silence import Silence, parse_duration, restored_silence
 from imondrian.cli.watch_summary import WatchCounts
 from imondrian.cli.watch_times import WatchTimes, restored_times, stored_times
-from imondrian.column_names import ERROR, EXPLANATION, INCIDENT, LABEL, ROW, SCORE, SURPRISE, THRESHOLD
-from imondrian.defaults import SERIES
-from imondrian.errors import InvalidInputError
-from imondrian.files import real_path
-from imondrian.incidents import NO_INCIDENT
-from imondrian.stream import Results, StreamDetector
+from imondrian.stream.detector import Results, StreamDetector
 from imondrian.tables.feature_columns import result_names
 from imondrian.tables.verbatim_json import json_members
 

@@ -10,11 +10,11 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.baselines.incremental_lof import Tables, empty_tables, insert_rows, resized, write_scores
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS
-from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_count, as_points
+from imondrian.forest.inputs import as_count, as_points
 
 _INITIAL_CAPACITY = 64
 

@@ -6,10 +6,10 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import StandardScaler
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.experiments.detector_protocol import Detector
-from imondrian.inputs import as_points
+from imondrian.forest.inputs import as_points
 
 
 class ScikitDetector:

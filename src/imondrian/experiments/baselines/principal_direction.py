@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.baselines.principal_direction import write_principal_directions
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
-from imondrian.inputs import as_points
+from imondrian.forest.inputs import as_points
 
 _FACTOR = 2.0**-40  # of deviations: a power of two (exact), so that squares of the largest values do not overflow
 _MIN_SCATTER = 1e-290  # of the scaled rows: with less, they count as equal

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.errors import InvalidInputError
 from imondrian.experiments.figures.layout import (
     TEXT_SIZE,
     TITLE_SIZE,

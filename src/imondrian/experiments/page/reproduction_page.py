@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from imondrian.base.files import atomic_write
 from imondrian.experiments.comparison import Comparison, compare
 from imondrian.experiments.page.differences import differences_section
 from imondrian.experiments.page.paper_tables import batch_section, data_section, long_stream_section, online_section
 from imondrian.experiments.page.quality_table import leaders_line, quality_section
 from imondrian.experiments.page.synthetic_tables import claims_section, synthetic_section
 from imondrian.experiments.result_records import Record, read_record
-from imondrian.files import atomic_write
 
 FOLDER = "reproduction"  # holds the records and figures, next to the page
 RECORDS = ("synthetic", "claims", "batch", "batch_checks", "online", "online_checks", "long_stream", "quality")

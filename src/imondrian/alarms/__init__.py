@@ -1,0 +1,1 @@
+"""From scores to alarms: thresholds, surprise, incidents and drift."""

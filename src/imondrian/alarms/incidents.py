@@ -1,0 +1,457 @@
+"""Incidents: alarms that belong together, when they open and close, and the rules that decide which alarms count."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from imondrian.base.copying import shallow_copy
+from imondrian.base.defaults import GAP
+from imondrian.base.errors import InvalidInputError
+from imondrian.base.option_types import VIEWS, View
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.forest.inputs import as_count, as_number, number_of_text
+
+N_INCIDENTS_STORED = 64
+NO_INCIDENT = -1  # in arrays of incident numbers
+N_REASONS = 5  # features that an incident names at most
+SIDES = ("high", "low", "both")
+_OPENS_ALONE = 1.0  # a single alarm opens an incident if its surprise is this much above the threshold: 10 times rarer
+_EXPLAINED_AGAIN = 1.0  # an incident is explained again when the surprise of its peak has grown by this much
+
+Side = Literal["high", "low", "both"]
+
+
+class IncidentRules(NamedTuple):
+    """Which alarms form an incident.
+
+    An incident opens with the second alarm within `gap` rows, or at once with an alarm that is ten times rarer than the
+    threshold: single alarms just above the threshold are to be expected, one in a thousand rows by default. It goes on
+    while alarms are at most `gap` rows apart, and closes after `gap` rows without one.
+
+    Parameters
+    ----------
+    gap : int, default=64
+        Largest distance between two alarms of an incident, in rows.
+    min_points : int, default=1
+        Smallest number of alarms with which an incident opens. With 1, a single alarm opens one only if it is ten
+        times rarer than the threshold.
+    cooldown : int, default=0
+        Number of rows after an incident closes in which no other opens.
+    side : dict, optional
+        For some features, by name or index: "high", "low" or "both". An alarm does not count if the feature with the
+        largest part in its score lies on the other side. The features must be numbers and exist.
+    ignore_within : dict, optional
+        For some features, by name or index: a distance from the expected value, or a share of the expected value as
+        text, such as "10%". An alarm does not count if the feature with the largest part in its score is nearer.
+        The features must be numbers and exist, as for `side`.
+
+    Examples
+    --------
+    >>> IncidentRules(gap=100, side={"temperature": "high"}, ignore_within={"temperature": "10%"}).gap
+    100
+    """
+
+    gap: int = GAP
+    min_points: int = 1
+    cooldown: int = 0
+    side: Mapping[Any, Side] = {}
+    ignore_within: Mapping[Any, float | str] = {}
+
+    @property
+    def need_reasons(self) -> bool:
+        """Whether the reasons for an alarm decide if it counts."""
+        return bool(self.side or self.ignore_within)
+
+    def as_json_value(self) -> dict[str, Any]:
+        """Return the rules in types that JSON supports; features are pairs of a name and a value."""
+        pairs = {name: [list(pair) for pair in getattr(self, name).items()] for name in ("side", "ignore_within")}
+        return {**self._asdict(), **pairs}
+
+
+def checked_rules(rules: Any) -> IncidentRules:
+    """Check the rules of a detector: IncidentRules, or a dictionary with some of their fields."""
+    fields = rules._asdict() if isinstance(rules, IncidentRules) else rules
+    if not isinstance(fields, Mapping):
+        raise InvalidInputError(f"rules must be IncidentRules or a dictionary, but is {rules!r:.200}.")
+    unknown = [name for name in fields if name not in IncidentRules._fields]
+    if unknown:
+        raise InvalidInputError(
+            f"rules must consist of {', '.join(IncidentRules._fields)}, but {unknown[0]!r:.200} is given."
+        )
+    given = IncidentRules(**fields)
+    return IncidentRules(
+        as_count(given.gap, "gap", 1, MAX_SHOWN),
+        as_count(given.min_points, "min_points", 1, MAX_SHOWN),
+        as_count(given.cooldown, "cooldown", 0, MAX_SHOWN),
+        {_checked_feature(name): _checked_side(side) for name, side in _pairs(given.side, "side")},
+        {_checked_feature(name): _checked_distance(d) for name, d in _pairs(given.ignore_within, "ignore_within")},
+    )
+
+
+def _pairs(value: Any, name: str) -> list[tuple[Any, Any]]:
+    """Return the items of a dictionary, or of a list of pairs, which model files contain."""
+    try:
+        return [(feature, setting) for feature, setting in (value.items() if isinstance(value, Mapping) else value)]
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must be a dictionary, but is {value!r:.200}.") from None
+
+
+def _checked_feature(feature: Any) -> Any:
+    """Check the name or the index of a feature; a pair of a file is a list."""
+    if isinstance(feature, str):
+        return feature
+    return as_count(feature, "the index of a feature", 0, MAX_SHOWN)
+
+
+def _checked_side(side: Any) -> Side:
+    if side not in SIDES:
+        raise InvalidInputError(f"side must be one of {', '.join(SIDES)}, but is {side!r:.200}.")
+    checked: Side = side
+    return checked
+
+
+def _checked_distance(distance: Any) -> float | str:
+    """Check a distance: a number that is not negative, or a share such as "10%"."""
+    number = _share_of(distance) if isinstance(distance, str) else _number_or_none(distance)
+    if number is None or not 0.0 <= number < math.inf:
+        raise InvalidInputError(
+            f"ignore_within must be a number that is not negative or a share such as '10%', but is {distance!r:.200}."
+        )
+    return distance if isinstance(distance, str) else number
+
+
+def _number_or_none(value: Any) -> float | None:
+    """Return a number; None if the value is not one."""
+    return float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else None
+
+
+def _share_of(text: str) -> float | None:
+    """Return the share of a text such as "10%"; None if it is something else."""
+    number = number_of_text(text.rstrip().removesuffix("%"))
+    return number / 100.0 if number is not None and text.rstrip().endswith("%") else None
+
+
+class AlarmReason(NamedTuple):
+    """The part of one value in the score of an alarm, and what was expected instead."""
+
+    feature: int  # index of the feature
+    lag: int  # number of rows before the last one of the point; 0 without a shingle
+    share: float  # of the score
+    value: float  # the code of a category
+    is_high: bool  # whether the value is unusually high; False for a category
+    median: float  # of what was expected
+    low: float  # 5 % quantile of what was expected
+    high: float  # 95 % quantile of what was expected
+    count: int | None = None  # type: ignore[assignment]  # of a category: how many points before had it (hides tuple.count)
+    n_points: int = 0  # number of points before
+    view: View | None = None  # of a time series: in which view the value is unusual; None without views
+
+
+class Incident(NamedTuple):
+    """Alarms that belong together. Rows are identified by their index in the stream, from 0."""
+
+    number: int  # from 0, in the order of opening
+    first: int  # index of the first alarm
+    last: int  # index of the last alarm so far
+    n_alarms: int
+    opened: int  # index of the row at which it opened
+    closed: int | None  # index of the row at which it closed; None while it is open
+    peak: int  # index of the alarm with the highest surprise
+    score: float  # of the peak
+    surprise: float  # of the peak
+    reasons: tuple[AlarmReason, ...]  # largest share first, from the latest alarm that was explained
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the incident is open."""
+        return self.closed is None
+
+
+class IncidentEvent(NamedTuple):
+    """An incident opens or closes at a row."""
+
+    index: int  # type: ignore[assignment]  # of the row (hides tuple.index)
+    incident: Incident  # as it was after the row
+
+
+class _Run(NamedTuple):
+    """Alarms at most `gap` rows apart, which may become an incident."""
+
+    first: int
+    last: int
+    n_alarms: int
+    peak: int
+    score: float
+    surprise: float
+
+
+class LabelledRows(NamedTuple):
+    """Consecutive rows of a stream with their labels."""
+
+    first: int  # index of the first row
+    is_alarm: Array
+    score: Array
+    surprise: Array
+
+
+Explain = Callable[[int], tuple[AlarmReason, ...]]  # returns the reasons for the alarm at a position of the rows
+
+
+class IncidentTracker:
+    """Finds incidents in the labels of a stream; the result does not depend on how the stream is cut into blocks.
+
+    Attributes
+    ----------
+    latest : tuple of Incident
+        The latest incidents, at most 64; only the last one may be open.
+    n_opened : int
+        Number of incidents so far.
+    """
+
+    def __init__(self, rules: IncidentRules) -> None:
+        self.rules = rules
+        self.latest: tuple[Incident, ...] = ()
+        self.n_opened = 0
+        self._run: _Run | None = None
+        self._explained = 0.0  # surprise of the last alarm that was explained in the open incident
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        return shallow_copy(self)
+
+    @property
+    def open(self) -> Incident | None:
+        """The open incident."""
+        return self.latest[-1] if self.latest and self.latest[-1].is_open else None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there has been no alarm for so long that no incident is open."""
+        return self._run is None
+
+    def ends_run_at(self, index: int) -> bool:
+        """Return True if the row with this index ends a run of alarms, provided that it is not an alarm itself."""
+        return self._run is not None and index - self._run.last >= self.rules.gap
+
+    @property
+    def alarm_rows(self) -> frozenset[int]:
+        """Indices of earlier alarms that the next opening or closing may name: the first, the last and the peak."""
+        return frozenset() if self._run is None else frozenset((self._run.first, self._run.last, self._run.peak))
+
+    def number_at(self, index: int) -> int:
+        """Return the number of the incident that is open after the next row, which is not labelled, or NO_INCIDENT."""
+        is_open = self.open is not None and self._run is not None and index - self._run.last < self.rules.gap
+        return self.latest[-1].number if is_open else NO_INCIDENT
+
+    def observe(
+        self, rows: LabelledRows, level: float, names: list[Any] | None, explain: Explain
+    ) -> tuple[Array, list[IncidentEvent]]:
+        """Process labelled rows.
+
+        Parameters
+        ----------
+        rows : LabelledRows
+        level : float
+            Surprise of the threshold.
+        names : list or None
+            The names of the features.
+        explain : callable
+            Returns the reasons for the alarm at a position of the rows.
+
+        Returns
+        -------
+        numbers : int array
+            For each row the number of the incident that is open after it, or -1.
+        events : list of IncidentEvent
+            Openings and closings, in their order.
+        """
+        before, events = self.open, list[IncidentEvent]()
+        for position in np.flatnonzero(rows.is_alarm).tolist():
+            events += self._end_run(rows.first + position - 1)
+            events += self._count_alarm(rows, position, level, names, explain)
+        events += self._end_run(rows.first + len(rows.is_alarm) - 1)
+        changed = ([] if before is None else [before]) + [event.incident for event in events]
+        return _numbers(rows, {incident.number: incident for incident in changed}.values()), events
+
+    def _end_run(self, index: int) -> list[IncidentEvent]:
+        """End the run of alarms, and close the incident, if there has been no alarm for long enough at this row."""
+        run = self._run
+        if run is None or not self.ends_run_at(index):
+            return []
+        self._run = None
+        if self.open is None:
+            return []
+        closed = self.open._replace(closed=run.last + self.rules.gap)
+        self.latest = (*self.latest[:-1], closed)
+        return [IncidentEvent(run.last + self.rules.gap, closed)]
+
+    def _count_alarm(
+        self, rows: LabelledRows, position: int, level: float, names: list[Any] | None, explain: Explain
+    ) -> list[IncidentEvent]:
+        """Count an alarm in the run; open an incident, or add the alarm to the open one."""
+        reasons = explain(position) if self.rules.need_reasons else None
+        if reasons is not None and self._is_ignored(reasons, names):
+            return []
+        index, surprise = rows.first + position, float(rows.surprise[position])
+        run = self._run = _with_alarm(self._run, index, float(rows.score[position]), surprise)
+        is_open, opens = self.open is not None, self._opens(run, index, surprise, level)
+        if opens or (is_open and surprise >= self._explained + _EXPLAINED_AGAIN):
+            reasons, self._explained = explain(position) if reasons is None else reasons, surprise
+        elif self.open is not None:
+            reasons = self.open.reasons
+        if self.open is not None:
+            self.latest = (*self.latest[:-1], self.open._replace(**_figures(run), reasons=reasons or ()))
+        if not opens:
+            return []
+        opened = Incident(
+            number=self.n_opened, first=run.first, opened=index, closed=None, reasons=reasons or (), **_figures(run)
+        )
+        self.n_opened += 1
+        self.latest = (*self.latest, opened)[-N_INCIDENTS_STORED:]
+        return [IncidentEvent(index, opened)]
+
+    def _opens(self, run: _Run, index: int, surprise: float, level: float) -> bool:
+        """Return True if an incident opens with the last alarm of the run."""
+        if self.open is not None:
+            return False
+        closed = self.latest[-1].closed if self.latest else None
+        is_cool = closed is None or index > closed + self.rules.cooldown
+        is_rare = run.n_alarms > 1 or surprise >= level + _OPENS_ALONE
+        return is_cool and is_rare and run.n_alarms >= self.rules.min_points
+
+    def _is_ignored(self, reasons: tuple[AlarmReason, ...], names: list[Any] | None) -> bool:
+        """Return True if an alarm does not count because of the side or the distance of its main feature."""
+        if not reasons:
+            return False
+        main = reasons[0]
+        keys = (main.feature,) if names is None else (names[main.feature], main.feature)
+        side: Any = next((self.rules.side[key] for key in keys if key in self.rules.side), "both")
+        distance = next((self.rules.ignore_within[key] for key in keys if key in self.rules.ignore_within), None)
+        if side != "both" and main.is_high != (side == "high"):
+            return True
+        return distance is not None and abs(main.value - main.median) <= _distance(distance, main.median)
+
+    # -- saving -----------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return the state in types that JSON supports, except the rules."""
+        return {
+            "latest": [[*incident[:-1], [list(reason) for reason in incident.reasons]] for incident in self.latest],
+            "n_opened": self.n_opened,
+            "run": None if self._run is None else list(self._run),
+            "explained": self._explained,
+        }
+
+    def restore(self, state: dict[str, Any], n_seen: int, n_features: int = MAX_SHOWN, n_rows: int = MAX_SHOWN) -> None:
+        """Restore what `state` returned for a stream of n_seen rows, whose points are n_rows rows of n_features.
+
+        Raises
+        ------
+        ValueError
+            If the state is invalid or contradicts itself.
+        """
+        self.n_opened = as_count(state["n_opened"], "the number of incidents", 0, n_seen)
+        latest = [_restored_incident(values, n_seen) for values in state["latest"]]
+        numbers = [incident.number for incident in latest]
+        is_expected = numbers == list(range(self.n_opened - len(latest), self.n_opened))
+        if len(latest) > N_INCIDENTS_STORED or not is_expected or any(incident.is_open for incident in latest[:-1]):
+            raise ValueError(f"the numbers of the incidents must be the latest of {self.n_opened}, but are {numbers}.")
+        self.latest, run = tuple(latest), state["run"]
+        self._run = None if run is None else _restored_run(run, n_seen)
+        self._explained = _finite(state["explained"])
+        if self.open is not None and self._run != _Run(*(getattr(self.open, name) for name in _Run._fields)):
+            raise ValueError("the open incident does not match the latest alarms.")
+        reasons = [reason for incident in self.latest for reason in incident.reasons]
+        if any(reason.feature >= n_features or reason.lag >= n_rows for reason in reasons):
+            raise ValueError(f"a reason for an incident names a feature that does not exist; there are {n_features}.")
+
+
+def _numbers(rows: LabelledRows, incidents: Any) -> Array:
+    """Return for each row the number of the incident that is open after it, or NO_INCIDENT."""
+    numbers = np.full(len(rows.is_alarm), NO_INCIDENT)
+    for incident in incidents:
+        first = max(incident.opened - rows.first, 0)
+        end = len(numbers) if incident.closed is None else max(incident.closed - rows.first, 0)
+        numbers[first:end] = incident.number
+    return numbers
+
+
+def _with_alarm(run: _Run | None, index: int, score: float, surprise: float) -> _Run:
+    """Return the run with one more alarm."""
+    if run is None:
+        return _Run(index, index, 1, index, score, surprise)
+    run = run._replace(last=index, n_alarms=run.n_alarms + 1)
+    return run._replace(peak=index, score=score, surprise=surprise) if surprise > run.surprise else run
+
+
+def _figures(run: _Run) -> dict[str, Any]:
+    """Return the fields of an incident that change with each alarm."""
+    return {name: value for name, value in run._asdict().items() if name != "first"}
+
+
+def _distance(distance: float | str, expected: float) -> float:
+    """Return a distance, which may be a share of the expected value."""
+    if isinstance(distance, str):
+        return (_share_of(distance) or 0.0) * abs(expected)
+    return distance
+
+
+def _restored_incident(values: Any, n_seen: int) -> Incident:
+    """Return an incident from the values in a file; raise ValueError if they are invalid."""
+    number, first, last, n_alarms, opened, closed, peak, score, surprise, reasons = values
+    first = as_count(first, "the first row of an incident", 0, n_seen)
+    opened = as_count(opened, "the row at which an incident opened", first, n_seen)
+    last = as_count(last, "the last row of an incident", opened, n_seen)
+    if len(reasons) > N_REASONS:
+        raise ValueError(f"an incident has {len(reasons)} reasons, but at most {N_REASONS} are stored.")
+    return Incident(
+        as_count(number, "the number of an incident", 0, n_seen),
+        first,
+        last,
+        as_count(n_alarms, "the number of alarms", 1, last - first + 1),
+        opened,
+        None if closed is None else as_count(closed, "the row at which an incident closed", last, n_seen),
+        as_count(peak, "the peak of an incident", first, last),
+        _finite(score),
+        _finite(surprise),
+        tuple(_restored_reason(*reason) for reason in reasons),
+    )
+
+
+def _restored_reason(*values: Any) -> AlarmReason:
+    reason = AlarmReason(*values)
+    feature, lag, n_points = (
+        as_count(number, "a number of a reason", 0, MAX_SHOWN)
+        for number in (reason.feature, reason.lag, reason.n_points)
+    )
+    if reason.view not in (None, *VIEWS):
+        raise ValueError(f"the view of a reason must be one of {', '.join(VIEWS)}, but is {reason.view!r:.200}.")
+    numbers: dict[str, Any] = {
+        name: _finite(getattr(reason, name)) for name in ("share", "value", "median", "low", "high")
+    }
+    n_same = None if reason.count is None else as_count(reason.count, "the count of a category", 0, n_points)
+    return reason._replace(
+        feature=feature, lag=lag, is_high=bool(reason.is_high), count=n_same, n_points=n_points, **numbers
+    )
+
+
+def _restored_run(run: Any, n_seen: int) -> _Run:
+    first, last, n_alarms, peak, score, surprise = run
+    first = as_count(first, "the first alarm", 0, n_seen)
+    last = as_count(last, "the last alarm", first, n_seen)
+    n_alarms, peak = (
+        as_count(n_alarms, "the number of alarms", 1, last - first + 1),
+        as_count(peak, "the peak", first, last),
+    )
+    return _Run(first, last, n_alarms, peak, _finite(score), _finite(surprise))
+
+
+def _finite(value: Any) -> float:
+    """Return a number of a file; raise ValueError if it is not finite."""
+    number = as_number(value, "a number of an incident")
+    if not math.isfinite(number):
+        raise ValueError(f"the numbers of an incident must be finite, but one is {value!r}.")
+    return number

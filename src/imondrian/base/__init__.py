@@ -1,0 +1,1 @@
+"""What every other package may use: errors, option types, defaults, locks, files, categories as numbers."""

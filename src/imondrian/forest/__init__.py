@@ -1,0 +1,1 @@
+"""The forest: `MondrianForest`, its state, scores, scales and samplers, and the checks of its input."""

@@ -1,0 +1,483 @@
+"""The sampler with a window: a ring buffer of the latest points, of which each tree holds a share."""
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import numpy as np
+
+from imondrian.base.errors import InvalidInputError
+from imondrian.engine.invariants import Check, Problem
+from imondrian.engine.jit import Array, call_without_dispatch
+from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, Trees, slice_trees
+from imondrian.engine.threads import even_slices
+from imondrian.engine.window import (
+    StepPlan,
+    build_on_window,
+    find_foreign_points,
+    forget_by_number,
+    slide_trees,
+    slide_trees_by_one,
+    write_levels,
+)
+from imondrian.forest.samplers.category_counts import CategoryCounts
+from imondrian.forest.samplers.sampler import (
+    ROWS_PER_BLOCK,
+    Layout,
+    NewFeatures,
+    OnTrees,
+    ScoredRows,
+    Step,
+    TreeUpdate,
+    Updates,
+    not_held_error,
+)
+from imondrian.forest.scales import Scale
+from imondrian.forest.scores import SCORES, ScoringCache
+
+_STEPS_PER_WINDOW = 8
+_ALL = slice(None)
+_LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
+_UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
+
+
+class Window:
+    """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
+
+    Memory is fixed: the ring of points, and enough slots in each tree that, at any given time, the probability of
+    needing more is below exp(-60) (a point without a free slot is not inserted). Trees read from a file get these slots
+    only when points arrive. Feature weights, and the levels to which the score "size" is relative, are updated after
+    every eighth of the window (of the points so far, until it is full).
+
+    Parameters
+    ----------
+    length : int
+        Number of points in the window.
+    share : float
+        Probability that a tree holds a given point of the window.
+    counts : CategoryCounts, optional
+        The counts of categories of the points in the window, none so far. Default: there are no categorical features.
+    """
+
+    def __init__(self, length: int, share: float, counts: CategoryCounts | None = None) -> None:
+        self.length = self.n_latest = length
+        self.share = share
+        self.counts = counts or CategoryCounts(0, 1)  # of the points in the ring
+        self.limit = self.fixed_slots = _capacity(length, share)
+        self.ring = np.empty((0, 0))
+        self.number = 0  # number of the next point
+        self.next_step = 1  # number of points after which weights and levels are updated next
+        self.maintains_levels = False  # True after the first score of a kind that uses levels
+        self.last_scored: ScoredRows | None = None
+        self.updates = Updates()
+        self._empty_plan: tuple[Array, StepPlan] | None = None  # weights, and the plan without steps for them
+
+    def n_points(self, trees: Trees) -> int:
+        """Return the number of points in the window."""
+        return int(np.count_nonzero(~np.isnan(self.ring[:, 0])))
+
+    def is_empty(self, trees: Trees) -> bool:
+        """Return True if there is no point in the window."""
+        return self.newest_point() is None
+
+    def n_shown(self, trees: Trees) -> int:
+        """Return the number of points shown, which is the number of the next point."""
+        return self.number
+
+    def n_bytes(self) -> int:
+        """Return the size of the ring and of the counts of categories in bytes."""
+        return self.ring.nbytes + self.counts.n_bytes
+
+    def reserve(self, n_coordinates: int) -> int:
+        """Allocate the ring and the counts of categories; return the fixed number of slots per tree."""
+        self.ring = np.full((self.length, n_coordinates), np.nan)
+        self.counts.reserve(self.length + 1)
+        return self.limit
+
+    def copies_rows(self, n_rows: int) -> bool:
+        """Return False: the weights and the trees are computed from all rows of the window."""
+        return False
+
+    def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
+        """Build every tree on its share of the rows of X, the latest of n_rows rows, as if all had been shown."""
+        self.counts.restart(X)
+        self._write_to_ring(X, n_rows - X.shape[0])
+        self._take_step(trees, scale)
+        weights = scale.weights()
+        on_trees(lambda part: build_on_window(slice_trees(trees, part), self.ring, self.number, weights, self.share))
+        trees.heads["next_number"] = self.number
+
+    def block_length(self, n_rows: int) -> int:
+        """Return the number of rows up to the next step."""
+        return min(n_rows, self.next_step - self.number, ROWS_PER_BLOCK)
+
+    def scored_block_length(self, n_rows: int, kind: str) -> int:
+        """Return how many rows `score_and_extend` accepts; only a kind with levels updates them within a block."""
+        if self.maintains_levels and not SCORES[kind].uses_levels:
+            return self.block_length(n_rows)
+        return min(n_rows, self.length, ROWS_PER_BLOCK)
+
+    def extend(self, trees: Trees, X: Array, scale: Scale, on_trees: OnTrees) -> None:
+        """Show the rows of X to every tree."""
+        weights, number, count = scale.weights(), self.number, self._count_ahead(X)
+
+        def show(part: slice) -> None:
+            slide_trees(slice_trees(trees, part), self.ring, self.share, number, X, weights)
+
+        def finish() -> None:
+            count()
+            self._write_to_ring(X, number)
+            if self.number >= self.next_step:
+                self._take_step(trees, scale)
+
+        self._show(trees, X.shape[0], show, finish, on_trees)
+
+    def extend_scored(self, trees: Trees, x: Array, score: float, scale: Scale, on_trees: OnTrees) -> None:
+        """Show one point that has already been scored, and record its score."""
+        self.last_scored = ScoredRows(self.number, self.number + 1, lambda: (np.array([score]), []))
+        self.extend(trees, x[None], scale, on_trees)
+
+    def score_and_extend(
+        self, trees: Trees, X: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[Array, list[Step]]:
+        """Score each row of X, one block, and then show it to the trees; return the scores and the steps taken.
+
+        Steps are planned ahead, so that all rows of the block are processed in one tree before the next tree.
+        """
+        scoring = SCORES[kind]
+        if scoring.uses_levels and not self.maintains_levels:
+            write_levels(trees, scale.weights())
+            self.maintains_levels = True  # set last, so that an interruption never leaves it True without levels
+        count = self._count_ahead(X)
+        steps, next_step, moments = self._plan_steps(trees, X, scale)
+        parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
+
+        def show(part: slice) -> None:
+            plan = StepPlan(steps.positions, steps.weights, steps.counts[part])
+            scoring.slide(slice_trees(trees, part), self.ring, self.share, number, X, plan, parts[part])
+
+        def finish() -> None:
+            count()
+            self._write_to_ring(X, number)
+            if steps.positions.size:
+                self.next_step = next_step
+                scale.restore(moments)
+                if not scoring.uses_levels:
+                    self._update_levels(trees, scale)
+
+        def read() -> tuple[Array, list[Step]]:
+            scoring.combine(parts, scores)
+            return scores, _steps_taken(steps)
+
+        self.last_scored = ScoredRows(number, number + X.shape[0], read)
+        self._show(trees, X.shape[0], show, finish, on_trees)
+        results = read()
+        self.last_scored = ScoredRows(number, number + X.shape[0], lambda: results)
+        return results
+
+    def score_and_extend_one(
+        self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
+    ) -> tuple[float, list[Step]]:
+        """Like `score_and_extend` for one point, bit for bit, without the set-up that is worthwhile only for many."""
+        if self.next_step == self.number + 1 or (SCORES[kind].uses_levels and not self.maintains_levels):
+            scores, steps = self.score_and_extend(trees, x[None], kind, scale, on_trees)
+            return float(scores[0]), steps
+        weights, number, X = scale.weights(), self.number, x[None]
+        count = self._count_ahead(X)
+        score = SCORES[kind].score_next_row(trees, x, weights)
+
+        def show(part: slice) -> None:
+            call_without_dispatch(
+                slide_trees_by_one, slice_trees(trees, part), self.ring, self.share, number, X, weights
+            )
+
+        def finish() -> None:
+            count()
+            self._write_to_ring(X, number)
+
+        self.last_scored = ScoredRows(number, number + 1, lambda: (np.array([score]), []))
+        self._show(trees, 1, show, finish, on_trees)
+        return score, []
+
+    def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
+        """Score the rows of X like `score_and_extend`, as points that no tree selects."""
+        if SCORES[kind].uses_levels and not self.maintains_levels:
+            return SCORES[kind].score(cache, X)
+        steps, blocks = self._plan_without_steps(cache.trees, cache.weights), even_slices(X.shape[0], ROWS_PER_BLOCK)
+        return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
+
+    def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
+        """Return a function that forgets the rows of X (of copies, the oldest) and updates weights and levels.
+
+        The rows of the ring become empty.
+        """
+        numbers = self._numbers_of(X)
+        rows = numbers % self.length
+
+        def finish() -> None:
+            points = self.points(trees)
+            self.counts.restart(points.copy())
+            scale.restart(points, points.shape[0])
+            self._update_levels(trees, scale)
+
+        update = TreeUpdate(
+            apply=lambda _all: forget_by_number(trees, self.ring, self.share, numbers),
+            is_applied=lambda: np.isnan(self.ring[rows[:1], 0]),
+            finish=finish,
+        )
+        return lambda _on_trees: self.updates.apply(update, _on_all)
+
+    def points(self, trees: Trees) -> Array:
+        """Return the points in the window, oldest first."""
+        return _without_empty_rows(self._oldest_first())
+
+    def numbered_points(self, first: int, end: int) -> Array:
+        """Return the points with the numbers first, ..., end - 1 that are in the ring, oldest first."""
+        return _without_empty_rows(self.ring[self._slots(first, end)])
+
+    def n_numbered_points(self, first: int, end: int) -> int:
+        """Return how many of the points with the numbers first, ..., end - 1 are in the ring."""
+        return int(np.count_nonzero(~np.isnan(self.ring[self._slots(first, end), 0])))
+
+    def _slots(self, first: int, end: int) -> Array:
+        """Return the rows of the ring for the numbers first, ..., end - 1 that are still in it."""
+        return np.arange(max(first, self.number - self.length, 0), min(end, self.number)) % self.length
+
+    def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
+        """Return the points in the window, oldest first, each of them once per copy."""
+        points = self.points(trees)
+        return points, np.ones(points.shape[0], np.int64)
+
+    def newest_point(self) -> Array | None:
+        """Return the newest point in the window, a view; None if there is none. Usually no other point is read."""
+        newest = (self.number - 1) % self.length
+        if math.isnan(self.ring[newest, 0]):  # it was forgotten, or there is none
+            slots = np.arange(newest, newest - self.length, -1)
+            held = slots[~np.isnan(self.ring[slots, 0])]
+            if not held.size:
+                return None
+            newest = int(held[0])
+        return self.ring[newest]
+
+    def widened(self, trees: Trees, new: NewFeatures) -> Self:
+        """Return a window like this one whose points have new features."""
+        ring = new.rows(self.ring, self.counts.n_categorical)
+        ring[np.isnan(self.ring[:, 0])] = np.nan
+        wider = type(self)(self.length, self.share, self.counts.widened(new.codes, self.n_points(trees)))
+        wider.restore({**self.state(), "ring": ring})
+        return wider
+
+    def state(self) -> dict[str, Array]:
+        """Return the ring and the clock: numbers of the next point and of the next step, and `maintains_levels`."""
+        return {"ring": self.ring, "clock": np.array([self.number, self.next_step, self.maintains_levels], np.int64)}
+
+    def layout(self, n_coordinates: int) -> dict[str, Layout]:
+        """Return the shapes and types of the ring and the clock."""
+        return {"ring": ((self.length, n_coordinates), np.dtype(np.float64)), "clock": ((3,), np.dtype(np.int64))}
+
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Restore the ring and the clock, and count the categories in the ring."""
+        self.ring = arrays["ring"]
+        self.counts.reserve(self.length + 1)
+        self.counts.restart(_without_empty_rows(self.ring))  # a copy: the rarities of earlier points do not change
+        self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
+        self.maintains_levels = bool(arrays["clock"][2])
+
+    def check_join(self, state: dict[str, Array]) -> None:
+        """Raise InvalidInputError unless the other window holds the same points with the same numbers."""
+        if state["clock"][0] != self.number or not np.array_equal(state["ring"], self.ring, equal_nan=True):
+            raise InvalidInputError("The forests differ in the points that their windows have seen.")
+
+    def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
+        """Update the levels; nothing else changes, because both windows hold the same points."""
+        self._update_levels(trees, scale)
+        return self
+
+    def tree_check(self) -> Check:
+        """Return the check that each tree holds only points of the window that it selects."""
+        return self._trees_are_possible
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the ring and the clock."""
+        empty = np.isnan(self.ring)
+        if not ((np.abs(self.ring) <= MAX_SIZE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
+            yield "a point of the window is not finite or too large"
+        rarities = self._rarities_of(self.ring)
+        if not ((rarities > 0.0) & (rarities <= 1.0) | np.isnan(rarities)).all():
+            yield "a rarity in the window is not in (0, 1]"
+        if not 0 <= self.number < self.next_step <= self.number + _longest_step(self.number, self.length):
+            yield "the clock of the window is impossible"
+        elif self.number > MAX_SHOWN:
+            yield f"the window has been shown more than {MAX_SHOWN} points"
+        elif not empty[self.number :].all():
+            yield "the window holds points that have not arrived yet"
+
+    # -- internal ---------------------------------------------------------------------------------------------
+
+    def _count_ahead(self, X: Array) -> Callable[[], None]:
+        """Write the rarities of the next rows; return a function that counts the rows and may be called twice."""
+        if self.counts.n_categorical == 0:
+            return _do_nothing
+        leaving, n_updates = self._leaving_codes(X.shape[0]), self.counts.n_updates
+        self.counts.write_rarities_in_turn(X, leaving)
+        return lambda: self.counts.count(X, leaving, n_updates)
+
+    def _leaving_codes(self, n_rows: int) -> Array:
+        """Return the categories of the points that leave the window when the next rows arrive; NaN if none leaves."""
+        n_codes = self.counts.n_categorical
+        numbers = np.arange(self.number, self.number + n_rows)
+        codes = self.ring[numbers % self.length, -n_codes:]
+        codes[numbers < self.length] = np.nan
+        return codes
+
+    def _rarities_of(self, rows: Array) -> Array:
+        """Return a view of the columns of coded rows that contain rarities."""
+        n_codes, n_coordinates = self.counts.n_categorical, rows.shape[1]
+        return rows[:, n_coordinates - 2 * n_codes : n_coordinates - n_codes]
+
+    def _update_levels(self, trees: Trees, scale: Scale) -> None:
+        """Set the levels to those of the current points, if they are maintained."""
+        if self.maintains_levels:
+            write_levels(trees, scale.weights())
+
+    def _score_block(self, trees: Trees, X: Array, kind: str, steps: StepPlan, on_trees: OnTrees) -> Array:
+        """Score the rows of X without showing them to the trees."""
+        scoring = SCORES[kind]
+        parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
+        on_trees(lambda part: scoring.slide(slice_trees(trees, part), self.ring, 0.0, 0, X, steps, parts[part]))
+        scoring.combine(parts, scores)
+        return scores
+
+    def _show(
+        self, trees: Trees, n_rows: int, show: Callable[[slice], None], finish: Callable[[], None], on_trees: OnTrees
+    ) -> None:
+        """Show a block of rows to all trees and finish the update; threads are not worthwhile for one row."""
+        after = self.number + n_rows
+        update = TreeUpdate(show, lambda: trees.heads["next_number"] == after, finish)
+        self.updates.apply(update, _on_all if n_rows == 1 else on_trees)
+
+    def _plan_steps(self, trees: Trees, X: Array, scale: Scale) -> tuple[StepPlan, int, Array]:
+        """Return the steps during the next rows, and the values of `next_step` and of the moments after them."""
+        if self.next_step > self.number + X.shape[0]:
+            return self._plan_without_steps(trees, scale.weights()), self.next_step, scale.moments
+        ahead, next_step, positions, weights = scale.copy(), self.next_step, [], [scale.weights()]
+        rows = np.vstack([self._oldest_first(), X]) if scale.is_adaptive else X
+        while next_step <= self.number + X.shape[0]:
+            positions.append(next_step - self.number)
+            if scale.is_adaptive:
+                points = _without_empty_rows(rows[positions[-1] : positions[-1] + self.length])
+                ahead.restart(points, points.shape[0])
+            weights.append(ahead.weights())
+            next_step += _step_length(next_step, self.length)
+        return _step_plan(trees, positions, weights), next_step, ahead.moments
+
+    def _plan_without_steps(self, trees: Trees, weights: Array) -> StepPlan:
+        """Return a plan without steps; it is cached for the same weights, since most single points need it."""
+        plan = self._empty_plan
+        if plan is None or plan[0] is not weights or plan[1].counts.shape[0] != trees.heads.size:
+            plan = self._empty_plan = weights, _step_plan(trees, [], [weights])
+        return plan[1]
+
+    def _write_to_ring(self, X: Array, number: int) -> None:
+        """Write rows to the ring as points `number`, `number` + 1, ..."""
+        first = number % self.length
+        if X.shape[0] == 1:
+            self.ring[first] = X[0]
+            self.number = number + 1
+            return
+        n_before_end = min(X.shape[0], self.length - first)
+        self.ring[first : first + n_before_end] = X[:n_before_end]
+        self.ring[: X.shape[0] - n_before_end] = X[n_before_end:]
+        self.number = number + X.shape[0]
+
+    def _take_step(self, trees: Trees, scale: Scale) -> None:
+        """Set the weights and the levels to those of the current window."""
+        points = self.points(trees)
+        scale.restart(points, points.shape[0])
+        self._update_levels(trees, scale)
+        self.next_step = self.number + _step_length(self.number, self.length)
+
+    def _oldest_first(self) -> Array:
+        """Return a copy of the rows of the ring, oldest first."""
+        return np.roll(self.ring, -(self.number % self.length), axis=0)
+
+    def _numbers_of(self, X: Array) -> Array:
+        """Return the numbers of the rows of X in the window; raise InvalidInputError if one is not there."""
+        first = max(self.number - self.length, 0)
+        numbers_by_row: dict[bytes, list[int]] = defaultdict(list)
+        ring = self.ring + 0.0
+        self._rarities_of(ring)[:] = 0.0  # as in X: rarities are those of the time when a point arrived
+        for number in range(self.number - 1, first - 1, -1):  # the oldest last, so that pop() returns it first
+            numbers_by_row[ring[number % self.length].tobytes()].append(number)
+        numbers = []
+        for row in X:
+            if not numbers_by_row[row.tobytes()]:
+                raise not_held_error(X, int(np.flatnonzero((row == X).all(axis=1))[0]))
+            numbers.append(numbers_by_row[row.tobytes()].pop())
+        return np.array(numbers, np.int64)
+
+    def _trees_are_possible(self, trees: Trees) -> Iterator[Problem]:
+        heads = trees.heads
+        yield "the tree has been shown other points", heads["next_number"] != self.number
+        has_sample_state = [heads[name] != 0 for name in ("n_points", "n_owed", "next_kept", "log_key")]
+        yield "a tree of a window has the state of a sample", np.any(has_sample_state, axis=0)
+        n_taken, n_outside = heads["n_taken"], heads["n_outside"]
+        yield "a counter is impossible", ~((n_outside >= 0) & (n_outside <= n_taken) & (n_taken <= self.number))
+        yield "the level is not finite", np.isinf(heads["level"])
+        is_foreign, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
+        max_lookups = _LOOKUPS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))
+        find_foreign_points(trees, self.ring, self.number, self.share, key, max_lookups, is_foreign)
+        n_held = trees.copies.sum(axis=1, dtype=np.int64)  # bounds the copies that are not looked up
+        has_too_many = n_held > min(self.limit, self.n_points(trees))
+        yield "the tree holds points that it would not select", is_foreign | has_too_many
+
+
+def _do_nothing() -> None:
+    """Count no categories."""
+
+
+def _on_all(function: Callable[[slice], None]) -> None:
+    """Apply a function to all trees in one call."""
+    function(_ALL)
+
+
+def _without_empty_rows(rows: Array) -> Array:
+    """Return the rows of a ring that hold a point."""
+    return rows[~np.isnan(rows[:, 0])]
+
+
+def _step_length(number: int, window: int) -> int:
+    """Return the distance to the next step: an eighth of the window (of the points so far, until it is full)."""
+    length = _longest_step(number, window)
+    return length if number < window else length - number % length
+
+
+def _longest_step(number: int, window: int) -> int:
+    """Return an upper bound on the distance between the last step at or before `number` and the next."""
+    return max(min(number, window) // _STEPS_PER_WINDOW, 1)
+
+
+def _step_plan(trees: Trees, positions: list[int], weights: list[Array]) -> StepPlan:
+    counts = np.empty((trees.heads.size, len(positions), 2), np.int64)
+    return StepPlan(np.array(positions, np.int64), np.array(weights), counts)
+
+
+def _steps_taken(steps: StepPlan) -> list[Step]:
+    if steps.positions.size == 0:
+        return []
+    counts = steps.counts.sum(axis=0, dtype=np.float64)  # the sum of large counts in a file may exceed 64 bits
+    return [Step(int(i), int(n), int(outside)) for i, (n, outside) in zip(steps.positions, counts, strict=True)]
+
+
+def _capacity(length: int, share: float) -> int:
+    """Return a number of points that a tree exceeds, at any given time, with a probability below exp(-60).
+
+    This is Chernoff's bound for a Poisson variable.
+    """
+    mean = length * share
+    n = mean
+    while n < length and n * math.log(n / mean) - (n - mean) < _UNLIKELY:
+        n += 1
+    return min(math.ceil(n), length)

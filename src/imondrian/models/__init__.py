@@ -1,0 +1,1 @@
+"""Fitted models: scores with labels, explanations in words, model files."""

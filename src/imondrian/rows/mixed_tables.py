@@ -1,0 +1,207 @@
+"""Tables with numbers, text, booleans, categories and gaps become points: codes for categories, NaN for gaps."""
+
+from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from imondrian.base.categories import category_codes, is_missing
+from imondrian.base.errors import InvalidInputError
+from imondrian.engine.jit import Array
+from imondrian.forest.inputs import as_number
+
+AUTO = "auto"
+_CATEGORICAL_TYPES = ("category", "categorical", "enum", "dictionary")  # of columns in pandas, polars and Arrow
+_MAX_SHOWN = 60  # characters of a value in an error message
+
+
+def columns_of(X: Any) -> list[Any]:
+    """Return the columns of a data frame (pandas, polars) or of an array with two dimensions."""
+    if getattr(X, "ndim", 2) != 2:
+        raise InvalidInputError(f"X must be a table of rows and features, but has {X.ndim} dimension(s).")
+    if hasattr(X, "iloc"):
+        return [X.iloc[:, j] for j in range(X.shape[1])]
+    if hasattr(X, "get_columns"):
+        return list(X.get_columns())
+    return list(X.T)
+
+
+def as_table(X: Any) -> Any:
+    """Return a data frame unchanged, and rows as an array; if one of their values is text, as an array of objects."""
+    is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
+    if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:
+        return X
+    try:
+        array = np.asarray(X)
+        return np.array(X, dtype=object) if array.dtype.kind in "US" else array
+    except ValueError:  # rows of different lengths
+        return X
+
+
+def is_frame(X: Any) -> bool:
+    """Return True for a data frame."""
+    return hasattr(X, "columns") and hasattr(X, "to_numpy")
+
+
+def is_numeric(X: Any) -> bool:
+    """Return True if every column of a table has a numeric type of numpy, so that no value needs to be converted."""
+    if is_frame(X):
+        return all(isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf" for column in columns_of(X))
+    return getattr(X, "dtype", None) is None or X.dtype.kind in "iufc"  # complex numbers are refused elsewhere
+
+
+def categorical_columns(X: Any, categorical: Any, names: Sequence[Any] | None) -> list[int]:
+    """Return the indices of the categorical columns of a table.
+
+    Parameters
+    ----------
+    X : data frame or array
+    categorical : "auto", or names, indices or a mask of columns
+        "auto": the columns of text, booleans or a categorical type.
+    names : sequence, optional
+        The names of the columns.
+
+    Raises
+    ------
+    InvalidInputError
+        If a column does not exist.
+
+    Examples
+    --------
+    >>> categorical_columns(np.array([["FR", 3.5], ["DE", None]], dtype=object), "auto", None)
+    [0]
+    """
+    if isinstance(categorical, str) and categorical == AUTO:
+        return [j for j, column in enumerate(columns_of(X)) if is_categorical(column)]
+    if len(X.shape) != 2:
+        raise InvalidInputError(f"X must be a table of rows and features, but has {len(X.shape)} dimension(s).")
+    return column_indices(categorical, X.shape[1], names)
+
+
+def is_auto_or_empty(categorical: Any) -> bool:
+    """Return True if no column of a table of numbers is a category."""
+    return isinstance(categorical, str) or len(categorical) == 0
+
+
+def column_indices(categorical: Any, n_columns: int, names: Sequence[Any] | None) -> list[int]:
+    """Return the sorted indices of columns given by names, indices or a mask."""
+    if isinstance(categorical, (str, bytes)) or not isinstance(categorical, (Iterable, np.ndarray)):
+        raise InvalidInputError(f"categorical must be a list of features, but is {categorical!r}.")
+    chosen = [item.item() if isinstance(item, np.generic) else item for item in categorical]
+    if chosen and all(isinstance(item, bool) for item in chosen):
+        if len(chosen) != n_columns:
+            raise InvalidInputError(f"categorical is a mask of {len(chosen)} features, but there are {n_columns}.")
+        return [j for j, is_chosen in enumerate(chosen) if is_chosen]
+    return sorted({_column_index(item, n_columns, names) for item in chosen})
+
+
+def _column_index(item: Any, n_columns: int, names: Sequence[Any] | None) -> int:
+    if isinstance(item, str):
+        if names is None or item not in list(names):
+            raise InvalidInputError(f"categorical names the feature {item!r}, but there is no feature of this name.")
+        return list(names).index(item)
+    if isinstance(item, bool) or not isinstance(item, int):
+        raise InvalidInputError(f"categorical must contain names or indices of features, but contains {item!r}.")
+    if not 0 <= item < n_columns:
+        raise InvalidInputError(f"categorical contains {item}, but features are numbered from 0 to {n_columns - 1}.")
+    return item
+
+
+def points_of_table(X: Any, categorical: Collection[int], names: Sequence[Any] | None) -> Array:
+    """Return a table as float64: codes in the categorical columns; elsewhere numbers, NaN where they are missing.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value of a numeric column is not a number; the message names column, row and value.
+
+    Examples
+    --------
+    >>> points_of_table(np.array([["FR", 3.5], ["DE", None]], dtype=object), [0], None).tolist()
+    [[6257867736028357.0, 3.5], [7642310878166729.0, nan]]
+    """
+    return points_of_columns(columns_of(X), categorical, names)
+
+
+def points_of_columns(columns: Sequence[Any], categorical: Collection[int], names: Sequence[Any] | None) -> Array:
+    """Like `points_of_table` for a list of columns."""
+    labels = range(len(columns)) if names is None else names
+    pairs = enumerate(zip(columns, labels, strict=True))
+    return np.column_stack(
+        [codes_of(column) if j in categorical else numbers_of(column, name) for j, (column, name) in pairs]
+    )
+
+
+# -- one column -------------------------------------------------------------------------------------------------------
+
+
+def is_categorical(column: Any) -> bool:
+    """Return True for a column of text, booleans or a categorical type; a column of objects may contain them."""
+    if _has_categorical_type(column):
+        return True
+    array = _as_array(column)
+    if array.dtype.kind == "O":
+        return any(map(is_category, array))
+    return array.dtype.kind in "bUST"
+
+
+def is_category(value: Any) -> bool:
+    """Return True if a value that is not missing is a category, not a number: text, a boolean or an enumeration."""
+    return isinstance(value, (str, bool, np.bool_, Enum))
+
+
+def has_values(column: Any) -> bool:
+    """Return True if any value of a column is not missing."""
+    array = _as_array(column)
+    if array.dtype.kind in "biuf":
+        return not bool(np.isnan(array).all()) if array.size else False
+    return any(not is_missing(value) for value in array.tolist())
+
+
+def codes_of(column: Any) -> Array:
+    """Return the code of each category in a column."""
+    array = _as_array(column)
+    return category_codes(array if array.dtype.kind in "biuf" else array.tolist())
+
+
+def numbers_of(column: Any, name: Any) -> Array:
+    """Return a column of numbers, with NaN where they are missing.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is not a number, even if it is text that looks like one.
+    """
+    array = _as_array(column)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    if array.dtype.kind not in "OUST":
+        raise InvalidInputError(f"The feature {name!r} must be numbers, but its type is {column.dtype}.")
+    return np.array([_number(value, name, i) for i, value in enumerate(array.tolist())], np.float64)
+
+
+def number_or_nan(value: Any, name: Any) -> float:
+    """Return the value of one numeric feature; NaN if it is missing."""
+    return value if type(value) is float else float("nan") if is_missing(value) else as_number(value, name)
+
+
+def _number(value: Any, name: Any, row: int) -> float:
+    try:
+        return number_or_nan(value, name)
+    except InvalidInputError:
+        text = repr(value)[:_MAX_SHOWN]
+        raise InvalidInputError(
+            f"Row {row} of the feature {name!r} must be a number or missing, but is {text}."
+        ) from None
+
+
+def _has_categorical_type(column: Any) -> bool:
+    return str(getattr(column, "dtype", "")).lower().startswith(_CATEGORICAL_TYPES)
+
+
+def _as_array(column: Any) -> Array:
+    """Return a column as an array; masked values become missing ones."""
+    if np.ma.isMaskedArray(column):
+        return np.array(column.tolist(), dtype=object) if np.ma.is_masked(column) else column.data
+    return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)

@@ -1,0 +1,1 @@
+"""Requests that change a detector: rows and settings as posted, journal entries, saved replies."""

@@ -1,0 +1,339 @@
+"""Journal entries, how they change a detector, and the versions that scores depend on.
+
+Under the same versions, applying the same entries to the same state gives the same result to the last bit.
+"""
+
+import hashlib
+import math
+import platform
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import accumulate, groupby, repeat
+from typing import Any, NamedTuple
+
+import llvmlite
+import llvmlite.binding
+import numba
+import numpy as np
+
+import imondrian
+from imondrian.alarms.incidents import NO_INCIDENT, Incident, IncidentEvent
+from imondrian.base.defaults import SERIES
+from imondrian.base.errors import DamagedFileError, InvalidInputError, NotHeldError
+from imondrian.engine.jit import Array
+from imondrian.model_files import from_bytes
+from imondrian.rows.named_rows import CodedRows
+from imondrian.service.changes.expected_rows import expected_rows, n_rows_at_once, updated_spread
+from imondrian.service.changes.posted_rows import PostedRows
+from imondrian.service.changes.row_labels import with_labels, without_labels
+from imondrian.service.changes.settings import Changes, settings_of
+from imondrian.service.limits import Limits
+from imondrian.stream.detector import Results, StreamDetector
+from imondrian.stream.series_views import Spread
+
+POINTS, FORGET, MODEL, SETTINGS = "points", "forget", "model", "settings"
+LABELLED_POINTS = "labelled points"  # points with categories, or with their own times
+TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels
+NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
+MODELS = (MODEL, NEW_MODEL)
+WITH_POINTS = (POINTS, LABELLED_POINTS, TIMED_POINTS)
+
+
+class Entry(NamedTuple):
+    """A change to a detector."""
+
+    number: int  # counted from 1
+    kind: str
+    content: bytes
+    request: str | None  # the id of the request, given by the client
+    time: float  # of arrival, in seconds since 1970
+
+    def points_and_labels(self) -> tuple[bytes, bytes]:
+        """Return the points to learn, and their labels, both empty if there are none."""
+        points, _, labels = self.points_times_and_labels()
+        return points, labels
+
+    def points_times_and_labels(self) -> tuple[bytes, bytes, bytes]:
+        """Return the points to learn, their times in seconds, and their labels, all empty if there are none."""
+        if self.kind == TIMED_POINTS:
+            points, others = without_labels(self.content)
+            return points, *without_labels(others)
+        if self.kind == LABELLED_POINTS:
+            points, labels = without_labels(self.content)
+            return points, b"", labels
+        return (self.content if self.kind == POINTS else b""), b"", b""
+
+
+def entry_of_points(rows: PostedRows) -> tuple[str, bytes]:
+    """Return the kind and the content of an entry that learns rows."""
+    points, labels = rows.points.tobytes(), rows.labels.to_bytes()
+    if rows.times is not None:
+        return TIMED_POINTS, with_labels(points, with_labels(rows.times.tobytes(), labels))
+    return (LABELLED_POINTS, with_labels(points, labels)) if rows.labels else (POINTS, points)
+
+
+def checked_request_id(request: str | None, limits: Limits) -> str | None:
+    """Return the id of a request, which may be None; raise InvalidInputError if it is invalid."""
+    max_length = limits.request_id_length
+    is_valid = request is None or (
+        0 < len(request) <= max_length and all("!" <= character <= "~" for character in request)
+    )
+    if not is_valid:
+        raise InvalidInputError(
+            f"The id of a request must be 1 to {max_length} visible ASCII characters, but is {request!r:.200}."
+        )
+    return request
+
+
+def digest_of(*values: object) -> bytes:
+    """Return a digest of values of any type, each with its length."""
+    digest = hashlib.blake2b(digest_size=16)
+    for value in values:
+        content = value if isinstance(value, bytes) else repr(value).encode()
+        digest.update(b"%d:" % len(content))
+        digest.update(content)
+    return digest.digest()
+
+
+class ScoredRow(NamedTuple):
+    """A row of the stream with its score."""
+
+    number: int  # in the stream, counted from 0
+    score: float
+    threshold: float
+    is_anomaly: bool
+    surprise: float = math.nan  # NaN in a history of a version without surprise
+    incident: int = NO_INCIDENT  # number of the incident that is open after the row
+    expected: bytes = b""  # of a series: what was expected (`expected_rows.py`)
+
+
+class AppliedEvent(NamedTuple):
+    """An incident opened or closed while a journal entry was applied."""
+
+    entry: Entry
+    incident: Incident
+    generation: int  # of the detector: number of the entry with its model file, 0 if there is none
+    is_opening: bool
+
+
+POINTS_PER_LOCK = 1_024  # maximum number of points learned before the lock is released
+Outcome = list[ScoredRow] | int | dict[str, Any] | InvalidInputError
+LockFactory = Callable[[], AbstractContextManager[None]]
+
+
+class EntryApplier:
+    """Applies journal entries to a detector.
+
+    Parameters
+    ----------
+    detector : StreamDetector
+    features : sequence of str, optional
+        The names of its features.
+    silence : float, optional
+        Seconds without points after which the detector is silent.
+    generation : int, default=0
+        Number of the entry with the model file of the detector.
+    spread : Spread, optional
+        Of a series: how far ordinary values are from the usual ones; None if not known.
+
+    Attributes
+    ----------
+    detector : StreamDetector
+        Replaced by an entry that contains a model.
+    silence, generation, spread
+        Changed by entries.
+    events : list of AppliedEvent
+        The incidents that opened or closed in the last call of `apply`.
+    """
+
+    def __init__(
+        self,
+        detector: StreamDetector,
+        features: Sequence[str] = (),
+        silence: float | None = None,
+        generation: int = 0,
+        spread: Spread | None = None,
+    ) -> None:
+        self.detector, self.features = detector, features
+        self.silence, self.generation, self.spread = silence, generation, spread
+        self.events: list[AppliedEvent] = []
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The current values of the settings that can be changed."""
+        return settings_of(self.detector, self.silence, self.features)
+
+    def apply(self, entries: Iterable[Entry], lock: LockFactory = nullcontext) -> list[Outcome]:
+        """Apply entries in order, and return the outcome of each.
+
+        Consecutive entries with points are learned together. The lock is acquired for each change, and released after
+        at most `POINTS_PER_LOCK` points.
+
+        Returns
+        -------
+        list
+            For each entry: the scored rows (points), the number of points forgotten (forget) or seen by the new
+            detector (model), the settings after the change (settings), or the error if points could not be forgotten.
+        """
+        outcomes: list[Outcome] = []
+        self.events = []
+        for has_points, group in groupby(entries, key=lambda entry: entry.kind in WITH_POINTS):
+            if has_points:
+                outcomes += self._learn(list(group), lock)
+                continue
+            for entry in group:
+                with lock():
+                    outcomes.append(self._apply_one(entry))
+        return outcomes
+
+    def _learn(self, entries: list[Entry], lock: LockFactory) -> list[Outcome]:
+        """Score and learn the points of several entries together; the result is the same as one entry at a time."""
+        n_features = self.detector.parameters["n_features"]
+        blocks = [rows_from(entry, n_features) for entry in entries]
+        points, times = np.concatenate([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
+        is_series = self.detector.parameters["preset"] == SERIES
+        learn = self._learn_series if is_series else self._learn_points
+        rows, events = list[ScoredRow](), list[IncidentEvent]()
+        while len(rows) < len(points):
+            first = len(rows)
+            with lock():
+                rows += learn(points[first:], times[first:])
+                events += self.detector.events
+        ends = list(accumulate(len(block[0]) for block in blocks))
+        if events:
+            self._add_events(events, entries, [rows[end - 1].number for end in ends])
+        return [rows[first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+    def _learn_points(self, points: Array, _times: Array) -> Iterator[ScoredRow]:
+        """Learn the first points, at most `POINTS_PER_LOCK`."""
+        return _scored_rows(self.detector.process_many(points[:POINTS_PER_LOCK].view(CodedRows)), repeat(b""))
+
+    def _learn_series(self, points: Array, times: Array) -> Iterator[ScoredRow]:
+        """Learn the first rows of a series: those for which it is known what is usual."""
+        detector, n_rows = self.detector, n_rows_at_once(self.detector)
+        points, times = points[:n_rows], times[:n_rows]
+        self.spread = updated_spread(self.spread, detector)
+        expected = expected_rows(detector.usual_values(points, times), self.spread)
+        return _scored_rows(detector.process_many(points, times), expected)
+
+    def _add_events(self, events: list[IncidentEvent], entries: list[Entry], last_rows: list[int]) -> None:
+        """Record events, each with the entry that contains its row; `last_rows` are the last ones of the entries."""
+        for index, incident in events:
+            entry = entries[bisect_left(last_rows, index)]
+            self.events.append(AppliedEvent(entry, incident, self.generation, incident.is_open))
+
+    def _apply_one(self, entry: Entry) -> Outcome:
+        if entry.kind in MODELS:
+            self._replace_detector(entry)
+            return self.detector.n_seen
+        if entry.kind == SETTINGS:
+            changes = Changes.from_bytes(entry.content)
+            changes.apply(self.detector)
+            self.silence = changes.silence if changes.has_silence else self.silence
+            return self.settings
+        if entry.kind != FORGET:
+            raise NotImplementedError(f"Unknown kind of journal entry: {entry.kind!r}.")
+        points = points_from(entry.content, self.detector.parameters["n_features"])
+        try:
+            self.detector.forget(points)
+        except InvalidInputError as error:  # nothing has changed, and a replay produces the same error
+            return self._without_codes(error)
+        return len(points)
+
+    def _replace_detector(self, entry: Entry) -> None:
+        """Replace the detector by that in an entry, which keeps the settings unless it is the first one.
+
+        An open incident of the replaced detector ends; one of the new detector begins.
+        """
+        former, new = self.detector, detector_from(entry.content)
+        if entry.kind == MODEL:
+            new.threshold, new.rules = former.threshold, former.rules
+        self._add_event_if_open(entry, former, is_opening=False)
+        self.detector, self.generation, self.spread = new, entry.number, None
+        self._add_event_if_open(entry, new, is_opening=True)
+
+    def _add_event_if_open(self, entry: Entry, detector: StreamDetector, *, is_opening: bool) -> None:
+        if detector.incidents and detector.incidents[-1].is_open:
+            self.events.append(AppliedEvent(entry, detector.incidents[-1], self.generation, is_opening))
+
+    def _without_codes(self, error: InvalidInputError) -> InvalidInputError:
+        """Return an error without the codes of categories, which mean nothing to the client."""
+        if isinstance(error, NotHeldError) and self.detector.parameters["categorical"]:
+            return InvalidInputError(f"Point {error.row} is not in the window, or the request has it too often.")
+        return error
+
+
+def _scored_rows(results: Results, expected: Iterable[bytes]) -> Iterator[ScoredRow]:
+    """Return the results of rows, one by one, each with what was expected."""
+    columns = (
+        results.index,
+        results.score,
+        results.threshold,
+        results.is_anomaly,
+        results.surprise,
+        results.incident,
+    )
+    return map(ScoredRow._make, zip(*(column.tolist() for column in columns), expected, strict=False))
+
+
+def rows_from(entry: Entry, n_features: int) -> tuple[Array, Array]:
+    """Return the points of a journal entry, and their times in seconds; a time that is not known is NaN."""
+    content, seconds, _ = entry.points_times_and_labels()
+    points = points_from(content, n_features)
+    times = points_from(seconds, 1).ravel() if seconds else np.full(len(points), np.nan)
+    if len(times) != len(points):
+        raise InvalidInputError(f"A journal entry has {len(times)} times for {len(points)} points.")
+    return points, times
+
+
+def points_from(content: bytes, n_features: int) -> Array:
+    """Return the points of a journal entry; raise InvalidInputError if its length is wrong."""
+    if len(content) % (8 * n_features):
+        raise InvalidInputError(f"{len(content)} bytes are not a multiple of {8 * n_features}, the size of a point.")
+    return np.frombuffer(bytearray(content), "<f8").reshape(-1, n_features).view(CodedRows)
+
+
+def detector_from(content: bytes) -> StreamDetector:
+    """Return the detector in a model file; raise MemoryError, not DamagedFileError, if memory is short."""
+    try:
+        model: Any = from_bytes(content)
+    except DamagedFileError as error:
+        if isinstance(error.__context__, MemoryError):
+            raise MemoryError(str(error)) from None  # noqa: TRY004 (the original error)
+        raise
+    if not isinstance(model, StreamDetector):
+        raise DamagedFileError("The model file does not contain a StreamDetector.")
+    return model
+
+
+Versions = dict[str, str]
+
+
+def current_versions() -> Versions:
+    """Return the versions that scores of this process depend on: packages, Python, C library and processor."""
+    return {
+        "imondrian": imondrian.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+        "libc": " ".join(platform.libc_ver()).strip(),
+        "machine": platform.machine(),
+        "processor": numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name(),
+        "instructions": _instructions(),
+    }
+
+
+def difference(before: Versions, now: Versions) -> str:
+    """Return which versions differ, as text; `before` is empty if they are unknown."""
+    if not before:
+        return "unknown versions"
+    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    return ", ".join(f"{name} {before.get(name, 'unknown')}, now {now.get(name, 'unknown')}" for name in names)
+
+
+def _instructions() -> str:
+    """Return a digest of the instruction sets used: processors of the same name may differ in them."""
+    features = numba.config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
+    return hashlib.blake2b(features.encode(), digest_size=4).hexdigest()

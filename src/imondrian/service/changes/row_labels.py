@@ -1,0 +1,95 @@
+"""What is shown of rows instead of numbers: their categories as they were posted, and their own times.
+
+A detector needs only the code of a category (see `categories.py`), from which its text cannot be computed. So labels
+are stored with the rows that introduce them: in the same journal entry, and in the history of a snapshot.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from imondrian.base.categories import MISSING_CODE, category_code
+from imondrian.base.errors import InvalidInputError
+from imondrian.engine.jit import Array
+
+Category = str | bool | int | float
+Value = Category | None  # of a feature, in JSON
+TIME = "time"  # default key of a record with the time of the point
+_LENGTH = struct.Struct("<Q")
+
+
+class Labels(NamedTuple):
+    """The labels of some rows; of many rows, only the latest ones have labels."""
+
+    categories: dict[float, Category]  # as posted, by code; the missing category has no label
+    times: list[str | None]  # of each of the latest rows; empty if none of them has a time
+
+    def __bool__(self) -> bool:
+        return bool(self.categories or self.times)
+
+    def to_bytes(self) -> bytes:
+        """Return the labels as bytes, from which `labels_from` makes them again."""
+        parts = [list(self.categories.values()), self.times]
+        return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode() if self else b""
+
+    def of_rows(self, points: Array, times: list[str | None]) -> "Labels":
+        """Return the labels of some of the rows: their points and times are given."""
+        codes = self.categories.keys() & set(points.ravel().tolist()) if self.categories else ()
+        return Labels({code: self.categories[code] for code in codes}, times)
+
+    def times_of(self, n_rows: int) -> list[str | None]:
+        """Return the times of the rows; `n_rows` is their number."""
+        return [None] * (n_rows - len(self.times)) + self.times
+
+    def values(self, points: Array, categorical: Iterable[int]) -> list[list[Value]]:
+        """Return rows as they were posted: categories instead of codes, None for what is missing."""
+        rows: list[list[Value]] = points.tolist()
+        for j in categorical:
+            for row in rows:
+                row[j] = None if row[j] == MISSING_CODE else self.categories.get(row[j], row[j])  # type: ignore[arg-type]
+        if np.isnan(points).any():
+            rows = [[None if _is_nan(value) else value for value in row] for row in rows]
+        return rows
+
+
+NO_LABELS = Labels({}, [])
+
+
+def with_labels(points: bytes, labels: bytes) -> bytes:
+    """Return points and labels as one value."""
+    return _LENGTH.pack(len(points)) + points + labels
+
+
+def without_labels(content: bytes) -> tuple[bytes, bytes]:
+    """Return the points and the labels, both as bytes, in what `with_labels` returned."""
+    if len(content) < _LENGTH.size:
+        raise InvalidInputError(f"Points with labels have at least {_LENGTH.size} bytes, not {len(content)}.")
+    end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+    if end > len(content):
+        raise InvalidInputError(f"Points of {end - _LENGTH.size} bytes do not fit into {len(content)} bytes.")
+    return content[_LENGTH.size : end], content[end:]
+
+
+def labels_from(content: bytes) -> Labels:
+    """Return the labels that `Labels.to_bytes` wrote."""
+    if not content:
+        return NO_LABELS
+    categories, times = json.loads(content)
+    return Labels({category_code(category): category for category in categories}, times)
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in seconds since 1970 as text; as a number if it is outside the years 1 to 9999."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(sep=" ")
+    except (ValueError, OverflowError, OSError):
+        return repr(seconds)
+
+
+def _is_nan(value: Value) -> bool:
+    return isinstance(value, float) and math.isnan(value)

@@ -1,0 +1,220 @@
+"""Delivery of events to receivers, from the outbox in the store: at least once, in order for each detector."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from http.client import HTTPException
+from random import Random
+from typing import NamedTuple
+
+from imondrian.service.delivery.event_feed import EventFeed
+from imondrian.service.delivery.receivers import Delivery, Receiver
+from imondrian.service.errors import StorageError
+from imondrian.service.limits import Retention
+from imondrian.service.storage.event_table import ReceiverCounts, StoredEvent
+from imondrian.service.storage.store import Store
+from imondrian.service.storage.writer import Writer
+
+_LOG = logging.getLogger("imondrian.service")
+_JITTER = Random()  # noqa: S311 (not for secrets; its own, so that the global generator does not change)
+_EVENTS_PER_PASS = 100
+_MANY_FAILURES = 3  # after this many in a row, the service complains
+_SECONDS_TO_END = 2.0  # at shutdown; what was not confirmed is sent again after the next start
+_MAX_DOUBLINGS = 30
+
+
+def use_receivers(store: Store, receivers: Sequence[Receiver]) -> None:
+    """Tell the store who is notified of new events; changes it only if the receivers have changed."""
+    keys = tuple(receiver.key for receiver in receivers)
+    store.events.receivers = keys
+    if store.events.has_other_receivers(keys):
+        with store.transaction():
+            store.events.use_receivers(keys)
+
+
+class Notifier:
+    """Sends events to all receivers, each in a thread of its own.
+
+    Attributes
+    ----------
+    channels : list of Channel
+        One for each receiver.
+    """
+
+    def __init__(self, receivers: Sequence[Receiver], writer: Writer, feed: EventFeed, retention: Retention) -> None:
+        self.channels = [Channel(receiver, writer, feed, retention) for receiver in receivers]
+
+    def complaints(self) -> list[str]:
+        """Return what was given up since the start, and which receivers cannot be reached."""
+        return [text for channel in self.channels for text in channel.complaints()]
+
+    def close(self) -> None:
+        """End the threads; a receiver that does not answer does not delay that for long."""
+        for channel in self.channels:
+            channel.stop()
+        deadline = time.monotonic() + _SECONDS_TO_END
+        for channel in self.channels:
+            channel.wait_for_end(max(deadline - time.monotonic(), 0.0))
+
+
+class _Backoff(NamedTuple):
+    """How often in a row something has failed, and when it is tried again, by the monotonic clock."""
+
+    n_failures: int = 0
+    until: float = 0.0
+
+
+class Channel:
+    """The notifications of one receiver, and the thread that sends them.
+
+    Attributes
+    ----------
+    counts : ReceiverCounts
+        How many were sent, given up, and wait.
+    n_failed : int
+        Number of failed attempts since the start.
+    """
+
+    def __init__(self, receiver: Receiver, writer: Writer, feed: EventFeed, retention: Retention) -> None:
+        self.label, self.n_failed = receiver.label, 0
+        self._receiver, self._writer, self._feed, self._retention = receiver, writer, feed, retention
+        self._backoff, self._of_detectors = _Backoff(), dict[int, _Backoff]()
+        self._failure = ""  # why the last attempt failed; empty if it succeeded
+        self._delivery: Delivery | None = None
+        self._is_closed, self._wake = False, threading.Event()
+        self.counts: ReceiverCounts = writer.write(self._read_counts)
+        self._n_given_up_before = self.counts.n_given_up
+        feed.subscribe(self, self._on_events)
+        self._thread = threading.Thread(target=self._run, name="imondrian-notifier", daemon=True)
+        self._thread.start()
+
+    def complaints(self) -> list[str]:
+        """Return what was given up since the start, and whether notifications fail."""
+        found, n_given_up = [], self.counts.n_given_up - self._n_given_up_before
+        if n_given_up:
+            were = "notification was" if n_given_up == 1 else "notifications were"
+            found.append(f"{n_given_up} {were} given up: {self.label} did not accept them in time.")
+        failures = max([self._backoff.n_failures, *(each.n_failures for each in self._of_detectors.copy().values())])
+        if failures >= _MANY_FAILURES:
+            found.append(f"Notifications to {self.label} fail ({self._failure}); {self.counts.n_waiting} are waiting.")
+        return found
+
+    def stop(self) -> None:
+        """Tell the thread to end, and abort what it is sending."""
+        self._is_closed = True
+        self._feed.unsubscribe(self)
+        self._wake.set()
+        delivery = self._delivery
+        if delivery is not None:
+            delivery.abort()
+
+    def wait_for_end(self, seconds: float) -> None:
+        """Wait for the thread to end."""
+        self._thread.join(seconds)
+
+    # -- the thread of the writer -------------------------------------------------------------------------------
+
+    def _on_events(self) -> None:
+        """Begin to send new events, and count them."""
+        self._wake.set()
+        with suppress(StorageError):  # the service is shutting down
+            self._writer.submit(self._read_counts).add_done_callback(self._on_counts)
+
+    def _read_counts(self, store: Store) -> ReceiverCounts:
+        return store.events.counts(self._receiver.key)
+
+    def _on_counts(self, read: Future[ReceiverCounts]) -> None:
+        if read.exception() is None:
+            self.counts = read.result()
+
+    # -- its own thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._wake.clear()
+            try:
+                seconds = self._send_waiting()
+            except StorageError as error:
+                self._failure, seconds = str(error), self._retention.retry_seconds
+            except Exception:  # noqa: BLE001 (it must go on)
+                _LOG.exception("The delivery of notifications failed.")
+                seconds = self._retention.longest_retry_seconds
+            if not self._is_closed:
+                self._wake.wait(seconds)
+
+    def _send_waiting(self) -> float | None:
+        """Send what waits; return the seconds until the next attempt, or None if nothing waits."""
+        if self._backoff.until > time.monotonic():
+            return self._backoff.until - time.monotonic()
+        while events := self._writer.write(self._read_waiting):
+            blocked = set[int]()  # whoever was blocked once stays so for these events: they are sent in order
+            for event in events:
+                if self._is_closed:
+                    return None
+                blocked |= self._blocked()
+                if event.detector in blocked:
+                    continue
+                self._send_or_give_up(event)
+                if self._backoff.until > time.monotonic():
+                    return self._backoff.until - time.monotonic()
+        self._of_detectors = {key: each for key, each in self._of_detectors.items() if key in self._blocked()}
+        untils = [each.until for each in self._of_detectors.values()]
+        return max(min(untils) - time.monotonic(), 0.0) if untils else None
+
+    def _blocked(self) -> set[int]:
+        """Return the detectors whose events must wait."""
+        now = time.monotonic()
+        return {detector for detector, backoff in self._of_detectors.items() if backoff.until > now}
+
+    def _read_waiting(self, store: Store) -> list[StoredEvent]:
+        events = store.events.waiting(self._receiver.key, _EVENTS_PER_PASS, self._blocked())
+        self.counts = store.events.counts(self._receiver.key)
+        return events
+
+    def _send_or_give_up(self, event: StoredEvent) -> None:
+        if time.time() - event.time > self._retention.notification_seconds:
+            self._finish(event, is_sent=False)
+            return
+        answer = None
+        try:
+            self._delivery = Delivery(self._receiver)
+            answer = self._delivery.send(event)
+        except (OSError, HTTPException, ValueError) as error:
+            self._failure = str(error) or type(error).__name__
+        finally:
+            self._delivery = None
+        if answer is not None and answer.is_success:
+            self._backoff, self._failure = _Backoff(), ""
+            self._of_detectors.pop(event.detector, None)
+            self._finish(event, is_sent=True)
+        elif not self._is_closed:
+            if answer is not None:
+                self._failure = f"status {answer.status}"
+            self._fail(event, 0.0 if answer is None else answer.wait, is_whole=answer is None or answer.concerns_all)
+
+    def _finish(self, event: StoredEvent, *, is_sent: bool) -> None:
+        """Remove an event from the outbox."""
+
+        def finish(store: Store) -> ReceiverCounts:
+            store.events.finish(self._receiver.key, event.id, is_sent=is_sent)
+            return store.events.counts(self._receiver.key)
+
+        self.counts = self._writer.write(finish)
+
+    def _fail(self, event: StoredEvent, wait: float, *, is_whole: bool) -> None:
+        """Wait before the next attempt: for all events, or for those of the same detector."""
+        self.n_failed += 1
+        if is_whole:
+            self._backoff = self._longer(self._backoff, wait)
+        else:
+            before = self._of_detectors.get(event.detector, _Backoff())
+            self._of_detectors[event.detector] = self._longer(before, wait)
+
+    def _longer(self, backoff: _Backoff, wait: float) -> _Backoff:
+        """Return the backoff after one more failure: twice as long, with jitter, but at least as long as requested."""
+        seconds = self._retention.retry_seconds * 2.0 ** min(backoff.n_failures, _MAX_DOUBLINGS)
+        jittered = min(seconds, self._retention.longest_retry_seconds) * _JITTER.uniform(0.5, 1.0)
+        return _Backoff(backoff.n_failures + 1, time.monotonic() + max(jittered, wait))

@@ -1,0 +1,163 @@
+"""Recovery of detectors at the start: load the last valid snapshot, and replay the journal after it."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from imondrian.base.errors import InvalidInputError
+from imondrian.service.changes.configuration import checked_size, is_former, stored_configuration
+from imondrian.service.changes.journal import MODELS, Entry, difference
+from imondrian.service.changes.replies import reply_to, saved_reply_to
+from imondrian.service.detectors.state import DetectorState, new_state, prepare_snapshot, restored_state
+from imondrian.service.detectors.uploads import size_in_model
+from imondrian.service.errors import StorageError
+from imondrian.service.limits import Limits, Retention
+from imondrian.service.storage.store import Store, StoredDetector
+
+_LOG = logging.getLogger("imondrian.service")
+_ENTRIES_PER_BATCH = 256
+
+
+def recover(
+    store: Store, id_: int, limits: Limits, retention: Retention
+) -> tuple[StoredDetector, DetectorState, list[str]]:
+    """Recover a detector; if that is not possible, raise an error and change nothing.
+
+    Returns
+    -------
+    record : StoredDetector
+        The row of the detector, with a checked configuration.
+    state : DetectorState
+        The state of the detector after the last entry of its journal.
+    complaints : list of str
+        What was damaged, and which scores may differ.
+    """
+    complaints: list[str] = []
+    record = _with_checked_configuration(store.detector(id_), limits)
+    start = partial(_start_state, store, record, limits, retention)
+    state = start(complaints)
+    entries = store.entries_after(id_, state.entry_number)
+    _check_models(entries, limits)
+    state, error = replay(state, entries)
+    if error is not None:
+        state, error = _replay_before_failure(partial(start, []), entries)
+        complaints.append(
+            f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}"
+        )
+    n_lost = store.cut(id_, state.snapshot_number, state.entry_number)
+    if n_lost:
+        complaints.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
+    state = _without_announced(store, record, state)
+    state = _save_under_current_versions(store, record, state, complaints)
+    for complaint in complaints:
+        _LOG.error("%s", complaint)
+    return record, state, complaints
+
+
+def replay(
+    state: DetectorState, entries: list[Entry], batch_size: int = _ENTRIES_PER_BATCH
+) -> tuple[DetectorState, InvalidInputError | None]:
+    """Apply entries until one is invalid; return the state before it, and its error.
+
+    Only InvalidInputError is the fault of an entry. All other errors are raised: their cause may be anything else (too
+    little memory, a full disk, a damaged file of another program, a defect), and all entries may be valid.
+    """
+    for first in range(0, len(entries), batch_size):
+        batch = entries[first : first + batch_size]
+        try:
+            following, outcomes = state.apply(batch)
+        except InvalidInputError as error:
+            return state, error
+        for entry, outcome in zip(batch, outcomes, strict=True):
+            if entry.request is not None:
+                state.replies.add(saved_reply_to(entry, entry.request, reply_to(entry.kind, outcome)))
+        state = following
+    return state, None
+
+
+def _with_checked_configuration(record: StoredDetector, limits: Limits) -> StoredDetector:
+    """Return the row of a detector with a checked configuration."""
+    configuration = stored_configuration(record.configuration, limits)
+    return record._replace(configuration=configuration, is_former=is_former(record.configuration))
+
+
+def _without_announced(store: Store, record: StoredDetector, state: DetectorState) -> DetectorState:
+    """Leave out announcements of replayed entries that are stored already, so that none is announced twice."""
+    last = store.events.announced(record.id)
+    return state._replace(announcements=tuple(each for each in state.announcements if each.entry > last))
+
+
+def _start_state(
+    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
+) -> DetectorState:
+    """Return the state of the last valid snapshot, with the saved replies up to that snapshot."""
+    state = _last_snapshot(store, record, limits, retention, complaints)
+    replies, n_damaged = store.replies(record.id, state.entry_number)
+    for reply in replies:
+        state.replies.add(reply)
+    if n_damaged:
+        complaints.append(
+            f"{n_damaged} saved replies of {record.name!r} are damaged: repeated requests with these ids are processed"
+            " again."
+        )
+    return state
+
+
+def _last_snapshot(
+    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
+) -> DetectorState:
+    """Return the state of the last valid snapshot, or of a new detector if there is none."""
+    state = new_state(record, retention)
+    for snapshot in store.snapshots(record.id):
+        if snapshot.content:
+            checked_size(size_in_model(snapshot.content), limits)
+            return restored_state(state, snapshot)
+        complaints.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
+    if complaints and store.first_number(record.id) != 1:
+        complaints.append(
+            f"No snapshot of {record.name!r} is valid, and the beginning of its journal is missing: the detector starts"
+            " empty."
+        )
+    return state
+
+
+def _check_models(entries: list[Entry], limits: Limits) -> None:
+    """Raise InvalidInputError if a model in the journal needs too much memory, before any model is read."""
+    for entry in entries:
+        if entry.kind in MODELS:
+            checked_size(size_in_model(entry.content), limits)
+
+
+def _replay_before_failure(
+    start: Callable[[], DetectorState], entries: list[Entry]
+) -> tuple[DetectorState, InvalidInputError | None]:
+    """Replay the entries before the one that fails, from the start: the failure left the detector half changed."""
+    failed, error = replay(start(), entries, 1)
+    return replay(start(), entries[: failed.entry_number - failed.snapshot_number])[0], error
+
+
+def _save_under_current_versions(
+    store: Store, record: StoredDetector, state: DetectorState, complaints: list[str]
+) -> DetectorState:
+    """If replayed entries were written under other versions, report that, and save a snapshot at once.
+
+    Under other versions their scores may differ in the last bits; later starts from the snapshot are exact again.
+    """
+    n_replayed = state.entry_number - state.snapshot_number
+    others = store.other_versions(record.id, state.snapshot_number + 1, state.entry_number) if n_replayed else []
+    if not others:
+        return state
+    differences = "; ".join(difference(other, store.versions) for other in others)
+    complaints.append(
+        f"The last {n_replayed} entries of the journal of {record.name!r} were written under other versions"
+        f" ({differences}): they were replayed, and scores since the last snapshot may differ in their last bits from"
+        " those in earlier responses."
+    )
+    try:
+        with store.transaction():
+            store.events.add(record.id, state.announcements)
+            prepare_snapshot(record.id, state)(store)
+    except (StorageError, MemoryError) as error:
+        complaints.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
+        return state
+    return state.saved()._replace(announcements=())

@@ -1,0 +1,358 @@
+"""All detectors of the service by name: create, find and remove them."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from imondrian.base.errors import ImondrianError
+from imondrian.service.capacity import MemoryBudget
+from imondrian.service.changes.configuration import (
+    checked_configuration,
+    checked_name,
+    checked_size,
+    is_same_detector,
+    is_valid_name,
+)
+from imondrian.service.changes.journal import NEW_MODEL, Entry, checked_request_id
+from imondrian.service.changes.posted_rows import RowFormat
+from imondrian.service.changes.settings import CHANGEABLE
+from imondrian.service.delivery.event_feed import EventFeed
+from imondrian.service.delivery.notifier import Notifier, use_receivers
+from imondrian.service.delivery.receivers import Receiver
+from imondrian.service.detectors.recovery import recover, replay
+from imondrian.service.detectors.state import DetectorState, new_state
+from imondrian.service.detectors.timer import Timer
+from imondrian.service.detectors.uploads import configuration_in, size_in_model
+from imondrian.service.detectors.worker import DetectorWorker
+from imondrian.service.errors import ConflictError, NotFoundError, NotRecoveredError, StorageError, UnavailableError
+from imondrian.service.limits import Limits, Retention
+from imondrian.service.storage.event_table import Silence
+from imondrian.service.storage.store import Store, StoredDetector
+from imondrian.service.storage.writer import Writer
+from imondrian.stream.stream_parameters import current_threshold
+
+_LOG = logging.getLogger("imondrian.service")
+
+
+class DetectorHandle(NamedTuple):
+    """A detector of the service: its row in the store, its worker, and what its rows must look like."""
+
+    record: StoredDetector
+    worker: DetectorWorker
+    row_format: RowFormat
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """The configuration, with the settings that were changed."""
+        return {**self.record.configuration, **self.worker.settings}
+
+
+class _SetAside(NamedTuple):
+    """A detector that could not be recovered; its data is left unchanged for the next start."""
+
+    id: int
+    reason: str
+
+
+class Registry:
+    """All detectors in a folder; they are recovered when it is opened.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if it does not exist.
+    limits : Limits, optional
+        The limits of requests and detectors.
+    retention : Retention, optional
+        How much is stored for each detector.
+    receivers : sequence of Receiver, optional
+        Who is notified of incidents.
+
+    Attributes
+    ----------
+    damage_reports : list of str
+        What was damaged when the folder was opened.
+    writer : Writer
+        The thread that writes to the store.
+    feed : EventFeed
+        Openings and closings of incidents, as they are stored.
+    notifier : Notifier
+        Sends them to the receivers.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        retention: Retention | None = None,
+        receivers: Sequence[Receiver] = (),
+    ) -> None:
+        self.limits, self.retention = limits or Limits(), retention or Retention()
+        store = Store(folder)
+        self.damage_reports = store.complaints
+        self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
+        try:
+            use_receivers(store, receivers)
+            self._recover(store)
+        except BaseException:
+            store.close()
+            raise
+        self._ending_workers: set[DetectorWorker] = set()  # of removed detectors; their threads may still run
+        self._store, self._create_lock = store, threading.Lock()
+        self.notifier = Notifier(receivers, self.writer, self.feed, self.retention)
+        self._timer = Timer(self._open_silences, self.retention.silence_check_seconds)
+
+    def all(self) -> list[DetectorHandle]:
+        """Return the detectors, oldest first, without those set aside."""
+        return list(self._handles.values())
+
+    @property
+    def n_set_aside(self) -> int:
+        """Number of detectors that could not be recovered."""
+        return len(self._set_aside)
+
+    def get(self, name: str) -> DetectorHandle:
+        """Return a detector; raise NotFoundError if there is none, NotRecoveredError if it is set aside."""
+        handle, aside = self._handles.get(name), self._set_aside.get(name)
+        if aside is not None:
+            raise NotRecoveredError(aside.reason)
+        if handle is None:
+            raise NotFoundError(f"There is no detector {name[:100]!r}.")
+        return handle
+
+    def create(self, name: str, settings: dict[str, Any]) -> tuple[DetectorHandle, bool]:
+        """Create a detector, and return it and True; or return an existing one with the same configuration and False.
+
+        Raises
+        ------
+        ConflictError
+            If the existing one has another configuration, or there are too many detectors.
+        """
+        with self._create_lock:
+            handle = self._existing(name)
+            if handle is None:
+                configuration, n_bytes = checked_configuration(settings, self.limits)
+                self._check_memory(n_bytes)
+                return self._add(name, configuration, []), True
+            if not self._is_configured_as(handle, settings):
+                raise ConflictError(f"A detector {name!r} with another configuration exists.")
+            return handle, False
+
+    def _is_configured_as(self, handle: DetectorHandle, settings: dict[str, Any]) -> bool:
+        """Return True if a detector has these settings, or had them when it was created.
+
+        A client may repeat its request after settings were changed. Detectors of older versions have another `missing`
+        than new ones, and a number as threshold was a share.
+        """
+        current = {name: handle.configuration[name] for name in ("missing", *CHANGEABLE)}
+        configuration, _ = checked_configuration({**current, **settings}, self.limits)
+        same = [handle.configuration, handle.record.configuration]
+        if handle.record.is_former and "threshold" in settings:
+            same += [{**each, "threshold": settings["threshold"]} for each in same if _was_share(each, settings)]
+        return any(is_same_detector(each, configuration) for each in same)
+
+    def restore(
+        self, name: str, content: bytes, request: str | None, memory: MemoryBudget | None = None
+    ) -> tuple[DetectorHandle, bool]:
+        """Create a detector from a model file, and return it and True; or an existing one, unchanged, and False."""
+        checked_request_id(request, self.limits)
+        handle = self._handles.get(name)
+        if handle is not None:  # no need to wait for the creation of other detectors
+            return handle, False
+        with self._create_lock:
+            handle = self._existing(name)
+            if handle is not None:
+                return handle, False
+            self._check_memory(checked_size(size_in_model(content), self.limits))
+            configuration = configuration_in(content, self.limits, memory)
+            return self._add(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
+
+    def remove(self, name: str) -> None:
+        """Remove a detector and all its data, and wait until the removal is on the disk."""
+        self.start_removal(name).result()
+
+    def start_removal(self, name: str) -> Future[None]:
+        """Remove a detector and all its data; the future completes when the removal is on the disk.
+
+        The removal does not wait for queued requests: they are refused.
+        """
+        aside = self._set_aside.get(name)
+        if aside is not None:
+            deletion = self.writer.submit(lambda store: store.remove_detector(aside.id))
+            return _then(deletion, lambda: self._set_aside.pop(name, None))
+        handle = self.get(name)
+        return _then(handle.worker.remove(), lambda: self._forget(name))
+
+    def _forget(self, name: str) -> None:
+        """Drop the handle of a deleted detector; called by the writer, which must not wait for a lock."""
+        self._ending_workers.add(self._handles.pop(name).worker)
+
+    def complaints(self) -> list[str]:
+        """Return the current problems, each preceded by the name of its detector."""
+        failing = [
+            f"{each.record.name}: {text}" for each in self.all() for text in each.worker.complaints.copy().values()
+        ]
+        return [*(f"{name}: {aside.reason}" for name, aside in self._set_aside.copy().items()), *failing]
+
+    def _open_silences(self) -> None:
+        """Open incidents of detectors without data; called by the timer."""
+        for handle in self.all():
+            with suppress(StorageError):  # the service is shutting down, or the next check tries again
+                handle.worker.open_silence_if_due()
+
+    def close(self, seconds: float | None = None) -> None:
+        """Apply queued requests, save snapshots, and close the store.
+
+        Requests that are not applied within `seconds` are in the journal, and are replayed at the next start.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+
+        def seconds_left() -> float | None:
+            return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+
+        self._timer.close()
+        timeout = seconds_left()
+        is_locked = self._create_lock.acquire(timeout=-1 if timeout is None else timeout)
+        try:
+            for handle in self.all():
+                handle.worker.stop()
+            late = [handle.record.name for handle in self.all() if not handle.worker.wait_for_end(seconds_left())]
+            if late:
+                _LOG.warning("Queued requests of %s are replayed at the next start.", ", ".join(late))
+            self.notifier.close()
+            self.writer.close()
+            self._store.close()
+        finally:
+            if is_locked:
+                self._create_lock.release()
+
+    # -- recovery -----------------------------------------------------------------------------------------------
+
+    def _recover(self, store: Store) -> None:
+        """Recover all detectors, before the writer starts; set aside those that cannot be recovered."""
+        found, detectors = [], store.detectors()
+        names = {name for _, name in detectors}
+        for id_, name in detectors:
+            with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
+                self._check_stored_name(name)
+                record, state, complaints = recover(store, id_, self.limits, self.retention)
+                self.damage_reports += complaints
+                found.append((record, state, store.events.silences(id_)))
+        self.writer = Writer(store)
+        self.feed = EventFeed(self.writer)
+        for record, state, silences in found:
+            with self._set_aside_on_error(record.id, record.name):
+                self._handles[record.name] = self._handle(record, state, silences)
+
+    def _check_stored_name(self, name: str | None) -> None:
+        if name is None or not is_valid_name(name, self.limits):
+            found = "not text" if name is None else repr(name[:100])
+            raise StorageError(f"The name of the detector is damaged: it is {found}.")
+
+    def _usable_name(self, id_: int, name: str | None, names: set[str | None]) -> str:
+        """Return the name of a detector, or a substitute for clients if it is damaged."""
+        if name is not None and is_valid_name(name, self.limits):
+            return name
+        substitute = f"damaged-{id_}"
+        while substitute in names:
+            substitute += "-"
+        return substitute
+
+    @contextmanager
+    def _set_aside_on_error(self, id_: int, name: str) -> Iterator[None]:
+        """Set a detector aside if an error is raised, so that the others work."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (the others must be recovered after any error)
+            is_ours = isinstance(error, ImondrianError)
+            _LOG.error("The detector %r could not be recovered.", name, exc_info=None if is_ours else error)
+            reason = str(error) if is_ours else f"{type(error).__name__} {error}".strip()
+            self._set_aside[name] = _SetAside(
+                id_,
+                "The detector could not be recovered when the service started, and is set aside with all its data until"
+                f" the next start: {reason}",
+            )
+
+    # -- creation -----------------------------------------------------------------------------------------------
+
+    def _existing(self, name: str) -> DetectorHandle | None:
+        """Return the detector of that name; None if there is none and one can be created."""
+        checked_name(name, self.limits)
+        aside, handle = self._set_aside.get(name), self._handles.get(name)
+        if aside is not None:
+            raise NotRecoveredError(aside.reason)
+        if handle is not None:
+            if handle.worker.is_being_removed:
+                raise UnavailableError("The detector is being removed.")
+            return handle
+        n_detectors = len(self._handles) + len(self._set_aside)
+        if n_detectors >= self.limits.detectors:
+            raise ConflictError(f"There are {n_detectors} detectors already, the maximum number allowed.")
+        return None
+
+    def _check_memory(self, n_bytes: int) -> None:
+        self._ending_workers -= {worker for worker in self._ending_workers.copy() if worker.wait_for_end(0.0)}
+        workers = [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
+        n_bytes += sum(worker.summary.n_bytes for worker in workers)
+        if n_bytes > self.limits.total_bytes:
+            raise ConflictError(
+                f"All detectors together would need {n_bytes} bytes, but at most {self.limits.total_bytes} are allowed."
+            )
+
+    def _add(self, name: str, configuration: dict[str, Any], entries: list[Entry]) -> DetectorHandle:
+        """Store a new detector and its first journal entries in one transaction, then apply the entries."""
+        created = time.time()
+
+        def insert(store: Store) -> int:
+            id_ = store.add_detector(name, configuration, created)
+            if entries:
+                store.add_entries(id_, entries)
+            return id_
+
+        id_ = self.writer.write(insert)
+        record = StoredDetector(id_, name, configuration, created)
+        try:
+            self._handles[name] = self._handle(record, self._initial_state(record, entries))
+        except BaseException:
+            self.writer.write(lambda store: store.remove_detector(id_))
+            raise
+        return self._handles[name]
+
+    def _handle(
+        self, record: StoredDetector, state: DetectorState, silences: tuple[Silence, ...] = ()
+    ) -> DetectorHandle:
+        """Start the worker of a detector."""
+        worker = DetectorWorker(record, state, self.writer, self.feed, silences, self.limits, self.retention)
+        return DetectorHandle(record, worker, RowFormat.of(record.configuration, self.limits, self.retention))
+
+    def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> DetectorState:
+        state, error = replay(new_state(record, self.retention), entries)
+        if error is not None:
+            raise error
+        return state
+
+
+def _then(first: Future[None], action: Callable[[], Any]) -> Future[None]:
+    """Return a future that completes after the first one and then an action; if the first fails, it gets that error."""
+    both = Future[None]()
+
+    def follow(done: Future[None]) -> None:
+        error = done.exception()
+        if error is None:
+            action()
+            both.set_result(None)
+        else:
+            both.set_exception(error)
+
+    first.add_done_callback(follow)
+    return both
+
+
+def _was_share(configuration: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Return True if the threshold in settings meant that of a configuration in versions without incidents."""
+    return bool(current_threshold(settings["threshold"]) == configuration["threshold"])

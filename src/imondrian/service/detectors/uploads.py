@@ -1,0 +1,156 @@
+"""Checks of uploaded model files: the memory needed is computed from the header, before the rest is read."""
+
+import io
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from imondrian.base.errors import InvalidInputError
+from imondrian.engine.nodes import MAX_POINTS
+from imondrian.forest.inputs import as_count
+from imondrian.models.storage import damaged_file_errors, read_header
+from imondrian.service.capacity import MemoryBudget
+from imondrian.service.changes.configuration import (
+    DEFAULTS,
+    DetectorSize,
+    checked_configuration,
+    checked_size,
+    parameters_of,
+    size_of,
+)
+from imondrian.service.changes.journal import detector_from
+from imondrian.service.changes.settings import rules_by_name
+from imondrian.service.errors import CapacityError
+from imondrian.service.limits import PER_BYTE_OF_MODELS, Limits
+from imondrian.stream.detector import StreamDetector
+from imondrian.stream.row_layout import RowLayout
+from imondrian.stream.stream_parameters import restored_parameters
+
+_MODEL_TYPE = "StreamDetector"
+_MAX_HEADER_BYTES = 2**24  # the longest names of the largest number of features need 3 MB, marks of gaps 11 MB
+_MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detector can overflow later
+
+
+def check_model(
+    content: bytes, configuration: dict[str, Any], limits: Limits, memory: MemoryBudget | None = None
+) -> None:
+    """Raise if a model file is damaged, needs too much memory, or does not match the configuration.
+
+    Its threshold and its rules for incidents may differ: those of the configuration are used.
+
+    Parameters
+    ----------
+    content : bytes
+        The model file.
+    configuration : dict
+        The configuration of the detector that the model would replace.
+    limits : Limits
+        The limits of detectors.
+    memory : MemoryBudget, optional
+        The budget in which the memory for reading the file is reserved.
+    """
+    size = size_in_model(content)
+    n_bytes = checked_size(size, limits)
+    _check_equal(size._asdict(), size_of(configuration)._asdict())
+    with _reserved(memory, n_bytes, len(content), limits):
+        _check_matches(_read(content), configuration)
+
+
+def configuration_in(content: bytes, limits: Limits, memory: MemoryBudget | None = None) -> dict[str, Any]:
+    """Return the checked configuration of the detector in a model file; unnamed features are called x0, x1, ..."""
+    with _reserved(memory, checked_size(size_in_model(content), limits), len(content), limits):
+        return _configuration_of(_read(content), limits)
+
+
+def _reserved(
+    memory: MemoryBudget | None, n_bytes: int, n_file_bytes: int, limits: Limits
+) -> AbstractContextManager[None]:
+    """Reserve memory for the detector in a file, in addition to what is reserved for the file itself.
+
+    At most the whole budget is reserved, so that the largest model can be read if no other request uses memory.
+    """
+    n_more = min(
+        n_bytes - (PER_BYTE_OF_MODELS - 1) * n_file_bytes, limits.memory_bytes - PER_BYTE_OF_MODELS * n_file_bytes
+    )
+    return nullcontext() if memory is None or n_more <= 0 else memory.reserved(n_more)
+
+
+def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any]:
+    parameters = detector.parameters
+    features = _feature_names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
+    given = {"features": features} | {name: parameters[name] for name in DEFAULTS if name in parameters}
+    given |= rules_by_name(detector.rules, features)
+    given["categorical"] = _categorical_names(detector, features)
+    configuration, _ = checked_configuration(given, limits)
+    _check_matches(detector, configuration)
+    return configuration
+
+
+def size_in_model(content: bytes) -> DetectorSize:
+    """Return the size of the detector in a model file, from its header; raise if its forest does not match."""
+    header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
+    with damaged_file_errors("The model"):
+        if _MODEL_TYPE not in header["notes"]:
+            raise ValueError("it does not contain a StreamDetector.")
+        parameters = restored_parameters(header["notes"][_MODEL_TYPE])
+        n_features = as_count(parameters["n_features"], "n_features", 1, MAX_POINTS)
+        as_count(parameters["shingle"], "shingle", 1, MAX_POINTS)
+        as_count(len(parameters["categorical"]), "the number of categorical features", 0, n_features)
+        size = DetectorSize.of(n_features, parameters)
+        of_forest = {**header["parameters"], "n_features": header["n_features"]}
+        of_detector = {
+            "n_trees": size.n_trees,
+            "window": size.window,
+            "max_samples": size.max_samples,
+            "n_jobs": parameters["n_jobs"],
+            "n_features": size.n_values,
+        }
+        for name, value in of_detector.items():
+            if of_forest[name] != value:
+                raise ValueError(f"{name} of the forest must be {value!r:.100}, but is {of_forest[name]!r:.100}.")
+    return size
+
+
+def _read(content: bytes) -> StreamDetector:
+    try:
+        return detector_from(content)
+    except MemoryError as error:  # the file may be valid: the client can try again
+        raise CapacityError(str(error)) from None
+
+
+def _check_matches(detector: StreamDetector, configuration: dict[str, Any]) -> None:
+    """Raise InvalidInputError if a detector does not match a configuration."""
+    features = configuration["features"]
+    n_rows = max(detector.n_seen, detector.forest.n_shown)  # its forest may have been shown points directly
+    if n_rows > _MAX_COUNT:
+        raise InvalidInputError(
+            f"The detector in the model file must have seen at most {_MAX_COUNT} rows, but has seen {n_rows}."
+        )
+    names = _feature_names(detector) or features
+    settings = {**detector.parameters, "features": names, "categorical": _categorical_names(detector, names)}
+    expected = {**parameters_of(configuration), "features": features, "categorical": configuration["categorical"]}
+    _check_equal(settings, {name: value for name, value in expected.items() if name not in ("threshold", "rules")})
+
+
+def _check_equal(settings: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, value in expected.items():
+        if settings.get(name) != value:
+            raise InvalidInputError(
+                "The model file contains a different detector:"
+                f" {name} is {settings.get(name)!r:.100}, not {value!r:.100}."
+            )
+
+
+def _feature_names(detector: StreamDetector) -> list[str]:
+    """Return the names of the features; an empty list if the detector has none."""
+    return [str(name) for name in detector.feature_names or []]
+
+
+def _categorical_names(detector: StreamDetector, features: list[str]) -> list[str]:
+    """Return the names of the categorical features; `features` are the names of all."""
+    categorical = detector.parameters["categorical"]
+    if any(isinstance(item, str) for item in categorical) and detector.feature_names is None:
+        raise InvalidInputError(
+            "The detector in the model file has categorical features by name, but has not seen a row with names."
+        )
+    names = set(RowLayout.of(detector.parameters).categorical)
+    return [name for j, name in enumerate(features) if j in names]

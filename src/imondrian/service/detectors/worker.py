@@ -1,0 +1,440 @@
+"""A running detector: requests are journalled, then applied, then answered."""
+
+import logging
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Any
+
+from imondrian.service.changes.journal import (
+    POINTS_PER_LOCK,
+    SETTINGS,
+    WITH_POINTS,
+    Entry,
+    Outcome,
+    checked_request_id,
+    digest_of,
+)
+from imondrian.service.changes.replies import Reply, reply_to, saved_reply_to
+from imondrian.service.changes.settings import Changes
+from imondrian.service.delivery.event_feed import EventFeed
+from imondrian.service.detectors.job_queue import Job, JournalledJob, QueueSize
+from imondrian.service.detectors.read_copy import ReadCopy
+from imondrian.service.detectors.state import Counts, DetectorState, SinceSnapshot, prepare_snapshot, summary_of
+from imondrian.service.errors import DetectorFailedError, RemovedError, StorageError, UnavailableError
+from imondrian.service.limits import Limits, Retention
+from imondrian.service.storage.event_table import Silence, StoredEvent
+from imondrian.service.storage.incident_log import CLOSED, Announcement, ended, silence_as_json
+from imondrian.service.storage.store import Store, StoredDetector
+from imondrian.service.storage.writer import Writer
+
+_LOG = logging.getLogger("imondrian.service")
+_SHUTTING_DOWN = "The service is shutting down."
+_BEING_REMOVED, _REMOVED = "The detector is being removed.", "The detector was removed."
+
+
+class DetectorWorker:
+    """A detector, the thread that changes it, and a copy of it for reads.
+
+    Waiting requests are committed to the journal by the writer, all in one transaction with those of other detectors.
+    Then they are ready, and the thread of the worker applies them while the writer commits later ones.
+
+    Parameters
+    ----------
+    record : StoredDetector
+        The row of the detector in the store.
+    state : DetectorState
+        The initial state.
+    writer : Writer
+        Commits the journal and the snapshots.
+    feed : EventFeed
+        Stores and publishes openings and closings of incidents.
+    silences : tuple of Silence
+        The latest silences of the detector.
+    limits : Limits
+        The limits of the queue.
+    retention : Retention
+        When snapshots are saved, and how old a copy for reads may be.
+
+    Attributes
+    ----------
+    summary : Summary
+        Figures of the detector after the last change.
+    complaints : dict of str
+        Current problems, by kind.
+    settings : dict
+        The current values of the settings that can be changed.
+    last_points : float
+        When points last arrived, by the monotonic clock; before that, when the worker was created.
+    """
+
+    def __init__(
+        self,
+        record: StoredDetector,
+        state: DetectorState,
+        writer: Writer,
+        feed: EventFeed,
+        silences: tuple[Silence, ...],
+        limits: Limits,
+        retention: Retention,
+    ) -> None:
+        self.id, self.name, self.history, self.incidents = record.id, record.name, state.history, state.incidents
+        self.silences, self.settings = silences, state.applier.settings
+        self.last_points = time.monotonic()
+        last = self.history.last_time
+        self._last_arrival = record.created if last is None else last  # of points, in seconds since 1970
+        self._may_be_silent = bool(silences) and silences[-1].closed is None  # used in the thread of the writer
+        self._feed, self._stored_silences = feed, silences
+        self.read_copy = ReadCopy(state.applier, retention.copy_max_age)
+        self.summary = summary_of(state.applier.detector)
+        self.complaints: dict[str, str] = {}
+        self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
+        self._n_settled = state.entry_number  # of the last entry that is part of `settings`
+        self._writer, self._limits, self._retention = writer, limits, retention
+        self._waiting: list[Job] = []  # to be journalled
+        self._ready: deque[JournalledJob] = deque()
+        self._queue = QueueSize(limits)
+        self._condition = threading.Condition()
+        self._being_journalled: list[JournalledJob] = []  # used in the thread of the writer
+        self._is_journalling = self._is_ending = False
+        self._refusal: UnavailableError | DetectorFailedError | None = None  # why requests are refused
+        self.is_being_removed = self._is_removed = False
+        self._is_deleted = False  # in the current transaction of the writer
+        self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{record.id}", daemon=True)
+        self._thread.start()
+
+    # -- from any thread ----------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Counts:
+        """Points learned, and anomalies among them, since the detector was created."""
+        return self._state.counts
+
+    @property
+    def n_waiting(self) -> int:
+        """Points in the queue."""
+        return self._queue.n_points
+
+    @property
+    def n_requests(self) -> int:
+        """Requests applied since the detector was created: the number of journal entries so far."""
+        return self._state.entry_number
+
+    def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Reply]:
+        """Queue a change; the future gets the reply once the change is on the disk and applied.
+
+        A repeated request, recognised by its id, gets the reply to the first one and is not applied again.
+
+        Parameters
+        ----------
+        kind : str
+            The kind of the journal entry.
+        content : bytes
+            Points or a model file.
+        n_points : int
+            Number of points in the content; 0 for a model file.
+        request : str, optional
+            The id of the request.
+
+        Raises
+        ------
+        QueueFullError
+            If the queue is full.
+        UnavailableError, DetectorFailedError
+            If the detector is being removed, the service is shutting down, or the detector has failed.
+        """
+        checked_request_id(request, self._limits)
+        request_digest = b"" if request is None else digest_of(kind, content)
+        with self._condition:
+            if self._refusal is not None:  # a new error each time: a raised error references the frames it passed
+                raise type(self._refusal)(str(self._refusal))
+            earlier = None if request is None else self._replies.find(request, request_digest)
+            if earlier is not None:
+                return earlier
+            self._queue.check(n_points, len(content))
+            job = Job(kind, content, n_points, request, time.time(), Future())
+            if kind in WITH_POINTS:
+                self.last_points, self._last_arrival = time.monotonic(), job.time
+            if request is not None:
+                self._replies.add_pending(request, request_digest, job.future)
+            self._waiting.append(job)
+            self._queue.add(job)
+            is_idle, self._is_journalling = not self._is_journalling, True
+        if is_idle:
+            self._writer.submit(self._journal).add_done_callback(self._on_journalled)
+        return job.future
+
+    def remove(self) -> Future[None]:
+        """Delete the detector from the store; the future completes when the deletion is on the disk.
+
+        The deletion does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
+        continues.
+        """
+        with self._condition:
+            if self._is_ending:
+                raise UnavailableError(_SHUTTING_DOWN)
+            if self._is_removed:
+                raise RemovedError(_REMOVED)
+            if self.is_being_removed:
+                raise UnavailableError(_BEING_REMOVED)
+            deletion, removal = self._writer.submit(self._delete), Future[None]()
+            self.is_being_removed, self._refusal = True, UnavailableError(_BEING_REMOVED)
+        deletion.add_done_callback(lambda deletion: self._on_deleted(deletion, removal))
+        return removal
+
+    def stop(self) -> None:
+        """Refuse new requests, apply the queued ones, save a snapshot, and end; `wait_for_end` waits for that."""
+        with self._condition:
+            self._refusal = self._refusal or UnavailableError(_SHUTTING_DOWN)
+            self._is_ending = True
+            self._condition.notify()
+
+    def wait_for_end(self, seconds: float | None = None) -> bool:
+        """Wait at most `seconds` for the thread to end; return True if it has ended.
+
+        Entries that have not been applied are replayed at the next start.
+        """
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether an incident of missing data is open."""
+        silences = self.silences
+        return bool(silences) and silences[-1].closed is None
+
+    def open_silence_if_due(self) -> None:
+        """Open an incident if no points have arrived for too long; called by the timer of the service."""
+        if not self.is_silent and self._is_silence_due() and not self.is_being_removed:
+            self._feed.submit(self._open_silence).add_done_callback(self._on_silence_stored)
+
+    def _is_silence_due(self) -> bool:
+        """Return True if no points have arrived for too long; journalled changes of that time must be applied first."""
+        silence, is_settled = self.settings["silence"], self._n_settled == self._n_journalled
+        return silence is not None and is_settled and time.monotonic() - self.last_points > silence
+
+    # -- the thread of the writer -------------------------------------------------------------------------------
+
+    def _open_silence(self, store: Store) -> list[StoredEvent]:
+        """Store that the detector is silent, unless points or a removal came first."""
+        if self._is_deleted or self._being_journalled or not self._is_silence_due():
+            return []
+        self._may_be_silent = True
+        events = store.events.open_silence(self.id, self.name, self._last_arrival, time.time())
+        self._stored_silences = store.events.silences(self.id)
+        return events
+
+    def _on_silence_stored(self, stored: Future[list[StoredEvent]]) -> None:
+        """Show a silence that has begun or ended, once that is on the disk."""
+        if stored.exception() is None and stored.result():
+            self.silences = self._stored_silences
+            self._may_be_silent = self.is_silent
+
+    def _journal(self, store: Store) -> list[StoredEvent]:
+        """Write all waiting requests to the journal; points end a silence, in the same transaction."""
+        if self._is_deleted:
+            return []  # waiting requests are refused as soon as the deletion is on the disk
+        with self._condition:
+            jobs, self._waiting = self._waiting, []
+        first = self._n_journalled + 1
+        self._being_journalled = [
+            JournalledJob(job, Entry(first + i, job.kind, job.content, job.request, job.time))
+            for i, job in enumerate(jobs)
+        ]
+        store.add_entries(self.id, [ready.entry for ready in self._being_journalled])
+        return self._close_silence(store, jobs) if self._may_be_silent else []
+
+    def _close_silence(self, store: Store, jobs: list[Job]) -> list[StoredEvent]:
+        """Store that the detector is no longer silent, if points have arrived or the setting has changed."""
+        times = [job.time for job in jobs if job.kind in WITH_POINTS or self._ends_silence(job)]
+        events = store.events.close_silence(self.id, self.name, times[0]) if times else []
+        self._stored_silences = store.events.silences(self.id)
+        return events
+
+    def _ends_silence(self, job: Job) -> bool:
+        """Return True if a job changes the setting so that the detector is no longer silent."""
+        if job.kind != SETTINGS:
+            return False
+        changes = Changes.from_bytes(job.content)
+        n_seconds = time.monotonic() - self.last_points
+        return changes.has_silence and (changes.silence is None or n_seconds <= changes.silence)
+
+    def _on_journalled(self, written: Future[list[StoredEvent]]) -> None:
+        """Make journalled requests ready; if the transaction failed, refuse them: they may be sent again."""
+        self._on_silence_stored(written)
+        self._feed.publish_result(written)
+        error, refused = written.exception(), list[Job]()
+        with self._condition:
+            if error is None:
+                self._n_journalled += len(self._being_journalled)
+                self._ready += self._being_journalled
+            else:
+                refused = [*(ready.job for ready in self._being_journalled), *self._waiting]
+                self._waiting = []
+                self._queue.remove(refused)
+            self._being_journalled = []
+            has_more = self._is_journalling = bool(self._waiting)
+            self._condition.notify()
+        self._refuse(refused, error)
+        if has_more:
+            self._writer.submit(self._journal).add_done_callback(self._on_journalled)
+
+    def _delete(self, store: Store) -> list[StoredEvent]:
+        """Delete all data of the detector; nothing is written after that, except that its open incidents end."""
+        store.remove_detector(self.id)
+        self._is_deleted = True
+        time_ = time.time()
+        ends = [Announcement(0, CLOSED, time_, _without_values(each, time_)) for each in self._open_incidents()]
+        return store.events.add(self.id, ends)
+
+    def _open_incidents(self) -> list[dict[str, Any]]:
+        """Return the open incidents."""
+        shown = self.incidents.shown
+        silences = [silence_as_json(self.id, self.name, *self.silences[-1])] if self.is_silent else []
+        return silences if shown.open is None else [self.incidents.described(shown.open, shown), *silences]
+
+    def _on_deleted(self, deletion: Future[list[StoredEvent]], removal: Future[None]) -> None:
+        """Refuse waiting requests once the deletion is on the disk; continue if it failed."""
+        self._feed.publish_result(deletion)
+        error, refused = deletion.exception(), list[Job]()
+        with self._condition:
+            if error is None:
+                self._is_removed, self._refusal = True, RemovedError(_REMOVED)
+                refused = [*(ready.job for ready in self._ready), *self._waiting]
+                self._ready.clear()
+                self._waiting = []
+                self._queue.remove(refused)
+            else:
+                self.is_being_removed = self._is_deleted = False
+                self._refusal = DetectorFailedError(self.complaints["failed"]) if self._has_failed else None
+                if self._is_ending:
+                    self._refusal = UnavailableError(_SHUTTING_DOWN)
+            self._condition.notify()
+        self._refuse(refused, RemovedError(_REMOVED))
+        removal.set_result(None) if error is None else removal.set_exception(error)
+
+    # -- in its own thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._store_announcements()  # of entries that were replayed
+        while batch := self._next_batch():
+            self._process([ready.job for ready in batch], [ready.entry for ready in batch])
+        if self._state.entry_number > self._state.snapshot_number and not self._is_removed and not self._has_failed:
+            self._save_snapshot()
+
+    def _next_batch(self) -> list[JournalledJob]:
+        """Wait for ready requests, and return those to apply together; an empty list if the worker must end."""
+        batch: list[JournalledJob] = []
+        with self._condition:
+            while not self._ready and (self._is_journalling or not (self._is_removed or self._is_ending)):
+                self._condition.wait()
+            n_points = 0
+            while self._ready and (not batch or n_points + self._ready[0].job.n_points <= POINTS_PER_LOCK):
+                batch.append(self._ready.popleft())
+                n_points += batch[-1].job.n_points
+            self._queue.remove([ready.job for ready in batch])
+        return batch
+
+    @property
+    def _has_failed(self) -> bool:
+        return "failed" in self.complaints
+
+    def _process(self, jobs: list[Job], entries: list[Entry]) -> None:
+        """Apply entries; after an error the detector may be half changed, and must be restored by a replay."""
+        try:
+            if not self._has_failed:
+                self._apply(jobs, entries)
+        except RemovedError as error:
+            self._refuse(jobs, error)
+        except Exception as error:  # noqa: BLE001 (every waiting client must get a response)
+            _LOG.exception("A detector has failed.")
+            message = f"The detector has failed ({type(error).__name__}); restarting the service restores it."
+            self.complaints["failed"] = message
+            self._refusal = self._refusal or DetectorFailedError(message)
+        if self._has_failed:
+            self._refuse(jobs, DetectorFailedError(self.complaints["failed"]))
+
+    def _apply(self, jobs: list[Job], entries: list[Entry]) -> None:
+        """Apply journalled entries, and set the replies."""
+        self._state, outcomes = self._state.apply(entries, self._write_lock)
+        self.summary = summary_of(self._state.applier.detector)
+        if any(entry.kind not in WITH_POINTS for entry in entries):
+            self.settings = self._state.applier.settings
+        self._n_settled = entries[-1].number
+        self._store_announcements()
+        for job, reply in zip(jobs, self._replies_to(entries, outcomes), strict=True):
+            job.future.set_result(reply)  # last: a client with a reply must see all its effects
+        since, retention = self._state.since_snapshot, self._retention
+        if since.n_points >= retention.points_between_snapshots or since.n_bytes >= retention.bytes_between_snapshots:
+            self._save_snapshot()
+
+    def _store_announcements(self) -> None:
+        """Store openings and closings of incidents; if that fails, they are stored later.
+
+        They follow from the journal, so they cannot be lost: a replay gives them again.
+        """
+        announcements = self._state.announcements
+        if not announcements:
+            return
+        try:
+            self._feed.submit(lambda store: self._add_events(store, announcements)).result()
+        except Exception as error:  # noqa: BLE001 (the detector itself works)
+            _LOG.exception("Events could not be stored.")
+            self.complaints["events"] = f"Openings and closings of incidents could not be stored yet: {error}"
+            return
+        self._state = self._state._replace(announcements=())
+        self.complaints.pop("events", None)
+
+    def _add_events(self, store: Store, announcements: tuple[Announcement, ...]) -> list[StoredEvent]:
+        return [] if self._is_deleted else store.events.add(self.id, announcements)
+
+    def _write_lock(self) -> AbstractContextManager[None]:
+        """Return the lock for one change; after a removal raise RemovedError, even in the middle of an entry."""
+        if self._is_removed:
+            raise RemovedError(_REMOVED)
+        return self.read_copy.write_lock()
+
+    def _replies_to(self, entries: list[Entry], outcomes: list[Outcome]) -> list[Reply]:
+        """Return the replies, and save those to requests with an id.
+
+        They are stored with the next snapshot; until then they can be reproduced from the journal.
+        """
+        replies: list[Reply] = []
+        with self._condition:
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                replies.append(reply_to(entry.kind, outcome))
+                if entry.request is not None:
+                    self._replies.add(saved_reply_to(entry, entry.request, replies[-1]))
+        return replies
+
+    def _refuse(self, jobs: list[Job], error: BaseException | None) -> None:
+        with self._condition:
+            for job in jobs:
+                if job.request is not None:
+                    self._replies.drop_pending(job.request)
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_exception(error)
+
+    def _save_snapshot(self) -> None:
+        """Save a snapshot; if that fails, the journal grows until the next attempt."""
+        self._store_announcements()
+        try:
+            if self._state.announcements:
+                raise StorageError(self.complaints["events"])  # noqa: TRY301 (a replay must give them again)
+            write = prepare_snapshot(self.id, self._state)  # replies are only added in this thread
+            self._writer.write(lambda store: None if self._is_deleted else write(store))
+        except Exception as error:  # noqa: BLE001 (the detector itself works)
+            _LOG.exception("A snapshot could not be saved.")
+            self.complaints["snapshot"] = f"The last snapshot could not be saved: {error}"
+            self._state = self._state._replace(since_snapshot=SinceSnapshot())
+            return
+        self._state = self._state.saved()
+        self.complaints.pop("snapshot", None)
+
+
+def _without_values(incident: dict[str, Any], time_: float) -> dict[str, Any]:
+    """Return an incident of a removed detector without values of its points."""
+    return {**incident, **ended(incident, time_), "explanation": [], "text": "the detector was removed"}

@@ -1,0 +1,1 @@
+"""HTTP: connections, access checks, routes, and the answers to requests."""

@@ -1,0 +1,59 @@
+"""Answers to requests for incidents: of one detector, and of all."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from imondrian.service.detectors.registry import DetectorHandle, Registry
+from imondrian.service.http import schemas
+from imondrian.service.storage.incident_log import silence_as_json
+
+
+class _Found(NamedTuple):
+    """An incident that may be part of a response; it is described only if it is."""
+
+    is_open: bool
+    opened: float  # seconds since 1970; 0 if it is not known
+    number: int
+    describe: Callable[[], dict[str, Any]]
+
+
+def incidents_of(handle: DetectorHandle) -> schemas.Incidents:
+    """Return the latest incidents of a detector."""
+    return _response(_found(handle))
+
+
+def all_incidents(registry: Registry, limit: int, *, only_open: bool = False) -> schemas.Incidents:
+    """Return the incidents of all detectors, open ones first, then the latest."""
+    found = [each for handle in registry.all() for each in _found(handle) if each.is_open or not only_open]
+    return _response(found, limit)
+
+
+def n_open_incidents(handle: DetectorHandle) -> int:
+    """Return how many incidents of a detector are open."""
+    return (handle.worker.incidents.shown.open is not None) + handle.worker.is_silent
+
+
+def _found(handle: DetectorHandle) -> list[_Found]:
+    """Return the incidents of anomalies and of missing data of a detector."""
+    worker = handle.worker
+    log, shown, found = worker.incidents, worker.incidents.shown, list[_Found]()
+    for incident in shown.incidents:
+        time = shown.times.get(incident.opened)
+
+        def describe(incident: Any = incident) -> dict[str, Any]:
+            return log.described(incident, shown)
+
+        found.append(_Found(incident.is_open, 0.0 if time is None else time.time, incident.number, describe))
+    for silence in worker.silences:
+
+        def describe_silence(silence: Any = silence) -> dict[str, Any]:
+            return silence_as_json(worker.id, worker.name, *silence)
+
+        found.append(_Found(silence.closed is None, silence.opened, silence.number, describe_silence))
+    return found
+
+
+def _response(found: list[_Found], limit: int | None = None) -> schemas.Incidents:
+    """Return incidents, open ones first, then the latest."""
+    found.sort(key=lambda each: each[:3], reverse=True)
+    return schemas.Incidents(incidents=[schemas.Incident(**each.describe()) for each in found[:limit]])

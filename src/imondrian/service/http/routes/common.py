@@ -1,0 +1,108 @@
+"""Functions that all routes share: lookup of detectors, error schemas, large responses and slots for reads."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from imondrian.service.changes.configuration import NAME
+from imondrian.service.detectors.registry import DetectorHandle, Registry
+from imondrian.service.http.schemas import Problem
+from imondrian.service.limits import Limits
+
+JSON = "application/json"
+_SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
+Parsed = TypeVar("Parsed")
+Name = Annotated[str, Path(pattern=f"^{NAME}$", max_length=Limits().name_length, examples=["pumps"])]
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI description of error responses; 401 and 403 are always included."""
+    return {code: {"model": Problem} for code in (401, 403, *codes)}
+
+
+def registry_of(request: Request) -> Registry:
+    """Return the registry of the application."""
+    return request.app.state.registry
+
+
+def handle_of(request: Request, name: str) -> DetectorHandle:
+    """Return a detector by name."""
+    return registry_of(request).get(name)
+
+
+async def raise_if_disconnected(request: Request) -> None:
+    """Raise ClientDisconnect if the client has disconnected, so that no work is done for it."""
+    if await request.is_disconnected():
+        raise ClientDisconnect
+
+
+async def parse_body(request: Request, parse: Callable[[bytes], Parsed], *, is_change: bool = False) -> Parsed:
+    """Return the parsed body of a request; a long one is parsed in another thread, one at a time.
+
+    A long one is not parsed for a client that has disconnected, except if it contains points to learn or forget.
+    """
+    body = await request.body()
+    if len(body) < _SMALL_BODY:
+        return parse(body)
+    async with request.app.state.parse_limit.slot():
+        if not is_change:
+            await raise_if_disconnected(request)
+        return await run_in_threadpool(parse, body)
+
+
+async def json_response(make: Callable[[], BaseModel], status: int = 200) -> Response:
+    """Make a response in another thread; the caller holds a slot, which limits how many are made at once.
+
+    The event loop only sends it: writing a lot of JSON there would block all other requests.
+    """
+    content = await run_in_threadpool(lambda: make().model_dump_json().encode())
+    return Response(content, status, media_type=JSON)
+
+
+async def large_response(
+    request: Request, make: Callable[[], BaseModel], slot: AbstractAsyncContextManager[None] | None = None
+) -> Response:
+    """Wait for a slot, and make a response in another thread, unless the client has disconnected.
+
+    Parameters
+    ----------
+    request : Request
+    make : callable
+        Returns the content of the response.
+    slot : async context manager, optional
+        A further slot to wait for.
+    """
+    async with request.app.state.response_limit.slot():
+        await raise_if_disconnected(request)
+        async with slot or nullcontext():
+            return await json_response(make)
+
+
+@asynccontextmanager
+async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
+    """Wait for a slot for a private copy of a detector, and reserve the memory for it, if the client still waits."""
+    async with request.app.state.copy_limit.slot():
+        await raise_if_disconnected(request)
+        with request.app.state.memory.reserved(handle.worker.summary.n_bytes):
+            yield
+
+
+@asynccontextmanager
+async def read_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
+    """Wait for a slot to read the shared copy of a detector, without occupying a thread, if the client still waits."""
+    async with request.app.state.read_limit.slot(handle.worker):
+        await raise_if_disconnected(request)
+        yield
+
+
+@asynccontextmanager
+async def create_slot(request: Request) -> AsyncIterator[None]:
+    """Wait for the slot to create or restore a detector, without occupying a thread, if the client still waits."""
+    async with request.app.state.create_limit.slot():
+        await raise_if_disconnected(request)
+        yield

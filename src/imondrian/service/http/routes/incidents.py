@@ -1,0 +1,71 @@
+"""Routes for incidents: those of a detector, those of all detectors, and events as they happen."""
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from imondrian.service.http import schemas
+from imondrian.service.http.incident_queries import all_incidents, incidents_of
+from imondrian.service.http.listeners import Listeners
+from imondrian.service.http.routes.common import Name, handle_of, large_response, problems, registry_of
+from imondrian.service.limits import Limits
+
+router = APIRouter(tags=["incidents"])
+_EVENT_STREAM = "text/event-stream"
+_EVENT_ID = "^[0-9]{0,15}$"  # of ASCII digits; an empty header is the same as none
+
+
+@router.get("/detectors/{name}/incidents", response_model=schemas.Incidents, responses=problems(404, 422, 503))
+async def of_detector(request: Request, name: Name) -> Response:
+    """Return the latest incidents of a detector: up to 64 of anomalies and 64 of missing data; open ones first."""
+    return await large_response(request, partial(incidents_of, handle_of(request, name)))
+
+
+@router.get("/incidents", response_model=schemas.Incidents, responses=problems(422, 503))
+async def of_all(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=Limits().incidents, description="Maximum number of incidents.")] = 100,
+    open: Annotated[bool, Query(description="Only incidents that are open.")] = False,  # noqa: A002, FBT002
+) -> Response:
+    """Return the incidents of all detectors: open ones first, then the latest."""
+    return await large_response(request, partial(all_incidents, registry_of(request), limit, only_open=open))
+
+
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {_EVENT_STREAM: {"schema": {"type": "string"}}}}, **problems(422, 503)},
+)
+async def events(
+    request: Request,
+    last_event_id: Annotated[
+        str | None, Header(pattern=_EVENT_ID, description="Begin after this event; by default, only new events.")
+    ] = None,
+    follow: Annotated[bool, Query(description="Wait for more events; if false, the response ends.")] = True,  # noqa: FBT002
+) -> Response:
+    """Send an event whenever an incident opens or closes, as server-sent events; the latest 10,000 are kept.
+
+    The data of an event is JSON: `{"id": 7, "event": "opened", "time": 1769862600.0, "incident": {...}}`, with `event`
+    "opened" or "closed", and the incident as in `GET /incidents`. The response begins with the id of the latest event,
+    without data. Comments are sent every 15 seconds.
+    """
+    ending = getattr(request.state, "ending", None) or asyncio.Event()
+    after = int(last_event_id) if last_event_id else None
+    return _EventResponse(request.app.state.listeners, after, ending, follow=follow)
+
+
+class _EventResponse(StreamingResponse):
+    """The events of one listener, who is counted while the response is sent; 503 if there are too many."""
+
+    def __init__(self, listeners: Listeners, after: int | None, ending: asyncio.Event, *, follow: bool) -> None:
+        stream = listeners.stream(after, ending, follow=follow)
+        super().__init__(stream, media_type=_EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
+        self._listeners = listeners
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._listeners.place():
+            await super().__call__(scope, receive, send)

@@ -1,0 +1,138 @@
+"""Routes for points: learn, forget, score and explain them; and the latest rows."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from imondrian.service.changes.journal import FORGET, entry_of_points
+from imondrian.service.changes.posted_rows import PostedRows
+from imondrian.service.detectors.registry import DetectorHandle
+from imondrian.service.http import schemas
+from imondrian.service.http.bodies import rows_of
+from imondrian.service.http.queries import (
+    MAX_POINTS_ON_SHARED_COPY,
+    explanation_of_row,
+    explanations_of,
+    history_of,
+    scores_of,
+)
+from imondrian.service.http.routes.common import (
+    JSON,
+    Name,
+    copy_slot,
+    handle_of,
+    json_response,
+    large_response,
+    parse_body,
+    problems,
+    read_slot,
+    registry_of,
+)
+from imondrian.service.limits import Retention
+
+router = APIRouter(prefix="/detectors/{name}", tags=["points"])
+history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
+_BODY = {"requestBody": schemas.POINTS_BODY}
+_BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
+
+
+async def _change(request: Request, handle: DetectorHandle, kind: str, content: bytes, n_points: int) -> Response:
+    """Learn or forget points, and wait until the change is on the disk and applied."""
+    done = handle.worker.submit(kind, content, n_points, request.headers.get("idempotency-key"))
+    reply = await request.app.state.futures.wrap(done)
+    return Response(reply.content, reply.status, media_type=JSON)
+
+
+async def _rows(request: Request, handle: DetectorHandle, max_points: int, *, is_change: bool = False) -> PostedRows:
+    """Return the rows of a body."""
+    content_type = request.headers.get("content-type", JSON)
+    parse = partial(rows_of, content_type=content_type, row_format=handle.row_format, max_points=max_points)
+    return await parse_body(request, parse, is_change=is_change)
+
+
+def _max_points(request: Request) -> int:
+    return registry_of(request).limits.points_per_request
+
+
+@router.post(
+    "/points",
+    response_model=schemas.Results,
+    openapi_extra=_BODY_AND_ID,
+    responses=problems(404, 413, 422, 429, 503, 504, 507),
+)
+async def learn(request: Request, name: Name) -> Response:
+    """Score points, report which are anomalies, then learn them; they are on the disk before the response is sent.
+
+    A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice, while
+    its reply is among the last 10,000 (64 MB) of the detector.
+    """
+    handle = handle_of(request, name)
+    rows = await _rows(request, handle, _max_points(request), is_change=True)
+    return await _change(request, handle, *entry_of_points(rows), len(rows.points))
+
+
+@router.delete(
+    "/points",
+    response_model=schemas.Counted,
+    openapi_extra=_BODY_AND_ID,
+    responses=problems(404, 413, 422, 429, 503, 504, 507),
+)
+async def forget(request: Request, name: Name) -> Response:
+    """Forget points of the window exactly; the threshold and the drift monitor still count their scores."""
+    handle = handle_of(request, name)
+    points = (await _rows(request, handle, _max_points(request), is_change=True)).points
+    return await _change(request, handle, FORGET, points.tobytes(), len(points))
+
+
+@router.post("/scores", response_model=schemas.Scores, openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
+async def score(request: Request, name: Name) -> Response:
+    """Score points without learning them; does not wait for points that are being learned."""
+    handle = handle_of(request, name)
+    rows = await _rows(request, handle, _max_points(request))
+    async with (copy_slot if len(rows.points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
+        return await json_response(partial(scores_of, handle, rows))
+
+
+@router.post(
+    "/explanations",
+    response_model=schemas.Explanations,
+    openapi_extra=_BODY,
+    responses=problems(404, 413, 422, 503),
+)
+async def explain(request: Request, name: Name) -> Response:
+    """Divide the scores of points among the features, without learning them."""
+    handle = handle_of(request, name)
+    limits = registry_of(request).limits
+    max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
+    rows = await _rows(request, handle, max_points)
+    make = partial(explanations_of, handle, rows)
+    if len(rows.points) <= MAX_POINTS_ON_SHARED_COPY:
+        return await large_response(request, make, read_slot(request, handle))
+    async with copy_slot(request, handle):
+        return await large_response(request, make)
+
+
+_MAX_INDEX = 2**53
+_MAX_ROWS = Retention().history
+
+
+@history_router.get("", response_model=schemas.History, responses=problems(404, 422, 503))
+async def history(
+    request: Request,
+    name: Name,
+    after: Annotated[int, Query(ge=-1, le=_MAX_INDEX, description="Only rows after this one.")] = -1,
+    limit: Annotated[
+        int, Query(ge=1, le=_MAX_ROWS, description="Maximum number of rows; the latest are returned.")
+    ] = _MAX_ROWS,
+) -> Response:
+    """Return the latest rows and their scores."""
+    return await large_response(request, partial(history_of, handle_of(request, name), after, limit))
+
+
+@history_router.get("/{index}", response_model=schemas.ExplainedRow, responses=problems(404, 422, 503))
+async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)]) -> Response:
+    """Explain the score of one of the latest rows."""
+    handle = handle_of(request, name)
+    async with copy_slot(request, handle):
+        return await json_response(partial(explanation_of_row, handle, index))

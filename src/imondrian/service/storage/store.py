@@ -1,0 +1,312 @@
+"""Durable storage in one SQLite file: configurations, journals, snapshots and saved replies.
+
+Every change is written to the journal and synced before it is applied. A detector is stored as its last snapshot and
+the journal after it; replaying the journal restores it to the last bit. Every row has a digest; damaged data is set
+aside and reported, never used.
+"""
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from imondrian.service.changes.journal import Entry, Versions, current_versions, digest_of
+from imondrian.service.changes.replies import Reply, SavedReply
+from imondrian.service.errors import StorageError
+from imondrian.service.storage.event_table import EventTable
+from imondrian.service.storage.sqlite import open_or_rescue
+
+FILE = "imondrian.db"
+_N_SNAPSHOTS = 2  # per detector: the previous one is used if the last one is damaged
+_MAX_FREED_PAGES = 50_000  # returned to the file system at once
+_FILLER_BYTES = 2**20
+
+
+class StoredDetector(NamedTuple):
+    """The row of a detector in the store."""
+
+    id: int
+    name: str
+    configuration: dict[str, Any]
+    created: float
+    is_former: bool = False  # stored by a version without incidents
+
+
+class Snapshot(NamedTuple):
+    """The state of a detector after a journal entry."""
+
+    number: int  # of the entry
+    content: bytes  # a model file
+    history: bytes  # the latest rows
+
+
+class Store:
+    """The SQLite store; used by one thread at a time, and changed only inside a `transaction`.
+
+    Attributes
+    ----------
+    complaints : list of str
+        Damage found when the file was opened.
+    events : EventTable
+        The stored events of incidents.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.versions = current_versions()  # under which new entries are written
+        self._with_versions: set[int] = set()  # detectors for which these versions are recorded
+        path = folder / FILE
+        with _storage_errors(path):
+            self._database, self.complaints = open_or_rescue(path)
+        self.events = EventTable(self._database)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit everything written inside the context, or nothing if it raises."""
+        with _storage_errors():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                self._with_versions.clear()  # the versions may have been written in this transaction
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def write_filler(self) -> None:
+        """Write as much as a large request, to test the disk; `delete_filler` removes it."""
+        self._database.execute(
+            "INSERT INTO damaged (detector, number, content) VALUES (0, 0, zeroblob(?))", (_FILLER_BYTES,)
+        )
+
+    def delete_filler(self) -> None:
+        """Delete what `write_filler` wrote."""
+        self._database.execute("DELETE FROM damaged WHERE detector = 0")
+
+    # -- detectors ----------------------------------------------------------------------------------------------
+
+    def detectors(self) -> list[tuple[int, str | None]]:
+        """Return the id and name of each detector, oldest first; None instead of a name that is not text."""
+        with _storage_errors():
+            rows = self._database.execute("SELECT id, name FROM detectors ORDER BY id").fetchall()
+        return [(id_, name if isinstance(name, str) else None) for id_, name in rows]
+
+    def detector(self, detector: int) -> StoredDetector:
+        """Return the row of a detector; raise StorageError if it is damaged."""
+        sql = "SELECT id, name, configuration, created FROM detectors WHERE id = ?"
+        with _storage_errors():
+            id_, name, configuration, created = self._database.execute(sql, (detector,)).fetchone()
+        if not isinstance(created, float) or not 0.0 <= created < math.inf:
+            raise StorageError(f"The creation time of {name!r} is damaged: it is {created!r:.100}.")
+        return StoredDetector(id_, name, _configuration(name, configuration), created)
+
+    def add_detector(self, name: str, configuration: dict[str, Any], created: float) -> int:
+        """Insert a detector, and return its id."""
+        values = (name, json.dumps(configuration), created)
+        sql = "INSERT INTO detectors (name, configuration, created) VALUES (?, ?, ?)"
+        return int(self._database.execute(sql, values).lastrowid or 0)
+
+    def remove_detector(self, detector: int) -> None:
+        """Delete a detector and all its data."""
+        self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
+        for table in ("entries", "versions", "snapshots", "answers", "damaged"):
+            self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
+        self.events.remove_detector(detector)
+        self._free_pages()
+
+    # -- the journal --------------------------------------------------------------------------------------------
+
+    def add_entries(self, detector: int, entries: list[Entry]) -> None:
+        """Insert entries, and the current versions if they differ from those of the entry before."""
+        if detector not in self._with_versions:
+            self._add_versions(detector, entries[0].number)
+        self._database.executemany(
+            "INSERT INTO entries (detector, number, kind, content, request, time, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(detector, *entry, digest_of(detector, *entry)) for entry in entries],
+        )
+
+    def _add_versions(self, detector: int, number: int) -> None:
+        versions = json.dumps(self.versions, sort_keys=True)
+        self._database.execute(
+            "INSERT INTO versions SELECT ?, ?, ? WHERE ? IS NOT"
+            " (SELECT content FROM versions WHERE detector = ? ORDER BY number DESC LIMIT 1)",
+            (detector, number, versions, versions, detector),
+        )
+        self._with_versions.add(detector)
+
+    def first_number(self, detector: int) -> int:
+        """Return the number of the first entry; 0 if there is none."""
+        with _storage_errors():
+            sql = "SELECT min(number) FROM entries WHERE detector = ?"
+            return int(self._database.execute(sql, (detector,)).fetchone()[0] or 0)
+
+    def entries_after(self, detector: int, number: int) -> list[Entry]:
+        """Return the entries after a number, in order, up to the first one that is damaged or missing."""
+        sql = (
+            "SELECT number, kind, content, request, time, digest FROM entries"
+            " WHERE detector = ? AND number > ? ORDER BY number"
+        )
+        entries: list[Entry] = []
+        try:
+            for *values, digest in self._database.execute(sql, (detector, number)):
+                entry = Entry(*values)
+                if entry.number != number + len(entries) + 1 or digest != digest_of(detector, *entry):
+                    break
+                entries.append(entry)
+        except sqlite3.DatabaseError as error:
+            _raise_unless_damaged(error)
+        return entries
+
+    def other_versions(self, detector: int, first: int, last: int) -> list[Versions]:
+        """Return the versions, other than the current ones, under which entries were written; {} if unknown."""
+        sql = "SELECT number, content FROM versions WHERE detector = ? AND number <= ? ORDER BY number DESC"
+        with _storage_errors():
+            rows = self._database.execute(sql, (detector, last)).fetchall()
+        found: list[Versions] = []
+        for number, text in rows:
+            found.append(_versions(text))
+            if number <= first:
+                break
+        else:
+            found.append({})
+        return [versions for versions in reversed(found) if versions != self.versions]
+
+    def cut(self, detector: int, snapshot_number: int, number: int) -> int:
+        """Discard everything after entry `number`, and snapshots after `snapshot_number`.
+
+        Entries are moved to the table `damaged`, and their number is returned; everything else is deleted.
+        """
+        after = (detector, number)
+        n_lost = self._count("entries", after)
+        n_others = sum(self._count(table, after) for table in ("answers", "versions"))
+        if n_lost + self._count("snapshots", (detector, snapshot_number)) + n_others == 0:
+            return 0  # nothing to write: the disk may be full
+        with self.transaction():
+            self._database.execute(
+                "DELETE FROM snapshots WHERE detector = ? AND number > ?", (detector, snapshot_number)
+            )
+            self._database.execute("DELETE FROM answers WHERE detector = ? AND number > ?", after)
+            self._database.execute("DELETE FROM versions WHERE detector = ? AND number > ?", after)
+            self.events.cut(detector, number)
+            if n_lost:
+                self._database.execute("DELETE FROM damaged WHERE detector = ?", (detector,))
+                self._database.execute(
+                    "INSERT INTO damaged SELECT * FROM entries WHERE detector = ? AND number > ?", after
+                )
+                self._database.execute("DELETE FROM entries WHERE detector = ? AND number > ?", after)
+        return n_lost
+
+    def _count(self, table: str, after: tuple[int, int]) -> int:
+        with _storage_errors():
+            sql = f"SELECT count(*) FROM {table} WHERE detector = ? AND number > ?"  # noqa: S608 (names from above)
+            return int(self._database.execute(sql, after).fetchone()[0])
+
+    # -- snapshots and replies ----------------------------------------------------------------------------------
+
+    def add_snapshot(self, detector: int, number: int, content: bytes, history: bytes = b"") -> None:
+        """Insert a snapshot; delete all older ones except the previous, and the entries that are no longer needed."""
+        values = (detector, number, content, history, digest_of(number, content, history))
+        self._database.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", values)
+        latest = self._snapshot_numbers(detector)[:_N_SNAPSHOTS]
+        self._database.execute("DELETE FROM snapshots WHERE detector = ? AND number < ?", (detector, latest[-1]))
+        if len(latest) == _N_SNAPSHOTS:
+            self._database.execute("DELETE FROM entries WHERE detector = ? AND number <= ?", (detector, latest[-1]))
+        self._free_pages()
+
+    def snapshots(self, detector: int) -> Iterator[Snapshot]:
+        """Yield the snapshots, latest first; a damaged one has its number and no content."""
+        sql = "SELECT content, history, digest FROM snapshots WHERE detector = ? AND number = ?"
+        for number in self._snapshot_numbers(detector):
+            try:
+                content, history, digest = self._database.execute(sql, (detector, number)).fetchone()
+            except sqlite3.DatabaseError as error:
+                _raise_unless_damaged(error)
+                content = history = digest = b""
+            is_valid = digest == digest_of(number, content, history)
+            yield Snapshot(number, content, history) if is_valid else Snapshot(number, b"", b"")
+
+    def add_replies(self, detector: int, replies: list[SavedReply], oldest: int) -> None:
+        """Insert replies, and delete those to entries before `oldest`."""
+        rows = [
+            (detector, number, request, request_digest, *reply, digest_of(request, request_digest, *reply))
+            for number, request, request_digest, reply in replies
+        ]
+        self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.execute("DELETE FROM answers WHERE detector = ? AND number < ?", (detector, oldest))
+
+    def replies(self, detector: int, number: int) -> tuple[list[SavedReply], int]:
+        """Return the replies to entries up to a number, oldest first, and how many are damaged."""
+        sql = (
+            "SELECT number, request, sent, status, content, digest FROM answers"
+            " WHERE detector = ? AND number <= ? ORDER BY number"
+        )
+        with _storage_errors():
+            rows = self._database.execute(sql, (detector, number)).fetchall()
+        valid = [
+            SavedReply(number, request, request_digest, Reply(status, content))
+            for number, request, request_digest, status, content, digest in rows
+            if digest == digest_of(request, request_digest, status, content)
+        ]
+        return valid, len(rows) - len(valid)
+
+    def _snapshot_numbers(self, detector: int) -> list[int]:
+        sql = "SELECT number FROM snapshots WHERE detector = ? ORDER BY number DESC"
+        with _storage_errors():
+            return [number for (number,) in self._database.execute(sql, (detector,))]
+
+    def _free_pages(self) -> None:
+        """Return unused pages to the file system, but keep as many as are in use: the next snapshot needs them."""
+        n_unused, n_pages = (
+            self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")
+        )
+        for _ in range(min(2 * n_unused - n_pages, _MAX_FREED_PAGES)):
+            self._database.execute("PRAGMA incremental_vacuum(1)")  # of more pages, Python would free only the first
+
+
+def _configuration(name: str, text: Any) -> dict[str, Any]:
+    if not isinstance(text, str):
+        raise StorageError(f"The configuration of {name!r} is damaged: it is not text.")
+    try:
+        configuration = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"The configuration of {name!r} is damaged: {error}.") from None
+    if not isinstance(configuration, dict):
+        raise StorageError(f"The configuration of {name!r} is damaged: it is {configuration!r:.100}.")
+    return configuration
+
+
+def _versions(text: Any) -> Versions:
+    """Return recorded versions; {}, which means unknown, if they are damaged."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    is_valid = all(isinstance(part, str) and part.isprintable() for item in found.items() for part in item)
+    return found if is_valid else {}
+
+
+def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
+    """Raise StorageError if the file could not be read for another reason than damage, for example a failing disk."""
+    if isinstance(error, sqlite3.OperationalError):
+        raise StorageError(f"The data could not be read: {error}.") from error
+
+
+@contextmanager
+def _storage_errors(path: Path | None = None) -> Iterator[None]:
+    """Raise StorageError instead of the errors of SQLite and of the file system."""
+    problem = "The data could not be stored" if path is None else f"{path} cannot be used"
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageError(f"{problem}: {error}.") from error
+    except OSError as error:
+        raise StorageError(f"{problem}: {error.strerror}.") from error

@@ -1,0 +1,91 @@
+"""Group commit: one thread writes the changes of many requests in one transaction, synced once."""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from imondrian.service.errors import StorageError
+from imondrian.service.storage.store import Store
+
+_MAX_BATCH = 1024
+Operation = Callable[[Store], Any]
+
+
+class _WriteJob(NamedTuple):
+    operation: Operation
+    done: Future[Any]
+
+
+class Writer:
+    """The only thread that writes to the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
+        self._is_closed, self._lock = False, threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="imondrian-writer", daemon=True)
+        self._thread.start()
+        self.failure: StorageError | None = None  # why the last transaction failed; None if it succeeded
+
+    def submit(self, operation: Operation) -> Future[Any]:
+        """Queue an operation; the future gets its result when the changes are on the disk, or the error."""
+        done: Future[Any] = Future()
+        with self._lock:
+            if self._is_closed:
+                raise StorageError("The service is shutting down.")
+            self._queue.put(_WriteJob(operation, done))
+        return done
+
+    def write(self, operation: Operation) -> Any:
+        """Queue an operation, wait for it, and return its result."""
+        return self.submit(operation).result()
+
+    def retry(self) -> StorageError | None:
+        """Try a large transaction if the last one failed; return the error, or None if it succeeds."""
+        if self.failure is not None:
+            with suppress(StorageError):
+                self.write(Store.write_filler)
+                self.write(Store.delete_filler)
+        return self.failure
+
+    def close(self) -> None:
+        """Write what is queued, and end the thread."""
+        with self._lock:
+            self._is_closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            batch, is_last = self._next_batch()
+            if batch:
+                self._commit(batch)
+            if is_last:
+                return
+
+    def _next_batch(self) -> tuple[list[_WriteJob], bool]:
+        """Wait for a job, and return it with the others in the queue, and whether the queue is closed."""
+        batch: list[_WriteJob] = []
+        job = self._queue.get()
+        while job is not None:
+            batch.append(job)
+            if len(batch) == _MAX_BATCH or self._queue.empty():
+                return batch, False
+            job = self._queue.get()
+        return batch, True
+
+    def _commit(self, batch: list[_WriteJob]) -> None:
+        try:
+            with self._store.transaction():
+                results = [job.operation(self._store) for job in batch]
+        except Exception as error:  # noqa: BLE001 (every waiting thread must get an error)
+            self.failure = error if isinstance(error, StorageError) else None
+            for job in batch:
+                job.done.set_exception(error)
+            return
+        self.failure = None
+        for job, result in zip(batch, results, strict=True):
+            job.done.set_result(result)

@@ -1,0 +1,1 @@
+"""The stream detector, its state, and time series."""
