@@ -270,7 +270,7 @@ class Window:
         return wider
 
     def state(self) -> dict[str, Array]:
-        """Return the ring and the clock: numbers of the next point and of the next step, and `maintains_levels`."""
+        """Return the ring and the clock: `number`, `next_step` and `maintains_levels`."""
         return {"ring": self.ring, "clock": np.array([self.number, self.next_step, self.maintains_levels], np.int64)}
 
     def layout(self, n_coordinates: int) -> dict[str, Layout]:
