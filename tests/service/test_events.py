@@ -99,6 +99,23 @@ def test_a_listener_continues_after_a_restart_without_missing_an_event(tmp_path)
         assert ids == list(range(1, 7))
 
 
+def test_events_are_published_in_order_even_if_a_thread_is_delayed_after_submitting_some(registry, monkeypatch):
+    submit, delayed = registry.writer.submit, []
+
+    def slow_submit(operation, *on_done):
+        done = submit(operation, *on_done)
+        if not delayed:  # this thread loses the processor, and another one stores the next event
+            delayed.append(done.result())
+            announce(registry, 1)
+        return done
+
+    monkeypatch.setattr(registry.writer, "submit", slow_submit)
+    announce(registry, 1)
+    assert registry.feed.last_id == 2
+    assert [event.id for event in registry.feed.after(0)] == [1, 2]
+    assert registry.feed.after(2) == []
+
+
 def test_a_listener_that_has_received_nothing_misses_nothing_across_a_restart(tmp_path):
     registry = Registry(tmp_path)
     announce(registry, 3)

@@ -29,9 +29,7 @@ class EventFeed:
 
     def submit(self, operation: Callable[[Store], list[StoredEvent]]) -> Future[list[StoredEvent]]:
         """Queue an operation that stores events; they are published once they are on the disk."""
-        stored = self._writer.submit(operation)
-        stored.add_done_callback(self.publish_result)
-        return stored
+        return self._writer.submit(operation, self.publish_result)
 
     def publish_result(self, stored: Future[list[StoredEvent]]) -> None:
         """Publish the events that an operation has stored; called in the thread of the writer, in their order."""

@@ -121,7 +121,7 @@ class Channel:
         """Begin to send new events, and count them."""
         self._wake.set()
         with suppress(StorageError):  # the service is shutting down
-            self._writer.submit(self._read_counts).add_done_callback(self._on_counts)
+            self._writer.submit(self._read_counts, self._on_counts)
 
     def _read_counts(self, store: Store) -> ReceiverCounts:
         return store.events.counts(self._receiver.key)

@@ -163,7 +163,7 @@ class DetectorWorker:
             self._queue.add(job)
             is_idle, self._is_journalling = not self._is_journalling, True
         if is_idle:
-            self._writer.submit(self._journal).add_done_callback(self._on_journalled)
+            self._writer.submit(self._journal, self._on_journalled)
         return job.future
 
     def remove(self) -> Future[None]:
@@ -179,9 +179,9 @@ class DetectorWorker:
                 raise RemovedError(_REMOVED)
             if self.is_being_removed:
                 raise UnavailableError(_BEING_REMOVED)
-            deletion, removal = self._writer.submit(self._delete), Future[None]()
+            removal = Future[None]()
+            self._writer.submit(self._delete, lambda deletion: self._on_deleted(deletion, removal))
             self.is_being_removed, self._refusal = True, UnavailableError(_BEING_REMOVED)
-        deletion.add_done_callback(lambda deletion: self._on_deleted(deletion, removal))
         return removal
 
     def stop(self) -> None:
@@ -208,7 +208,7 @@ class DetectorWorker:
     def open_silence_if_due(self) -> None:
         """Open an incident if no points have arrived for too long; called by the timer of the service."""
         if not self.is_silent and self._is_silence_due() and not self.is_being_removed:
-            self._feed.submit(self._open_silence).add_done_callback(self._on_silence_stored)
+            self._writer.submit(self._open_silence, self._on_opened_silence)
 
     def _is_silence_due(self) -> bool:
         """Return True if no points have arrived for too long.
@@ -228,6 +228,10 @@ class DetectorWorker:
         events = store.events.open_silence(self.id, self.name, self._last_arrival, time.time())
         self._stored_silences = store.events.silences(self.id)
         return events
+
+    def _on_opened_silence(self, stored: Future[list[StoredEvent]]) -> None:
+        self._on_silence_stored(stored)
+        self._feed.publish_result(stored)
 
     def _on_silence_stored(self, stored: Future[list[StoredEvent]]) -> None:
         """Show a silence that has begun or ended, once that is on the disk."""
@@ -282,7 +286,7 @@ class DetectorWorker:
             self._condition.notify()
         self._refuse(refused, error)
         if has_more:
-            self._writer.submit(self._journal).add_done_callback(self._on_journalled)
+            self._writer.submit(self._journal, self._on_journalled)
 
     def _delete(self, store: Store) -> list[StoredEvent]:
         """Delete all data of the detector; nothing is written after that, except that its open incidents end."""

@@ -30,9 +30,15 @@ class Writer:
         self._thread.start()
         self.failure: StorageError | None = None  # why the last transaction failed; None if it succeeded
 
-    def submit(self, operation: Operation) -> Future[Any]:
-        """Queue an operation; the future gets its result when the changes are on the disk, or the error."""
+    def submit(self, operation: Operation, on_done: Callable[[Future[Any]], None] | None = None) -> Future[Any]:
+        """Queue an operation; the future gets its result when the changes are on the disk, or the error.
+
+        `on_done` is called with the future in the thread of the writer, in the order of the operations. A callback that
+        is added to the returned future may run in the calling thread instead, after those of later operations.
+        """
         done: Future[Any] = Future()
+        if on_done is not None:
+            done.add_done_callback(on_done)
         with self._lock:
             if self._is_closed:
                 raise StorageError("The service is shutting down.")
