@@ -186,3 +186,17 @@ def test_categories_are_described_by_their_frequency():
     assert str(missing) == "country = missing (never seen), 100%"
     assert str(unnamed) == f"country = {category_code('KP'):.0f} (never seen), 100%"
     assert (known.side, known.value_text) == ("", "FR")
+
+
+BOUNDS = [0.0, -0.0, 5e-324, 1.0, 1.0 + 2.0**-52, -3.0, 1e308, -1e308, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("low", BOUNDS)
+@pytest.mark.parametrize("high", BOUNDS)
+def test_a_reason_has_a_text_whatever_its_numbers(low, high):
+    for value in BOUNDS:
+        assert "expected" in str(Reason("x", value, 0.5, is_high=True, expected=(low, high)))
+
+
+def test_bounds_in_the_wrong_order_are_exchanged():
+    assert Reason("x", 9.0, 0.5, is_high=True, expected=(2.0, 1.0)).remark == "high; expected 1 to 2"

@@ -116,6 +116,8 @@ def test_only_the_latest_64_incidents_are_stored():
         {"latest": [[0, 1, 2, 1, 1, None, 1, float("nan"), 4.0, []]]},
         {"latest": [[0, 1, 2, 1, 1, None, 1, 0.9, 4.0, [[0, 0, 0.5, 1.0, True, 0.0, 0.0, 0.0, 3, 2]]]]},
         {"latest": [[0, 1, 2, 1, 1, None, 1, 0.9, 4.0, [[0, 0, 0.5, 1.0, True, 0.0, 0.0, 0.0]] * 6]]},
+        {"latest": [[0, 1, 2, 2, 1, None, 1, 0.96875, 5.0, [[0, 0, 0.5, 1.0, True, 0.0, 1.0, 0.0]]]]},
+        {"latest": [[0, 1, 2, 2, 1, None, 1, 0.96875, 5.0, [[0, 0, 0.5, 1.0, True, 0.0, -1e308, 1e308]]]]},
     ],
 )
 def test_a_damaged_state_is_refused(change):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from imondrian import MondrianForest, StreamDetector
+from imondrian.alarms.incidents import AlarmReason
 from imondrian.base.errors import DamagedFileError, ImondrianError, InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.models import storage
@@ -27,6 +28,7 @@ from imondrian.service.limits import Limits
 from tests.service.serving import SMALL, ThreadServer, wait_until
 from tests.service.test_worker import expected, learn, n_rows
 from tests.test_hostile_files import with_arrays
+from tests.test_storage import members, zipped
 
 XY = {"features": ["x", "y"], **SMALL}
 WIDE = {**DEFAULTS, "features": ["x"], "window": 20_000, "max_samples": None, "n_trees": 2}
@@ -349,3 +351,57 @@ def test_a_forest_that_cannot_count_many_more_points_is_refused(server, n_shown)
     status, response = put(server, "a", content)
     assert status == 422
     assert f"must have seen at most {2**52} rows, but has seen {n_shown}" in response["detail"]
+
+
+def with_first_reason(content, **numbers):
+    """Return a model file whose latest incident has other numbers in its first reason, and a matching digest."""
+    parts = members(content)
+    header = json.loads(parts["header.json"])
+    reason = header["notes"]["StreamDetector"]["incidents"]["latest"][-1][-1][0]
+    for name, number in numbers.items():
+        reason[AlarmReason._fields.index(name)] = number
+    return zipped({**parts, "header.json": json.dumps(header)})
+
+
+def with_incident(registry, name):
+    handle, _ = registry.create(name, {**XY, "threshold": 0.001})
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    X[-3:] += 50.0
+    learn(handle, X)
+    assert handle.worker.incidents.shown.open is not None
+    return handle
+
+
+@pytest.mark.parametrize("numbers", [{"low": 1e6, "high": 0.0}, {"low": -1e308, "high": 1e308}])
+@pytest.mark.parametrize("name", ["a", "new"])
+def test_an_incident_with_an_impossible_range_is_refused(server, registry, name, numbers):
+    handle = with_incident(registry, "a")
+    content = with_first_reason(to_bytes(handle.worker.read_copy.private_copy()), **numbers)
+    assert put(server, name, content)[0] == 422
+    assert registry.complaints() == []
+    assert len(learn(handle, np.zeros((1, 2)))) == 1
+    assert server.request("GET", "/incidents")[0] == 200
+
+
+def test_incidents_that_cannot_be_described_are_refused_before_they_are_journalled(server, registry, monkeypatch):
+    handle = with_incident(registry, "a")
+    content, n_entries = to_bytes(handle.worker.read_copy.private_copy()), n_rows(registry)["entries"]
+
+    def fail(*_):
+        raise ZeroDivisionError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.service.storage.incident_log.reasons_in_words", fail)
+        for name in ("a", "new"):
+            status, answer = put(server, name, content)
+            assert (status, "cannot be described: a defect" in answer["detail"]) == (422, True)
+    assert n_rows(registry)["entries"] == n_entries
+    assert put(server, "a", content)[0] == 200
+
+
+def test_an_incident_that_cannot_be_described_does_not_hide_others(server, registry, monkeypatch):
+    handles = [with_incident(registry, name) for name in ("a", "b")]
+    monkeypatch.setattr(handles[0].worker.incidents, "described", lambda *_: {}["missing"])
+    status, _, response = server.request("GET", "/incidents")
+    assert status == 200
+    assert [each["detector"] for each in json.loads(response)["incidents"]] == ["b"]

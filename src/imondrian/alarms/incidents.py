@@ -433,6 +433,9 @@ def _restored_reason(*values: Any) -> AlarmReason:
         name: _finite(getattr(reason, name)) for name in ("share", "value", "median", "low", "high")
     }
     n_same = None if reason.count is None else as_count(reason.count, "the count of a category", 0, n_points)
+    low, high = numbers["low"], numbers["high"]
+    if n_same is None and not 0.0 <= high - low < math.inf:
+        raise ValueError(f"the expected range of a reason must be finite and ascending, but is {low!r} to {high!r}.")
     return reason._replace(
         feature=feature, lag=lag, is_high=bool(reason.is_high), count=n_same, n_points=n_points, **numbers
     )

@@ -383,6 +383,8 @@ def _number_text(value: float, separator: str) -> str:
     """Return a number with six significant digits; an integer with all its digits."""
     if math.isnan(value):
         return MISSING_TEXT
+    if math.isinf(value):
+        return f"{value:g}"
     is_integer = value == round(value) and abs(value) < _EXACT
     return f"{value:{separator}.0f}" if is_integer else f"{value:{separator}.6g}"
 
@@ -391,11 +393,15 @@ def _range_text(low: float, high: float, value: float) -> str:
     """Return a range such as "12,300 to 98,800".
 
     The bounds are rounded to the second significant digit of their difference, but have at least three significant
-    digits. They have more, up to six, if the value would otherwise appear to lie on the other side of a bound.
+    digits. They have more, up to six, if the value would otherwise appear to lie on the other side of a bound. Bounds
+    in the wrong order are exchanged, and those without a finite difference are not rounded.
     """
-    if low == high:
-        return _number_text(low, ",")
-    last_digit = math.floor(math.log10(high - low)) - 1
+    if low > high:
+        return _range_text(high, low, value)
+    width = high - low
+    if not 0.0 < width < math.inf:
+        return " to ".join(dict.fromkeys(_number_text(bound, ",") for bound in (low, high)))
+    last_digit = math.floor(math.log10(width)) - 1
     for n_digits in range(_RANGE_DIGITS, _MAX_DIGITS + 1):
         bounds = [_rounded(bound, last_digit, n_digits) for bound in (low, high)]
         if [value < low, value > high] == [value < bounds[0], value > bounds[1]]:

@@ -1,6 +1,7 @@
 """Checks of uploaded model files: the memory needed is computed from the header, before the rest is read."""
 
 import io
+import json
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,6 +22,7 @@ from imondrian.service.changes.journal import detector_from
 from imondrian.service.changes.settings import rules_by_name
 from imondrian.service.errors import CapacityError
 from imondrian.service.limits import PER_BYTE_OF_MODELS, Limits
+from imondrian.service.storage.incident_log import IncidentLog, ShownIncidents
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.row_layout import RowLayout
 from imondrian.stream.stream_parameters import restored_parameters
@@ -129,6 +131,19 @@ def _check_matches(detector: StreamDetector, configuration: dict[str, Any]) -> N
     settings = {**detector.parameters, "features": names, "categorical": _categorical_names(detector, names)}
     expected = {**parameters_of(configuration), "features": features, "categorical": configuration["categorical"]}
     _check_equal(settings, {name: value for name, value in expected.items() if name not in ("threshold", "rules")})
+    _check_incidents(detector, features)
+
+
+def _check_incidents(detector: StreamDetector, features: list[str]) -> None:
+    """Raise InvalidInputError if an incident cannot be described: the detector could not announce or show it."""
+    log, shown = IncidentLog(0, "", features), ShownIncidents(detector.incidents)
+    for incident in detector.incidents:
+        try:
+            json.dumps(log.described(incident, shown), allow_nan=False)
+        except Exception as error:  # noqa: BLE001 (whatever the file contains, the detector must not fail later)
+            raise InvalidInputError(
+                f"Incident {incident.number} in the model file cannot be described: {error}"
+            ) from error
 
 
 def _check_equal(settings: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -1,11 +1,14 @@
 """Answers to requests for incidents: of one detector, and of all."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from imondrian.service.detectors.registry import DetectorHandle, Registry
 from imondrian.service.http import schemas
 from imondrian.service.storage.incident_log import silence_as_json
+
+_LOG = logging.getLogger("imondrian.service")
 
 
 class _Found(NamedTuple):
@@ -56,4 +59,14 @@ def _found(handle: DetectorHandle) -> list[_Found]:
 def _response(found: list[_Found], limit: int | None = None) -> schemas.Incidents:
     """Return incidents, open ones first, then the latest."""
     found.sort(key=lambda each: each[:3], reverse=True)
-    return schemas.Incidents(incidents=[schemas.Incident(**each.describe()) for each in found[:limit]])
+    described = (_described(each) for each in found[:limit])
+    return schemas.Incidents(incidents=[each for each in described if each is not None])
+
+
+def _described(found: _Found) -> schemas.Incident | None:
+    """Return an incident as part of a response; None, with a line in the log, if that fails: the others are shown."""
+    try:
+        return schemas.Incident(**found.describe())
+    except Exception:  # noqa: BLE001 (one incident must not hide those of all detectors)
+        _LOG.exception("Incident %d of a detector cannot be shown.", found.number)
+        return None
