@@ -40,7 +40,7 @@ class Listener(threading.Thread):
 
 def announce(registry, n, detector=1):
     for _ in range(n):
-        one = Announcement(0, "opened", time.time(), {"id": "1-0-0", "detector": "a"})
+        one = Announcement(0, "opened", time.time(), {"id": "1-0-0", "detector": "a", "kind": "anomalies"})
         registry.feed.submit(lambda store, one=one: store.events.add(detector, [one])).result()
 
 
@@ -270,7 +270,7 @@ def test_a_listener_that_does_not_read_is_closed_and_disturbs_nobody(tmp_path):
         connection.connect(("127.0.0.1", server.port))
         connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         wait_until(listening(registry, 1))
-        long = Announcement(0, "opened", 0.0, {"id": "1-0-0", "text": "x" * 100_000})
+        long = Announcement(0, "opened", 0.0, {"id": "1-0-0", "kind": "anomalies", "text": "x" * 100_000})
         for _ in range(120):
             registry.feed.submit(lambda store: store.events.add(1, [long])).result()
         wait_until(lambda: app_listeners(registry) == 0)
@@ -279,7 +279,7 @@ def test_a_listener_that_does_not_read_is_closed_and_disturbs_nobody(tmp_path):
 
 def test_a_listener_that_falls_behind_continues_with_stored_events(registry):
     n_events = N_IN_MEMORY + 250
-    one = Announcement(0, "opened", 0.0, {"id": "1-0-0", "detector": "a"})
+    one = Announcement(0, "opened", 0.0, {"id": "1-0-0", "detector": "a", "kind": "anomalies"})
     with ThreadServer(create_app(registry)) as server, server.connect() as connection:
         connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         wait_until(listening(registry, 1))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sqlite3
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from imondrian.model_files import to_bytes
 from imondrian.service.changes.configuration import DEFAULTS, new_detector
 from imondrian.service.changes.journal import MODEL, POINTS, SETTINGS, Entry
+from imondrian.service.changes.row_labels import Labels
 from imondrian.service.changes.settings import Changes
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.detectors.state import new_state
@@ -19,7 +21,7 @@ from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.storage.event_table import N_EVENTS_KEPT, EventTable
 from imondrian.service.storage.incident_log import Announcement
-from imondrian.service.storage.store import StoredDetector
+from imondrian.service.storage.store import FILE, StoredDetector
 from tests.service.serving import SMALL, ThreadServer
 from tests.service.test_recovery import damage_database
 from tests.service.test_worker import learn, results
@@ -159,9 +161,14 @@ def test_what_is_shown_does_not_depend_on_how_entries_are_applied_together(seed)
     for first, end in zip([0, *sorted(cuts)], [*sorted(cuts), 400], strict=True):
         if first < end:
             other, _ = other.apply(entries[first:end])
-    assert one.announcements == other.announcements
+    assert one.pending == other.pending
+    assert announced(one) == announced(other)
     assert described(one) == described(other)
-    assert len(one.announcements) > 4
+    assert len(one.pending.latest) > 4
+
+
+def announced(state):
+    return [state.incidents.announcement(each) for each in state.pending.latest]
 
 
 def described(state):
@@ -210,6 +217,208 @@ def test_only_the_latest_incidents_are_kept(registry):
     found = shown(registry)
     assert len(found) == 64
     assert max(each["incident"] for each in found) == n_opened - 1
+
+
+def many_bursts():
+    """Return the settings of a detector, and rows that open and close very many incidents."""
+    X = np.random.default_rng(0).normal(size=(600, 2)) / 10.0
+    for first in range(60, 600, 6):
+        X[first : first + 2] = np.random.default_rng(first).uniform(-50.0, 50.0, (2, 2))
+    return {**XY, "gap": 2, "threshold": "score 0.6", "learn_anomalies": False}, X
+
+
+@pytest.mark.parametrize("n_portions", [0, 1, 2, 7])
+def test_no_event_is_lost_or_stored_twice_if_the_service_is_killed_between_two_portions(
+    tmp_path, monkeypatch, n_portions
+):
+    monkeypatch.setattr("imondrian.service.detectors.state._EVENTS_PER_TRANSACTION", 10)
+    settings, X = many_bursts()
+    registry = Registry(tmp_path / "live")
+    handle, _ = registry.create("a", settings)
+    add, calls = EventTable.add, []
+
+    def full_after_some(*arguments):
+        calls.append(arguments)
+        if len(calls) > n_portions:
+            raise StorageError("the disk is full")
+        return add(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EventTable, "add", full_after_some)
+        learn(handle, X)
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    assert len(events_of(registry)) == 10 * n_portions
+    again = Registry(tmp_path / "killed")
+    for each in (registry, again):
+        learn(each.get("a"), X[:1])
+    events = events_of(registry)
+    assert events == events_of(again)
+    assert [each["id"] for each in events] == list(range(1, len(events) + 1))
+    assert len({(each["event"], each["incident"]["id"]) for each in events}) == len(events) > 100
+    registry.close()
+    again.close()
+
+
+def test_events_that_would_be_deleted_at_once_are_not_written(tmp_path, monkeypatch):
+    for module in ("changes.journal", "storage.incident_log", "storage.event_table"):
+        monkeypatch.setattr(f"imondrian.service.{module}.N_EVENTS_KEPT", 5)
+    settings, X = many_bursts()
+    found = []
+    for name, blocks in (("one", [X]), ("many", np.split(X, 600))):
+        registry = Registry(tmp_path / name)
+        registry.writer.write(lambda store: store.events.use_receivers(("receiver",)))
+        handle, _ = registry.create("a", settings)
+        for some in blocks:
+            learn(handle, some)
+        events = events_of(registry)
+        found.append(
+            (
+                [(each["id"], each["event"], each["incident"]["id"], each["incident"]["text"]) for each in events],
+                registry._store.events.counts("receiver"),
+                handle.worker.counts,
+            )
+        )
+        assert len(events) == 5
+        assert events[-1]["id"] == registry.feed.last_id > 100
+        registry.close()
+    assert found[0] == found[1]
+    assert found[0][1].n_given_up == found[0][0][-1][0] - 5
+
+
+def test_a_large_entry_keeps_only_the_latest_events_in_memory(monkeypatch):
+    for module in ("changes.journal", "storage.incident_log"):
+        monkeypatch.setattr(f"imondrian.service.{module}.N_EVENTS_KEPT", 5)
+    settings, X = many_bursts()
+    state = new_state(StoredDetector(1, "a", {**DEFAULTS, **settings}, 0.0), Retention())
+    state, _ = state.apply([Entry(1, POINTS, X.tobytes(), None, 1000.0)])
+    assert len(state.pending.latest) == len(state.applier.events.latest) == 5
+    assert state.pending.n_skipped + 5 == state.applier.events.n_events > 100
+    state, _ = state.apply([Entry(2, POINTS, X.tobytes(), None, 1001.0)])
+    assert len(state.pending.latest) == 5
+    assert state.pending.n_skipped > 200
+    assert state.pending.latest[0].entry == 2
+
+
+def test_long_names_are_shortened_in_texts_and_take_few_bytes(registry):
+    settings, X = many_bursts()
+    names = ["\N{GRINNING FACE}" * 255 + "x", "\N{GRINNING FACE}" * 255 + "y"]
+    handle, _ = registry.create("a", {**settings, "features": names})
+    learn(handle, X[:100])
+    stored = registry._store.events.after(0, 1)[0]
+    incident = json.loads(stored.as_json())["incident"]
+    assert {each["feature"] for each in incident["explanation"]} <= set(names)
+    assert all(each["text"].startswith("\N{GRINNING FACE}" * 61 + "... = ") for each in incident["explanation"])
+    assert len(stored.content.encode()) < 5_000
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 10])
+def test_the_time_of_a_row_is_found_without_a_list_of_all(n_rows):
+    labels = Labels({}, ["12:00", None])
+    assert [labels.time_of(i, n_rows) for i in range(n_rows)] == labels.times_of(n_rows)
+
+
+def not_stored(registry, monkeypatch, rows):
+    """Learn rows while no event can be stored."""
+    with monkeypatch.context() as patched:
+        patched.setattr(registry.get("a").worker, "_store_announcements", lambda: None)
+        learn(registry.get("a"), rows)
+
+
+def test_an_incident_ends_with_its_detector_even_if_its_closing_is_about_to_be_stored(registry, monkeypatch):
+    handle, _ = registry.create("a", XY)
+    learn(handle, bursts()[:93])
+    opened = shown(registry)[0]
+    not_stored(registry, monkeypatch, bursts()[93:120])
+    assert handle.worker.incidents.shown.open is None
+    listened = registry.feed.last_id
+    registry.remove("a")
+    events = [json.loads(event.as_json()) for event in registry.feed.after(listened)]
+    assert [(each["event"], each["incident"]["id"]) for each in events] == [("closed", opened["id"])]
+    assert events[0]["incident"]["explanation"] == []
+
+
+def test_an_incident_whose_opening_is_not_stored_is_not_closed_with_its_detector(registry, monkeypatch):
+    handle, _ = registry.create("a", XY)
+    learn(handle, bursts()[:90])
+    not_stored(registry, monkeypatch, bursts()[90:93])
+    assert handle.worker.incidents.shown.open is not None
+    registry.remove("a")
+    assert registry.feed.after(0) == []
+
+
+def opened_and_closed(registry):
+    events = events_of(registry)
+    return tuple([each["incident"]["id"] for each in events if each["event"] == what] for what in ("opened", "closed"))
+
+
+def copied_without_end(folder, target):
+    """Copy a folder, and damage the last entry of its journal."""
+    shutil.copytree(folder, target)
+    last = "(SELECT max(number) FROM entries)"
+    damage_database(target, f"UPDATE entries SET digest = x'00' WHERE number = {last}")  # noqa: S608
+    return Registry(target)
+
+
+@pytest.mark.parametrize("n_rows", [90, 91, 93])
+def test_ids_of_incidents_are_not_used_again_after_the_end_of_the_journal_is_lost(tmp_path, n_rows):
+    registry = Registry(tmp_path / "0")
+    handle, _ = registry.create("a", XY)
+    for some in np.split(bursts()[:n_rows], [50, 90]):  # an incident opens in the last entry, or before it
+        if len(some):
+            learn(handle, some)
+    learn(handle, bursts()[n_rows:95])
+    killed, registries = tmp_path / "0", [registry]
+    for i in range(1, 4):
+        lost = copied_without_end(killed, tmp_path / f"{i}")
+        assert len(lost.damage_reports) == 1
+        learn(lost.get("a"), bursts()[90:95] * i)
+        opened, closed = opened_and_closed(lost)
+        assert len(set(opened)) == len(opened) > i
+        assert sorted(closed) == sorted(opened[:-1])
+        assert [each["id"] for each in shown(lost) if each["is_open"]] == opened[-1:]
+        again = replayed(tmp_path / f"{i}", tmp_path / f"{i}-again")
+        assert (events_of(again), shown(again)) == (events_of(lost), shown(lost))
+        again.close()
+        registries.append(lost)
+        killed = tmp_path / f"{i}"
+    for each in registries:
+        each.close()
+
+
+def test_ids_of_incidents_are_not_used_again_after_all_snapshots_are_lost(tmp_path):
+    registry = Registry(tmp_path / "live", retention=OFTEN)
+    handle, _ = registry.create("a", XY)
+    for some in np.split(bursts()[:393], [100, 200, 300]):
+        learn(handle, some)
+    n_opened = len(opened_and_closed(registry)[0])
+    registry.close()
+    damage_database(tmp_path / "live", "UPDATE snapshots SET content = x'00'")
+    registry = Registry(tmp_path / "live")
+    assert registry.get("a").worker.summary.n_seen == 0
+    learn(registry.get("a"), bursts()[:93])
+    opened, closed = opened_and_closed(registry)
+    assert len(set(opened)) == len(opened) > n_opened
+    assert sorted(closed) == sorted(opened[:-1])
+    registry.close()
+
+
+def test_open_incidents_of_a_folder_of_a_former_version_end_with_their_detector(tmp_path):
+    registry = Registry(tmp_path)
+    handle, _ = registry.create("a", XY)
+    learn(handle, bursts()[:93])
+    before = events_of(registry)
+    registry.close()
+    damage_database(tmp_path, "INSERT INTO announced SELECT detector, entry FROM announced_events")
+    for table in ("announced_events", "open_incidents"):
+        database = sqlite3.connect(tmp_path / FILE)
+        database.execute(f"DROP TABLE {table}")
+        database.close()
+    registry = Registry(tmp_path)
+    assert events_of(registry) == before
+    registry.remove("a")
+    events = [json.loads(event.as_json()) for event in registry.feed.after(1)]
+    assert [(each["event"], each["incident"]["id"]) for each in events] == [("closed", before[0]["incident"]["id"])]
+    registry.close()
 
 
 def test_a_replaced_detector_gets_other_ids_and_its_open_incident_ends(tmp_path):
@@ -313,7 +522,7 @@ def test_a_request_without_events_writes_no_further_row(registry):
 def test_only_the_latest_events_are_kept(registry, monkeypatch):
     monkeypatch.setattr("imondrian.service.storage.event_table.N_EVENTS_KEPT", 5)
     for i in range(12):
-        one = Announcement(0, "opened", float(i), {"id": str(i)})
+        one = Announcement(0, "opened", float(i), {"id": str(i), "kind": "anomalies"})
         registry.feed.submit(lambda store, one=one: store.events.add(1, [one])).result()
     assert [each["id"] for each in events_of(registry)] == [8, 9, 10, 11, 12]
 

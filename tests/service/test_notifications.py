@@ -33,7 +33,9 @@ def notifying(folder, *urls, secret=None, retention=QUICK):
 
 def announce(registry, n=1, detector=1, at=None):
     for i in range(n):
-        one = Announcement(0, "opened", time.time() if at is None else at, {"id": f"{detector}-0-{i}"})
+        one = Announcement(
+            0, "opened", time.time() if at is None else at, {"id": f"{detector}-0-{i}", "kind": "anomalies"}
+        )
         registry.feed.submit(lambda store, one=one: store.events.add(detector, [one])).result()
 
 

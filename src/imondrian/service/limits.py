@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 KIB, MIB = 2**10, 2**20
+N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are deleted, even if not delivered
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
 
 

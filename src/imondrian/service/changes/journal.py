@@ -7,6 +7,7 @@ import hashlib
 import math
 import platform
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate, groupby, repeat
@@ -28,7 +29,7 @@ from imondrian.service.changes.expected_rows import expected_rows, n_rows_at_onc
 from imondrian.service.changes.posted_rows import PostedRows
 from imondrian.service.changes.row_labels import with_labels, without_labels
 from imondrian.service.changes.settings import Changes, settings_of
-from imondrian.service.limits import Limits
+from imondrian.service.limits import N_EVENTS_KEPT, Limits
 from imondrian.stream.detector import Results, StreamDetector
 from imondrian.stream.series_views import Spread
 
@@ -37,6 +38,7 @@ LABELLED_POINTS = "labelled points"  # points with categories, or with their own
 TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels
 NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
 MODELS = (MODEL, NEW_MODEL)
+CUT = "cut"  # the entries that followed are lost; has the next generation, so that ids of incidents are not used again
 WITH_POINTS = (POINTS, LABELLED_POINTS, TIMED_POINTS)
 
 
@@ -108,13 +110,60 @@ class ScoredRow(NamedTuple):
     expected: bytes = b""  # of a series: what was expected (`expected_rows.py`)
 
 
+class EventMark(NamedTuple):
+    """How many events of a journal are stored: those of all earlier entries, and the first ones of an entry."""
+
+    entry: int = 0
+    n_events: int = 0
+
+
 class AppliedEvent(NamedTuple):
     """An incident opened or closed while a journal entry was applied."""
 
     entry: Entry
+    position: int  # among the events of the entry, from 0
     incident: Incident
-    generation: int  # of the detector: number of the entry with its model file, 0 if there is none
+    generation: int  # of the detector, part of the ids of its incidents; see `EntryApplier`
     is_opening: bool
+
+
+class AppliedEvents:
+    """Incidents that opened or closed while entries were applied: all are counted, and the latest are kept.
+
+    Older events would be deleted as soon as they were stored, and those of a large entry take much memory.
+
+    Parameters
+    ----------
+    stored : EventMark
+        The events that are stored already; they are counted, but not kept.
+
+    Attributes
+    ----------
+    n_events, n_opened : int
+        Number of events, and of openings among them.
+    latest : deque of AppliedEvent
+        The latest events that are not stored yet.
+    """
+
+    def __init__(self, stored: EventMark) -> None:
+        self.n_events = self.n_opened = self._n_new = 0
+        self.latest: deque[AppliedEvent] = deque(maxlen=N_EVENTS_KEPT)
+        self._stored, self._next = stored, EventMark()
+
+    @property
+    def n_skipped(self) -> int:
+        """Number of events that are neither stored nor kept; they come before those that are kept."""
+        return self._n_new - len(self.latest)
+
+    def add(self, entry: Entry, incident: Incident, generation: int, *, is_opening: bool) -> None:
+        """Add the next event."""
+        position = self._next.n_events if self._next.entry == entry.number else 0
+        self._next = EventMark(entry.number, position + 1)
+        self.n_events += 1
+        self.n_opened += is_opening
+        if self._next > self._stored:
+            self._n_new += 1
+            self.latest.append(AppliedEvent(entry, position, incident, generation, is_opening))
 
 
 POINTS_PER_LOCK = 1_024  # maximum number of points learned before the lock is released
@@ -133,7 +182,7 @@ class EntryApplier:
     silence : float, optional
         Seconds without points after which the detector is silent.
     generation : int, default=0
-        Number of the entry with the model file of the detector.
+        Larger after each entry that starts a new numbering of incidents: with a model file, or after lost entries.
     spread : Spread, optional
         Of a series: how far ordinary values are from the usual ones; None if not known.
 
@@ -143,7 +192,9 @@ class EntryApplier:
         Replaced by an entry that contains a model.
     silence, generation, spread
         Changed by entries.
-    events : list of AppliedEvent
+    stored_events : EventMark
+        The events that are stored already; set while a journal is replayed.
+    events : AppliedEvents
         The incidents that opened or closed in the last call of `apply`.
     """
 
@@ -157,7 +208,8 @@ class EntryApplier:
     ) -> None:
         self.detector, self.features = detector, features
         self.silence, self.generation, self.spread = silence, generation, spread
-        self.events: list[AppliedEvent] = []
+        self.stored_events = EventMark()
+        self.events = AppliedEvents(self.stored_events)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -174,10 +226,11 @@ class EntryApplier:
         -------
         list
             For each entry: the scored rows (points), the number of points forgotten (forget) or seen by the new
-            detector (model), the settings after the change (settings), or the error if points could not be forgotten.
+            detector (model), the settings after the change (settings), the generation (cut), or the error if points
+            could not be forgotten.
         """
         outcomes: list[Outcome] = []
-        self.events = []
+        self.events = AppliedEvents(self.stored_events)
         for has_points, group in groupby(entries, key=lambda entry: entry.kind in WITH_POINTS):
             if has_points:
                 outcomes += self._learn(list(group), lock)
@@ -194,15 +247,15 @@ class EntryApplier:
         points, times = np.concatenate([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
         is_series = self.detector.parameters["preset"] == SERIES
         learn = self._learn_series if is_series else self._learn_points
-        rows, events = list[ScoredRow](), list[IncidentEvent]()
+        ends = list(accumulate(len(block[0]) for block in blocks))
+        rows: list[ScoredRow] = []
         while len(rows) < len(points):
             first = len(rows)
             with lock():
                 rows += learn(points[first:], times[first:])
-                events += self.detector.events
-        ends = list(accumulate(len(block[0]) for block in blocks))
-        if events:
-            self._add_events(events, entries, [rows[end - 1].number for end in ends])
+                events = self.detector.events
+            if events:
+                self._add_events(events, entries, [rows[0].number + end - 1 for end in ends])
         return [rows[first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
     def _learn_points(self, points: Array, _times: Array) -> Iterator[ScoredRow]:
@@ -217,11 +270,11 @@ class EntryApplier:
         expected = expected_rows(detector.usual_values(points, times), self.spread)
         return _scored_rows(detector.process_many(points, times), expected)
 
-    def _add_events(self, events: list[IncidentEvent], entries: list[Entry], last_rows: list[int]) -> None:
+    def _add_events(self, events: Iterable[IncidentEvent], entries: list[Entry], last_rows: list[int]) -> None:
         """Record events, each with the entry that contains its row; `last_rows` has the last row of each entry."""
         for index, incident in events:
             entry = entries[bisect_left(last_rows, index)]
-            self.events.append(AppliedEvent(entry, incident, self.generation, incident.is_open))
+            self.events.add(entry, incident, self.generation, is_opening=incident.is_open)
 
     def _apply_one(self, entry: Entry) -> Outcome:
         if entry.kind in MODELS:
@@ -232,6 +285,10 @@ class EntryApplier:
             changes.apply(self.detector)
             self.silence = changes.silence if changes.has_silence else self.silence
             return self.settings
+        if entry.kind == CUT:
+            self.generation = int(entry.content)
+            self._add_event_if_open(entry, self.detector, is_opening=True)
+            return self.generation
         if entry.kind != FORGET:
             raise NotImplementedError(f"Unknown kind of journal entry: {entry.kind!r}.")
         points = points_from(entry.content, self.detector.parameters["n_features"])
@@ -250,12 +307,12 @@ class EntryApplier:
         if entry.kind == MODEL:
             new.threshold, new.rules = former.threshold, former.rules
         self._add_event_if_open(entry, former, is_opening=False)
-        self.detector, self.generation, self.spread = new, entry.number, None
+        self.detector, self.generation, self.spread = new, max(entry.number, self.generation + 1), None
         self._add_event_if_open(entry, new, is_opening=True)
 
     def _add_event_if_open(self, entry: Entry, detector: StreamDetector, *, is_opening: bool) -> None:
         if detector.incidents and detector.incidents[-1].is_open:
-            self.events.append(AppliedEvent(entry, detector.incidents[-1], self.generation, is_opening))
+            self.events.add(entry, detector.incidents[-1], self.generation, is_opening=is_opening)
 
     def _without_codes(self, error: InvalidInputError) -> InvalidInputError:
         """Return an error without the codes of categories, which mean nothing to the client."""

@@ -46,6 +46,11 @@ class Labels(NamedTuple):
         """Return the times of all `n_rows` rows; None for rows before the latest ones."""
         return [None] * (n_rows - len(self.times)) + self.times
 
+    def time_of(self, i: int, n_rows: int) -> str | None:
+        """Return the time of row i of `n_rows` rows."""
+        i -= n_rows - len(self.times)
+        return self.times[i] if i >= 0 else None
+
     def values(self, points: Array, categorical: Iterable[int]) -> list[list[Value]]:
         """Return rows as they were posted: categories instead of codes, None for what is missing."""
         rows: list[list[Value]] = points.tolist()

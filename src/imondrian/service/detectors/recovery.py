@@ -1,12 +1,13 @@
 """Recovery of detectors at the start: load the last valid snapshot, and replay the journal after it."""
 
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.service.changes.configuration import checked_size, is_former, stored_configuration
-from imondrian.service.changes.journal import MODELS, Entry, difference
+from imondrian.service.changes.journal import CUT, MODELS, Entry, EventMark, difference
 from imondrian.service.changes.replies import reply_to, saved_reply_to
 from imondrian.service.detectors.state import DetectorState, new_state, prepare_snapshot, restored_state
 from imondrian.service.detectors.uploads import size_in_model
@@ -44,10 +45,10 @@ def recover(
         complaints.append(
             f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}"
         )
-    n_lost = store.cut(id_, state.snapshot_number, state.entry_number)
+    state.applier.stored_events = EventMark()  # everything that follows is new
+    state, n_lost = _cut(store, record, state)
     if n_lost:
         complaints.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
-    state = _without_announced(store, record, state)
     state = _save_under_current_versions(store, record, state, complaints)
     for complaint in complaints:
         _LOG.error("%s", complaint)
@@ -81,17 +82,30 @@ def _with_checked_configuration(record: StoredDetector, limits: Limits) -> Store
     return record._replace(configuration=configuration, is_former=is_former(record.configuration))
 
 
-def _without_announced(store: Store, record: StoredDetector, state: DetectorState) -> DetectorState:
-    """Leave out announcements of replayed entries that are stored already, so that none is announced twice."""
-    last = store.events.announced(record.id)
-    return state._replace(announcements=tuple(each for each in state.announcements if each.entry > last))
+def _cut(store: Store, record: StoredDetector, state: DetectorState) -> tuple[DetectorState, int]:
+    """Discard everything after the last entry that was replayed; return the state, and how many entries were lost.
+
+    If later entries are known to have existed, their incidents may have been announced. So that their ids are not used
+    again, an entry is added after which ids have a new generation; it is applied at once.
+    """
+    number, last_number = state.entry_number, store.last_number(record.id)
+    if last_number <= number:
+        return state, store.cut(record.id, state.snapshot_number, number)
+    generation = max(state.applier.generation + last_number, store.events.last_generation(record.id)) + 1
+    entry = Entry(number + 1, CUT, str(generation).encode(), None, time.time())
+    n_lost = store.cut(record.id, state.snapshot_number, number, entry)
+    return state.apply([entry])[0], n_lost
 
 
 def _start_state(
     store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
 ) -> DetectorState:
-    """Return the state of the last valid snapshot, with the saved replies up to that snapshot."""
+    """Return the state of the last valid snapshot, with the saved replies up to that snapshot.
+
+    A replay from there leaves out events that are stored already, so that none is announced twice.
+    """
     state = _last_snapshot(store, record, limits, retention, complaints)
+    state.applier.stored_events = store.events.announced(record.id)
     replies, n_damaged = store.replies(record.id, state.entry_number)
     for reply in replies:
         state.replies.add(reply)
@@ -154,10 +168,13 @@ def _save_under_current_versions(
         " those in earlier responses."
     )
     try:
+        while state.pending.latest:
+            with store.transaction():
+                store.events.add(record.id, state.next_portion(), state.pending.n_skipped)
+            state = state.without_portion()
         with store.transaction():
-            store.events.add(record.id, state.announcements)
             prepare_snapshot(record.id, state)(store)
     except (StorageError, MemoryError) as error:
         complaints.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
         return state
-    return state.saved()._replace(announcements=())
+    return state.saved()

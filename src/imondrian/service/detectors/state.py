@@ -14,7 +14,6 @@ from imondrian.service.changes.configuration import new_detector
 from imondrian.service.changes.expected_rows import spread_as_json, spread_from_json
 from imondrian.service.changes.journal import (
     MODELS,
-    AppliedEvent,
     Entry,
     EntryApplier,
     LockFactory,
@@ -25,7 +24,7 @@ from imondrian.service.changes.journal import (
 from imondrian.service.changes.replies import SavedReplies
 from imondrian.service.limits import Retention
 from imondrian.service.storage.history import History
-from imondrian.service.storage.incident_log import Announcement, IncidentLog
+from imondrian.service.storage.incident_log import Announcement, IncidentLog, PendingEvents
 from imondrian.service.storage.store import Snapshot, Store, StoredDetector
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.series_views import TimeCounts
@@ -46,11 +45,10 @@ class Counts(NamedTuple):
         """Return the counts in the notes of a snapshot; zeros if it was saved by a version without counts."""
         return cls(*(int(notes.get(name, 0)) for name in cls._fields))
 
-    def plus(self, outcomes: list[Outcome], events: list[AppliedEvent]) -> "Counts":
-        """Return the counts after more outcomes and events."""
+    def plus(self, outcomes: list[Outcome], n_opened: int) -> "Counts":
+        """Return the counts after more outcomes and openings of incidents."""
         learned = [outcome for outcome in outcomes if isinstance(outcome, list)]
         n_anomalies = sum(row.is_anomaly for rows in learned for row in rows)
-        n_opened = sum(event.is_opening for event in events)
         return Counts(
             self.n_points + sum(map(len, learned)), self.n_anomalies + n_anomalies, self.n_incidents + n_opened
         )
@@ -78,6 +76,7 @@ def summary_of(detector: StreamDetector) -> Summary:
 
 _COUNTS, _VERSIONS, _INCIDENTS = "counts", "versions", "incidents"  # keys in the extra values of a snapshot
 _SILENCE, _SPREAD = "silence", "spread"
+_EVENTS_PER_TRANSACTION = 256  # a few megabytes at most, so that other detectors do not wait long for the writer
 
 
 class SinceSnapshot(NamedTuple):
@@ -105,7 +104,7 @@ class DetectorState(NamedTuple):
     replies: SavedReplies
     history: History
     incidents: IncidentLog
-    announcements: tuple[Announcement, ...] = ()  # that are not stored yet
+    pending: PendingEvents = PendingEvents()
 
     def apply(self, entries: list[Entry], lock: LockFactory = nullcontext) -> tuple["DetectorState", list[Outcome]]:
         """Apply entries; return the state after them, and their outcomes.
@@ -122,17 +121,25 @@ class DetectorState(NamedTuple):
 
     def _apply_together(self, entries: list[Entry], lock: LockFactory) -> tuple["DetectorState", list[Outcome]]:
         """Apply entries to the same detector."""
-        outcomes, events = self.applier.apply(entries, lock), self.applier.events
-        counts = self.counts.plus(outcomes, events)
-        announcements = self.announcements
-        if events or counts.n_anomalies > self.counts.n_anomalies or entries[0].kind in MODELS:
-            announcements += tuple(self.incidents.update(self.applier, entries, outcomes, self.history))
+        outcomes = self.applier.apply(entries, lock)
+        counts, pending = self.counts.plus(outcomes, self.applier.events.n_opened), self.pending
+        is_renumbered = self.applier.generation != self.incidents.shown.generation
+        if self.applier.events.n_events or counts.n_anomalies > self.counts.n_anomalies or is_renumbered:
+            pending = pending.plus(self.incidents.update(self.applier, entries, outcomes, self.history))
         for entry, outcome in zip(entries, outcomes, strict=True):
             self.history.add(entry, outcome)
         since = self.since_snapshot.plus(entries, self.applier.detector.parameters["n_features"])
         return self._replace(
-            entry_number=entries[-1].number, since_snapshot=since, counts=counts, announcements=announcements
+            entry_number=entries[-1].number, since_snapshot=since, counts=counts, pending=pending
         ), outcomes
+
+    def next_portion(self) -> list[Announcement]:
+        """Return the first pending events as they are stored; they follow the skipped ones."""
+        return [self.incidents.announcement(event) for event in self.pending.latest[:_EVENTS_PER_TRANSACTION]]
+
+    def without_portion(self) -> "DetectorState":
+        """Return the state after the first pending events were stored."""
+        return self._replace(pending=self.pending.after(_EVENTS_PER_TRANSACTION))
 
     def saved(self) -> "DetectorState":
         """Return the state after it was saved as a snapshot."""
@@ -170,7 +177,7 @@ def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
 def prepare_snapshot(id_: int, state: DetectorState) -> Callable[[Store], None]:
     """Make a snapshot, and return a function that writes it together with the replies since the previous one.
 
-    All announcements must be stored before: a replay from the snapshot does not repeat them.
+    All pending events must be stored before: a replay from the snapshot does not repeat them.
     """
     extra: dict[str, Any] = {
         _COUNTS: state.counts._asdict(),

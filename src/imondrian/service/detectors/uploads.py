@@ -140,7 +140,7 @@ def _check_incidents(detector: StreamDetector, features: list[str]) -> None:
     for incident in detector.incidents:
         try:
             json.dumps(log.described(incident, shown), allow_nan=False)
-        except Exception as error:  # noqa: BLE001 (whatever the file contains, the detector must not fail later)
+        except Exception as error:  # whatever the file contains, the detector must not fail later
             raise InvalidInputError(
                 f"Incident {incident.number} in the model file cannot be described: {error}"
             ) from error

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
 
 from imondrian.service.changes.journal import (
     POINTS_PER_LOCK,
@@ -26,7 +26,7 @@ from imondrian.service.detectors.state import Counts, DetectorState, SinceSnapsh
 from imondrian.service.errors import DetectorFailedError, RemovedError, StorageError, UnavailableError
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.storage.event_table import Silence, StoredEvent
-from imondrian.service.storage.incident_log import CLOSED, Announcement, ended, silence_as_json
+from imondrian.service.storage.incident_log import Announcement
 from imondrian.service.storage.store import Store, StoredDetector
 from imondrian.service.storage.writer import Writer
 
@@ -289,18 +289,18 @@ class DetectorWorker:
             self._writer.submit(self._journal, self._on_journalled)
 
     def _delete(self, store: Store) -> list[StoredEvent]:
-        """Delete all data of the detector; nothing is written after that, except that its open incidents end."""
+        """Delete all data of the detector; nothing is written after that, except that its open incidents end.
+
+        Those are the incidents whose opening is stored, but not their closing. What has been applied, but not stored
+        yet, is never announced.
+        """
+        shown, open_incidents = self.incidents.shown, store.events.open_incidents(self.id)
+        if shown.open is not None:
+            latest = self.incidents.described(shown.open, shown)
+            open_incidents = [latest if each["id"] == latest["id"] else each for each in open_incidents]
         store.remove_detector(self.id)
         self._is_deleted = True
-        time_ = time.time()
-        ends = [Announcement(0, CLOSED, time_, _without_values(each, time_)) for each in self._open_incidents()]
-        return store.events.add(self.id, ends)
-
-    def _open_incidents(self) -> list[dict[str, Any]]:
-        """Return the open incidents."""
-        shown = self.incidents.shown
-        silences = [silence_as_json(self.id, self.name, *self.silences[-1])] if self.is_silent else []
-        return silences if shown.open is None else [self.incidents.described(shown.open, shown), *silences]
+        return store.events.close_incidents(self.id, open_incidents, time.time(), "the detector was removed")
 
     def _on_deleted(self, deletion: Future[list[StoredEvent]], removal: Future[None]) -> None:
         """Refuse waiting requests once the deletion is on the disk; continue if it failed."""
@@ -382,20 +382,19 @@ class DetectorWorker:
 
         They follow from the journal, so they cannot be lost: a replay gives them again.
         """
-        announcements = self._state.announcements
-        if not announcements:
-            return
         try:
-            self._feed.submit(lambda store: self._add_events(store, announcements)).result()
+            while self._state.pending.latest and not self._is_removed:
+                portion = partial(self._add_events, self._state.next_portion(), self._state.pending.n_skipped)
+                self._feed.submit(portion).result()
+                self._state = self._state.without_portion()
         except Exception as error:  # noqa: BLE001 (the detector itself works)
             _LOG.exception("Events could not be stored.")
             self.complaints["events"] = f"Openings and closings of incidents could not be stored yet: {error}"
             return
-        self._state = self._state._replace(announcements=())
         self.complaints.pop("events", None)
 
-    def _add_events(self, store: Store, announcements: tuple[Announcement, ...]) -> list[StoredEvent]:
-        return [] if self._is_deleted else store.events.add(self.id, announcements)
+    def _add_events(self, announcements: list[Announcement], n_skipped: int, store: Store) -> list[StoredEvent]:
+        return [] if self._is_deleted else store.events.add(self.id, announcements, n_skipped)
 
     def _write_lock(self) -> AbstractContextManager[None]:
         """Return the lock for one change; after a removal raise RemovedError, even in the middle of an entry."""
@@ -429,7 +428,7 @@ class DetectorWorker:
         """Save a snapshot; if that fails, the journal grows until the next attempt."""
         self._store_announcements()
         try:
-            if self._state.announcements:
+            if self._state.pending.latest:
                 raise StorageError(self.complaints["events"])  # noqa: TRY301 (a replay must give them again)
             write = prepare_snapshot(self.id, self._state)  # replies are only added in this thread
             self._writer.write(lambda store: None if self._is_deleted else write(store))
@@ -440,8 +439,3 @@ class DetectorWorker:
             return
         self._state = self._state.saved()
         self.complaints.pop("snapshot", None)
-
-
-def _without_values(incident: dict[str, Any], time_: float) -> dict[str, Any]:
-    """Return an incident of a removed detector without values of its points."""
-    return {**incident, **ended(incident, time_), "explanation": [], "text": "the detector was removed"}

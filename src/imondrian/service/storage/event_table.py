@@ -10,11 +10,12 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
-from imondrian.service.changes.journal import digest_of
-from imondrian.service.storage.incident_log import CLOSED, OPENED, Announcement, silence_as_json
+from imondrian.service.changes.journal import EventMark, digest_of
+from imondrian.service.limits import N_EVENTS_KEPT
+from imondrian.service.storage.incident_log import ANOMALIES, CLOSED, OPENED, Announcement, ended, silence_as_json
 
-N_EVENTS_KEPT = 10_000  # the oldest are deleted, even if they have not been delivered
 N_SILENCES_KEPT = 64  # per detector
+_ALL_EVENTS = 2**53  # of an entry
 _LAST_ID = """
 SELECT max(
     coalesce((SELECT max(id) FROM events), 0),
@@ -54,7 +55,7 @@ class ReceiverCounts(NamedTuple):
 
 
 class EventTable:
-    """The tables `events`, `outbox`, `receivers`, `announced` and `silences`; changed only inside a transaction.
+    """The tables of events, of their delivery, and of what is open; changed only inside a transaction.
 
     Attributes
     ----------
@@ -68,23 +69,55 @@ class EventTable:
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def add(self, detector: int, announcements: Sequence[Announcement]) -> list[StoredEvent]:
-        """Store events of a detector, and put them into the outbox; return them with their ids."""
-        stored = [self._add_one(detector, announcement) for announcement in announcements]
-        entries = [announcement.entry for announcement in announcements if announcement.entry]
-        if entries:
-            self._database.execute("INSERT OR REPLACE INTO announced VALUES (?, ?)", (detector, max(entries)))
-        if stored:
-            self._delete_oldest(stored[-1].id - N_EVENTS_KEPT)
+    def add(self, detector: int, announcements: Sequence[Announcement], n_skipped: int = 0) -> list[StoredEvent]:
+        """Store events of a detector, and put them into the outbox; return them with their ids.
+
+        The `n_skipped` events before them get ids and are given up, as if they had been stored and then deleted.
+        """
+        if not announcements:
+            return []
+        if n_skipped:
+            for key in self.receivers:
+                self._count(key, 0, n_skipped)
+        first = self.last_id() + n_skipped + 1
+        stored = [self._add_one(detector, first + i, each) for i, each in enumerate(announcements)]
+        last = announcements[-1]
+        if last.entry:
+            values = (detector, last.entry, last.position + 1)
+            self._database.execute("INSERT OR REPLACE INTO announced_events VALUES (?, ?, ?)", values)
+        self._delete_oldest(stored[-1].id - N_EVENTS_KEPT)
         return stored
 
-    def _add_one(self, detector: int, announcement: Announcement) -> StoredEvent:
+    def _add_one(self, detector: int, id_: int, announcement: Announcement) -> StoredEvent:
         event = {"event": announcement.what, "time": announcement.time, "incident": announcement.incident}
-        values = (detector, announcement.time, json.dumps(event))
-        sql = "INSERT INTO events (detector, time, content, digest) VALUES (?, ?, ?, ?)"
-        id_ = int(self._database.execute(sql, (*values, digest_of(*values))).lastrowid or 0)
+        values = (id_, detector, announcement.time, json.dumps(event, ensure_ascii=False))
+        sql = "INSERT INTO events (id, detector, time, content, digest) VALUES (?, ?, ?, ?, ?)"
+        self._database.execute(sql, (*values, _digest(*values[1:])))
         self._database.executemany("INSERT INTO outbox VALUES (?, ?)", [(key, id_) for key in self.receivers])
-        return StoredEvent(id_, *values)
+        self._record_open(detector, announcement)
+        return StoredEvent(*values)
+
+    def _record_open(self, detector: int, announcement: Announcement) -> None:
+        """Record the incident of each kind that is open according to the stored events, without values of points."""
+        incident = announcement.incident
+        key = (detector, incident["kind"])
+        if announcement.what == OPENED:
+            content = json.dumps({**incident, "explanation": [], "text": ""})
+            self._database.execute("INSERT OR REPLACE INTO open_incidents VALUES (?, ?, ?)", (*key, content))
+        else:
+            self._database.execute("DELETE FROM open_incidents WHERE detector = ? AND kind = ?", key)
+
+    def open_incidents(self, detector: int) -> list[dict[str, Any]]:
+        """Return the incidents whose opening is stored, but not their closing; without values of points."""
+        sql = "SELECT content FROM open_incidents WHERE detector = ? ORDER BY kind"
+        return [json.loads(content) for (content,) in self._database.execute(sql, (detector,)).fetchall()]
+
+    def close_incidents(
+        self, detector: int, incidents: Sequence[dict[str, Any]], time: float, why: str
+    ) -> list[StoredEvent]:
+        """Store that incidents end without a row; return the events."""
+        closings = [{**each, **ended(each, time), "explanation": [], "text": why} for each in incidents]
+        return self.add(detector, [Announcement(0, CLOSED, time, each) for each in closings])
 
     def _delete_oldest(self, last: int) -> None:
         """Delete events up to an id; those that wait for delivery are given up."""
@@ -103,21 +136,39 @@ class EventTable:
         """Return the id of the latest event, even if that was deleted with its detector; 0 if there was none."""
         return int(self._database.execute(_LAST_ID).fetchone()[0])
 
-    def announced(self, detector: int) -> int:
-        """Return the number of the last journal entry whose events are stored."""
-        row = self._database.execute("SELECT number FROM announced WHERE detector = ?", (detector,)).fetchone()
-        return 0 if row is None else int(row[0])
+    def announced(self, detector: int) -> EventMark:
+        """Return how many events of the journal of a detector are stored."""
+        sql = (
+            "SELECT entry, n_events FROM announced_events WHERE detector = ?"
+            " UNION ALL SELECT number, ? FROM announced WHERE detector = ?"  # written by former versions
+        )
+        rows = self._database.execute(sql, (detector, _ALL_EVENTS, detector))
+        return max((EventMark(*row) for row in rows), default=EventMark())
 
     def remove_detector(self, detector: int) -> None:
         """Delete all events and silences of a detector, also those that wait for delivery."""
         sql = "DELETE FROM outbox WHERE event IN (SELECT id FROM events WHERE detector = ?)"
         self._database.execute(sql, (detector,))
-        for table in ("events", "announced", "silences"):
+        for table in ("events", "announced", "announced_events", "open_incidents", "silences"):
             self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
 
-    def cut(self, detector: int, number: int) -> None:
-        """Record that the journal of a detector ends with entry `number`: later numbers will be used again."""
+    def cut(self, detector: int, number: int, time: float) -> None:
+        """Record that the journal of a detector ends with entry `number`: later numbers will be used again.
+
+        The incident that is open according to the stored events ends: lost entries may have opened it.
+        """
         self._database.execute("UPDATE announced SET number = min(number, ?) WHERE detector = ?", (number, detector))
+        sql = "UPDATE announced_events SET entry = ?, n_events = ? WHERE detector = ? AND entry > ?"
+        self._database.execute(sql, (number, _ALL_EVENTS, detector, number))
+        of_anomalies = [each for each in self.open_incidents(detector) if each["kind"] == ANOMALIES]
+        self.close_incidents(detector, of_anomalies, time, "the end of the journal was lost")
+
+    def last_generation(self, detector: int) -> int:
+        """Return the largest generation in the ids of incidents in the stored events; 0 if there is none."""
+        sql = "SELECT id, detector, time, content, digest FROM events WHERE detector = ?"
+        events = (event for row in self._database.execute(sql, (detector,)) if (event := _valid(*row)) is not None)
+        incidents = (json.loads(event.content)["incident"] for event in events)
+        return max((int(each["id"].split("-")[1]) for each in incidents if each["kind"] == ANOMALIES), default=0)
 
     # -- the outbox ---------------------------------------------------------------------------------------------
 
@@ -209,5 +260,13 @@ def _is_valid(silence: Silence) -> bool:
 
 def _valid(id_: Any, detector: Any, time: Any, content: Any, digest: Any) -> StoredEvent | None:
     """Return a stored event, or None if it is damaged or missing."""
-    is_valid = isinstance(content, str) and digest == digest_of(detector, time, content)
+    is_valid = isinstance(content, str) and digest in (
+        _digest(detector, time, content),
+        digest_of(detector, time, content),  # of former versions
+    )
     return StoredEvent(id_, detector, time, content) if is_valid else None
+
+
+def _digest(detector: int, time: float, content: str) -> bytes:
+    """Return the digest of an event; the bytes of the text do not depend on the version of Python, as its repr does."""
+    return digest_of(detector, time, content.encode())

@@ -15,15 +15,17 @@ import numpy as np
 from imondrian.alarms.incidents import Incident
 from imondrian.base.categories import MISSING_CODE, category_text
 from imondrian.engine.jit import Array
-from imondrian.models.explanations import MISSING_TEXT
-from imondrian.service.changes.journal import AppliedEvent, Entry, EntryApplier, Outcome
+from imondrian.models.explanations import MISSING_TEXT, Reason
+from imondrian.service.changes.journal import MODELS, AppliedEvent, Entry, EntryApplier, Outcome
 from imondrian.service.changes.row_labels import Category, Labels, labels_from, time_text
+from imondrian.service.limits import N_EVENTS_KEPT
 from imondrian.service.storage.history import History
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.incident_records import reasons_in_words
 
 OPENED, CLOSED = "opened", "closed"
 ANOMALIES, SILENCE = "anomalies", "silence"
+_MAX_NAME_LENGTH = 64  # of features and categories in texts; longer ones are shortened
 _MAX_TIMES = 1_000  # above this number, times that are no longer needed are dropped
 
 
@@ -41,6 +43,38 @@ class Announcement(NamedTuple):
     what: str  # OPENED or CLOSED
     time: float
     incident: dict[str, Any]  # as JSON
+    position: int = 0  # among the events of the entry
+
+
+class PendingEvent(NamedTuple):
+    """The opening or closing of an incident that is not stored yet: as JSON it would need several times the memory."""
+
+    entry: int  # number of the journal entry
+    position: int  # among the events of the entry
+    is_opening: bool
+    time: float
+    incident: Incident
+    generation: int
+    times: tuple[tuple[int, RowTime], ...]  # of the rows of the incident
+    categories: tuple[tuple[float, Category], ...]  # by code
+    replaced: float | None  # when the detector with the incident was replaced, which ends the incident
+
+
+class PendingEvents(NamedTuple):
+    """The latest events that are not stored yet, and the number of older ones, which would be deleted at once."""
+
+    n_skipped: int = 0
+    latest: tuple[PendingEvent, ...] = ()
+
+    def plus(self, later: "PendingEvents") -> "PendingEvents":
+        """Return these events and later ones, with the older ones counted only."""
+        latest = (*self.latest, *later.latest)
+        n_extra = max(len(latest) - N_EVENTS_KEPT, 0)
+        return PendingEvents(self.n_skipped + later.n_skipped + n_extra, latest[n_extra:])
+
+    def after(self, n: int) -> "PendingEvents":
+        """Return the events that remain when the skipped ones and the first n others are stored."""
+        return PendingEvents(0, self.latest[n:])
 
 
 class ShownIncidents(NamedTuple):
@@ -77,39 +111,37 @@ class IncidentLog:
 
     def __init__(self, id_: int, name: str, features: Sequence[str]) -> None:
         self.shown = ShownIncidents()
-        self._id, self._name, self._features = id_, name, features
+        self._id, self._name, self._features = id_, name, list(features)
 
     def update(
         self, applier: EntryApplier, entries: list[Entry], outcomes: list[Outcome], history: History
-    ) -> list[Announcement]:
+    ) -> PendingEvents:
         """Record what applied entries have changed, before they are added to the history; return what to announce.
 
         An entry that replaces the detector must be the only one.
         """
         before = _AppliedRows(entries, outcomes, history, self.shown)
-        is_replaced = applier.generation != self.shown.generation
+        is_replaced = entries[0].kind in MODELS
         after = _AppliedRows([], [], None, ShownIncidents()) if is_replaced else before
-        announced = [
-            self._announcement(event, before if event.generation == self.shown.generation else after)
-            for event in applier.events
-        ]
-        if applier.events or is_replaced or len(self.shown.times) > _MAX_TIMES:
+        pending = tuple(
+            _pending(event, before if event.generation == self.shown.generation else after)
+            for event in applier.events.latest
+        )
+        is_renumbered = applier.generation != self.shown.generation
+        if applier.events.n_events or is_renumbered or len(self.shown.times) > _MAX_TIMES:
             self.shown = _shown(applier, after)
         else:
             self.shown = _with_alarms(self.shown, applier.detector, after)
-        return announced
+        return PendingEvents(applier.events.n_skipped, pending)
 
-    def _announcement(self, event: AppliedEvent, rows: "_AppliedRows") -> Announcement:
+    def announcement(self, event: PendingEvent) -> Announcement:
         """Return what is announced of an event."""
-        entry, incident, generation, is_opening = event
-        described = self._as_json(incident, generation, rows.time, rows.category)
-        is_replaced = not is_opening and incident.is_open
-        if is_replaced:
-            described |= ended(described, entry.time)
-        closing = rows.time(incident.closed) if incident.closed is not None else None
-        opening = rows.time(incident.opened)
-        time = (opening if is_opening else closing) or RowTime(entry.time, None)
-        return Announcement(entry.number, OPENED if is_opening else CLOSED, time.time, described)
+        described = self._as_json(event.incident, event.generation, dict(event.times).get, dict(event.categories).get)
+        if event.replaced is not None:
+            described |= ended(described, event.replaced)
+        return Announcement(
+            event.entry, OPENED if event.is_opening else CLOSED, event.time, described, position=event.position
+        )
 
     def described(self, incident: Incident, shown: ShownIncidents) -> dict[str, Any]:
         """Return one of the latest incidents as JSON."""
@@ -136,7 +168,8 @@ class IncidentLog:
                 "own_time": None if time is None else time.own_time,
             }
 
-        reasons = reasons_in_words(incident, list(self._features), text)
+        reasons = reasons_in_words(incident, self._features, text)
+        texts = [_short_text(reason) for reason in reasons]
         return {
             "id": f"{self._id}-{generation}-{incident.number}",
             "detector": self._name,
@@ -158,11 +191,11 @@ class IncidentLog:
                     "view": reason.view,
                     "share": reason.share,
                     "side": reason.side or None,
-                    "text": str(reason),
+                    "text": words,
                 }
-                for reason in reasons
+                for reason, words in zip(reasons, texts, strict=True)
             ],
-            "text": "; ".join(map(str, reasons)),
+            "text": "; ".join(texts),
         }
 
     def state(self) -> dict[str, Any]:
@@ -179,6 +212,16 @@ class IncidentLog:
         times = {index: RowTime(time, own) for index, time, own in state.get("times", [])}
         categories = {code: category for code, category in state.get("categories", [])}  # noqa: C416 (lists of pairs)
         self.shown = ShownIncidents(detector.incidents, state.get("generation", 0), times, categories)
+
+
+def _short_text(reason: Reason) -> str:
+    """Return a reason in words, with long names shortened."""
+    category = None if reason.text is None else _shortened(reason.text)
+    return str(reason._replace(feature=_shortened(reason.feature), text=category))
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 3]}..."
 
 
 def ended(described: dict[str, Any], time: float) -> dict[str, Any]:
@@ -222,9 +265,21 @@ class _AppliedRows:
         self._first_rows = [rows[0].number for _, rows in self._blocks]
         self._contents: dict[int, tuple[Labels, Array]] = {}  # labels and times in seconds, by position of the block
         self._history, self._shown = history, shown
+        self._times, self._categories = dict[int, RowTime | None](), dict[float, Category | None]()  # found so far
 
     def time(self, index: int) -> RowTime | None:
         """Return the time of a row, or None if it is not known."""
+        if index not in self._times:
+            self._times[index] = self._find_time(index)
+        return self._times[index]
+
+    def category(self, code: float) -> Category | None:
+        """Return the category with a code, or None if it is not known."""
+        if code not in self._categories:
+            self._categories[code] = self._find_category(code)
+        return self._categories[code]
+
+    def _find_time(self, index: int) -> RowTime | None:
         if index in self._shown.times:
             return self._shown.times[index]
         position = bisect_right(self._first_rows, index) - 1
@@ -236,8 +291,7 @@ class _AppliedRows:
         found = self._history.consecutive_rows(index, 1)
         return RowTime(found[0].time, found[0].own_time) if found else None
 
-    def category(self, code: float) -> Category | None:
-        """Return the category with a code, or None if it is not known."""
+    def _find_category(self, code: float) -> Category | None:
         if code in self._shown.categories:
             return self._shown.categories[code]
         for position in range(len(self._blocks)):
@@ -251,7 +305,7 @@ class _AppliedRows:
     def _own_time(self, position: int, i: int, n_rows: int) -> str | None:
         """Return the time that row i of a block carried; in a long block, only the latest rows have it as posted."""
         labels, times = self._content_of(position)
-        posted = labels.times_of(n_rows)[i]
+        posted = labels.time_of(i, n_rows)
         return time_text(times[i].item()) if posted is None and times.size and not np.isnan(times[i]) else posted
 
     def _content_of(self, position: int) -> tuple[Labels, Array]:
@@ -259,6 +313,28 @@ class _AppliedRows:
             _, times, labels = self._blocks[position][0].points_times_and_labels()
             self._contents[position] = labels_from(labels), np.frombuffer(times, "<f8")
         return self._contents[position]
+
+
+def _pending(event: AppliedEvent, rows: _AppliedRows) -> PendingEvent:
+    """Return an event with the times and categories that are needed to describe it."""
+    entry, position, incident, generation, is_opening = event
+    is_replaced = not is_opening and incident.is_open
+    closing = rows.time(incident.closed) if incident.closed is not None else None
+    opening = rows.time(incident.opened)
+    time = (opening if is_opening else closing) or RowTime(entry.time, None)
+    times = ((index, rows.time(index)) for index in sorted(_rows_of(incident)))
+    categories = ((code, rows.category(code)) for code in sorted(_codes_of((incident,))))
+    return PendingEvent(
+        entry.number,
+        position,
+        is_opening,
+        time.time,
+        incident,
+        generation,
+        tuple((index, found) for index, found in times if found is not None),
+        tuple((code, found) for code, found in categories if found is not None),
+        entry.time if is_replaced else None,
+    )
 
 
 def _rows_of(incident: Incident) -> set[int]:

@@ -49,6 +49,12 @@ CREATE TABLE IF NOT EXISTS receivers (
     receiver TEXT PRIMARY KEY, sent INTEGER NOT NULL, given_up INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS announced (detector INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS announced_events (
+    detector INTEGER PRIMARY KEY, entry INTEGER NOT NULL, n_events INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS open_incidents (
+    detector INTEGER NOT NULL, kind TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (detector, kind)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS silences (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, since REAL NOT NULL, opened REAL NOT NULL, closed REAL,
     PRIMARY KEY (detector, number)
@@ -61,6 +67,13 @@ SELECT detector, CAST(detector AS BLOB), x'', 0.0 FROM (
     UNION SELECT detector FROM answers UNION SELECT detector FROM damaged
 ) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (SELECT id FROM detectors)
 """
+_OPEN_INCIDENTS = """
+INSERT OR IGNORE INTO open_incidents
+SELECT detector, json_extract(content, '$.incident.kind'), json_extract(content, '$.incident') FROM events
+WHERE json_valid(content) AND json_extract(content, '$.event') = 'opened' AND id IN (
+    SELECT max(id) FROM events WHERE json_valid(content) GROUP BY detector, json_extract(content, '$.incident.kind')
+)
+"""  # in a folder of a former version: the last event of a detector is the opening
 _LAST_IDS = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('detectors', 'events')"
 _INCREMENTAL_VACUUM, _LARGEST_ID = (2,), 2**53
 _ORDERS = {  # for reading the rows of a damaged table, from both ends
@@ -74,6 +87,8 @@ _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "outbox": "receiver {0}, event",
     "receivers": "receiver",
     "announced": "detector",
+    "announced_events": "detector",
+    "open_incidents": "detector {0}, kind",
     "silences": "detector {0}, number",
 }
 
@@ -153,8 +168,17 @@ def _prepare(database: sqlite3.Connection) -> int | None:
     n_read = None
     with suppress(sqlite3.OperationalError):  # the disk may be full
         n_read = int(database.execute("PRAGMA wal_checkpoint").fetchone()[1])
+    has_open_incidents = _has_table(database, "open_incidents")
     database.executescript(_TABLES)
+    if not has_open_incidents:
+        with suppress(sqlite3.DatabaseError):  # damaged events are not valid JSON
+            database.execute(_OPEN_INCIDENTS)
     return n_read
+
+
+def _has_table(database: sqlite3.Connection, name: str) -> bool:
+    sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+    return database.execute(sql, (name,)).fetchone() is not None
 
 
 def _lock_holder(path: Path) -> str:

@@ -178,15 +178,26 @@ class Store:
             found.append({})
         return [versions for versions in reversed(found) if versions != self.versions]
 
-    def cut(self, detector: int, snapshot_number: int, number: int) -> int:
+    def last_number(self, detector: int) -> int:
+        """Return the largest number of an entry that the store knows of, even if the entry itself is lost."""
+        numbers = [self.events.announced(detector).entry]
+        for table in ("entries", "snapshots", "answers", "versions"):
+            sql = f"SELECT max(number) FROM {table} WHERE detector = ?"  # noqa: S608 (names from above)
+            with _storage_errors():
+                numbers.append(self._database.execute(sql, (detector,)).fetchone()[0])
+        return max(number for number in numbers if isinstance(number, int))
+
+    def cut(self, detector: int, snapshot_number: int, number: int, following: Entry | None = None) -> int:
         """Discard everything after entry `number`, and snapshots after `snapshot_number`.
 
-        Entries are moved to the table `damaged`, and their number is returned; everything else is deleted.
+        Entries are moved to the table `damaged`, and their number is returned; everything else is deleted. Then the
+        entry `following` is added, if any.
         """
         after = (detector, number)
         n_lost = self._count("entries", after)
         n_others = sum(self._count(table, after) for table in ("answers", "versions"))
-        if n_lost + self._count("snapshots", (detector, snapshot_number)) + n_others == 0:
+        n_snapshots = self._count("snapshots", (detector, snapshot_number))
+        if n_lost + n_snapshots + n_others == 0 and following is None:
             return 0  # nothing to write: the disk may be full
         with self.transaction():
             self._database.execute(
@@ -194,13 +205,15 @@ class Store:
             )
             self._database.execute("DELETE FROM answers WHERE detector = ? AND number > ?", after)
             self._database.execute("DELETE FROM versions WHERE detector = ? AND number > ?", after)
-            self.events.cut(detector, number)
             if n_lost:
                 self._database.execute("DELETE FROM damaged WHERE detector = ?", (detector,))
                 self._database.execute(
                     "INSERT INTO damaged SELECT * FROM entries WHERE detector = ? AND number > ?", after
                 )
                 self._database.execute("DELETE FROM entries WHERE detector = ? AND number > ?", after)
+            if following is not None:
+                self.events.cut(detector, number, following.time)
+                self.add_entries(detector, [following])
         return n_lost
 
     def _count(self, table: str, after: tuple[int, int]) -> int:
