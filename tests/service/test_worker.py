@@ -489,3 +489,15 @@ def test_a_newer_reply_replaces_the_one_with_the_same_id():
     assert [reply.number for reply in replies.since(0)] == [2, 3, 4]
     assert replies.oldest == 2
     assert replies._n_bytes == 12
+
+
+def test_refused_requests_do_not_grow_the_journal_without_bound(tmp_path, stream):
+    registry = Registry(tmp_path, retention=Retention(requests_between_snapshots=20))
+    handle, _ = registry.create("a", XY)
+    learn(handle, stream[:100])
+    for _ in range(100):
+        assert handle.worker.submit(FORGET, stream[500:501].tobytes(), 1).result().status == 422
+    rows = n_rows(registry)
+    assert rows["snapshots"] == 2
+    assert rows["entries"] <= 40
+    registry.close()

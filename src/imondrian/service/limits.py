@@ -66,6 +66,7 @@ class Retention(NamedTuple):
 
     points_between_snapshots: int = 50_000
     bytes_between_snapshots: int = 64 * MIB
+    requests_between_snapshots: int = 5_000  # without points; replaying them takes less than a second
     replies: int = 10_000  # to requests with an id
     reply_bytes: int = 64 * MIB
     history: int = 2_000  # rows for the page, in memory

@@ -14,6 +14,7 @@ from imondrian.service.changes.configuration import new_detector
 from imondrian.service.changes.expected_rows import spread_as_json, spread_from_json
 from imondrian.service.changes.journal import (
     MODELS,
+    WITH_POINTS,
     Entry,
     EntryApplier,
     LockFactory,
@@ -80,16 +81,27 @@ _EVENTS_PER_TRANSACTION = 256  # a few megabytes at most, so that other detector
 
 
 class SinceSnapshot(NamedTuple):
-    """Points and bytes of the entries applied since the last snapshot."""
+    """Points and bytes of the entries applied since the last snapshot, and number of entries without points."""
 
     n_points: int = 0
     n_bytes: int = 0
+    n_others: int = 0
 
     def plus(self, entries: list[Entry], n_features: int) -> "SinceSnapshot":
         """Return the totals after more entries."""
         n_values = sum(len(entry.points_and_labels()[0]) for entry in entries) // 8
         return SinceSnapshot(
-            self.n_points + n_values // n_features, self.n_bytes + sum(len(entry.content) for entry in entries)
+            self.n_points + n_values // n_features,
+            self.n_bytes + sum(len(entry.content) for entry in entries),
+            self.n_others + sum(entry.kind not in WITH_POINTS for entry in entries),
+        )
+
+    def is_snapshot_due(self, retention: Retention) -> bool:
+        """Return True if replaying these entries would take too long, or they take too much space."""
+        return (
+            self.n_points >= retention.points_between_snapshots
+            or self.n_bytes >= retention.bytes_between_snapshots
+            or self.n_others >= retention.requests_between_snapshots
         )
 
 

@@ -373,8 +373,7 @@ class DetectorWorker:
         self._store_announcements()
         for job, reply in zip(jobs, self._replies_to(entries, outcomes), strict=True):
             job.future.set_result(reply)  # last: a client with a reply must see all its effects
-        since, retention = self._state.since_snapshot, self._retention
-        if since.n_points >= retention.points_between_snapshots or since.n_bytes >= retention.bytes_between_snapshots:
+        if self._state.since_snapshot.is_snapshot_due(self._retention):
             self._save_snapshot()
 
     def _store_announcements(self) -> None:
