@@ -405,3 +405,28 @@ def test_an_incident_that_cannot_be_described_does_not_hide_others(server, regis
     status, _, response = server.request("GET", "/incidents")
     assert status == 200
     assert [each["detector"] for each in json.loads(response)["incidents"]] == ["b"]
+
+
+def test_a_restored_series_has_the_name_of_its_times_and_its_silence(server, registry):
+    load = {"features": ["load"], "preset": "series", "window": 64, "n_trees": 3, "time": "timestamp"}
+    handle, _ = registry.create("load", {**load, "silence": "1h"})
+    points = {"points": [{"load": 1.0, "timestamp": 60.0 * i} for i in range(80)]}
+    assert server.request("POST", "/detectors/load/points", points)[0] == 200
+    content = server.request("GET", "/detectors/load/model")[2]
+    assert put(server, "restored", content) == (201, {"n_points": 80})
+    restored = registry.get("restored").configuration
+    assert (restored["time"], restored["silence"]) == ("timestamp", 3600.0)
+    point = {"points": [{"load": 1.0, "timestamp": 6000.0}]}
+    assert server.request("POST", "/detectors/restored/points", point)[0] == 200
+    without = to_bytes(handle.worker.read_copy.private_copy())  # as in files of former versions
+    assert put(server, "former", without)[0] == 201
+    assert registry.get("former").configuration["time"] == "time"
+
+
+@pytest.mark.parametrize("settings", [{"time": 3}, {"time": "x" * 1000}, {"time": "x0"}, {"silence": "soon"}])
+def test_invalid_settings_of_the_service_in_a_model_file_are_refused(server, registry, settings):
+    handle, _ = registry.create("a", XY)
+    content = to_bytes(handle.worker.read_copy.private_copy(), {"service": settings})
+    assert put(server, "b", content)[0] == 422
+    for ignored in ({"service": [1]}, {"service": {"unknown": 1}}):
+        assert put(server, "c", to_bytes(handle.worker.read_copy.private_copy(), ignored))[0] in (200, 201)

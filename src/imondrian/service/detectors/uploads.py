@@ -8,6 +8,7 @@ from typing import Any
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.forest.inputs import as_count
+from imondrian.model_files import EXTRA
 from imondrian.models.storage import damaged_file_errors, read_header
 from imondrian.service.capacity import MemoryBudget
 from imondrian.service.changes.configuration import (
@@ -28,6 +29,7 @@ from imondrian.stream.row_layout import RowLayout
 from imondrian.stream.stream_parameters import restored_parameters
 
 _MODEL_TYPE = "StreamDetector"
+_SERVICE, _SERVICE_SETTINGS = "service", ("time", "silence")  # in the extra values of a model file
 _MAX_HEADER_BYTES = 2**24  # the longest names of the largest number of features need 3 MB, marks of gaps 11 MB
 _MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detector can overflow later
 
@@ -57,10 +59,24 @@ def check_model(
         _check_matches(_read(content), configuration)
 
 
+def with_service_settings(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Return what a model file stores beside the detector: the settings of the service, which the detector lacks."""
+    return {_SERVICE: {name: configuration[name] for name in _SERVICE_SETTINGS}}
+
+
+def _service_settings_in(content: bytes) -> dict[str, Any]:
+    """Return the settings of the service in a model file; {} if it was saved without them."""
+    extra = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)["notes"].get(EXTRA)
+    settings = extra.get(_SERVICE) if isinstance(extra, dict) else None
+    return (
+        {name: settings[name] for name in _SERVICE_SETTINGS if name in settings} if isinstance(settings, dict) else {}
+    )
+
+
 def configuration_in(content: bytes, limits: Limits, memory: MemoryBudget | None = None) -> dict[str, Any]:
     """Return the checked configuration of the detector in a model file; unnamed features are called x0, x1, ..."""
     with _reserved(memory, checked_size(size_in_model(content), limits), len(content), limits):
-        return _configuration_of(_read(content), limits)
+        return _configuration_of(_read(content), _service_settings_in(content), limits)
 
 
 def _reserved(
@@ -76,11 +92,11 @@ def _reserved(
     return nullcontext() if memory is None or n_more <= 0 else memory.reserved(n_more)
 
 
-def _configuration_of(detector: StreamDetector, limits: Limits) -> dict[str, Any]:
+def _configuration_of(detector: StreamDetector, settings: dict[str, Any], limits: Limits) -> dict[str, Any]:
     parameters = detector.parameters
     features = _feature_names(detector) or [f"x{i}" for i in range(parameters["n_features"])]
     given = {"features": features} | {name: parameters[name] for name in DEFAULTS if name in parameters}
-    given |= rules_by_name(detector.rules, features)
+    given |= rules_by_name(detector.rules, features) | settings
     given["categorical"] = _categorical_names(detector, features)
     configuration, _ = checked_configuration(given, limits)
     _check_matches(detector, configuration)

@@ -14,7 +14,7 @@ from imondrian.service.changes.journal import MODEL, NEW_MODEL, SETTINGS
 from imondrian.service.changes.replies import reply_to
 from imondrian.service.changes.settings import Changes, check_changeable
 from imondrian.service.detectors.registry import DetectorHandle
-from imondrian.service.detectors.uploads import check_model
+from imondrian.service.detectors.uploads import check_model, with_service_settings
 from imondrian.service.errors import validation_message
 from imondrian.service.http import schemas
 from imondrian.service.http.bodies import object_of
@@ -160,7 +160,8 @@ async def restore(request: Request, name: Name) -> Response:
 
 
 def _file_of(handle: DetectorHandle) -> bytes:
-    """Return the model file of a detector, with the names of its features."""
+    """Return the model file of a detector, with the names of its features and the settings of the service."""
+    configuration = handle.configuration
     with handle.worker.read_copy.read() as detector:
-        notes = {**detector.notes(), "names": handle.record.configuration["features"]}
-        return to_bytes(StreamDetector.from_notes(detector.forest, notes))
+        notes = {**detector.notes(), "names": configuration["features"]}
+        return to_bytes(StreamDetector.from_notes(detector.forest, notes), with_service_settings(configuration))
