@@ -92,6 +92,7 @@ def test_documented_limits_match_the_code():
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
         f"latest {retention.history:,} rows",
         f"last {retention.replies:,} replies",
-        f"after {retention.points_between_snapshots:,} points or {retention.bytes_between_snapshots // 2**20} MB",
+        f"after {retention.points_between_snapshots:,} points, {retention.bytes_between_snapshots // 2**20} MB",
+        f"or {retention.requests_between_snapshots:,} requests without points",
     ):
         assert figure in " ".join(DOCUMENT.split()), figure

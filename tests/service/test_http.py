@@ -161,7 +161,7 @@ def test_a_model_file_is_downloaded_and_checked_when_uploaded(send, reference, s
     status, content = send("GET", "/model")
     reference.process_many(stream[:200])
     named = StreamDetector.from_notes(reference.forest, {**reference.notes(), "names": ["x", "y"]})
-    assert (status, content) == (200, to_bytes(named))
+    assert (status, content) == (200, to_bytes(named, {"service": {"time": "time", "silence": None}}))
     send("POST", "/points", {"points": stream[200:300].tolist()})
     assert send("PUT", "/model", content, {}) == (200, {"n_points": 200})
     assert send("POST", "/points", {"points": stream[200:].tolist()})[1]["results"] == expected(reference, stream[200:])

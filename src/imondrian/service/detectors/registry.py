@@ -183,7 +183,7 @@ class Registry:
         """
         aside = self._set_aside.get(name)
         if aside is not None:
-            deletion = self.writer.submit(lambda store: store.remove_detector(aside.id))
+            deletion = self.feed.submit(lambda store: store.end_detector(aside.id))
             return _then(deletion, lambda: self._set_aside.pop(name, None))
         handle = self.get(name)
         return _then(handle.worker.remove(), lambda: self._forget(name))
@@ -337,11 +337,11 @@ class Registry:
         return state
 
 
-def _then(first: Future[None], action: Callable[[], Any]) -> Future[None]:
+def _then(first: Future[Any], action: Callable[[], Any]) -> Future[None]:
     """Return a future that completes after `first` and then `action`; if `first` fails, it fails with that error."""
     both = Future[None]()
 
-    def follow(done: Future[None]) -> None:
+    def follow(done: Future[Any]) -> None:
         error = done.exception()
         if error is None:
             action()

@@ -138,6 +138,7 @@ class DetectorState(NamedTuple):
         is_renumbered = self.applier.generation != self.incidents.shown.generation
         if self.applier.events.n_events or counts.n_anomalies > self.counts.n_anomalies or is_renumbered:
             pending = pending.plus(self.incidents.update(self.applier, entries, outcomes, self.history))
+        self.applier.events.latest.clear()  # they reference the entries
         for entry, outcome in zip(entries, outcomes, strict=True):
             self.history.add(entry, outcome)
         since = self.since_snapshot.plus(entries, self.applier.detector.parameters["n_features"])

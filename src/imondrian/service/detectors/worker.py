@@ -291,16 +291,14 @@ class DetectorWorker:
     def _delete(self, store: Store) -> list[StoredEvent]:
         """Delete all data of the detector; nothing is written after that, except that its open incidents end.
 
-        Those are the incidents whose opening is stored, but not their closing. What has been applied, but not stored
-        yet, is never announced.
+        Events that have been applied, but not stored yet, are never announced.
         """
-        shown, open_incidents = self.incidents.shown, store.events.open_incidents(self.id)
-        if shown.open is not None:
-            latest = self.incidents.described(shown.open, shown)
-            open_incidents = [latest if each["id"] == latest["id"] else each for each in open_incidents]
-        store.remove_detector(self.id)
+        shown = self.incidents.shown
+        events = store.end_detector(
+            self.id, None if shown.open is None else self.incidents.described(shown.open, shown)
+        )
         self._is_deleted = True
-        return store.events.close_incidents(self.id, open_incidents, time.time(), "the detector was removed")
+        return events
 
     def _on_deleted(self, deletion: Future[list[StoredEvent]], removal: Future[None]) -> None:
         """Refuse waiting requests once the deletion is on the disk; continue if it failed."""

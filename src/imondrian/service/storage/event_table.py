@@ -110,7 +110,8 @@ class EventTable:
     def open_incidents(self, detector: int) -> list[dict[str, Any]]:
         """Return the incidents whose opening is stored, but not their closing; without values of points."""
         sql = "SELECT content FROM open_incidents WHERE detector = ? ORDER BY kind"
-        return [json.loads(content) for (content,) in self._database.execute(sql, (detector,)).fetchall()]
+        found = (_incident_from(content) for (content,) in self._database.execute(sql, (detector,)).fetchall())
+        return [incident for incident in found if incident is not None]
 
     def close_incidents(
         self, detector: int, incidents: Sequence[dict[str, Any]], time: float, why: str
@@ -251,6 +252,15 @@ class EventTable:
         )
         incident = silence_as_json(detector, name, number, since, opened, time)
         return self.add(detector, [Announcement(0, CLOSED, time, incident)])
+
+
+def _incident_from(content: Any) -> dict[str, Any] | None:
+    """Return a stored incident, or None if it is damaged."""
+    try:
+        incident = json.loads(content)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return incident if isinstance(incident, dict) and {"id", "kind"} <= incident.keys() else None
 
 
 def _is_valid(silence: Silence) -> bool:

@@ -8,6 +8,7 @@ digest, and is never used if it does not match; damaged entries are set aside, a
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from imondrian.service.changes.journal import Entry, Versions, current_versions, digest_of
 from imondrian.service.changes.replies import Reply, SavedReply
 from imondrian.service.errors import StorageError
-from imondrian.service.storage.event_table import EventTable
+from imondrian.service.storage.event_table import EventTable, StoredEvent
 from imondrian.service.storage.sqlite import open_or_rescue
 
 FILE = "imondrian.db"
@@ -120,6 +121,17 @@ class Store:
             self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
         self.events.remove_detector(detector)
         self._free_pages()
+
+    def end_detector(self, detector: int, latest: dict[str, Any] | None = None) -> list[StoredEvent]:
+        """Delete a detector and all its data; its open incidents end, and these events are returned.
+
+        Those are the incidents whose opening is stored, but not their closing. `latest` is the latest description of
+        an incident, if there is one; it is used if that incident is among them.
+        """
+        found = self.events.open_incidents(detector)
+        self.remove_detector(detector)
+        ending = [latest if latest is not None and each["id"] == latest["id"] else each for each in found]
+        return self.events.close_incidents(detector, ending, time.time(), "the detector was removed")
 
     # -- the journal --------------------------------------------------------------------------------------------
 
