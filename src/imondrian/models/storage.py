@@ -6,10 +6,8 @@ comment of the zip, at the very end of the file. Loading checks everything befor
 
 import errno
 import json
-import math
 import os
 import struct
-import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,26 +19,26 @@ import numpy as np
 from imondrian.base import sealed_zip
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.base.files import atomic_write
-from imondrian.engine.compiled_invariants import NONE, first_broken_tree
-from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of, table_bytes
+from imondrian.engine.nodes import MAX_POINTS, Trees
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.forest_state import Snapshot
 from imondrian.forest.inputs import as_count
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Sampler, new_sampler
-from imondrian.forest.samplers.sampler import ANY
 from imondrian.forest.scales import are_valid_moments
+from imondrian.models import full_trees, packed_trees
+from imondrian.models.full_trees import TableSizes
+from imondrian.models.member_arrays import member_name, read_array, smallest_size, write_array
 
-FORMAT, VERSION, READABLE = "imondrian forest", 2, (1, 2)  # version 1 has no categorical features
+FORMAT, VERSION, FULL_VERSION = "imondrian forest", 3, 2
+READABLE = (1, 2, 3)  # version 1 has no categorical features
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
 _MAX_CONTAINERS = 2**17  # lists or objects in a header: an empty JSON list takes 20 times its length in memory
 _MAX_MESSAGE = 500  # length of an error message about a damaged file
 _TOO_MUCH_DATA = "the header describes more data than the file contains."
-_COLUMN_NAMES = {"hash_key": "lot"}  # columns whose names in files differ from those in memory
 
 
 def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
@@ -62,8 +60,7 @@ def write(forest: Snapshot, file: IO[bytes], notes: dict[str, Any] | None = None
         with sealed_zip.create_member(archive, _HEADER) as member:
             member.write(text)
         for name, array in arrays.items():
-            with sealed_zip.create_member(archive, name) as member:
-                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+            write_array(archive, name, array)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
@@ -121,26 +118,29 @@ def _damaged(name: str | os.PathLike[str], reason: object) -> DamagedFileError:
 
 def _pack(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a file."""
+    arrays, version = packed_trees.pack(forest.trees, forest.arrays.get("ring")), VERSION
+    if _sizes(forest.trees).n_bytes > packed_trees.MAX_EXPANSION * sum(array.nbytes for array in arrays.values()):
+        arrays, version = full_trees.pack(forest.trees), FULL_VERSION  # packed, it could not be read again
+    return _header(forest, notes, version), arrays | forest.arrays
+
+
+def _header(forest: Snapshot, notes: dict[str, Any], version: int) -> dict[str, Any]:
     parameters = {**forest.parameters, "categorical": list(forest.parameters["categorical"])}
     if isinstance(parameters["scale"], np.ndarray):
         parameters["scale"] = parameters["scale"].tolist()
-    header = {
+    return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": version,
         "parameters": parameters,
         "n_features": forest.n_features,
         "n_slots": forest.trees.points.shape[1],
         "notes": notes,
     }
-    arrays = {}
-    for field, array in zip(FIELDS, forest.trees, strict=True):
-        for column in array.dtype.names or (None,):
-            arrays[_member_name(field, column)] = array if column is None else np.ascontiguousarray(array[column])
-    return header, arrays | {_member_name(name, None): array for name, array in forest.arrays.items()}
 
 
-def _member_name(field: str, column: str | None) -> str:
-    return f"{field}.npy" if column is None else f"{field}.{_COLUMN_NAMES.get(column, column)}.npy"
+def _sizes(trees: Trees) -> TableSizes:
+    n_coordinates = trees.boxes.shape[3]
+    return TableSizes(trees.heads.size, trees.points.shape[1], n_coordinates, trees.points.shape[2] - n_coordinates)
 
 
 def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
@@ -152,21 +152,28 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
         raise ValueError(_TOO_MUCH_DATA)
     forest = MondrianForest(**header["parameters"])
     layout = FeatureLayout.checked(n_features, forest.categorical)
-    sizes = (n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
-    shapes = {name: shape_of(field, *sizes) for name, field in FIELDS.items()}
     sampler = new_sampler(forest.max_samples, forest.window, layout.n_categorical)
-    layouts = {"moments": ((3, layout.n_numbers), np.dtype(np.float64)), **sampler.layout(layout.n_coordinates)}
-    other_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values() if ANY not in shape)
-    if table_bytes(*sizes) + other_bytes > n_bytes:
+    if n_slots > sampler.limit:
+        raise ValueError(f"a tree has {n_slots} slots, but can hold at most {sampler.limit} points.")
+    sizes = TableSizes(n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
+    others = {"moments": ((3, layout.n_numbers), np.dtype(np.float64)), **sampler.layout(layout.n_coordinates)}
+    is_packed = header["version"] > FULL_VERSION
+    layouts = (packed_trees if is_packed else full_trees).layouts(sizes) | others
+    if sum(map(smallest_size, layouts.values())) > n_bytes:
         raise ValueError(_TOO_MUCH_DATA)
-    names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
-    if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):
+    if sorted(archive.namelist()) != sorted([_HEADER, *map(member_name, layouts)]):
         raise ValueError(f"the members are not those of a model file: {archive.namelist()}.")
-    trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
-    arrays = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
-    sampler.restore(arrays)
-    _check_forest(forest, sampler, trees, arrays["moments"])
-    return MondrianForest.from_state(header["parameters"], trees, arrays), header["notes"]
+    arrays = {name: read_array(archive, name, layout) for name, layout in layouts.items()}
+    state = {name: arrays[name].copy() for name in others}
+    sampler.restore(state)
+    for problem in sampler.problems():
+        raise ValueError(f"{problem}.")
+    if is_packed:
+        trees = packed_trees.unpack(arrays, sizes, state.get("ring"), n_bytes)
+    else:
+        trees = full_trees.unpack(arrays, sizes)
+    _check_forest(forest, sampler, trees, state["moments"])
+    return MondrianForest.from_state(header["parameters"], trees, state), header["notes"]
 
 
 def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
@@ -177,7 +184,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
     if header.get("version") not in READABLE:
-        versions = " and ".join(map(str, READABLE))
+        versions = f"{READABLE[0]} to {READABLE[-1]}"
         raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads versions {versions}.")
     if set(header) != _HEADER_KEYS or not (
         isinstance(header["parameters"], dict) and isinstance(header["notes"], dict)
@@ -210,56 +217,11 @@ def _outside_strings(text: bytes) -> bytes:
     return characters[~is_inside].tobytes()
 
 
-def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:
-    """Read one array of the node table; a record array is read column by column."""
-    dtype = FIELDS[name].dtype
-    if dtype.names is None:
-        return _read_array(archive, _member_name(name, None), shape, dtype)
-    records = np.zeros(shape, dtype)
-    for column in dtype.names:
-        records[column] = _read_array(archive, _member_name(name, column), shape, dtype[column])
-    return records
-
-
-def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Read an array; raise ValueError unless it has exactly this shape (ANY: any length) and type."""
-    with sealed_zip.open_member(archive, name) as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError(f"{name} is not an array of format 1.0.")
-        found_shape, is_fortran, found_dtype = _read_array_header(member, name)
-        is_expected = len(found_shape) == len(shape) and all(
-            size in (found, ANY) for size, found in zip(shape, found_shape, strict=True)
-        )
-        if not is_expected or found_dtype != dtype or is_fortran:
-            raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {dtype} of shape {shape}.")
-        content = member.read()
-        n_bytes = math.prod(found_shape) * dtype.itemsize
-        if len(content) != n_bytes:
-            raise ValueError(f"{name} holds {len(content)} bytes, but must hold {n_bytes}.")
-        return np.frombuffer(content, dtype).reshape(found_shape).copy()
-
-
-def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, order and type. numpy evaluates the header as Python literals, which can fail in many ways."""
-    try:
-        with warnings.catch_warnings(action="error"):
-            return np.lib.format.read_array_header_1_0(member)
-    except Exception as error:  # noqa: BLE001
-        raise ValueError(f"{name} has no readable header: {error}.") from None
-
-
 def _check_forest(forest: MondrianForest, sampler: Sampler, trees: Trees, moments: Array) -> None:
-    """Check the moments, the state of the sampler, and every tree."""
+    """Check the moments, and the trees against the state of the sampler."""
     scale_counts_all = isinstance(forest.scale, str) and forest.window is None
     if not are_valid_moments(moments, trees.heads["n_points"].max() if scale_counts_all else 0):
         raise ValueError("moments.npy is damaged: no points can have these moments.")
-    if trees.points.shape[1] > sampler.limit:
-        raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold at most {sampler.limit} points.")
-    for problem in sampler.problems():
-        raise ValueError(f"{problem}.")
-    t = first_broken_tree(trees)
-    if t != NONE:
-        raise ValueError(f"tree {t} is damaged: {', '.join(broken_invariants(trees, t)[:1])}.")
     for problem, is_wrong in sampler.tree_check()(trees):
         if is_wrong.any():
             raise ValueError(f"tree {is_wrong.argmax()} is damaged: {problem}.")
