@@ -15,8 +15,8 @@ _SMALLEST_TABLE = 64
 def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, leaves: Array, first_leaf: Array) -> int:
     """Write the number of the point in each leaf; return how many distinct points have no equal row in the ring.
 
-    Equal points have equal numbers. Rows are compared bit by bit, so that 0.0 and -0.0 differ. They are found by a hash with a secret key, so that no
-    data can make the search slow.
+    Equal points have equal numbers. Rows are compared bit by bit, so that 0.0 and -0.0 differ. They are found by a hash
+    with a secret key, so that no data can make the search slow.
 
     Parameters
     ----------
@@ -37,10 +37,13 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
     numbers, hashes = index_of_ring(ring, rows, first_leaf, key)
     n_numbers = ring.shape[0]
     for t in range(points.shape[0]):
+        is_aligned = t > 0  # so far: trees that hold all points have them in the same slots
         for slot in range(n_leaves[t]):
             x = points[t, slot]
-            if t > 0 and slot < n_leaves[t - 1] and is_row(x, leaves[t - 1, slot], ring, rows, first_leaf):
-                leaves[t, slot] = leaves[t - 1, slot]  # trees that hold all points have them in the same slots
+            is_aligned = is_aligned and slot < n_leaves[t - 1]
+            is_aligned = is_aligned and is_row(x, leaves[t - 1, slot], ring, rows, first_leaf)
+            if is_aligned:
+                leaves[t, slot] = leaves[t - 1, slot]
                 continue
             x_hash = hash_of(x, key)
             entry = entry_of(x, x_hash, numbers, hashes, ring, rows, first_leaf)
@@ -105,10 +108,10 @@ def is_row(x: Array, number: int, ring: Array, rows: Array, first_leaf: Array) -
 @helper
 def hash_of(x: Array, key: Any) -> Any:
     """Hash a row to 64 bits."""
-    word = key
+    total = np.uint64(0)
     for j in range(x.size):
-        word = mix_bits(word ^ x[j]) + STEP
-    return mix_bits(word ^ key)
+        total += mix_bits((x[j] ^ key) + np.uint64(j) * STEP)  # a sum, so that the CPU mixes several words at once
+    return mix_bits(total)
 
 
 @helper
