@@ -95,7 +95,14 @@ WORKLOADS = {
         "online, 20 trees, d = 10: a point at 1000000",
         "online, 20 trees, d = 10: peak memory at 1000000",
     ],
-    "files": ["save 100 x 256, d = 10", "load 100 x 256, d = 10"],
+    "files": [
+        "save 100 x 256, d = 10",
+        "load 100 x 256, d = 10",
+        "size of the file of 100 x 256, d = 10",
+        "save 100 x 256, d = 500",
+        "load 100 x 256, d = 500",
+        "size of the file of 100 x 256, d = 500",
+    ],
     "memory": [
         "peak memory: fit 100 x 256 and score, 1000000 x 10",
         "peak memory: stream, 100 x 256 of 2048, d = 10",

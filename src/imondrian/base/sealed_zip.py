@@ -2,13 +2,15 @@
 
 A damaged file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small multiple of the
 file's length: the directory of the zip is checked before `zipfile` reads it, and the lengths of the members that it
-lists before they are read.
+lists before they are read. A whole file is read into memory once, and its members are views of that memory.
 """
 
 import hashlib
+import io
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
@@ -19,6 +21,9 @@ _MAX_MEMBERS, _MAX_DIRECTORY = 64, 2**16
 _END = struct.Struct("<4s4H2IH")  # the last record of a zip, before its comment
 _END64 = struct.Struct("<4sQ2H2L4Q")  # its counterpart in a zip of more than 2 GiB
 _LOCATOR64_SIZE = 20
+_LOCAL = struct.Struct("<4s5H3I2H")  # the record before the content of a member
+_LOCAL_MARK = b"PK\x03\x04"
+_HASHED_BLOCK = 2**16
 _END_MARK, _END64_MARK, _LOCATOR64_MARK = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 
 
@@ -40,14 +45,47 @@ def create_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
         yield member
 
 
-@contextmanager
-def open_verified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Check the digest and open the archive for reading."""
+class Members:
+    """The members of an archive in memory; their contents are views, which are not copied.
+
+    Parameters
+    ----------
+    content : bytes
+        The archive.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = memoryview(content)
+        with _open(io.BytesIO(content)) as archive:
+            self.names = archive.namelist()
+            self._members = {member.filename: member for member in archive.infolist()}
+
+    def content(self, name: str) -> memoryview:
+        """Return the content of a member; raise ValueError if its records contradict each other or the content."""
+        member = self._members[name]
+        record = self._content[member.header_offset :][: _LOCAL.size]
+        if len(record) < _LOCAL.size or member.file_size != member.compress_size:
+            raise ValueError(f"the record of the member {name} is damaged.")
+        mark, *_, flags, method, _, _, _, _, _, n_name, n_extra = _LOCAL.unpack(record)
+        first = member.header_offset + _LOCAL.size
+        start = first + n_name + n_extra
+        found = self._content[start : start + member.file_size]
+        is_sound = mark == _LOCAL_MARK and method == zipfile.ZIP_STORED and not flags & 1
+        if not is_sound or bytes(self._content[first : first + n_name]) != name.encode():
+            raise ValueError(f"the record of the member {name} is damaged.")
+        if len(found) != member.file_size or zlib.crc32(found) != member.CRC:
+            raise ValueError(f"the content of the member {name} is damaged.")
+        return found
+
+
+def read_verified(file: IO[bytes]) -> Members:
+    """Read a file, check its digest, and return its members."""
     _check_directory(file)
-    if file.read(_DIGEST_LENGTH + 1) != _digest(file):
+    file.seek(0)
+    content = file.read()
+    if content[-_DIGEST_LENGTH:] != hashlib.sha256(memoryview(content)[:-_DIGEST_LENGTH]).hexdigest().encode():
         raise ValueError("the file is truncated or altered: its digest is wrong.")
-    with _open(file) as archive:
-        yield archive
+    return Members(content)
 
 
 @contextmanager
@@ -56,13 +94,6 @@ def open_unverified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     _check_directory(file)
     with _open(file) as archive:
         yield archive
-
-
-@contextmanager
-def open_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    """Open a member for reading."""
-    with archive.open(name) as content:
-        yield content
 
 
 def digest_of(content: bytes) -> bytes:
@@ -128,7 +159,7 @@ def _digest(file: IO[bytes]) -> bytes:
     file.seek(0)
     sha = hashlib.sha256()
     while left > 0:
-        block = file.read(min(left, 2**20))
+        block = file.read(min(left, _HASHED_BLOCK))
         sha.update(block)
         left -= len(block)
     return sha.hexdigest().encode()

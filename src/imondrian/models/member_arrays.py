@@ -1,5 +1,6 @@
 """Arrays in model files: plain .npy members of a zip, read with the shape and the type that they must have."""
 
+import io
 import math
 import warnings
 import zipfile
@@ -12,6 +13,7 @@ from imondrian.engine.jit import Array
 from imondrian.forest.samplers.sampler import ANY
 
 Layout = tuple[tuple[int, ...], np.dtype[Any] | None]  # shape (ANY: any length) and type (None: see INDICES)
+_LONGEST_HEADER = 2**16 + 16
 INDICES = tuple(np.dtype(f"u{n_bytes}") for n_bytes in (1, 2, 4, 8))
 
 
@@ -26,35 +28,35 @@ def write_array(archive: zipfile.ZipFile, name: str, array: Array) -> None:
         np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
-def read_array(archive: zipfile.ZipFile, name: str, layout: Layout) -> Array:
+def read_array(members: sealed_zip.Members, name: str, layout: Layout) -> Array:
     """Return a read-only array; raise ValueError unless it has exactly this layout."""
     name, (shape, dtype) = member_name(name), layout
-    with sealed_zip.open_member(archive, name) as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError(f"{name} is not an array of format 1.0.")
-        found_shape, is_fortran, found_dtype = _read_array_header(member, name)
-        has_shape = len(found_shape) == len(shape) and all(
-            size in (found, ANY) for size, found in zip(shape, found_shape, strict=True)
-        )
-        if not has_shape or found_dtype not in (INDICES if dtype is None else (dtype,)) or is_fortran:
-            expected = "unsigned integers" if dtype is None else dtype
-            raise ValueError(
-                f"{name} is {found_dtype} of shape {found_shape}, but must be {expected} of shape {shape}."
-            )
-        content = member.read()
-    n_bytes = math.prod(found_shape) * found_dtype.itemsize
-    if len(content) != n_bytes:
-        raise ValueError(f"{name} holds {len(content)} bytes, but must hold {n_bytes}.")
-    return np.frombuffer(content, found_dtype).reshape(found_shape)
+    content = members.content(name)
+    start = io.BytesIO(content[:_LONGEST_HEADER])
+    found_shape, is_fortran, found_dtype = _read_array_header(start, name)
+    has_shape = len(found_shape) == len(shape) and all(
+        size in (found, ANY) for size, found in zip(shape, found_shape, strict=True)
+    )
+    if not has_shape or found_dtype not in (INDICES if dtype is None else (dtype,)) or is_fortran:
+        expected = "unsigned integers" if dtype is None else dtype
+        raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {expected} of shape {shape}.")
+    values, n_bytes = content[start.tell() :], math.prod(found_shape) * found_dtype.itemsize
+    if len(values) != n_bytes:
+        raise ValueError(f"{name} holds {len(values)} bytes, but must hold {n_bytes}.")
+    return np.frombuffer(values, found_dtype).reshape(found_shape)
 
 
-def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_array_header(start: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read shape, order and type. numpy evaluates the header as Python literals, which can fail in many ways."""
     try:
+        version = np.lib.format.read_magic(start)
         with warnings.catch_warnings(action="error"):
-            return np.lib.format.read_array_header_1_0(member)
+            found = np.lib.format.read_array_header_1_0(start)
     except Exception as error:  # noqa: BLE001
         raise ValueError(f"{name} has no readable header: {error}.") from None
+    if version != (1, 0):
+        raise ValueError(f"{name} is not an array of format 1.0.")
+    return found
 
 
 def narrowest(array: Array) -> Array:

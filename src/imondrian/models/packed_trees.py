@@ -21,34 +21,34 @@ _NEGATIVE_ZERO = np.float64(-0.0).view(np.uint64)
 _CUT_COLUMNS = {"split_time": _FLOAT, "split_value": _FLOAT, "left": None, "right": None, "split_feature": None}
 
 
-def pack(trees: Trees, ring: Array | None) -> dict[str, Array]:
-    """Return the arrays to be written, by name; `ring` has the points of the window, if there is one.
+def pack(trees: Trees, n_slots: int, ring: Array | None) -> dict[str, Array]:
+    """Return copies of the first n_slots slots of each tree, as the arrays to be written, by name.
 
-    Indices and counts have the smallest type that fits.
+    `ring` has the points of the window, if there is one. Indices and counts have the smallest type that fits.
     """
-    coded = coded_points(trees, trees.points)
+    coded = np.ascontiguousarray(coded_points(trees, trees.points))
     known = np.empty((0, coded.shape[2])) if ring is None else ring
     leaves, first_leaf = np.zeros(coded.shape[:2], np.int64), np.empty(coded.shape[0] * coded.shape[1], np.int64)
-    key = np.uint64(int.from_bytes(os.urandom(8)))
-    bits = np.ascontiguousarray(coded).view(np.uint64), np.ascontiguousarray(known).view(np.uint64)
-    n_points = number_points(bits[0], np.ascontiguousarray(trees.heads["n_leaves"]), bits[1], key, leaves, first_leaf)
+    n_leaves, key = np.ascontiguousarray(trees.heads["n_leaves"]), np.uint64(int.from_bytes(os.urandom(8)))
+    n_points = number_points(coded.view(np.uint64), n_leaves, known.view(np.uint64), key, leaves, first_leaf)
     points = coded.reshape(-1, coded.shape[2])[first_leaf[:n_points]]
-    arrays = {array_name("heads", name): np.ascontiguousarray(trees.heads[name]) for name in HEAD.names or ()}
+    arrays = {array_name("heads", name): trees.heads[name].copy() for name in HEAD.names or ()}
     for name, dtype in _CUT_COLUMNS.items():
-        column = trees.cuts[name]
-        arrays[array_name("cuts", name)] = narrowest(column) if dtype is None else np.ascontiguousarray(column)
-    arrays |= {"points": points, "leaves": narrowest(leaves), "copies": narrowest(trees.copies)}
-    return arrays | {"negative_zeros": _negative_zeros(trees, points, known)}
+        column = trees.cuts[name][:, :n_slots]
+        arrays[array_name("cuts", name)] = narrowest(column) if dtype is None else column.copy()
+    copies = narrowest(trees.copies[:, :n_slots])
+    arrays |= {"points": points, "leaves": narrowest(leaves[:, :n_slots]), "copies": copies}
+    return arrays | {"negative_zeros": _negative_zeros(trees.boxes[:, :n_slots], points, known)}
 
 
-def _negative_zeros(trees: Trees, points: Array, ring: Array) -> Array:
+def _negative_zeros(boxes: Array, points: Array, ring: Array) -> Array:
     """Return the positions of all bounds that are -0.0 in the flattened boxes.
 
     The bounds of a box are known from the points, except that among equal ones, 0.0 and -0.0, either may be a bound.
     """
-    if not any((np.ascontiguousarray(rows).view(np.uint64) == _NEGATIVE_ZERO).any() for rows in (points, ring)):
+    if not any((rows.view(np.uint64) == _NEGATIVE_ZERO).any() for rows in (points, ring)):
         return np.empty(0, _POSITION)
-    return np.flatnonzero(trees.boxes.reshape(-1).view(np.uint64) == _NEGATIVE_ZERO).astype(_POSITION)
+    return np.flatnonzero(boxes.view(np.uint64) == _NEGATIVE_ZERO).astype(_POSITION)
 
 
 def layouts(sizes: TableSizes) -> dict[str, Layout]:

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from imondrian.base import sealed_zip
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.base.files import atomic_write
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, Trees
+from imondrian.engine.nodes import MAX_POINTS, Trees, resized
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.forest_state import Snapshot
 from imondrian.forest.inputs import as_count
@@ -41,7 +41,14 @@ _MAX_MESSAGE = 500  # length of an error message about a damaged file
 _TOO_MUCH_DATA = "the header describes more data than the file contains."
 
 
-def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
+class PackedForest(NamedTuple):
+    """What a file contains of a forest: the entries of the header, without the notes, and the arrays by name."""
+
+    header: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+def save(forest: Snapshot | PackedForest, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
     """Write a forest to a file, with notes (JSON values) of the object that owns the forest.
 
     The file is written next to the target and renamed when complete, so that an interrupted save leaves the old file
@@ -51,10 +58,10 @@ def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] |
         write(forest, file, notes)
 
 
-def write(forest: Snapshot, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
+def write(forest: Snapshot | PackedForest, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
     """Write a forest and notes to an open, empty file."""
-    header, arrays = _pack(forest, notes or {})
-    text = json.dumps(header).encode()
+    header, arrays = pack(forest) if isinstance(forest, Snapshot) else forest
+    text = json.dumps(header | {"notes": notes or {}}).encode()
     _check_header_length(text)
     with sealed_zip.create(file) as archive:
         with sealed_zip.create_member(archive, _HEADER) as member:
@@ -77,8 +84,8 @@ def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
 
 def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
     """Read what `write` has written; the name is used in error messages."""
-    with damaged_file_errors(name), sealed_zip.open_verified(file) as archive:
-        return _unpack(archive, file.seek(0, os.SEEK_END))
+    with damaged_file_errors(name):
+        return _unpack(sealed_zip.read_verified(file), file.seek(0, os.SEEK_END))
 
 
 def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = _MAX_HEADER_BYTES) -> dict[str, Any]:
@@ -87,7 +94,7 @@ def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = 
         n_bytes = archive.getinfo(_HEADER).file_size
         if n_bytes > max_bytes:
             raise ValueError(f"the header has {n_bytes} bytes, but may have at most {max_bytes}.")
-        return _read_header(archive)
+        return _header_of(archive.read(_HEADER))
 
 
 @contextmanager
@@ -116,15 +123,19 @@ def _damaged(name: str | os.PathLike[str], reason: object) -> DamagedFileError:
 # -- content ----------------------------------------------------------------------------------------------------
 
 
-def _pack(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a file."""
-    arrays, version = packed_trees.pack(forest.trees, forest.arrays.get("ring")), VERSION
-    if _sizes(forest.trees).n_bytes > packed_trees.MAX_EXPANSION * sum(array.nbytes for array in arrays.values()):
-        arrays, version = full_trees.pack(forest.trees), FULL_VERSION  # packed, it could not be read again
-    return _header(forest, notes, version), arrays | forest.arrays
+def pack(forest: Snapshot) -> PackedForest:
+    """Return what a file contains of a forest, as copies."""
+    n_slots = int(forest.trees.heads["n_leaves"].max())
+    widths = forest.trees.boxes.shape[3], forest.trees.points.shape[2] - forest.trees.boxes.shape[3]
+    arrays, version = packed_trees.pack(forest.trees, n_slots, forest.arrays.get("ring")), VERSION
+    sizes = TableSizes(forest.trees.heads.size, n_slots, *widths)
+    if sizes.n_bytes > packed_trees.MAX_EXPANSION * sum(array.nbytes for array in arrays.values()):
+        arrays, version = full_trees.pack(resized(forest.trees, n_slots)), FULL_VERSION  # version 3 would be rejected
+    others = {name: array.copy() for name, array in forest.arrays.items()}
+    return PackedForest(_header(forest, version, n_slots), arrays | others)
 
 
-def _header(forest: Snapshot, notes: dict[str, Any], version: int) -> dict[str, Any]:
+def _header(forest: Snapshot, version: int, n_slots: int) -> dict[str, Any]:
     parameters = {**forest.parameters, "categorical": list(forest.parameters["categorical"])}
     if isinstance(parameters["scale"], np.ndarray):
         parameters["scale"] = parameters["scale"].tolist()
@@ -133,18 +144,12 @@ def _header(forest: Snapshot, notes: dict[str, Any], version: int) -> dict[str, 
         "version": version,
         "parameters": parameters,
         "n_features": forest.n_features,
-        "n_slots": forest.trees.points.shape[1],
-        "notes": notes,
+        "n_slots": n_slots,
     }
 
 
-def _sizes(trees: Trees) -> TableSizes:
-    n_coordinates = trees.boxes.shape[3]
-    return TableSizes(trees.heads.size, trees.points.shape[1], n_coordinates, trees.points.shape[2] - n_coordinates)
-
-
-def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
-    header = _read_header(archive)
+def _unpack(members: sealed_zip.Members, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
+    header = _header_of(members.content(_HEADER))
     n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
     n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
@@ -161,9 +166,9 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
     layouts = (packed_trees if is_packed else full_trees).layouts(sizes) | others
     if sum(map(smallest_size, layouts.values())) > n_bytes:
         raise ValueError(_TOO_MUCH_DATA)
-    if sorted(archive.namelist()) != sorted([_HEADER, *map(member_name, layouts)]):
-        raise ValueError(f"the members are not those of a model file: {archive.namelist()}.")
-    arrays = {name: read_array(archive, name, layout) for name, layout in layouts.items()}
+    if sorted(members.names) != sorted([_HEADER, *map(member_name, layouts)]):
+        raise ValueError(f"the members are not those of a model file: {members.names}.")
+    arrays = {name: read_array(members, name, layout) for name, layout in layouts.items()}
     state = {name: arrays[name].copy() for name in others}
     sampler.restore(state)
     for problem in sampler.problems():
@@ -176,9 +181,8 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
     return MondrianForest.from_state(header["parameters"], trees, state), header["notes"]
 
 
-def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
-    with sealed_zip.open_member(archive, _HEADER) as member:
-        text = member.read(_MAX_HEADER_BYTES + 1)
+def _header_of(content: bytes | memoryview) -> dict[str, Any]:
+    text = bytes(content[: _MAX_HEADER_BYTES + 1])
     _check_header_length(text)
     header = json.loads(text.decode())  # of bytes, json would also accept UTF-16 and UTF-32
     if not isinstance(header, dict) or header.get("format") != FORMAT:
