@@ -2,7 +2,7 @@
 
 A damaged file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small multiple of the
 file's length: the directory of the zip is checked before `zipfile` reads it, and the lengths of the members that it
-lists before they are read. A whole file is read into memory once, and its members are views of that memory.
+lists before they are read. A file is written and read at once; its members are views of its content in memory.
 """
 
 import hashlib
@@ -23,19 +23,22 @@ _END64 = struct.Struct("<4sQ2H2L4Q")  # its counterpart in a zip of more than 2 
 _LOCATOR64_SIZE = 20
 _LOCAL = struct.Struct("<4s5H3I2H")  # the record before the content of a member
 _LOCAL_MARK = b"PK\x03\x04"
-_HASHED_BLOCK = 2**16
 _END_MARK, _END64_MARK, _LOCATOR64_MARK = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 
 
 @contextmanager
 def create(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Open an empty file for adding members; on exit, write the digest."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    """Open an archive in memory for adding members; on exit, write it with its digest to the file at once.
+
+    `zipfile` goes back to the start of each member, which in a file would take several system calls.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = b"-" * _DIGEST_LENGTH
         yield archive
-    digest = _digest(file)
-    file.seek(-_DIGEST_LENGTH, os.SEEK_END)
-    file.write(digest)
+    content = buffer.getbuffer()
+    content[-_DIGEST_LENGTH:] = _digest(content)
+    file.write(content)
 
 
 @contextmanager
@@ -80,10 +83,11 @@ class Members:
 
 def read_verified(file: IO[bytes]) -> Members:
     """Read a file, check its digest, and return its members."""
-    _check_directory(file)
+    _check_directory(file)  # before the whole file is read
     file.seek(0)
     content = file.read()
-    if content[-_DIGEST_LENGTH:] != hashlib.sha256(memoryview(content)[:-_DIGEST_LENGTH]).hexdigest().encode():
+    _check_directory(io.BytesIO(content))  # the file may have changed
+    if content[-_DIGEST_LENGTH:] != _digest(memoryview(content)):
         raise ValueError("the file is truncated or altered: its digest is wrong.")
     return Members(content)
 
@@ -153,13 +157,6 @@ def _read_at(file: IO[bytes], position: int, n_bytes: int) -> bytes:
     return file.read(n_bytes)
 
 
-def _digest(file: IO[bytes]) -> bytes:
-    """Compute the digest of all bytes before the stored digest; leave the file position at the stored digest."""
-    left = file.seek(0, os.SEEK_END) - _DIGEST_LENGTH
-    file.seek(0)
-    sha = hashlib.sha256()
-    while left > 0:
-        block = file.read(min(left, _HASHED_BLOCK))
-        sha.update(block)
-        left -= len(block)
-    return sha.hexdigest().encode()
+def _digest(content: memoryview) -> bytes:
+    """Compute the digest of all bytes before the stored digest."""
+    return hashlib.sha256(content[:-_DIGEST_LENGTH]).hexdigest().encode()

@@ -171,24 +171,28 @@ def write_parents(trees: Trees, t: int) -> tuple[int, int]:
 
 @helper
 def write_order(trees: Trees, t: int, order: Array) -> int:
-    """Write the inner nodes below the root, each before its children; return their number.
+    """Write the inner nodes below the root, each before its children, and left before right; return their number.
 
-    No node has two parents, so each node is reached at most once.
+    This is the order in which `build` creates nodes, so memory is read in sequence. No node has two parents, so each is
+    reached once. The end of `order` is the stack of the nodes that remain.
     """
-    n_known = 0
+    n_done, top = 0, order.size
     if n_inner(trees, t) > 0 and not is_leaf(trees.heads[t]["root"]):
-        order[0], n_known = trees.heads[t]["root"], 1
-    n_done = 0
-    while n_done < n_known:
-        cut = trees.cuts[t, slot_of(order[n_done])]
+        top -= 1
+        order[top] = trees.heads[t]["root"]
+    while top < order.size:
+        node = order[top]
+        top += 1
+        order[n_done] = node
         n_done += 1
-        if not is_leaf(cut["left"]):
-            order[n_known] = cut["left"]
-            n_known += 1
+        cut = trees.cuts[t, slot_of(node)]
         if not is_leaf(cut["right"]):
-            order[n_known] = cut["right"]
-            n_known += 1
-    return n_known
+            top -= 1
+            order[top] = cut["right"]
+        if not is_leaf(cut["left"]):
+            top -= 1
+            order[top] = cut["left"]
+    return n_done
 
 
 @helper

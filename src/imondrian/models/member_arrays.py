@@ -4,7 +4,8 @@ import io
 import math
 import warnings
 import zipfile
-from typing import IO, Any
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from imondrian.engine.jit import Array
 from imondrian.forest.samplers.sampler import ANY
 
 Layout = tuple[tuple[int, ...], np.dtype[Any] | None]  # shape (ANY: any length) and type (None: see INDICES)
-_LONGEST_HEADER = 2**16 + 16
+_LENGTH_END = 10  # the first bytes of an array: a mark, the version, and the length of the header in 2 bytes
+_USUAL_HEADER = 256
 INDICES = tuple(np.dtype(f"u{n_bytes}") for n_bytes in (1, 2, 4, 8))
 
 
@@ -32,31 +34,34 @@ def read_array(members: sealed_zip.Members, name: str, layout: Layout) -> Array:
     """Return a read-only array; raise ValueError unless it has exactly this layout."""
     name, (shape, dtype) = member_name(name), layout
     content = members.content(name)
-    start = io.BytesIO(content[:_LONGEST_HEADER])
-    found_shape, is_fortran, found_dtype = _read_array_header(start, name)
+    n_header = _LENGTH_END + int.from_bytes(content[_LENGTH_END - 2 : _LENGTH_END], "little")
+    header = bytes(content[:n_header])
+    try:
+        parse = _parsed if n_header <= _USUAL_HEADER else _parsed.__wrapped__
+        found_shape, is_fortran, found_dtype = parse(header)
+    except Exception as error:  # noqa: BLE001 (numpy evaluates the header as Python literals)
+        raise ValueError(f"{name} has no readable header: {error}.") from None
     has_shape = len(found_shape) == len(shape) and all(
         size in (found, ANY) for size, found in zip(shape, found_shape, strict=True)
     )
     if not has_shape or found_dtype not in (INDICES if dtype is None else (dtype,)) or is_fortran:
         expected = "unsigned integers" if dtype is None else dtype
         raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {expected} of shape {shape}.")
-    values, n_bytes = content[start.tell() :], math.prod(found_shape) * found_dtype.itemsize
+    values, n_bytes = content[n_header:], math.prod(found_shape) * found_dtype.itemsize
     if len(values) != n_bytes:
         raise ValueError(f"{name} holds {len(values)} bytes, but must hold {n_bytes}.")
     return np.frombuffer(values, found_dtype).reshape(found_shape)
 
 
-def _read_array_header(start: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, order and type. numpy evaluates the header as Python literals, which can fail in many ways."""
-    try:
-        version = np.lib.format.read_magic(start)
-        with warnings.catch_warnings(action="error"):
-            found = np.lib.format.read_array_header_1_0(start)
-    except Exception as error:  # noqa: BLE001
-        raise ValueError(f"{name} has no readable header: {error}.") from None
+@lru_cache(maxsize=256)  # parsing takes longer than reading a small array
+def _parsed(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and type."""
+    start = io.BytesIO(header)
+    version = np.lib.format.read_magic(start)
     if version != (1, 0):
-        raise ValueError(f"{name} is not an array of format 1.0.")
-    return found
+        raise ValueError(f"its format is {version}, but must be (1, 0)")
+    with warnings.catch_warnings(action="error"):
+        return np.lib.format.read_array_header_1_0(start)
 
 
 def narrowest(array: Array) -> Array:
