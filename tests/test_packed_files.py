@@ -154,6 +154,12 @@ def test_a_forest_that_could_not_be_read_in_version_3_is_written_in_version_2(mo
     assert_same_state(from_bytes(content), forest)
 
 
+def test_a_missing_header_is_named():
+    parts = members(to_bytes(MondrianForest(2).build(X[:20])))
+    del parts["header.json"]
+    assert "the member header.json is missing" in message_of(zipped(parts))
+
+
 def test_a_point_that_no_leaf_names_is_rejected():
     content = to_bytes(MondrianForest(2).build(X))
     points = as_array(members(content)["points.npy"])

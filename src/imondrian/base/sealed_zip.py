@@ -65,6 +65,8 @@ class Members:
 
     def content(self, name: str) -> memoryview:
         """Return the content of a member; raise ValueError if its records contradict each other or the content."""
+        if name not in self._members:
+            raise ValueError(f"the member {name} is missing.")
         member = self._members[name]
         record = self._content[member.header_offset :][: _LOCAL.size]
         if len(record) < _LOCAL.size or member.file_size != member.compress_size:
