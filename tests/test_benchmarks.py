@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -95,7 +96,14 @@ WORKLOADS = {
         "online, 20 trees, d = 10: a point at 1000000",
         "online, 20 trees, d = 10: peak memory at 1000000",
     ],
-    "files": ["save 100 x 256, d = 10", "load 100 x 256, d = 10"],
+    "files": [
+        "save 100 x 256, d = 10",
+        "load 100 x 256, d = 10",
+        "size of the file of 100 x 256, d = 10",
+        "save 100 x 256, d = 500",
+        "load 100 x 256, d = 500",
+        "size of the file of 100 x 256, d = 500",
+    ],
     "memory": [
         "peak memory: fit 100 x 256 and score, 1000000 x 10",
         "peak memory: stream, 100 x 256 of 2048, d = 10",
@@ -206,7 +214,7 @@ class TestQuickRun:
     def test_verdicts_follow_from_the_measured_values(self, found):
         for target in found["targets"]:
             if target["verdict"] != "not measured":
-                relation, *_, bound = target["target"].removesuffix(" s").removesuffix(" GB").split()
+                relation, *_, bound = re.sub(" (s|ms|MB|GB)$", "", target["target"]).split()
                 is_met = target["value"] >= float(bound) if relation == ">=" else target["value"] <= float(bound)
                 assert target["verdict"] == ("ok" if is_met else "MISS"), target
 

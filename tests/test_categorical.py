@@ -20,7 +20,7 @@ from imondrian.forest.samplers import category_counts
 from imondrian.forest.samplers.category_counts import MAX_CATEGORIES
 from imondrian.forest.scales import PLACE_WEIGHT, RARITY_WEIGHT
 from imondrian.forest.scores import SCORES
-from imondrian.models import storage
+from imondrian.models import packed_trees, storage
 from tests.strategies import SEEDS
 
 MASK = 2**64 - 1
@@ -420,7 +420,6 @@ def damaged_state(forest, name, change):
 
 
 DAMAGES = {
-    "a category is not at its place": ("points", lambda points: points[1, 2].__setitem__(-1, 3.5)),
     "a rarity is not in": ("points", lambda points: points[..., 1].fill(-1.0)),
     "do not match": ("category_counts", lambda counts: counts.__setitem__(2, 99)),
     "in ascending order": ("category_codes", lambda codes: codes.sort() or codes.__setitem__(0, codes[1])),
@@ -436,6 +435,15 @@ def test_damaged_categories_are_rejected(tmp_path, problem):
     forest = MondrianForest(2, categorical=[1]).build(X)
     storage.save(Snapshot(*damaged_state(forest, *DAMAGES[problem])), tmp_path / "damaged.imf")
     with pytest.raises(DamagedFileError, match=problem):
+        imondrian.load(tmp_path / "damaged.imf")
+
+
+def test_in_a_file_of_version_2_every_category_is_at_its_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed_trees, "MAX_EXPANSION", 0)  # version 3 does not contain places
+    forest = MondrianForest(2, categorical=[1]).build(np.column_stack([np.arange(12.0), np.arange(12.0) % 4]))
+    damage = "points", lambda points: points[1, 2].__setitem__(-1, 3.5)
+    storage.save(Snapshot(*damaged_state(forest, *damage)), tmp_path / "damaged.imf")
+    with pytest.raises(DamagedFileError, match="a category is not at its place"):
         imondrian.load(tmp_path / "damaged.imf")
 
 

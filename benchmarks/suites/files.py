@@ -1,4 +1,7 @@
-"""Saving and loading a forest, beside pickles of the peers. Our files are checked when they are read."""
+"""Saving and loading a forest, and the size of its file, beside pickles of the peers.
+
+Our files are synced when they are written, and checked when they are read.
+"""
 
 import pickle
 import tempfile
@@ -10,11 +13,18 @@ from typing import Any
 import imondrian
 from contests import Contest, Effort
 from peers import FORESTS, fitted, present
-from timing import Entrant, Measurement, Task, time_tasks
+from timing import Entrant, Measurement, Task, measurements, time_tasks
 from workloads import SAMPLES, TREES, normal_points
 
-SAVE, LOAD = (f"{verb} {TREES} x {SAMPLES}, d = 10" for verb in ("save", "load"))
+SHAPES = {10: 10_000, 500: 1_000}  # number of features: number of rows
+VERBS = SAVE, LOAD, SIZE = "save", "load", "size of the file of"
 REPEATS = 15
+MEGABYTE = 1e6
+
+
+def name_of(verb: str, n_features: int) -> str:
+    """Return the name of a workload."""
+    return f"{verb} {TREES} x {SAMPLES}, d = {n_features}"
 
 
 def save_pickle(model: Any, path: Path) -> None:
@@ -29,18 +39,22 @@ def load_pickle(path: Path) -> Any:
         return pickle.load(file)  # noqa: S301 (written here)
 
 
-def measure(effort: Effort) -> list[Measurement]:
-    """Save the forests, then load them."""
-    X = normal_points(10_000, 10)
+def measure(effort: Effort, n_features: int) -> list[Measurement]:
+    """Save the forests, then load them; then the sizes of the files."""
+    X = normal_points(effort.rows(SHAPES[n_features]), n_features)
     models = {name: fitted(name, X) for name in present(FORESTS)}
     repeats = effort.repeats(REPEATS)
+    save, load, size = (name_of(verb, n_features) for verb in VERBS)
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: Path(folder) / name for name in models}
         saves = {name: partial(saver(name), model, paths[name]) for name, model in models.items()}
         loads = {name: partial(loader(name), paths[name]) for name in models}
         return [
-            *time_tasks(SAVE, {Entrant(name): Task(save) for name, save in saves.items()}, repeats, "ms"),
-            *time_tasks(LOAD, {Entrant(name): Task(load) for name, load in loads.items()}, repeats, "ms"),
+            *time_tasks(save, {Entrant(name): Task(task) for name, task in saves.items()}, repeats, "ms"),
+            *time_tasks(load, {Entrant(name): Task(task) for name, task in loads.items()}, repeats, "ms"),
+            *measurements(
+                size, {Entrant(name): [path.stat().st_size / MEGABYTE] for name, path in paths.items()}, "MB"
+            ),
         ]
 
 
@@ -54,4 +68,7 @@ def loader(name: str) -> Callable[[Path], Any]:
     return imondrian.load if name == "ours" else load_pickle
 
 
-CONTESTS = [Contest((SAVE, LOAD), measure)]
+CONTESTS = [
+    Contest(tuple(name_of(verb, n_features) for verb in VERBS), partial(measure, n_features=n_features))
+    for n_features in SHAPES
+]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from imondrian.alarms.thresholds import stream_rule
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
-from imondrian.forest.forest_state import Snapshot
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.models import storage
 from imondrian.models.fitted_model import FittedModel
@@ -143,8 +142,8 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     )
 
 
-def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]:
-    """Copy the forest of a model and its notes; another thread may change the model afterwards.
+def _parts(model: Any, extra: dict[str, Any]) -> tuple[storage.PackedForest, dict[str, Any]]:
+    """Pack the forest of a model and copy its notes; another thread may change the model afterwards.
 
     Raises
     ------
@@ -152,9 +151,9 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]
         If the model could not be read again, for example because its forest was changed directly.
     """
     if isinstance(model, MondrianForest):
-        return model.snapshot(), {}
+        return model.read_state(storage.pack), {}
     if isinstance(model, StreamDetector):
-        forest, notes = model.snapshot()
+        forest, notes = model.read_state(storage.pack)
         return forest, {_DETECTOR: notes, EXTRA: extra}
     if isinstance(model, FittedModel) or hasattr(model, "fitted_model"):
         fitted, forest = _consistent_copy(model)
@@ -167,14 +166,14 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[Snapshot, dict[str, Any]]
     raise InvalidInputError(f"Only a forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
 
 
-def _consistent_copy(model: Any) -> tuple[FittedModel, Snapshot]:
+def _consistent_copy(model: Any) -> tuple[FittedModel, storage.PackedForest]:
     """Return a fitted model and a copy of its forest.
 
     The threshold and the distribution of scores are left out if another thread keeps changing the model.
     """
     for _ in range(_MAX_TRIES):
         fitted = model if isinstance(model, FittedModel) else model.fitted_model()
-        n_changes, snapshot = fitted.forest.n_changes, fitted.forest.snapshot()
+        n_changes, packed = fitted.forest.n_changes, fitted.forest.read_state(storage.pack)
         after = model if isinstance(model, FittedModel) else model.fitted_model()
         is_same = (
             after.stored_threshold == fitted.stored_threshold
@@ -182,8 +181,8 @@ def _consistent_copy(model: Any) -> tuple[FittedModel, Snapshot]:
             and fitted.forest.n_changes == n_changes
         )
         if is_same:
-            return fitted, snapshot
-    return replace(fitted, stored_threshold=None, stored_distribution=None), snapshot
+            return fitted, packed
+    return replace(fitted, stored_threshold=None, stored_distribution=None), packed
 
 
 def _model_of(forest: MondrianForest, notes: dict[str, Any], name: str | os.PathLike[str]) -> Model:

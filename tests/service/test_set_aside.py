@@ -208,7 +208,7 @@ def test_too_little_memory_for_the_copy_of_one_detector_sets_it_aside(killed_fol
 
 def test_an_undamaged_snapshot_that_cannot_be_read_sets_the_detector_aside(killed_folder, stream, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("imondrian.models.storage.READABLE", (3,))  # as if the file had an unknown version
+        patched.setattr("imondrian.models.storage.READABLE", (9,))  # as if the file had an unknown version
         registry = Registry(killed_folder)
         assert [complaint.split(":")[0] for complaint in registry.complaints()] == ["bad", "good"]
         registry.close()

@@ -2,13 +2,15 @@
 
 A damaged file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small multiple of the
 file's length: the directory of the zip is checked before `zipfile` reads it, and the lengths of the members that it
-lists before they are read.
+lists before they are read. A file is written and read at once; its members are views of its content in memory.
 """
 
 import hashlib
+import io
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
@@ -19,18 +21,24 @@ _MAX_MEMBERS, _MAX_DIRECTORY = 64, 2**16
 _END = struct.Struct("<4s4H2IH")  # the last record of a zip, before its comment
 _END64 = struct.Struct("<4sQ2H2L4Q")  # its counterpart in a zip of more than 2 GiB
 _LOCATOR64_SIZE = 20
+_LOCAL = struct.Struct("<4s5H3I2H")  # the record before the content of a member
+_LOCAL_MARK = b"PK\x03\x04"
 _END_MARK, _END64_MARK, _LOCATOR64_MARK = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 
 
 @contextmanager
 def create(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Open an empty file for adding members; on exit, write the digest."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    """Open an archive in memory for adding members; on exit, write it with its digest to the file at once.
+
+    `zipfile` goes back to the start of each member, which in a file would take several system calls.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = b"-" * _DIGEST_LENGTH
         yield archive
-    digest = _digest(file)
-    file.seek(-_DIGEST_LENGTH, os.SEEK_END)
-    file.write(digest)
+    content = buffer.getbuffer()
+    content[-_DIGEST_LENGTH:] = _digest(content)
+    file.write(content)
 
 
 @contextmanager
@@ -40,14 +48,50 @@ def create_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
         yield member
 
 
-@contextmanager
-def open_verified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Check the digest and open the archive for reading."""
-    _check_directory(file)
-    if file.read(_DIGEST_LENGTH + 1) != _digest(file):
+class Members:
+    """The members of an archive in memory; their contents are views, which are not copied.
+
+    Parameters
+    ----------
+    content : bytes
+        The archive.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = memoryview(content)
+        with _open(io.BytesIO(content)) as archive:
+            self.names = archive.namelist()
+            self._members = {member.filename: member for member in archive.infolist()}
+
+    def content(self, name: str) -> memoryview:
+        """Return the content of a member; raise ValueError if its records contradict each other or the content."""
+        if name not in self._members:
+            raise ValueError(f"the member {name} is missing.")
+        member = self._members[name]
+        record = self._content[member.header_offset :][: _LOCAL.size]
+        if len(record) < _LOCAL.size or member.file_size != member.compress_size:
+            raise ValueError(f"the record of the member {name} is damaged.")
+        mark, *_, flags, method, _, _, _, _, _, n_name, n_extra = _LOCAL.unpack(record)
+        first = member.header_offset + _LOCAL.size
+        start = first + n_name + n_extra
+        found = self._content[start : start + member.file_size]
+        is_sound = mark == _LOCAL_MARK and method == zipfile.ZIP_STORED and not flags & 1
+        if not is_sound or bytes(self._content[first : first + n_name]) != name.encode():
+            raise ValueError(f"the record of the member {name} is damaged.")
+        if len(found) != member.file_size or zlib.crc32(found) != member.CRC:
+            raise ValueError(f"the content of the member {name} is damaged.")
+        return found
+
+
+def read_verified(file: IO[bytes]) -> Members:
+    """Read a file, check its digest, and return its members."""
+    _check_directory(file)  # before the whole file is read
+    file.seek(0)
+    content = file.read()
+    _check_directory(io.BytesIO(content))  # the file may have changed
+    if content[-_DIGEST_LENGTH:] != _digest(memoryview(content)):
         raise ValueError("the file is truncated or altered: its digest is wrong.")
-    with _open(file) as archive:
-        yield archive
+    return Members(content)
 
 
 @contextmanager
@@ -56,13 +100,6 @@ def open_unverified(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     _check_directory(file)
     with _open(file) as archive:
         yield archive
-
-
-@contextmanager
-def open_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    """Open a member for reading."""
-    with archive.open(name) as content:
-        yield content
 
 
 def digest_of(content: bytes) -> bytes:
@@ -122,13 +159,6 @@ def _read_at(file: IO[bytes], position: int, n_bytes: int) -> bytes:
     return file.read(n_bytes)
 
 
-def _digest(file: IO[bytes]) -> bytes:
-    """Compute the digest of all bytes before the stored digest; leave the file position at the stored digest."""
-    left = file.seek(0, os.SEEK_END) - _DIGEST_LENGTH
-    file.seek(0)
-    sha = hashlib.sha256()
-    while left > 0:
-        block = file.read(min(left, 2**20))
-        sha.update(block)
-        left -= len(block)
-    return sha.hexdigest().encode()
+def _digest(content: memoryview) -> bytes:
+    """Compute the digest of all bytes before the stored digest."""
+    return hashlib.sha256(content[:-_DIGEST_LENGTH]).hexdigest().encode()

@@ -15,6 +15,7 @@ from imondrian.engine.nodes import (
     Trees,
     empty_trees,
     joined,
+    resized,
     table_bytes,
     with_capacity,
 )
@@ -29,7 +30,7 @@ from imondrian.forest.scales import Scale, are_valid_moments, new_scale
 
 
 class Snapshot(NamedTuple):
-    """A copy of everything that a forest consists of."""
+    """Everything that a forest consists of, usually as a copy."""
 
     parameters: dict[str, Any]  # the arguments of MondrianForest
     trees: Trees
@@ -44,6 +45,12 @@ class Snapshot(NamedTuple):
     def n_features(self) -> int:
         """Number of features."""
         return self.trees.boxes.shape[3] - len(self.categorical)
+
+
+def copied(forest: Snapshot) -> Snapshot:
+    """Return a copy; of the trees, only the slots in use are copied."""
+    used = resized(forest.trees, int(forest.trees.heads["n_leaves"].max()))
+    return Snapshot(forest.parameters, used, {name: array.copy() for name, array in forest.arrays.items()})
 
 
 class ForestState:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +12,20 @@ from imondrian.base.errors import EmptyForestError, InvalidInputError
 from imondrian.base.locking import ReturnType, new_locks, read_locked, write_locked
 from imondrian.base.option_types import Kind, Scale
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, Trees, resized
+from imondrian.engine.nodes import MAX_POINTS, Trees
 from imondrian.engine.reservoir import write_copies_held
 from imondrian.engine.threads import Threads, even_slices
 from imondrian.engine.view import Tree, view
 from imondrian.forest.expected_values import ExpectedValues, expected_values
 from imondrian.forest.feature_layout import indices_of
 from imondrian.forest.forest_parameters import ForestParameters, checked_n_jobs
-from imondrian.forest.forest_state import ForestState, Snapshot
+from imondrian.forest.forest_state import ForestState, Snapshot, copied
 from imondrian.forest.inputs import as_count, as_feature_indices, as_point, as_points, as_points_with_gaps, as_row
 from imondrian.forest.samplers import Sampler, Step
 from imondrian.forest.scores import UNKNOWN_SCORE, ScoringCache, attributions, score_held_points, score_kind
 
 _TREES_PER_TASK = 4
+Answer = TypeVar("Answer")
 
 
 class MondrianForest:
@@ -692,12 +693,15 @@ class MondrianForest:
         state = self._known_state()
         return state.trees, state.arrays()
 
-    @read_locked
     def snapshot(self) -> Snapshot:
         """Return a copy of the parameters and the state; of the trees, only the slots in use are copied."""
+        return self.read_state(copied)
+
+    @read_locked
+    def read_state(self, function: Callable[[Snapshot], Answer]) -> Answer:
+        """Return the result of a function of the parameters and the state, which it must neither change nor keep."""
         state = self._known_state()
-        used = resized(state.trees, int(state.trees.heads["n_leaves"].max()))
-        return Snapshot(self.parameters(), used, {name: array.copy() for name, array in state.arrays().items()})
+        return function(Snapshot(self.parameters(), state.trees, state.arrays()))
 
     @classmethod
     def from_state(cls, parameters: dict[str, Any], trees: Trees, arrays: dict[str, Array]) -> Self:

@@ -6,44 +6,49 @@ comment of the zip, at the very end of the file. Loading checks everything befor
 
 import errno
 import json
-import math
 import os
 import struct
-import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from imondrian.base import sealed_zip
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.base.files import atomic_write
-from imondrian.engine.compiled_invariants import NONE, first_broken_tree
-from imondrian.engine.invariants import broken_invariants
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import FIELDS, MAX_POINTS, Trees, shape_of, table_bytes
+from imondrian.engine.nodes import MAX_POINTS, Trees, resized
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.forest_state import Snapshot
 from imondrian.forest.inputs import as_count
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Sampler, new_sampler
-from imondrian.forest.samplers.sampler import ANY
 from imondrian.forest.scales import are_valid_moments
+from imondrian.models import full_trees, packed_trees
+from imondrian.models.full_trees import TableSizes
+from imondrian.models.member_arrays import member_name, read_array, smallest_size, write_array
 
-FORMAT, VERSION, READABLE = "imondrian forest", 2, (1, 2)  # version 1 has no categorical features
+FORMAT, VERSION, FULL_VERSION = "imondrian forest", 3, 2
+READABLE = (1, 2, 3)  # version 1 has no categorical features
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
 _MAX_CONTAINERS = 2**17  # lists or objects in a header: an empty JSON list takes 20 times its length in memory
 _MAX_MESSAGE = 500  # length of an error message about a damaged file
 _TOO_MUCH_DATA = "the header describes more data than the file contains."
-_COLUMN_NAMES = {"hash_key": "lot"}  # columns whose names in files differ from those in memory
 
 
-def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
+class PackedForest(NamedTuple):
+    """What a file contains of a forest: the entries of the header, without the notes, and the arrays by name."""
+
+    header: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+def save(forest: Snapshot | PackedForest, path: str | os.PathLike[str], notes: dict[str, Any] | None = None) -> None:
     """Write a forest to a file, with notes (JSON values) of the object that owns the forest.
 
     The file is written next to the target and renamed when complete, so that an interrupted save leaves the old file
@@ -53,17 +58,16 @@ def save(forest: Snapshot, path: str | os.PathLike[str], notes: dict[str, Any] |
         write(forest, file, notes)
 
 
-def write(forest: Snapshot, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
+def write(forest: Snapshot | PackedForest, file: IO[bytes], notes: dict[str, Any] | None = None) -> None:
     """Write a forest and notes to an open, empty file."""
-    header, arrays = _pack(forest, notes or {})
-    text = json.dumps(header).encode()
+    header, arrays = pack(forest) if isinstance(forest, Snapshot) else forest
+    text = json.dumps(header | {"notes": notes or {}}).encode()
     _check_header_length(text)
     with sealed_zip.create(file) as archive:
         with sealed_zip.create_member(archive, _HEADER) as member:
             member.write(text)
         for name, array in arrays.items():
-            with sealed_zip.create_member(archive, name) as member:
-                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+            write_array(archive, name, array)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
@@ -80,8 +84,8 @@ def load(path: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
 
 def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest, dict[str, Any]]:
     """Read what `write` has written; the name is used in error messages."""
-    with damaged_file_errors(name), sealed_zip.open_verified(file) as archive:
-        return _unpack(archive, file.seek(0, os.SEEK_END))
+    with damaged_file_errors(name):
+        return _unpack(sealed_zip.read_verified(file), file.seek(0, os.SEEK_END))
 
 
 def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = _MAX_HEADER_BYTES) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = 
         n_bytes = archive.getinfo(_HEADER).file_size
         if n_bytes > max_bytes:
             raise ValueError(f"the header has {n_bytes} bytes, but may have at most {max_bytes}.")
-        return _read_header(archive)
+        return _header_of(archive.read(_HEADER))
 
 
 @contextmanager
@@ -119,32 +123,33 @@ def _damaged(name: str | os.PathLike[str], reason: object) -> DamagedFileError:
 # -- content ----------------------------------------------------------------------------------------------------
 
 
-def _pack(forest: Snapshot, notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a file."""
+def pack(forest: Snapshot) -> PackedForest:
+    """Return what a file contains of a forest, as copies."""
+    n_slots = int(forest.trees.heads["n_leaves"].max())
+    widths = forest.trees.boxes.shape[3], forest.trees.points.shape[2] - forest.trees.boxes.shape[3]
+    arrays, version = packed_trees.pack(forest.trees, n_slots, forest.arrays.get("ring")), VERSION
+    sizes = TableSizes(forest.trees.heads.size, n_slots, *widths)
+    if sizes.n_bytes > packed_trees.MAX_EXPANSION * sum(array.nbytes for array in arrays.values()):
+        arrays, version = full_trees.pack(resized(forest.trees, n_slots)), FULL_VERSION  # version 3 would be rejected
+    others = {name: array.copy() for name, array in forest.arrays.items()}
+    return PackedForest(_header(forest, version, n_slots), arrays | others)
+
+
+def _header(forest: Snapshot, version: int, n_slots: int) -> dict[str, Any]:
     parameters = {**forest.parameters, "categorical": list(forest.parameters["categorical"])}
     if isinstance(parameters["scale"], np.ndarray):
         parameters["scale"] = parameters["scale"].tolist()
-    header = {
+    return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": version,
         "parameters": parameters,
         "n_features": forest.n_features,
-        "n_slots": forest.trees.points.shape[1],
-        "notes": notes,
+        "n_slots": n_slots,
     }
-    arrays = {}
-    for field, array in zip(FIELDS, forest.trees, strict=True):
-        for column in array.dtype.names or (None,):
-            arrays[_member_name(field, column)] = array if column is None else np.ascontiguousarray(array[column])
-    return header, arrays | {_member_name(name, None): array for name, array in forest.arrays.items()}
 
 
-def _member_name(field: str, column: str | None) -> str:
-    return f"{field}.npy" if column is None else f"{field}.{_COLUMN_NAMES.get(column, column)}.npy"
-
-
-def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
-    header = _read_header(archive)
+def _unpack(members: sealed_zip.Members, n_bytes: int) -> tuple[MondrianForest, dict[str, Any]]:
+    header = _header_of(members.content(_HEADER))
     n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
     n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
@@ -152,32 +157,38 @@ def _unpack(archive: zipfile.ZipFile, n_bytes: int) -> tuple[MondrianForest, dic
         raise ValueError(_TOO_MUCH_DATA)
     forest = MondrianForest(**header["parameters"])
     layout = FeatureLayout.checked(n_features, forest.categorical)
-    sizes = (n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
-    shapes = {name: shape_of(field, *sizes) for name, field in FIELDS.items()}
     sampler = new_sampler(forest.max_samples, forest.window, layout.n_categorical)
-    layouts = {"moments": ((3, layout.n_numbers), np.dtype(np.float64)), **sampler.layout(layout.n_coordinates)}
-    other_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts.values() if ANY not in shape)
-    if table_bytes(*sizes) + other_bytes > n_bytes:
+    if n_slots > sampler.limit:
+        raise ValueError(f"a tree has {n_slots} slots, but can hold at most {sampler.limit} points.")
+    sizes = TableSizes(n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
+    others = {"moments": ((3, layout.n_numbers), np.dtype(np.float64)), **sampler.layout(layout.n_coordinates)}
+    is_packed = header["version"] > FULL_VERSION
+    layouts = (packed_trees if is_packed else full_trees).layouts(sizes) | others
+    if sum(map(smallest_size, layouts.values())) > n_bytes:
         raise ValueError(_TOO_MUCH_DATA)
-    names = [_member_name(name, column) for name, field in FIELDS.items() for column in field.dtype.names or (None,)]
-    if sorted(archive.namelist()) != sorted([_HEADER, *names, *(_member_name(name, None) for name in layouts)]):
-        raise ValueError(f"the members are not those of a model file: {archive.namelist()}.")
-    trees = Trees(*(_read_field(archive, name, shapes[name]) for name in FIELDS))
-    arrays = {name: _read_array(archive, _member_name(name, None), *layout) for name, layout in layouts.items()}
-    sampler.restore(arrays)
-    _check_forest(forest, sampler, trees, arrays["moments"])
-    return MondrianForest.from_state(header["parameters"], trees, arrays), header["notes"]
+    if sorted(members.names) != sorted([_HEADER, *map(member_name, layouts)]):
+        raise ValueError(f"the members are not those of a model file: {members.names}.")
+    arrays = {name: read_array(members, name, layout) for name, layout in layouts.items()}
+    state = {name: arrays[name].copy() for name in others}
+    sampler.restore(state)
+    for problem in sampler.problems():
+        raise ValueError(f"{problem}.")
+    if is_packed:
+        trees = packed_trees.unpack(arrays, sizes, state.get("ring"), n_bytes)
+    else:
+        trees = full_trees.unpack(arrays, sizes)
+    _check_forest(forest, sampler, trees, state["moments"])
+    return MondrianForest.from_state(header["parameters"], trees, state), header["notes"]
 
 
-def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
-    with sealed_zip.open_member(archive, _HEADER) as member:
-        text = member.read(_MAX_HEADER_BYTES + 1)
+def _header_of(content: bytes | memoryview) -> dict[str, Any]:
+    text = bytes(content[: _MAX_HEADER_BYTES + 1])
     _check_header_length(text)
     header = json.loads(text.decode())  # given bytes, json would also accept UTF-16 and UTF-32
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
     if header.get("version") not in READABLE:
-        versions = " and ".join(map(str, READABLE))
+        versions = f"{READABLE[0]} to {READABLE[-1]}"
         raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads versions {versions}.")
     if set(header) != _HEADER_KEYS or not (
         isinstance(header["parameters"], dict) and isinstance(header["notes"], dict)
@@ -210,56 +221,11 @@ def _outside_strings(text: bytes) -> bytes:
     return characters[~is_inside].tobytes()
 
 
-def _read_field(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Array:
-    """Read one array of the node table; a record array is read column by column."""
-    dtype = FIELDS[name].dtype
-    if dtype.names is None:
-        return _read_array(archive, _member_name(name, None), shape, dtype)
-    records = np.zeros(shape, dtype)
-    for column in dtype.names:
-        records[column] = _read_array(archive, _member_name(name, column), shape, dtype[column])
-    return records
-
-
-def _read_array(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Read an array; raise ValueError unless it has exactly this shape (ANY: any length) and type."""
-    with sealed_zip.open_member(archive, name) as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError(f"{name} is not an array of format 1.0.")
-        found_shape, is_fortran, found_dtype = _read_array_header(member, name)
-        is_expected = len(found_shape) == len(shape) and all(
-            size in (found, ANY) for size, found in zip(shape, found_shape, strict=True)
-        )
-        if not is_expected or found_dtype != dtype or is_fortran:
-            raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {dtype} of shape {shape}.")
-        content = member.read()
-        n_bytes = math.prod(found_shape) * dtype.itemsize
-        if len(content) != n_bytes:
-            raise ValueError(f"{name} holds {len(content)} bytes, but must hold {n_bytes}.")
-        return np.frombuffer(content, dtype).reshape(found_shape).copy()
-
-
-def _read_array_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, order and type. numpy evaluates the header as Python literals, which can fail in many ways."""
-    try:
-        with warnings.catch_warnings(action="error"):
-            return np.lib.format.read_array_header_1_0(member)
-    except Exception as error:  # noqa: BLE001
-        raise ValueError(f"{name} has no readable header: {error}.") from None
-
-
 def _check_forest(forest: MondrianForest, sampler: Sampler, trees: Trees, moments: Array) -> None:
-    """Check the moments, the state of the sampler, and every tree."""
+    """Check the moments, and the trees against the state of the sampler."""
     scale_counts_all = isinstance(forest.scale, str) and forest.window is None
     if not are_valid_moments(moments, trees.heads["n_points"].max() if scale_counts_all else 0):
         raise ValueError("moments.npy is damaged: no points can have these moments.")
-    if trees.points.shape[1] > sampler.limit:
-        raise ValueError(f"a tree has {trees.points.shape[1]} slots, but can hold at most {sampler.limit} points.")
-    for problem in sampler.problems():
-        raise ValueError(f"{problem}.")
-    t = first_broken_tree(trees)
-    if t != NONE:
-        raise ValueError(f"tree {t} is damaged: {', '.join(broken_invariants(trees, t)[:1])}.")
     for problem, is_wrong in sampler.tree_check()(trees):
         if is_wrong.any():
             raise ValueError(f"tree {is_wrong.argmax()} is damaged: {problem}.")

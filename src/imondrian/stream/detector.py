@@ -1,7 +1,8 @@
 """The stream detector: scores, labels and learns each point, with a fixed amount of memory."""
 
 import copy
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -45,7 +46,7 @@ from imondrian.base.option_types import (
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS
 from imondrian.engine.stream_counts import N_SEEN, N_SHOWN
-from imondrian.forest.forest_state import Snapshot
+from imondrian.forest.forest_state import Snapshot, copied
 from imondrian.forest.inputs import as_count, has_gaps, unchanged
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Step
@@ -73,6 +74,7 @@ _score_and_extend_point = unlocked(MondrianForest.score_and_extend_point)
 _check_growth = unlocked(MondrianForest.check_growth)
 _n_shown = unlocked(MondrianForest.n_shown.fget)  # type: ignore[attr-defined]
 _NONE = -1
+Answer = TypeVar("Answer")
 
 
 class Result(NamedTuple):
@@ -714,9 +716,13 @@ class StreamDetector:
         detector._restore(forest, notes)  # noqa: SLF001
         return detector
 
-    @read_locked
     def snapshot(self) -> tuple[Snapshot, dict[str, Any]]:
-        """Return a copy of everything: a snapshot of the forest, and `notes`.
+        """Return a copy of everything: a snapshot of the forest, and `notes`; see `read_state`."""
+        return self.read_state(copied)
+
+    @read_locked
+    def read_state(self, function: Callable[[Snapshot], Answer]) -> tuple[Answer, dict[str, Any]]:
+        """Return the result of a function of the forest, as `MondrianForest.read_state` does, and `notes`.
 
         Raises
         ------
@@ -728,7 +734,7 @@ class StreamDetector:
             self.from_notes(self.forest, notes)
         except ValueError as error:
             raise InvalidInputError(f"The detector cannot be saved: {error}") from None
-        return self.forest.snapshot(), notes
+        return self.forest.read_state(function), notes
 
     def __getstate__(self) -> dict[str, Any]:
         forest, notes = self.snapshot()
