@@ -96,6 +96,13 @@ class Shards:
             array[:] = np.zeros((), array.dtype)
         self._free.append(entry)
 
+    def reclaim(self, used: set[int]) -> None:
+        """Clear all entries but those in use; needed after an interruption."""
+        self._free = [entry for entry in self._free if entry not in used]
+        idle = set(range(len(self._shards) * KEYS_PER_SHARD)) - used - set(self._free)
+        for entry in sorted(idle):
+            self.clear(entry)
+
     def _free_entry(self) -> int:
         """Return the last free entry, which the caller removes from the list when it is in use."""
         if not self._free:

@@ -53,8 +53,9 @@ class Window:
     A tree holds at most one of each `stratum` consecutive points, so that it needs few more slots than the points it
     holds on average. If the stratum is 1, points are selected independently, and there are enough slots that, at any
     given time, the probability of needing more is below exp(-60) (a point without a free slot is not inserted). So
-    memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the levels to which the score "size" is relative, are updated after
-    every eighth of the window (of the points so far, until it is full).
+    memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the levels to
+    which the score "size" is relative, are updated after every eighth of the window (of the points so far, until it is
+    full).
 
     Parameters
     ----------
