@@ -22,19 +22,20 @@ from series_views import (
     View,
 )
 
-ALL: dict[str, Any] = {"kind": "expected", "window": 8_192, "max_samples": None, "n_trees": 20}  # as the preset
+# settings: each tree holds the whole window, as with the preset "series"; or a sample of it; or as with "practice"
+ALL: dict[str, Any] = {"kind": "expected", "window": 8_192, "max_samples": None, "n_trees": 20}
 SAMPLE: dict[str, Any] = ALL | {"max_samples": 1_024, "n_trees": 50}
 PRACTICE: dict[str, Any] = {"kind": "size", "window": 2_048, "max_samples": 256, "n_trees": 100}
 HALF_LIFE, SHORT_HALF_LIFE = 200.0, 10.0  # rows
 HOUR, N_VALUES_OF_HOUR = 3_600.0, 50  # seconds; values
 RUNNING_HALF_LIFE = 50.0  # rows, of the running-mean rule
-DELAY, N_AT_ONCE = 200, 400  # rows
+DELAY, N_AT_ONCE = 200, 400  # rows after which a row is learned, and first rows that are learned without delay
 KRCF_TREES, KRCF_SAMPLES = 50, 256
-N_FIRST_SCORED = 64  # earlier scores of krcf are 0; its default, a quarter of the points of a tree
+N_FIRST_SCORED = 64  # rows before the first score of krcf, which are scored 0; by default a quarter of KRCF_SAMPLES
 
 
 class SeriesDetector(Protocol):
-    """A detector for rows at some times, which are in seconds."""
+    """A detector for rows that have times in seconds."""
 
     def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Score each row, then learn it."""
@@ -46,7 +47,7 @@ class SeriesDetector(Protocol):
 class Contestant(NamedTuple):
     """A detector that is compared."""
 
-    make: Callable[[int, int], SeriesDetector]  # by the number of features and the seed
+    make: Callable[[int, int], SeriesDetector]  # called with the number of features and the seed
     window: int = 0  # rows that our detectors remember; 0 for peers, whose scores have no default threshold
     package: str | None = None  # which has to be installed
 
@@ -88,7 +89,8 @@ class OnView:
 class Delayed:
     """Our stream detector on a view, which learns each row only when DELAY further rows have been scored.
 
-    What has lasted for less than the delay is not usual yet. The first rows are learned at once.
+    A change that has lasted for less than DELAY rows is therefore still unusual. The first N_AT_ONCE rows are learned
+    without delay.
     """
 
     def __init__(self, view: View, n_features: int, seed: int, settings: dict[str, Any]) -> None:
@@ -254,7 +256,7 @@ class HalfSpaceTrees:
 
 
 class RunningMean:
-    """The largest distance of a value from its running mean, in running deviations; both are exponential."""
+    """The largest distance of a value from its running mean, in running standard deviations (exponential weights)."""
 
     def __init__(self, n_features: int, seed: int) -> None:
         del seed

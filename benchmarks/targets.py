@@ -17,8 +17,8 @@ class Target(NamedTuple):
     """A bound on a median, or on the ratio of two medians."""
 
     name: str
-    over: Side
-    under: Side | None
+    over: Side  # the numerator
+    under: Side | None  # the denominator; None: the bound is on the median of `over`
     relation: str  # ">=" or "<="
     bound: float
     unit: str  # of the bound; "x" for a ratio

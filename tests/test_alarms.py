@@ -18,8 +18,9 @@ DRAWS = {
 def test_ordinary_rows_are_flagged_about_as_often_as_the_threshold_says(name, d):
     """Within a factor of 3.
 
-    Of 20,000 rows, 200 and 20 are to be expected. If the rate were 0.7 of that, which is the mean over many streams, at
-    most 6 instead of 14 would be flagged at 0.001 with a probability of 1 %, more than 60 with one below 1e-10.
+    Of 20,000 rows, 200 are expected to be flagged at 0.01, and 20 at 0.001. The mean rate over many streams is 0.7 of
+    that. At 0.001 it gives 14 rows on average: at most 6 with a probability of 1 %, and more than 60 with a probability
+    below 1e-10.
     """
     rows = DRAWS[name](np.random.default_rng(11), (20_256, d))
     surprise = StreamDetector(d, n_trees=50, seed=2).process_many(rows).surprise[256:]
@@ -55,7 +56,8 @@ def test_a_day_of_anomalies_does_not_make_anomalies_ordinary():
 def test_a_stream_that_has_changed_for_good_stops_alarming(change, learn_anomalies):
     """After three windows, it alarms at most ten times as often as the threshold says.
 
-    Points that are not learned teach the forest nothing: a shift then stops alarming only if the threshold gives way.
+    If anomalies are not learned, this takes longer (20,000 rows here): after a shift, the forest learns nothing, so the
+    alarms stop only because the threshold rises.
     """
     rng = np.random.default_rng(6)
     detector = StreamDetector(3, n_trees=50, window=512, max_samples=128, learn_anomalies=learn_anomalies)

@@ -29,7 +29,7 @@ CODES = [0.0, 1.0, 2.0, 5.0, 6257867736028357.0]
 SETTINGS = [{}, {"max_samples": 8}, {"window": 16}, {"window": 16, "max_samples": 8}]
 
 
-# -- the oracle: plain Python, from the text of the design -------------------------------------------------------------
+# -- the oracle: places and rarities in plain Python, independent of the kernels ---------------------------------------
 
 
 def mixed(word):
@@ -299,10 +299,10 @@ def test_100_000_categories():
     assert forest.has_dropped_categories
     assert forest.category_counts(1, [0.0, 1.0, 2.0])[0].tolist() == [33_334, 33_333, 33_333]
     assert forest.sampler.counts.entries(0)[0].size <= MAX_CATEGORIES
-    one_by_one = MondrianForest(5, max_samples=64, categorical=[0, 1]).extend(X[:60_000])
+    in_blocks = MondrianForest(5, max_samples=64, categorical=[0, 1]).extend(X[:60_000])
     for first in range(60_000, 100_000, 7_777):
-        one_by_one.extend(X[first : first + 7_777][:40_000])
-    assert forest.score(X[:9]).tobytes() == one_by_one.score(X[:9]).tobytes()
+        in_blocks.extend(X[first : first + 7_777][:40_000])
+    assert forest.score(X[:9]).tobytes() == in_blocks.score(X[:9]).tobytes()
     assert_sound(forest)
 
 
@@ -323,7 +323,7 @@ def test_memory_of_a_window_with_categories_is_fixed():
     assert copy.deepcopy(forest).n_bytes == n_bytes
 
 
-# -- what an attack found ----------------------------------------------------------------------------------------------
+# -- regressions -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", SETTINGS)

@@ -1,4 +1,4 @@
-"""Categorical features: scoring and extending with 2, 5 and 10 of 10 features categorical, beside 10 numbers."""
+"""Categorical features: scoring and extending with 2, 5 or 10 of 10 features categorical, compared with 10 numbers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -34,7 +34,7 @@ def points_with_categories(n_rows: int, n_categorical: int) -> np.ndarray:
 
 
 def fixed_forest(n_categorical: int, X: np.ndarray) -> MondrianForest:
-    """Return a forest of samples."""
+    """Return a forest whose trees hold samples of all points."""
     return MondrianForest(TREES, max_samples=SAMPLES, scale="std", categorical=range(n_categorical)).build(X)
 
 
@@ -45,7 +45,7 @@ def window_forest(n_categorical: int, X: np.ndarray) -> MondrianForest:
 
 
 def extend(forest: MondrianForest, X: np.ndarray) -> object:
-    """Extend an empty forest that holds every point."""
+    """Extend a new forest that keeps every point; it has a fifth of the trees."""
     return MondrianForest(forest.n_trees // 5, scale="std", categorical=forest.categorical).extend(X[:N_EXTENDED])
 
 

@@ -345,8 +345,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def surprise_samples(self, X: Any) -> Array:
         """Return the surprise of each row: -log10 of the probability that an ordinary row has a score as high.
 
-        The probability is that of the scores of the fitted rows, extrapolated for the highest; after `partial_fit`,
-        `forget` or a change of `kind`, of the points that the forest holds.
+        The probability is computed from the scores of the fitted rows, and extrapolated for the highest scores; after
+        `partial_fit`, `forget` or a change of `kind`, from the scores of the points that the forest holds.
 
         Parameters
         ----------
@@ -542,7 +542,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
 
 class _Cache(Generic[Value]):
-    """The value of `fit`, which is never replaced, and the one that was computed last: thresholds or distributions.
+    """Caches a threshold or a distribution: the one from `fit`, which is never replaced, and the one computed last.
 
     This is a separate object so that computing a value does not change the estimator's attributes. Shallow copies of an
     estimator share it, as they share the forest; the key shows for which parameters a value is valid.

@@ -103,8 +103,9 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     Parameters
     ----------
     model : MondrianForest, StreamDetector or FittedModel
-        The model. For a forest, the kind is "depth" and the threshold is 0.5. For a detector that repeats the previous
-        value, missing numbers are replaced by the medians of its window, since single rows have no order.
+        The model. For a forest, the kind is "depth" and the threshold is 0.5. For a detector with
+        `missing="previous"`, missing numbers are replaced by the medians of its window, since single rows have no
+        order.
     name : str
         Name of the model in error messages.
 
@@ -116,7 +117,7 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     Raises
     ------
     InvalidInputError
-        If the model is a detector with shingles or of a time series, in which a single row has no score.
+        If the model is a detector with a shingle or with the preset "series", for which a single row has no score.
     """
     if isinstance(model, FittedModel):
         return model

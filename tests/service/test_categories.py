@@ -70,7 +70,7 @@ def server(registry, shared):
 
 @pytest.fixture
 def send(server):
-    """Ask about the detector `orders`, and return status and content."""
+    """Create the detector `orders`; return a function that sends a request about it and returns status and content."""
     send_request = sender(server)
     assert send_request("PUT", "", ORDERS)[0] == 201
     return send_request

@@ -16,7 +16,7 @@ from imondrian.forest.inputs import as_count, as_number, number_of_text
 
 N_INCIDENTS_STORED = 64
 NO_INCIDENT = -1  # in arrays of incident numbers
-N_REASONS = 5  # features that an incident names at most
+N_REASONS = 5  # largest number of reasons that an incident stores
 SIDES = ("high", "low", "both")
 _OPENS_ALONE = 1.0  # a single alarm opens an incident if its surprise is this much above the threshold: 10 times rarer
 _EXPLAINED_AGAIN = 1.0  # an incident is explained again when the surprise of its peak has grown by this much
@@ -66,7 +66,7 @@ class IncidentRules(NamedTuple):
         return bool(self.side or self.ignore_within)
 
     def as_json_value(self) -> dict[str, Any]:
-        """Return the rules in types that JSON supports; features are pairs of a name and a value."""
+        """Return the rules in types that JSON supports; rules by feature become lists of pairs."""
         pairs = {name: [list(pair) for pair in getattr(self, name).items()] for name in ("side", "ignore_within")}
         return {**self._asdict(), **pairs}
 
@@ -100,7 +100,7 @@ def _pairs(value: Any, name: str) -> list[tuple[Any, Any]]:
 
 
 def _checked_feature(feature: Any) -> Any:
-    """Check the name or the index of a feature; a pair of a file is a list."""
+    """Check the name or the index of a feature."""
     if isinstance(feature, str):
         return feature
     return as_count(feature, "the index of a feature", 0, MAX_SHOWN)
@@ -250,7 +250,7 @@ class IncidentTracker:
         return frozenset() if self._run is None else frozenset((self._run.first, self._run.last, self._run.peak))
 
     def number_at(self, index: int) -> int:
-        """Return the number of the incident that is open after the next row, which is not labelled, or NO_INCIDENT."""
+        """Return the number of the incident that is open after an unlabelled row with this index, or NO_INCIDENT."""
         is_open = self.open is not None and self._run is not None and index - self._run.last < self.rules.gap
         return self.latest[-1].number if is_open else NO_INCIDENT
 

@@ -138,7 +138,7 @@ def _weight(counts: Array, is_surprising: Array) -> float:
 
 
 def _are_bins(bins: Array) -> bool:
-    """Return True if these are different bins."""
+    """Return True if these are valid bin numbers without repeats."""
     return bool(((bins >= 0) & (bins < N_BINS) & (bins == np.floor(bins))).all()) and np.unique(bins).size == bins.size
 
 

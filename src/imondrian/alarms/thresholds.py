@@ -50,7 +50,8 @@ _FORMS = (  # of a threshold
     " 'score 0.6'"
 )
 _MIN_PROBABILITY, _MAX_SURPRISE = 1e-300, 300.0
-_TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "score": (FIXED, 1.0)}  # and largest values
+# the rule for each word, and its largest value
+_TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "score": (FIXED, 1.0)}
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
 _MAX_COUNT = 1e70  # no bin can weigh more: the sum of all weights is less than twice MAX_WEIGHT times the half-life
 _MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
@@ -114,7 +115,13 @@ def is_auto(threshold: Any, name: str = "threshold") -> bool:
 
 
 def _stream_rule_or_none(threshold: Any, name: str) -> Rule | None:
-    """Return the rule of a threshold; None if it is not one, except for a probability that is too small."""
+    """Return the rule of a threshold; None if it is invalid.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is a probability that is too small.
+    """
     rule = _rule_of_text(threshold)
     if rule is None and _is_number(threshold) and 0.0 < threshold < _MIN_PROBABILITY:
         raise InvalidInputError(
@@ -150,7 +157,9 @@ def batch_rule(contamination: Any, preset: Any = PRESET, name: str = "contaminat
 
 
 def contamination_of(threshold: Any, name: str = "threshold") -> str:
-    """Return the contamination with the meaning of a threshold, for which a number is a probability and not a share.
+    """Return the contamination that is equivalent to a threshold.
+
+    A number is a probability in a threshold, but a share of the rows in a contamination, so the result is a string.
 
     Raises
     ------
@@ -293,7 +302,7 @@ class StreamingThreshold:
 
     @property
     def threshold(self) -> float:
-        """The score above which a point is an anomaly; 1 before the first score, except with the rule 0.5."""
+        """The score above which a point is an anomaly; 1 before the first score, unless the rule is a fixed score."""
         n_counted = self.clock[N_COUNTED]
         if self._cached[0] != n_counted:
             self._cached = n_counted, self._compute()

@@ -60,7 +60,7 @@ def lock_of(instance: Any) -> Any:
 
 
 def is_inside(instance: Lockable) -> bool:
-    """Return True if this thread is inside a call of the object; a signal handler may run there."""
+    """Return True if this thread is inside a call of the object; that is possible in a signal handler."""
     return bool(instance._locks[get_ident() >> _PAGE_BITS & _STRIPE_MASK]._is_owned())  # noqa: SLF001
 
 
@@ -157,7 +157,7 @@ _SIGNAL_DELAY = 0.05  # seconds
 
 
 def hold_during_forks(lock: Any) -> None:
-    """Let forks wait for a lock that locked methods acquire; while it is held, no locked method may be called."""
+    """Make forks wait for a lock that locked methods acquire; while it is held, no locked method may be called."""
     _WRITER_LOCKS[_AFTER_WRITERS] = lock
 
 
@@ -165,7 +165,7 @@ def _hold_all() -> None:
     """Wait for the writers in other threads, so that the child process finds every object complete.
 
     Only writer locks are acquired. The stripes may be held by readers, which change nothing, and by writers that wait;
-    to wait for these would never end if they wait for a reader in this thread.
+    waiting for these would never end if they wait for a reader in this thread.
 
     Python ignores an exception in this function and forks nevertheless, so an interruption must not end the wait.
     """

@@ -159,7 +159,9 @@ def _two_features(scored: ScoredRows, parts: Array) -> Picture:
     names = [rows.features[j] for j in leading]
     points, is_anomaly = rows.points[:, leading], scored.is_anomaly
     is_complete = np.isfinite(points).all(axis=1)
-    text = f"The two numbers with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in others."
+    text = (
+        f"The two numbers with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in other features."
+    )
     figure = plot_scatter(points[is_complete], is_anomaly[is_complete], names)
     return Picture("The leading features", text, figure)
 

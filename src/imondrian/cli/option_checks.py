@@ -68,7 +68,7 @@ def parse_threshold(text: str | None) -> Any:
 
 
 def contamination_from(text: str | None, default: Threshold) -> str:
-    """Return the threshold of a command as a contamination, in which the rule is a string; None: the default."""
+    """Return the contamination, a string, that is equivalent to a --threshold; if it is None, to the default."""
     return contamination_of(default if text is None else parse_threshold(text), "--threshold")
 
 
@@ -80,7 +80,7 @@ def check_jobs(jobs: int) -> int:
 
 
 def check_series_options(detector: DetectorOptions, features: FeatureOptions) -> None:
-    """Raise an InvalidInputError if options do not go together with --preset series."""
+    """Raise an InvalidInputError if options cannot be combined with --preset series."""
     if detector.preset != SERIES:
         return
     if detector.shingle not in (None, 1):

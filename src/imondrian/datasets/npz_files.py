@@ -64,7 +64,7 @@ def _check_bytes(archive: ZipFile, members: Iterable[ZipInfo], where: str) -> No
 
 
 def _bytes_in_memory(archive: ZipFile, member: ZipInfo) -> int:
-    """Return the size of an array in memory by its header; narrower numbers will become float64."""
+    """Return the size of an array in memory, computed from its header; narrower numbers will become float64."""
     if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # zipfile decompresses other kinds without a limit
         raise ValueError(f"{member.filename} uses a compression method that NumPy does not write")
     with archive.open(member) as file:

@@ -16,9 +16,9 @@ _ONE, _LEAF = np.uint64(1), np.uint64(1)
 def write_path_lengths(trees: Trees, t: int, X: Array, first: int, end: int, lengths: Array) -> None:
     """Write the path lengths of rows first..end-1: the number of edges from the root to the leaf of the row.
 
-    Algorithm 3 of [Ma2020]. Unlike the paper: it ends at the leaf, and adds c(k) for a leaf of k copies, as iForest
-    does. Four rows are walked in lockstep, so that their cache misses overlap: one row at a time takes 1.3 to 1.4 times
-    as long (blocks of 8 rows in 100 trees of 256 points, 3 to 30 features).
+    Algorithm 3 of [Ma2020]. Unlike the paper: the walk ends at the leaf, and c(k) is added for a leaf of k copies, as
+    in iForest. Four rows are walked in lockstep, so that their cache misses overlap: one row at a time takes 1.3 to 1.4
+    times as long (blocks of 8 rows in 100 trees of 256 points, 3 to 30 features).
     """
     for i in range(first, end, 4):
         a, b, c, d = find_four_leaves(trees, t, X, i, min(i + 1, end - 1), min(i + 2, end - 1), min(i + 3, end - 1))

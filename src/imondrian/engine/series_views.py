@@ -12,15 +12,15 @@ LAST, STEP = 0, 1  # the entries of `clock`: the latest time and the typical ste
 N_STEPS, N_LATE, N_REPEATED, N_HOLES, LATE_RUN = range(5)  # the entries of `counts`; LATE_RUN: late rows in succession
 
 HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_DAY = 24, 3600.0, 86400.0
-N_VALUES_OF_HOUR = 50.0  # the mean of an hour of the day is that of about so many latest values
+N_VALUES_OF_HOUR = 50.0  # the mean for an hour of the day covers about this many of its latest values
 HALF_LIFE = 200.0  # of the recent level, in rows
-N_VALUES_OF_SPREAD = 16.0  # the mean absolute deviation is that of about so many latest values
-LARGEST_DEVIATION = 100.0  # a mean learns a larger deviation as one of so many mean absolute deviations
-MAX_SECONDS = 1e12  # largest time either way; beyond all dates, and differences of seconds are exact to 0.0002 seconds
-N_STEPS_AVERAGED = 100  # the typical step is the mean of about so many steps
-LONGEST_STEP = 4.0  # a longer step counts as one of so many typical steps
-HOLE = 100.0  # a step longer than so many typical ones is a hole: the level before it says nothing about the next row
-LONGEST_LATE_RUN = 100  # after so many late rows in succession, the clock is taken to have been set back
+N_VALUES_OF_SPREAD = 16.0  # the mean absolute deviation covers about this many of the latest values
+LARGEST_DEVIATION = 100.0  # in mean absolute deviations; a mean learns a larger deviation as one of this size
+MAX_SECONDS = 1e12  # largest absolute time; beyond all dates, and differences are exact to 0.0002 seconds
+N_STEPS_AVERAGED = 100  # the typical step is the mean of about this many steps
+LONGEST_STEP = 4.0  # in typical steps; a longer step counts as one of this length
+HOLE = 100.0  # in typical steps; a longer step is a hole: the level before it says nothing about the next row
+LONGEST_LATE_RUN = 100  # after this many late rows in succession, the clock is assumed to have been set back
 _LEVEL_WEIGHT = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
 
 
@@ -99,7 +99,7 @@ def _guessed_time(last: float, step: float) -> float:
 
 @helper
 def _count_step(passed: float, clock: Array, counts: Array, level: Array) -> None:
-    """Update the typical step; after a hole, the level begins again.
+    """Update the typical step; after a hole, restart the level.
 
     A hole counts as a step as well, so that a typical step that has become too short grows again.
     """

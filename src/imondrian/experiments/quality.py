@@ -16,7 +16,7 @@ from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
 MIN_ANOMALIES = 30
-Outcome = tuple[Array, Array]  # which rows are anomalies, and their scores
+Outcome = tuple[Array, Array]  # which rows are anomalies, and the scores of all rows
 
 
 def run(
@@ -28,7 +28,7 @@ def run(
     parallel_map: ParallelMap,
     progress: StepProgress,
 ) -> list[Row]:
-    """Run every method on every set in both modes; for larger sets, on a random sample of rows for each seed."""
+    """Run every method on every set in both modes; for each seed, on a random sample of at most max_rows rows."""
     return run_grid("quality", _cell, sets, methods, (seeds, max_rows, budget / len(MODES)), parallel_map, progress)
 
 

@@ -16,7 +16,7 @@ Categorical = tuple[int, ...] | tuple[bool, ...]  # indices, or a mask
 
 
 class FeatureLayout:
-    """Where the features of a row are among the columns of a coded row.
+    """Maps the features of a row to the columns of a coded row, and back.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class ForestState:
 
     @classmethod
     def restored(cls, parameters: ForestParameters, trees: Trees, arrays: dict[str, Array]) -> Self:
-        """Return a state made from these arrays; arrays that do not have the layout of kernels are copied.
+        """Return a state made from these arrays; arrays without the memory layout that kernels need are copied.
 
         The trees keep the slots they have and get more when points arrive, so that restoring a window takes no more
         memory than the arrays, whatever its length.

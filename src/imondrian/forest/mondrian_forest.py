@@ -524,9 +524,9 @@ class MondrianForest:
         -------
         ExpectedValues
             `median`, `low` and `high`, arrays of shape (n_rows, n_asked): the median and the 5 % and 95 % quantiles
-            over the trees. Of a categorical feature, all three are the category that most trees expect, and `share` is
-            the share of these trees. NaN if no tree holds a point, which is possible with a window and a small
-            `max_samples`.
+            over the trees. For a categorical feature, all three are the category that the largest number of trees
+            expects, and `share` is the share of these trees. NaN if no tree holds a point, which is possible with a
+            window and a small `max_samples`.
 
         Examples
         --------
@@ -550,7 +550,8 @@ class MondrianForest:
     def impute(self, X: npt.ArrayLike) -> Array:
         """Return a copy of X in which each missing value (NaN) is replaced by its expected value.
 
-        A number is replaced by the median of `expected_values`, a category by the one that most trees expect.
+        A number is replaced by the median of `expected_values`, a category by the one that the largest number of trees
+        expects.
 
         Parameters
         ----------
@@ -625,7 +626,7 @@ class MondrianForest:
         Returns
         -------
         counts : array of shape (n_codes,)
-            The counts. With more than 65,536 categories and a sample size, rare ones may have been dropped: they have
+            The counts. With more than 65,536 categories and `max_samples`, rare ones may have been dropped: they have
             the count 0.
         n_points : int
             The number of points counted; with a window, of those in it.

@@ -168,7 +168,7 @@ class ScoreKind(NamedTuple):
     score_row: Callable[[ScoringCache, Array], float]
     score_held: Callable[[ScoringCache], Array]  # the point in every leaf slot of aligned trees
     slide: Callable[..., None]  # a kernel that writes each tree's part of the scores and shows the rows to the trees
-    combine: Callable[[Array, Array], None]  # a kernel that combines these parts to scores
+    combine: Callable[[Array, Array], None]  # a kernel that combines these parts into scores
     score_next_row: Callable[[Trees, Array, Array], float]  # the next row of a window
     uses_levels: bool = False  # with a window: scores are relative to a level of each tree, which `slide` updates
 

@@ -77,7 +77,7 @@ class Samples:
     def offer(self, X: Any, counts: Any) -> None:
         """Offer rows with the number of copies of each; rows must be distinct and not have been offered before.
 
-        Numbers may be missing (NaN), but not all of a row.
+        Numbers may be missing (NaN), but every row must have a value.
         """
         points, counts = as_points_with_gaps(X, self.n_features), np.ascontiguousarray(counts, np.int64)
         offer_rows(self._tree_keys, points, counts, self._keys, self._points)

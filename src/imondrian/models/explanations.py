@@ -40,7 +40,7 @@ class Reason(NamedTuple):
     """The share of one feature in the score of a row; with a shingle, of one feature in one or more of its rows."""
 
     feature: str
-    value: float  # the one with the largest part; the code of a category; NaN if a number is missing
+    value: float  # of several rows, the one with the largest part; the code of a category; NaN if missing
     share: float  # of the score, in [0, 1]
     is_high: bool  # True: the number is unusually high; False: unusually low, or a category
     text: str | None = None  # the category, "" if it is not known; None for a number
@@ -390,8 +390,8 @@ def _number_text(value: float, separator: str) -> str:
 def _range_text(low: float, high: float, value: float) -> str:
     """Return a range such as "12,300 to 98,800".
 
-    It has two digits of its width and three of each number, or as many more as it takes to show on which side of the
-    bounds the value lies; at most six.
+    The bounds are rounded to the second significant digit of their difference, but have at least three significant
+    digits. They have more, up to six, if the value would otherwise appear to lie on the other side of a bound.
     """
     if low == high:
         return _number_text(low, ",")
@@ -404,6 +404,6 @@ def _range_text(low: float, high: float, value: float) -> str:
 
 
 def _rounded(value: float, last_digit: int, least: int) -> float:
-    """Round a number to a power of ten, but to at least `least` and at most six significant digits."""
+    """Round a number to a multiple of 10**last_digit, but to at least `least` and at most six significant digits."""
     n_digits = math.floor(math.log10(abs(value))) - last_digit + 1 if value else 1
     return float(f"{value:.{min(max(n_digits, least), _MAX_DIGITS)}g}")

@@ -140,9 +140,10 @@ class FittedModel:
         return replace(self, parameters=parameters, stored_threshold=self.threshold, stored_distribution=None)
 
     def is_usable(self, points: Array) -> Array:
-        """Return a mask of the points that have a score: those with a value, and with "raise" without missing numbers.
+        """Return a mask of the points that have a score.
 
-        A missing category is a category of its own, but a point in which everything is missing has no value.
+        A point must have a value and, with missing="raise", no missing number. A missing category is a category of its
+        own, but a point in which everything is missing has no value.
         """
         usable = have_values(points, self.categorical)
         return usable & ~np.isnan(points).any(axis=1) if self.missing == "raise" else usable
@@ -319,7 +320,7 @@ def _with_defaults(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _new_forest(parameters: dict[str, Any], shape: tuple[int, int], indicators: list[int], seed: int) -> MondrianForest:
-    """Return an empty forest; weights that are given are extended by 1 for each indicator."""
+    """Return an empty forest; if `scale` is a list of weights, a 1 is appended for each indicator."""
     (n_rows, n_features), scale = shape, parameters["scale"]
     if indicators and not (scale is None or isinstance(scale, str)):
         scale = [*as_weights(scale, n_features), *np.ones(len(indicators))]

@@ -173,7 +173,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     with sealed_zip.open_member(archive, _HEADER) as member:
         text = member.read(_MAX_HEADER_BYTES + 1)
     _check_header_length(text)
-    header = json.loads(text.decode())  # of bytes, json would also accept UTF-16 and UTF-32
+    header = json.loads(text.decode())  # given bytes, json would also accept UTF-16 and UTF-32
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
     if header.get("version") not in READABLE:

@@ -190,7 +190,7 @@ def _write_cuts(axes: Axes, outline: _Outline, names: list[Any], lines: Array) -
 
 
 def _texts(tree: Tree, node: int, names: list[Any]) -> list[str]:
-    """Return the label of a cut, and a shorter one if the name can be cut."""
+    """Return the label of a cut, and a shorter one if the feature name can be abbreviated."""
     name, value = names[tree.split_feature[node]], f"{tree.split_value[node]:.4g}"
     labels = dict.fromkeys(fitted_label(name, width, SMALL_SIZE) for width in _NAME_WIDTHS)
     return [f"{label} < {value}" for label in labels]

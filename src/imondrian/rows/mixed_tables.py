@@ -80,7 +80,7 @@ def categorical_columns(X: Any, categorical: Any, names: Sequence[Any] | None) -
 
 
 def is_auto_or_empty(categorical: Any) -> bool:
-    """Return True if no column of a table of numbers is a category."""
+    """Return True if `categorical` is text, such as "auto", or empty: then no column of numbers is a category."""
     return isinstance(categorical, str) or len(categorical) == 0
 
 

@@ -56,7 +56,8 @@ class Client:
     """A connection to a service, for use in one thread; also a context manager.
 
     While the service is busy, unreachable or restarting, a request is repeated until `timeout` has passed. Requests
-    that learn, forget or restore have a unique id: the service applies them once, however often they are sent.
+    that learn, forget, restore or change settings have a unique id: the service applies them once, however often they
+    are sent.
 
     Parameters
     ----------
@@ -346,4 +347,4 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if hasattr(value, "isoformat"):
         return value.isoformat()
-    raise TypeError(f"{value!r:.100} is neither")
+    raise TypeError(f"{value!r:.100} is none of these")

@@ -84,7 +84,7 @@ class RowScorer:
     model : FittedModel
         The model.
     features : Features
-        The features of the frame; which of them are categories, the model determines.
+        The features of the frame; the model determines which of them are categories.
     outputs : ResultColumns
         The columns to compute.
     """

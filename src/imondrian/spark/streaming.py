@@ -119,7 +119,7 @@ def watch(  # noqa: PLR0913
         Columns of numbers, text and booleans, or one column of arrays or vectors. Text and booleans are categories.
     window, max_samples, n_trees : int or "preset", default="preset"
         As in `StreamDetector`. By default 256, 64 and 25, because there is one detector for each key; with the preset
-        "series", those of `StreamDetector`: 15 MB for each key and value, so choose a smaller window for many keys.
+        "series", those of `StreamDetector`: 15 MB per key for one feature, so choose a smaller window for many keys.
     threshold, preset, kind, scale
         As in `StreamDetector`. The preset "series" uses the times in `time`, with the hour in the time zone of the
         session.
@@ -195,7 +195,7 @@ def watch(  # noqa: PLR0913
 
 
 def _sizes(preset: StreamPresetName, sizes: dict[str, Any]) -> dict[str, Any]:
-    """Return window, samples and trees with "preset" replaced; those of the preset "series" are its own."""
+    """Return window, samples and trees with "preset" replaced, except with the preset "series", which has its own."""
     if preset == SERIES:
         return sizes
     return {name: _KEYED_SIZES[name] if size == FROM_PRESET else size for name, size in sizes.items()}

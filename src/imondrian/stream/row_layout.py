@@ -60,7 +60,7 @@ class RowLayout(NamedTuple):
         return [i * self.width + j for i in range(self.size) for j in in_row]
 
     def forest_scale(self, scale: Any) -> Any:
-        """Return the scale of the forest: given weights, repeated for each view, with 1 for each indicator."""
+        """Return the scale of the forest: weights are repeated for each view, and each indicator gets the weight 1."""
         if scale is None or isinstance(scale, str) or not (self.indicators or self.has_views):
             return scale
         if self.has_views:
@@ -69,7 +69,7 @@ class RowLayout(NamedTuple):
         return np.hstack([weights, np.ones((self.size, len(self.indicators)))]).ravel().tolist()
 
     def numbers_of_point(self, point: Array) -> Array:
-        """Return the last row of a point of the window, in which the categories are 0.
+        """Return the last row of a point that is stored in the window, with 0 in place of the categories.
 
         A point of the window begins with the numbers of all its rows.
         """

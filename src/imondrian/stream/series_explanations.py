@@ -14,7 +14,7 @@ class SeriesPart(NamedTuple):
     """The part of one feature in the score of a row. All numbers are values of the feature, not deviations."""
 
     feature: int
-    view: int  # in which the value lies outside of what is expected; of several such views, that with the larger part
+    view: int  # the one with the largest part, among those in which the value is outside the expected range, if any
     share: float  # of the score
     value: float
     is_high: bool  # whether the value is higher than expected in this view

@@ -1,4 +1,4 @@
-"""Explanations in words of the points of a stream detector, which are several rows with a shingle."""
+"""Explanations in words of the points of a stream detector; with a shingle, a point is several rows."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ def reasons_of_point(
     Parameters
     ----------
     detector : StreamDetector
-        The detector. It does not hold the point: what is expected would otherwise be the point itself.
+        The detector. It must not hold the point, because it would then expect the point itself.
     point : array of shape (n_values,)
         The point as the forest holds it; see `StreamDetector.next_point`.
     rows : array of shape (n_rows, n_features)

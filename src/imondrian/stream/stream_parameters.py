@@ -68,7 +68,7 @@ def checked_parameters(  # noqa: PLR0913
 
 
 def _check_series(shingle: int, categorical: list[Any], missing: str) -> None:
-    """Raise InvalidInputError if these arguments do not go together with the preset "series"."""
+    """Raise InvalidInputError if these arguments cannot be combined with the preset "series"."""
     if shingle != 1:
         raise InvalidInputError(f"The preset 'series' has no shingles, but shingle is {shingle!r}.")
     if categorical:
@@ -111,8 +111,8 @@ def _features_in(rules: IncidentRules) -> Iterator[tuple[str, Any]]:
 def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a model file under their current names, with those that older files do not have.
 
-    Before there were categories, rows with missing numbers were refused. Before surprise was introduced, a number was
-    a share of the latest points, and "auto" was 0.5.
+    Before there were categories, rows with missing numbers were refused. Before surprise was introduced, a number as
+    threshold was a share of the latest points, and "auto" was 0.5.
     """
     parameters = {"categorical": [], "missing": "raise", "rules": {}} | renamed_parameters(notes["parameters"])
     return (

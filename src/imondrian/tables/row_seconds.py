@@ -61,7 +61,7 @@ class TimeFormat(NamedTuple):
 def time_format_of(value: Any) -> TimeFormat | None:
     """Return how a time is written; None if a value is not recognised as a time.
 
-    A number is in seconds, unless it would be after the year 5000: then it is in the largest unit for which it is not.
+    A number is in seconds, unless that would be after the year 5138: then it is in the largest unit that avoids this.
 
     Examples
     --------
@@ -95,12 +95,12 @@ def seconds_of_column(column: pl.Series) -> tuple[Array, TimeFormat | None]:
 
 
 def is_time_format(text: object) -> bool:
-    """Return True if a text of a model file is one that `TimeFormat` has."""
+    """Return True if a text from a model file is valid as `TimeFormat.text`."""
     return text in _UNITS or is_known_format(text)
 
 
 def _number(value: Any) -> float:
-    """Return a number, or text that represents one; NaN for everything else, and if it is beyond all times."""
+    """Return a number, or text that represents one; NaN for everything else, and if it is too large in every unit."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return math.nan
     try:

@@ -132,7 +132,7 @@ class CategoryCounts:
         self.write_rarities(X)
 
     def restart_with(self, entries: Sequence[tuple[Array, Array]], n_points: int) -> None:
-        """Count n_points points that are elsewhere: `entries` has the categories of each feature and their counts.
+        """Set the counts to those of n_points points; `entries` has the categories of each feature and their counts.
 
         If a feature has too many categories, the most frequent are kept.
         """
@@ -173,7 +173,7 @@ class CategoryCounts:
         return codes[order], self._table.counts[k][order]
 
     def state(self) -> dict[str, Array]:
-        """Return the counts as arrays that do not depend on the secret key; an empty dictionary without categories."""
+        """Return the counts as arrays, independent of the key of the hash tables; {} if no feature is categorical."""
         if not self.n_categorical:
             return {}
         return _as_arrays(self.n_points, self.has_dropped, [self.entries(k) for k in range(self.n_categorical)])

@@ -180,7 +180,7 @@ class Sampler(Protocol):
         """Return the shapes and types of the arrays that `state` returns; ANY stands for any length."""
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Restore what `state` returned, without checks."""
+        """Restore what `state` returned; `problems` then yields what is wrong with it."""
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the restored arrays."""

@@ -278,7 +278,7 @@ class Window:
         return wider
 
     def state(self) -> dict[str, Array]:
-        """Return the ring and the clock: see `docs/file-format.md`."""
+        """Return the ring and the clock: `number`, `next_step`, `maintains_levels` and the stratum."""
         clock = [self.number, self.next_step, self.maintains_levels, self.selection.stratum]
         return {"ring": self.ring, "clock": np.array(clock, np.int64)}
 

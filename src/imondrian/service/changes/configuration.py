@@ -87,7 +87,7 @@ class DetectorSize(NamedTuple):
 
     @property
     def n_categories(self) -> int:
-        """Number of these values that are categories."""
+        """Number of values of a point in the forest that are categories."""
         return (self.n_categorical + self.n_indicators) * self.shingle
 
     @property
@@ -260,7 +260,7 @@ def _check_time(time: Any, features: list[str]) -> None:
 
 
 def _check_series(configuration: dict[str, Any]) -> None:
-    """Raise InvalidInputError if a setting does not go together with the preset "series"."""
+    """Raise InvalidInputError if a setting cannot be combined with the preset "series"."""
     categorical, shingle, missing = (configuration[name] for name in ("categorical", "shingle", "missing"))
     if categorical:
         raise InvalidInputError(

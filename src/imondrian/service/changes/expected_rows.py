@@ -13,7 +13,7 @@ from imondrian.engine.series_views import N_VIEWS
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.series_views import Spread
 
-N_ROWS_PER_SPREAD = 128  # the spread is computed again after so many rows
+N_ROWS_PER_SPREAD = 128  # the spread is computed again after this many rows
 
 
 class ExpectedRow(NamedTuple):
@@ -36,9 +36,10 @@ def n_expected_values(n_features: int) -> int:
 
 
 def n_rows_at_once(detector: StreamDetector) -> int:
-    """Return how many of the next rows have the same spread, and usual values that follow from the rows before them.
+    """Return how many of the next rows can be processed together.
 
-    If anomalies are not learned, what is usual for a row depends on the labels of the rows before it.
+    They have the same spread, and their usual values depend only on the values of earlier rows. If anomalies are not
+    learned, this is one row: the usual values also depend on the labels of earlier rows.
     """
     is_known = detector.parameters["learn_anomalies"]
     return N_ROWS_PER_SPREAD - detector.n_seen % N_ROWS_PER_SPREAD if is_known else 1

@@ -210,7 +210,7 @@ class EntryApplier:
         return _scored_rows(self.detector.process_many(points[:POINTS_PER_LOCK].view(CodedRows)), repeat(b""))
 
     def _learn_series(self, points: Array, times: Array) -> Iterator[ScoredRow]:
-        """Learn the first rows of a series: those for which it is known what is usual."""
+        """Learn the first rows of a series, as many as `n_rows_at_once` allows."""
         detector, n_rows = self.detector, n_rows_at_once(self.detector)
         points, times = points[:n_rows], times[:n_rows]
         self.spread = updated_spread(self.spread, detector)
@@ -218,7 +218,7 @@ class EntryApplier:
         return _scored_rows(detector.process_many(points, times), expected)
 
     def _add_events(self, events: list[IncidentEvent], entries: list[Entry], last_rows: list[int]) -> None:
-        """Record events, each with the entry that contains its row; `last_rows` are the last ones of the entries."""
+        """Record events, each with the entry that contains its row; `last_rows` has the last row of each entry."""
         for index, incident in events:
             entry = entries[bisect_left(last_rows, index)]
             self.events.append(AppliedEvent(entry, incident, self.generation, incident.is_open))
@@ -242,7 +242,7 @@ class EntryApplier:
         return len(points)
 
     def _replace_detector(self, entry: Entry) -> None:
-        """Replace the detector by that in an entry, which keeps the settings unless it is the first one.
+        """Replace the detector by that in an entry; unless the entry created it, keep the threshold and the rules.
 
         An open incident of the replaced detector ends; one of the new detector begins.
         """

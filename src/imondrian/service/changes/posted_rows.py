@@ -31,7 +31,7 @@ class RowFormat(NamedTuple):
     allows_gaps: bool = False  # numbers may be null, and features may be absent from records
     max_category_length: int = Limits().category_length
     max_labelled_rows: int = Retention().history  # only the latest rows are ever shown
-    time: str = TIME  # key of a record with the time of the point, unless a feature has this name
+    time: str = TIME  # key under which a record has the time of its point, unless a feature has this name
     uses_times: bool = False  # times are not only shown: the preset is "series"
 
     @classmethod

@@ -19,12 +19,12 @@ from imondrian.engine.jit import Array
 
 Category = str | bool | int | float
 Value = Category | None  # of a feature, in JSON
-TIME = "time"  # default key of a record with the time of the point
+TIME = "time"  # default key under which a record has the time of its point
 _LENGTH = struct.Struct("<Q")
 
 
 class Labels(NamedTuple):
-    """The labels of some rows; of many rows, only the latest ones have labels."""
+    """The labels of some rows; if there are many, only the latest ones have labels."""
 
     categories: dict[float, Category]  # as posted, by code; the missing category has no label
     times: list[str | None]  # of each of the latest rows; empty if none of them has a time
@@ -38,12 +38,12 @@ class Labels(NamedTuple):
         return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode() if self else b""
 
     def of_rows(self, points: Array, times: list[str | None]) -> "Labels":
-        """Return the labels of some of the rows: their points and times are given."""
+        """Return the labels of those rows that have these points and times."""
         codes = self.categories.keys() & set(points.ravel().tolist()) if self.categories else ()
         return Labels({code: self.categories[code] for code in codes}, times)
 
     def times_of(self, n_rows: int) -> list[str | None]:
-        """Return the times of the rows; `n_rows` is their number."""
+        """Return the times of all `n_rows` rows; None for rows before the latest ones."""
         return [None] * (n_rows - len(self.times)) + self.times
 
     def values(self, points: Array, categorical: Iterable[int]) -> list[list[Value]]:

@@ -21,7 +21,7 @@ from imondrian.service.storage.writer import Writer
 _LOG = logging.getLogger("imondrian.service")
 _JITTER = Random()  # noqa: S311 (not for secrets; its own, so that the global generator does not change)
 _EVENTS_PER_PASS = 100
-_MANY_FAILURES = 3  # after this many in a row, the service complains
+_MANY_FAILURES = 3  # after this many in a row, the service reports a problem
 _SECONDS_TO_END = 2.0  # at shutdown; what was not confirmed is sent again after the next start
 _MAX_DOUBLINGS = 30
 
@@ -73,7 +73,7 @@ class Channel:
     Attributes
     ----------
     counts : ReceiverCounts
-        How many were sent, given up, and wait.
+        Numbers of notifications that were sent, were given up, and are waiting.
     n_failed : int
         Number of failed attempts since the start.
     """
@@ -139,7 +139,7 @@ class Channel:
                 seconds = self._send_waiting()
             except StorageError as error:
                 self._failure, seconds = str(error), self._retention.retry_seconds
-            except Exception:  # noqa: BLE001 (it must go on)
+            except Exception:  # noqa: BLE001 (the thread must not end)
                 _LOG.exception("The delivery of notifications failed.")
                 seconds = self._retention.longest_retry_seconds
             if not self._is_closed:
@@ -150,7 +150,7 @@ class Channel:
         if self._backoff.until > time.monotonic():
             return self._backoff.until - time.monotonic()
         while events := self._writer.write(self._read_waiting):
-            blocked = set[int]()  # whoever was blocked once stays so for these events: they are sent in order
+            blocked = set[int]()  # a detector that was blocked stays blocked: its events are sent in order
             for event in events:
                 if self._is_closed:
                     return None
@@ -193,7 +193,9 @@ class Channel:
         elif not self._is_closed:
             if answer is not None:
                 self._failure = f"status {answer.status}"
-            self._fail(event, 0.0 if answer is None else answer.wait, is_whole=answer is None or answer.concerns_all)
+            self._fail(
+                event, 0.0 if answer is None else answer.wait, concerns_all=answer is None or answer.concerns_all
+            )
 
     def _finish(self, event: StoredEvent, *, is_sent: bool) -> None:
         """Remove an event from the outbox."""
@@ -204,10 +206,10 @@ class Channel:
 
         self.counts = self._writer.write(finish)
 
-    def _fail(self, event: StoredEvent, wait: float, *, is_whole: bool) -> None:
+    def _fail(self, event: StoredEvent, wait: float, *, concerns_all: bool) -> None:
         """Wait before the next attempt: for all events, or for those of the same detector."""
         self.n_failed += 1
-        if is_whole:
+        if concerns_all:
             self._backoff = self._longer(self._backoff, wait)
         else:
             before = self._of_detectors.get(event.detector, _Backoff())

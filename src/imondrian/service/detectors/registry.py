@@ -146,8 +146,8 @@ class Registry:
     def _is_configured_as(self, handle: DetectorHandle, settings: dict[str, Any]) -> bool:
         """Return True if a detector has these settings, or had them when it was created.
 
-        A client may repeat its request after settings were changed. Detectors of older versions have another `missing`
-        than new ones, and a number as threshold was a share.
+        A client may repeat its request after settings were changed. Detectors of older versions have another default
+        for `missing` than new ones, and a number as their threshold was a share.
         """
         current = {name: handle.configuration[name] for name in ("missing", *CHANGEABLE)}
         configuration, _ = checked_configuration({**current, **settings}, self.limits)
@@ -338,7 +338,7 @@ class Registry:
 
 
 def _then(first: Future[None], action: Callable[[], Any]) -> Future[None]:
-    """Return a future that completes after the first one and then an action; if the first fails, it gets that error."""
+    """Return a future that completes after `first` and then `action`; if `first` fails, it fails with that error."""
     both = Future[None]()
 
     def follow(done: Future[None]) -> None:
@@ -354,5 +354,5 @@ def _then(first: Future[None], action: Callable[[], Any]) -> Future[None]:
 
 
 def _was_share(configuration: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Return True if the threshold in settings meant that of a configuration in versions without incidents."""
+    """Return True if the threshold in `settings`, as read by versions without incidents, is that of `configuration`."""
     return bool(current_threshold(settings["threshold"]) == configuration["threshold"])

@@ -91,7 +91,7 @@ class DetectorWorker:
         self.summary = summary_of(state.applier.detector)
         self.complaints: dict[str, str] = {}
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
-        self._n_settled = state.entry_number  # of the last entry that is part of `settings`
+        self._n_settled = state.entry_number  # of the last entry whose effect is included in `settings`
         self._writer, self._limits, self._retention = writer, limits, retention
         self._waiting: list[Job] = []  # to be journalled
         self._ready: deque[JournalledJob] = deque()
@@ -211,7 +211,10 @@ class DetectorWorker:
             self._feed.submit(self._open_silence).add_done_callback(self._on_silence_stored)
 
     def _is_silence_due(self) -> bool:
-        """Return True if no points have arrived for too long; journalled changes of that time must be applied first."""
+        """Return True if no points have arrived for too long.
+
+        False while a journalled change, which may change the limit, has not been applied.
+        """
         silence, is_settled = self.settings["silence"], self._n_settled == self._n_journalled
         return silence is not None and is_settled and time.monotonic() - self.last_points > silence
 

@@ -24,7 +24,7 @@ from imondrian.service.storage.history import HistoryRow
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.series_views import TimeCounts
 
-MAX_POINTS_ON_SHARED_COPY = 100  # for so few, a private copy would cost more
+MAX_POINTS_ON_SHARED_COPY = 100  # for so few points, making a private copy would cost more
 
 
 def description_of(handle: DetectorHandle) -> schemas.Description:
@@ -137,7 +137,7 @@ def _n_silences(handle: DetectorHandle) -> int:
 
 
 def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
-    """Return a learned row, explained by the current detector without that row, if the window still holds it."""
+    """Return a learned row, explained by the current detector; if the window still holds the row, it is left out."""
     names, size = handle.record.configuration["features"], handle.record.configuration["shingle"]
     rows = handle.worker.history.consecutive_rows(number, size)
     if not rows:

@@ -26,8 +26,8 @@ _Integer = Annotated[int, Field(strict=True)]  # not a boolean
 _Number = Annotated[float, Field(strict=True)]
 _THRESHOLD = (
     "Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so about one in"
-    ' 1/p ordinary points is one. "top 5%": that share of the latest points. "kmeans": scores above the midpoint of two'
-    ' clusters. 0.5: scores above 0.5. "auto": 0.001, or 0.5 with the preset "paper". Also "surprise 3" and'
+    ' 1/p ordinary points is an anomaly. "top 5%": that share of the latest points. "kmeans": scores above the midpoint'
+    ' of two clusters. 0.5: scores above 0.5. "auto": 0.001, or 0.5 with the preset "paper". Also "surprise 3" and'
     ' "score 0.6".'
 )
 _GAP = (
@@ -104,7 +104,7 @@ class Configuration(BaseModel):
     missing: StreamMissing = Field(
         MISSING_VALUES,
         description='What replaces missing numbers: the "median" of the window or the "previous" value; "indicator" is'
-        ' like "median", and also scores that they are missing; "raise" refuses them.',
+        ' like "median", and also adds a feature that says whether a number is missing; "raise" refuses them.',
     )
     gap: _Integer = Field(GAP, ge=1, description=_GAP)
     min_points: _Integer = Field(1, ge=1, description=_MIN_POINTS)
@@ -260,8 +260,8 @@ class Reason(BaseModel):
     )
     frequency: Frequency | None = Field(description="Of the category; null for a number.")
     view: Literal["hour", "level"] | None = Field(
-        description='With the preset "series": whether the value is unusual for this hour of the day or after the'
-        " latest rows."
+        description='With the preset "series": whether the value is unusual for this hour of the day or given its'
+        " recent level."
     )
     part: float = Field(
         description="Part of the score; of a number, positive if it is high, negative if low; of a category, positive."
@@ -310,7 +310,7 @@ class History(BaseModel):
 
 
 class ExplainedRow(BaseModel):
-    """A learned row, with an explanation by the current detector without that row, if the window still holds it.
+    """A learned row, explained by the current detector; if the window still holds the row, it is left out.
 
     The score is the one at arrival; the absolute parts sum to it.
     """
@@ -330,7 +330,7 @@ class ExplainedRow(BaseModel):
 class IncidentRow(BaseModel):
     """A row of an incident."""
 
-    index: int | None = Field(description="Number of the row in the stream, from 0; null if it is not a row.")
+    index: int | None = Field(description="Number of the row in the stream, from 0; null if there is none.")
     time: float | None = Field(description="Time of arrival, in seconds since 1970; null if it is not known.")
     own_time: str | None = Field(description="The time that the point carried, as posted.")
 
@@ -349,8 +349,8 @@ class IncidentReason(BaseModel):
     rows_ago: int = Field(description="Rows before the last row of a shingle; 0 without one.")
     value: float | str | None = Field(description="Null if a category is not known.")
     view: Literal["hour", "level"] | None = Field(
-        description='With the preset "series": whether the value is unusual for this hour of the day or after the'
-        " latest rows."
+        description='With the preset "series": whether the value is unusual for this hour of the day or given its'
+        " recent level."
     )
     expected: tuple[float, float] | None = Field(description="5 % and 95 % quantiles; null for a category.")
     share: float = Field(description="Share of the score, from 0 to 1.")

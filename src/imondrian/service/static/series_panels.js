@@ -16,7 +16,7 @@ export function seriesPanel(title, column, history, nPanels) {
   return { title, note, values, low, high, height, format: number };
 }
 
-// The expected range is not known before the first rows were learned.
+// The expected range is not known until the first rows have been learned.
 export function bandTraces(theme, { title, low, high }, x, yaxis) {
   const known = low.flatMap((value, position) => (isNumber(value) && isNumber(high[position]) ? [position] : []));
   const pick = (column) => known.map((position) => column[position]);

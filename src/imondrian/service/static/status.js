@@ -1,4 +1,4 @@
-// The state of the service: a line in the header, and its complaints below.
+// The state of the service: a line in the header, and below it the problems that the service reports.
 
 import { byId, make, setText } from "./dom.js";
 

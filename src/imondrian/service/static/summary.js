@@ -61,7 +61,7 @@ function incidentsText({ n_incidents: n, n_open_incidents: nOpen }) {
   return nOpen > 0 ? `${integer(n)}, ${integer(nOpen)} open` : integer(n);
 }
 
-// What is shown of a time series only, if it is of interest; the chart shows surprises instead of the threshold.
+// Figures that only time series have, without counts of 0; if the chart shows surprises, the score threshold is left out.
 function timeTexts({ times, configuration }) {
   if (times === null) return {};
   const late = times.n_late === 0 ? undefined : integer(times.n_late);

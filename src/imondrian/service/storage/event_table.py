@@ -122,7 +122,7 @@ class EventTable:
     # -- the outbox ---------------------------------------------------------------------------------------------
 
     def use_receivers(self, keys: tuple[str, ...]) -> None:
-        """Set the receivers; what waits for others is deleted."""
+        """Set the receivers; events that wait for other receivers are deleted."""
         self.receivers = keys
         marks = ", ".join("?" * len(keys))
         for table in ("outbox", "receivers"):
@@ -135,7 +135,7 @@ class EventTable:
         return stored != set(keys)
 
     def waiting(self, key: str, limit: int, blocked: Collection[int] = ()) -> list[StoredEvent]:
-        """Return the oldest events that wait for a receiver, except of blocked detectors; damaged ones are given up."""
+        """Return the oldest waiting events of a receiver, except those of blocked detectors; give up damaged ones."""
         marks, found, damaged = ", ".join("?" * len(blocked)), list[StoredEvent](), list[int]()
         sql = (
             "SELECT id, detector, time, content, digest, event FROM outbox LEFT JOIN events ON id = event"  # noqa: S608

@@ -24,7 +24,7 @@ from imondrian.stream.incident_records import reasons_in_words
 
 OPENED, CLOSED = "opened", "closed"
 ANOMALIES, SILENCE = "anomalies", "silence"
-_MAX_TIMES = 1_000  # then those that are no longer needed are dropped
+_MAX_TIMES = 1_000  # above this number, times that are no longer needed are dropped
 
 
 class RowTime(NamedTuple):
@@ -37,7 +37,7 @@ class RowTime(NamedTuple):
 class Announcement(NamedTuple):
     """The opening or closing of an incident, to be stored as an event."""
 
-    entry: int  # number of the journal entry that caused it; 0 if it was none
+    entry: int  # number of the journal entry that caused it; 0 if none did
     what: str  # OPENED or CLOSED
     time: float
     incident: dict[str, Any]  # as JSON
@@ -249,7 +249,7 @@ class _AppliedRows:
         return self._history.category(code)
 
     def _own_time(self, position: int, i: int, n_rows: int) -> str | None:
-        """Return the time that row i of a block carried; of many rows, only the latest ones have it as posted."""
+        """Return the time that row i of a block carried; in a long block, only the latest rows have it as posted."""
         labels, times = self._content_of(position)
         posted = labels.times_of(n_rows)[i]
         return time_text(times[i].item()) if posted is None and times.size and not np.isnan(times[i]) else posted
@@ -268,7 +268,7 @@ def _rows_of(incident: Incident) -> set[int]:
 
 
 def _with_alarms(shown: ShownIncidents, detector: StreamDetector, rows: _AppliedRows) -> ShownIncidents:
-    """Return the latest incidents after alarms that have opened or closed none: only the last one may have changed."""
+    """Return the latest incidents after alarms that neither opened nor closed one: only the last may have changed."""
     incidents = detector.incidents
     indices = detector.alarm_rows.union(*map(_rows_of, incidents[-1:]))
     times = {index: time for index in indices if (time := rows.time(index)) is not None}

@@ -1,8 +1,8 @@
 """Durable storage in one SQLite file: configurations, journals, snapshots and saved replies.
 
 Every change is written to the journal and synced before it is applied. A detector is stored as its last snapshot and
-the journal after it; replaying the journal restores it to the last bit. Every row has a digest; damaged data is set
-aside and reported, never used.
+the journal after it; replaying the journal restores it to the last bit. Every entry, snapshot, reply and event has a
+digest, and is never used if it does not match; damaged entries are set aside, and damage to a detector is reported.
 """
 
 import json
@@ -267,7 +267,7 @@ class Store:
             self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")
         )
         for _ in range(min(2 * n_unused - n_pages, _MAX_FREED_PAGES)):
-            self._database.execute("PRAGMA incremental_vacuum(1)")  # of more pages, Python would free only the first
+            self._database.execute("PRAGMA incremental_vacuum(1)")  # given more pages, Python would free only the first
 
 
 def _configuration(name: str, text: Any) -> dict[str, Any]:
