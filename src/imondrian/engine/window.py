@@ -89,10 +89,11 @@ def slide_trees_by_one(trees: Trees, ring: Array, selection: Selection, number: 
 @helper
 def write_selecting_trees(trees: Trees, number: int, selection: Selection, chosen: Array) -> int:
     """Write the numbers of the trees that select the point; return how many there are."""
+    index, low, high = interval_of(number, selection)
     n_selected = 0
     for t in range(trees.heads.size):
         chosen[n_selected] = t
-        n_selected += is_selected(trees.heads, t, number, selection)
+        n_selected += low <= hashed_uniform(trees.heads, t, index) < high
     return n_selected
 
 
@@ -114,9 +115,16 @@ def is_selected(heads: Array, t: int, number: int, selection: Selection) -> bool
     Each stratum has one uniform number, and each of its points an interval of the length `share`: the point in whose
     interval the number lies is selected, so at most one of the stratum.
     """
-    place = number % selection.stratum
-    u = hashed_uniform(heads, t, number // selection.stratum)
-    return place * selection.share <= u < (place + 1) * selection.share
+    index, low, high = interval_of(number, selection)
+    return low <= hashed_uniform(heads, t, index) < high
+
+
+@helper
+def interval_of(number: int, selection: Selection) -> tuple[int, float, float]:
+    """Return the index of the stratum of a point, and the interval of the point."""
+    index, stratum = np.uint64(number) // np.uint64(selection.stratum), np.uint64(selection.stratum)
+    place = np.float64(np.int64(np.uint64(number) - index * stratum))
+    return np.int64(index), place * selection.share, (place + 1.0) * selection.share
 
 
 @helper
