@@ -10,8 +10,9 @@ from numba import config
 
 from imondrian import EmptyForestError, InvalidInputError, MondrianForest
 from imondrian.engine.invariants import broken_invariants
-from imondrian.engine.window import slide_trees, write_selected
-from imondrian.forest.samplers import Window
+from imondrian.engine.window import Selection, slide_trees, write_selected
+from imondrian.forest.samplers import Window, new_sampler
+from imondrian.forest.samplers.window import selection_of
 from imondrian.forest.scores import SCORES
 from imondrian.model_files import from_bytes, to_bytes
 from tests.engine.test_law import assert_same_law
@@ -23,7 +24,7 @@ X = RNG.normal(size=(300, 3))
 
 def sampler_of(forest):
     """Return the sampler of a forest, restored from its state."""
-    sampler = Window(forest.window, min((forest.max_samples or forest.window) / forest.window, 1.0))
+    sampler = new_sampler(forest.max_samples, forest.window)
     sampler.restore(forest.state()[1])
     return sampler
 
@@ -71,7 +72,7 @@ def test_trees_hold_their_share_of_the_window_after_every_point(points, seed, wi
 def chosen_of(forest, t, numbers):
     trees, _ = forest.state()
     chosen = np.empty(len(numbers), np.bool_)
-    write_selected(trees.heads[t : t + 1], np.array(numbers), sampler_of(forest).share, chosen)
+    write_selected(trees.heads[t : t + 1], np.array(numbers), sampler_of(forest).selection, chosen)
     return chosen
 
 
@@ -116,7 +117,7 @@ def test_a_tree_without_free_slots_does_not_insert_points():
     """The probability is below exp(-60), but the kernel must handle this case."""
     trees, ring = empty(4, 5, 3, seed=1), np.full((50, 3), np.nan)
     for i in range(len(X)):
-        slide_trees(trees, ring, 0.5, i, X[i : i + 1], np.ones(3))
+        slide_trees(trees, ring, Selection(0.5, 1), i, X[i : i + 1], np.ones(3))
         ring[i % 50] = X[i]
         assert trees.heads["n_leaves"].max() <= 5
     trees.heads["n_points"] = 5
@@ -124,9 +125,9 @@ def test_a_tree_without_free_slots_does_not_insert_points():
 
 
 @pytest.mark.parametrize(("window", "share"), [(2048, 0.125), (2048, 1.0), (100, 0.01), (10, 0.5), (1, 1.0)])
-def test_a_tree_almost_never_selects_more_points_than_it_has_slots(window, share):
+def test_a_tree_that_selects_independently_almost_never_needs_more_slots_than_it_has(window, share):
     """The exact tail of the binomial distribution beyond the number of slots is below exp(-60), too."""
-    limit = Window(window, share).limit
+    limit = Window(window, Selection(share, 1)).limit
     n = np.arange(limit + 1, window + 1)
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, window + 1)))])
     logs = log_factorial[window] - log_factorial[n] - log_factorial[window - n] + n * math.log(share)
@@ -135,16 +136,47 @@ def test_a_tree_almost_never_selects_more_points_than_it_has_slots(window, share
     assert limit <= window
 
 
-def test_selected_points_are_a_uniform_share():
-    """400 trees, 1,000 numbers: each count is within 5 standard deviations of its mean (1 in 1,000 seeds fails)."""
-    heads = empty(400, 1, 1, seed=11).heads
-    chosen = np.empty((400, 1000), np.bool_)
-    for t in range(400):
-        write_selected(heads[t : t + 1], np.arange(1000) + 10**12, 0.2, chosen[t])
+@pytest.mark.parametrize("stratum", [1, 2, 4, 5])
+def test_selected_points_are_a_uniform_share(stratum):
+    """400 trees, 1,000 numbers: each count is within 5 standard deviations of its mean (1 in 300 seeds fails).
+
+    Two numbers of different strata, and all numbers if the stratum is 1, are selected independently.
+    """
+    chosen = selected(Selection(0.2, stratum), 400, np.arange(1000) + 10**12)
+    variance = 200 * (1.0 - 0.2 * stratum)  # of the number that a tree selects
     assert (np.abs(chosen.sum(axis=0) - 80) < 5 * math.sqrt(64)).all()
-    assert (np.abs(chosen.sum(axis=1) - 200) < 5 * math.sqrt(160)).all()
-    together = (chosen[:, 1:] & chosen[:, :-1]).mean()
+    assert (np.abs(chosen.sum(axis=1) - 200) <= 5 * math.sqrt(variance)).all()
+    together = (chosen[:, stratum:] & chosen[:, :-stratum]).mean()
     assert abs(together - 0.04) < 5 * math.sqrt(0.04 * 0.96 / 399_600)
+
+
+def selected(selection, n_trees, numbers):
+    """Return for every tree which numbers it selects."""
+    heads, chosen = empty(n_trees, 1, 1, seed=11).heads, np.empty((n_trees, len(numbers)), np.bool_)
+    for t in range(n_trees):
+        write_selected(heads[t : t + 1], numbers, selection, chosen[t])
+    return chosen
+
+
+@given(window=st.integers(1, 300), n_samples=st.integers(1, 300), first=st.integers(0, 10**15))
+def test_a_tree_holds_at_most_one_point_of_a_stratum_and_never_needs_more_slots(window, n_samples, first):
+    selection = selection_of(window, n_samples)
+    assert selection.share * selection.stratum <= 1.0
+    if selection.stratum == 1:
+        return  # points are selected independently
+    numbers = np.arange(first, first + 2 * window)
+    chosen = selected(selection, 20, numbers)
+    in_windows = np.lib.stride_tricks.sliding_window_view(chosen, window, axis=1).sum(axis=2)
+    assert in_windows.max() <= new_sampler(n_samples, window).limit <= window
+    strata = numbers // selection.stratum
+    for t in range(20):
+        assert np.unique(strata[chosen[t]]).size == chosen[t].sum()
+
+
+def test_every_stratum_is_used_if_the_window_is_a_multiple_of_the_sample():
+    """Then a tree holds exactly its share of every window that begins with a stratum."""
+    chosen = selected(selection_of(2048, 256), 50, np.arange(8 * 300))
+    assert (chosen.reshape(50, 300, 8).sum(axis=2) == 1).all()
 
 
 @pytest.mark.parametrize("max_samples", [None, 4, 16])

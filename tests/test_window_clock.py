@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from imondrian import MondrianForest, StreamDetector
+from imondrian.engine.window import Selection, step_length
 from imondrian.forest.samplers import Window
-from imondrian.forest.samplers.window import _step_length
 from imondrian.model_files import from_bytes, to_bytes
 
 X = np.random.default_rng(0).normal(size=(3 * 512 + 40, 1))
@@ -15,14 +15,14 @@ X = np.random.default_rng(0).normal(size=(3 * 512 + 40, 1))
 def test_the_clock_of_a_window_passes_its_checks_while_it_fills(first):
     """Checked at, just after and just before the steps of three windows; between steps, the bound only grows."""
     for length in range(first, min(8 * first + 128, 4097)):
-        window = Window(length, 1.0)
+        window = Window(length, Selection(1.0, 1))
         window.ring = np.full((0, 1), np.nan)  # only the clock is checked
         number, next_step = 0, 1
         while number <= 3 * length:
             for window.number in {number, min(number + 1, next_step - 1), next_step - 1}:
                 window.next_step = next_step
                 assert list(window.problems()) == [], (length, window.number)
-            number, next_step = next_step, next_step + _step_length(next_step, length)
+            number, next_step = next_step, next_step + step_length(next_step, length)
 
 
 def check_resumed(length, n_points, settings):

@@ -8,8 +8,16 @@ if _TYPE_CHECKING:
     from imondrian.alarms.drift import Drift
     from imondrian.alarms.incidents import Incident, IncidentEvent, IncidentRules
     from imondrian.alarms.thresholds import StreamingThreshold
-    from imondrian.base.errors import DamagedFileError, EmptyForestError, ImondrianError, InvalidInputError
+    from imondrian.base.errors import (
+        DamagedFileError,
+        EmptyForestError,
+        ImondrianError,
+        InvalidInputError,
+        StoreError,
+    )
     from imondrian.estimator import IsolationMondrianForest
+    from imondrian.fleet.fleet import Fleet
+    from imondrian.fleet.results import FleetResult, FleetResults, KeyEvent, KeyIncident
     from imondrian.forest.expected_values import ExpectedValues
     from imondrian.forest.mondrian_forest import MondrianForest
     from imondrian.model_files import load, save
@@ -22,16 +30,22 @@ __all__ = [
     "Drift",
     "EmptyForestError",
     "ExpectedValues",
+    "Fleet",
+    "FleetResult",
+    "FleetResults",
     "ImondrianError",
     "Incident",
     "IncidentEvent",
     "IncidentRules",
     "InvalidInputError",
     "IsolationMondrianForest",
+    "KeyEvent",
+    "KeyIncident",
     "MondrianForest",
     "Result",
     "Results",
     "Shingle",
+    "StoreError",
     "StreamDetector",
     "StreamingThreshold",
     "load",
@@ -42,16 +56,22 @@ _MODULES = {
     "Drift": "alarms.drift",
     "EmptyForestError": "base.errors",
     "ExpectedValues": "forest.expected_values",
+    "Fleet": "fleet.fleet",
+    "FleetResult": "fleet.results",
+    "FleetResults": "fleet.results",
     "ImondrianError": "base.errors",
     "Incident": "alarms.incidents",
     "IncidentEvent": "alarms.incidents",
     "IncidentRules": "alarms.incidents",
     "InvalidInputError": "base.errors",
     "IsolationMondrianForest": "estimator",
+    "KeyEvent": "fleet.results",
+    "KeyIncident": "fleet.results",
     "MondrianForest": "forest.mondrian_forest",
     "Result": "stream.detector",
     "Results": "stream.detector",
     "Shingle": "stream.shingles",
+    "StoreError": "base.errors",
     "StreamDetector": "stream.detector",
     "StreamingThreshold": "alarms.thresholds",
     "load": "model_files",

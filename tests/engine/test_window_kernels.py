@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imondrian.engine.window import StepPlan, score_depths_and_slide, slide_trees, slide_trees_by_one
+from imondrian.engine.window import Selection, StepPlan, score_depths_and_slide, slide_trees, slide_trees_by_one
 from tests.plain_walks import add_depths
 from tests.strategies import POINT_SETS, SEEDS, empty
 
-WINDOW, SHARE = 8, 0.4
+WINDOW, SELECTION = 8, Selection(0.4, 2)
 
 
 def stream(points, n=40):
@@ -29,8 +29,8 @@ def test_one_row_at_a_time_with_prefetching_gives_the_same_trees(points, seed):
     trees, ring = fresh(points, seed)
     others, _ = fresh(points, seed)
     for i in range(len(rows)):
-        slide_trees(trees, ring, SHARE, i, rows[i : i + 1], weights)
-        slide_trees_by_one(others, ring, SHARE, i, rows[i : i + 1], weights)
+        slide_trees(trees, ring, SELECTION, i, rows[i : i + 1], weights)
+        slide_trees_by_one(others, ring, SELECTION, i, rows[i : i + 1], weights)
         ring[i % WINDOW] = rows[i]
         assert same(trees, others)
 
@@ -44,12 +44,12 @@ def test_rows_walked_together_have_the_same_depths_as_alone(points, seed, length
         block = rows[first : first + length]
         steps = StepPlan(np.empty(0, np.int64), weights[None], np.empty((3, 0, 2), np.int64))
         parts = np.empty((3, len(block)))
-        score_depths_and_slide(trees, ring, SHARE, first, block, steps, parts)
+        score_depths_and_slide(trees, ring, SELECTION, first, block, steps, parts)
         for i, x in enumerate(block[:, None]):
             alone = np.zeros(1)
             add_depths(others, x, alone)
             np.testing.assert_allclose(parts[:, i].sum(), alone[0], rtol=1e-12)
-            slide_trees(others, ring, SHARE, first + i, x, weights)
+            slide_trees(others, ring, SELECTION, first + i, x, weights)
         for i, x in enumerate(block):
             ring[(first + i) % WINDOW] = x
         assert same(trees, others)

@@ -169,6 +169,10 @@ class Incident(NamedTuple):
         """Whether the incident is open."""
         return self.closed is None
 
+    def as_json_value(self) -> list[Any]:
+        """Return the incident in types that JSON supports."""
+        return [*self[:-1], [list(reason) for reason in self.reasons]]
+
 
 class IncidentEvent(NamedTuple):
     """An incident opens or closes at a row."""
@@ -231,6 +235,10 @@ class IncidentTracker:
     def is_quiet(self) -> bool:
         """Whether there has been no alarm for so long that no incident is open."""
         return self._run is None
+
+    def keep_latest(self, n_incidents: int) -> None:
+        """Forget all incidents but the latest ones, to save memory."""
+        self.latest = self.latest[-n_incidents:]
 
     def ends_run_at(self, index: int) -> bool:
         """Return True if the row with this index ends a run of alarms, provided that it is not an alarm itself."""
@@ -339,7 +347,7 @@ class IncidentTracker:
     def state(self) -> dict[str, Any]:
         """Return the state in types that JSON supports, except the rules."""
         return {
-            "latest": [[*incident[:-1], [list(reason) for reason in incident.reasons]] for incident in self.latest],
+            "latest": [incident.as_json_value() for incident in self.latest],
             "n_opened": self.n_opened,
             "run": None if self._run is None else list(self._run),
             "explained": self._explained,
@@ -354,7 +362,7 @@ class IncidentTracker:
             If the state is invalid or contradicts itself.
         """
         self.n_opened = as_count(state["n_opened"], "the number of incidents", 0, n_seen)
-        latest = [_restored_incident(values, n_seen) for values in state["latest"]]
+        latest = [restored_incident(values, n_seen) for values in state["latest"]]
         numbers = [incident.number for incident in latest]
         is_expected = numbers == list(range(self.n_opened - len(latest), self.n_opened))
         if len(latest) > N_INCIDENTS_STORED or not is_expected or any(incident.is_open for incident in latest[:-1]):
@@ -399,8 +407,8 @@ def _distance(distance: float | str, expected: float) -> float:
     return distance
 
 
-def _restored_incident(values: Any, n_seen: int) -> Incident:
-    """Return an incident from the values in a file; raise ValueError if they are invalid."""
+def restored_incident(values: Any, n_seen: int) -> Incident:
+    """Return an incident from its JSON value, for a stream of n_seen rows; raise ValueError if it is invalid."""
     number, first, last, n_alarms, opened, closed, peak, score, surprise, reasons = values
     first = as_count(first, "the first row of an incident", 0, n_seen)
     opened = as_count(opened, "the row at which an incident opened", first, n_seen)

@@ -356,14 +356,9 @@ class StreamingThreshold:
         """
         histogram, weight = np.array(state["histogram"], dtype=np.float64), float(state["weight"])
         since = as_number(state.get("since", RUN_LENGTH), "the number of scores since a surprising one")
-        is_valid = (
-            histogram.shape == self.histogram.shape and np.isfinite(histogram).all() and 1.0 <= weight <= MAX_WEIGHT
-        )
-        is_valid = is_valid and bool((histogram[COUNT] <= _MAX_COUNT).all())
-        if not is_valid or not (histogram[SUM] >= 0.0).all() or not (histogram[SUM] <= histogram[COUNT]).all():
+        if histogram.shape != self.histogram.shape:
             raise ValueError("the histogram of scores is damaged.")
-        if not 0.0 <= since <= RUN_LENGTH:
-            raise ValueError(f"the number of scores since a surprising one must be 0 to {RUN_LENGTH}, but is {since}.")
+        check_histogram(histogram, weight, since)
         self.histogram, self.clock, self._cached = histogram, np.array([weight, 0.0, since]), (-1.0, 0.0)
 
     def is_anomaly(self, score: float) -> bool:
@@ -378,3 +373,13 @@ class StreamingThreshold:
         if self.rule.name == SHARE:
             return float(call_without_dispatch(quantile_threshold, self.histogram, self.rule.value))
         return float(call_without_dispatch(tail_threshold, self.histogram, self.clock, self.rule.probability))
+
+
+def check_histogram(histogram: Array, weight: float, since: float) -> None:
+    """Raise ValueError if a histogram of scores, or a number of its clock, is impossible."""
+    is_valid = bool(np.isfinite(histogram).all()) and 1.0 <= weight <= MAX_WEIGHT
+    is_valid = is_valid and bool((histogram[COUNT] <= _MAX_COUNT).all())
+    if not is_valid or not (histogram[SUM] >= 0.0).all() or not (histogram[SUM] <= histogram[COUNT]).all():
+        raise ValueError("the histogram of scores is damaged.")
+    if not 0.0 <= since <= RUN_LENGTH:
+        raise ValueError(f"the number of scores since a surprising one must be 0 to {RUN_LENGTH}, but is {since}.")

@@ -17,8 +17,9 @@ LEARN_ANOMALIES = True
 N_JOBS = 1
 MISSING_VALUES: "Missing" = "median"
 
-# With one detector per key there may be many detectors, so each is smaller than a single one would be.
-KEYED_N_TREES = 25
+# With one detector per key there may be many detectors, so each is smaller than a single one would be: less than 128 KB
+# for one feature.
+KEYED_N_TREES = 24
 KEYED_MAX_SAMPLES = 64
 KEYED_WINDOW = 256
 

@@ -25,3 +25,7 @@ class DamagedFileError(ImondrianError, ValueError):
 
 class BusyError(ImondrianError, RuntimeError):
     """Code such as a signal handler called an object in the middle of another call of it. Nothing was changed."""
+
+
+class StoreError(ImondrianError, OSError):
+    """The store of a fleet cannot be opened, read or written. The rows of the call were not processed."""

@@ -1,9 +1,9 @@
 """Sliding window: a tree holds those points of the window that a hash of its key and the point's number selects.
 
-Points are numbered as they arrive. Whether tree t *selects* point i depends only on the tree's hash key, i and `share`:
-the same test decides whether to insert a point and whether to forget it when it leaves the window, so membership is not
-stored. The points of the window are stored in a ring buffer shared by all trees, point i in row i modulo its length; a
-row without a point is NaN.
+Points are numbered as they arrive. Whether tree t *selects* point i depends only on the tree's hash key, i and the
+`Selection`: the same test decides whether to insert a point and whether to forget it when it leaves the window, so
+membership is not stored. The points of the window are stored in a ring buffer shared by all trees, point i in row i
+modulo its length; a row without a point is NaN.
 """
 
 from typing import Any, NamedTuple
@@ -32,6 +32,15 @@ from imondrian.engine.prefetch import Paths, as_signed, new_paths, prefetch_path
 from imondrian.engine.randomness import STEP, hashed_uniform, mix_bits
 from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
+STEPS_PER_WINDOW = 8  # weights and levels are updated so often while a full window is replaced
+
+
+class Selection(NamedTuple):
+    """Which points of the window a tree holds: at most one of each `stratum` consecutive points."""
+
+    share: float  # probability that a tree holds a given point
+    stratum: int  # share * stratum is at most 1
+
 
 class StepPlan(NamedTuple):
     """The steps in a block of rows: the instants between rows at which the weights are updated."""
@@ -42,7 +51,7 @@ class StepPlan(NamedTuple):
 
 
 @kernel
-def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, weights: Array) -> None:
+def slide_trees(trees: Trees, ring: Array, selection: Selection, number: int, X: Array, weights: Array) -> None:
     """Show the rows of X to every tree as points `number`, `number` + 1, ...
 
     X must not have more rows than the ring.
@@ -50,12 +59,12 @@ def slide_trees(trees: Trees, ring: Array, share: float, number: int, X: Array, 
     row = new_placed_row(trees)
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):
-            slide(trees, t, ring, share, number + i, X[i], weights, row)
-        store_next_number(trees, t, number + X.shape[0], share)
+            slide(trees, t, ring, selection, number + i, X[i], weights, row)
+        store_next_number(trees, t, number + X.shape[0], selection)
 
 
 @kernel
-def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, X: Array, weights: Array) -> None:
+def slide_trees_by_one(trees: Trees, ring: Array, selection: Selection, number: int, X: Array, weights: Array) -> None:
     """Like `slide_trees` for one row, with prefetching for all trees.
 
     Without prefetching it takes 1.1 to 1.2 times as long (100 trees of 256 points, 3 to 30 features).
@@ -63,27 +72,28 @@ def slide_trees_by_one(trees: Trees, ring: Array, share: float, number: int, X: 
     length, paths, scratch = ring.shape[0], new_paths(trees.heads.size), new_placed_rows(trees, trees.heads.size)
     if number >= length:
         leaving = ring[number % length : number % length + 1]
-        n_selected = write_selecting_trees(trees, number - length, share, paths.trees)
+        n_selected = write_selecting_trees(trees, number - length, selection, paths.trees)
         rows = place_on_paths(trees, leaving, paths, n_selected, scratch)
         prefetch_paths(trees, rows, paths, n_selected)
         for k in range(n_selected):
             forget_placed(trees, as_signed(paths.trees[k]), rows[paths.rows[k]])
-    n_selected = write_selecting_trees(trees, number, share, paths.trees)
+    n_selected = write_selecting_trees(trees, number, selection, paths.trees)
     rows = place_on_paths(trees, X, paths, n_selected, scratch)
     prefetch_paths(trees, rows, paths, n_selected)
     for k in range(n_selected):
         insert_placed(trees, as_signed(paths.trees[k]), rows[paths.rows[k]], weights)
     for t in range(trees.heads.size):
-        store_next_number(trees, t, number + 1, share)
+        store_next_number(trees, t, number + 1, selection)
 
 
 @helper
-def write_selecting_trees(trees: Trees, number: int, share: float, chosen: Array) -> int:
+def write_selecting_trees(trees: Trees, number: int, selection: Selection, chosen: Array) -> int:
     """Write the numbers of the trees that select the point; return how many there are."""
+    index, low, high = interval_of(number, selection)
     n_selected = 0
     for t in range(trees.heads.size):
         chosen[n_selected] = t
-        n_selected += is_selected(trees.heads, t, number, share)
+        n_selected += low <= hashed_uniform(trees.heads, t, index) < high
     return n_selected
 
 
@@ -99,21 +109,36 @@ def place_on_paths(trees: Trees, X: Array, paths: Paths, n_paths: int, scratch: 
 
 
 @helper
-def is_selected(heads: Array, t: int, number: int, share: float) -> bool:
-    """Return True if tree t holds this point while it is in the window; the probability is `share`."""
-    return hashed_uniform(heads, t, number) < share
+def is_selected(heads: Array, t: int, number: int, selection: Selection) -> bool:
+    """Return True if tree t holds this point while it is in the window; the probability is `selection.share`.
+
+    Each stratum has one uniform number, and each of its points an interval of the length `share`: the point in whose
+    interval the number lies is selected, so at most one of the stratum.
+    """
+    index, low, high = interval_of(number, selection)
+    return low <= hashed_uniform(heads, t, index) < high
 
 
 @helper
-def slide(trees: Trees, t: int, ring: Array, share: float, number: int, x: Array, weights: Array, row: Array) -> None:
+def interval_of(number: int, selection: Selection) -> tuple[int, float, float]:
+    """Return the index of the stratum of a point, and the interval of the point."""
+    index, stratum = np.uint64(number) // np.uint64(selection.stratum), np.uint64(selection.stratum)
+    place = np.float64(np.int64(np.uint64(number) - index * stratum))
+    return np.int64(index), place * selection.share, (place + 1.0) * selection.share
+
+
+@helper
+def slide(
+    trees: Trees, t: int, ring: Array, selection: Selection, number: int, x: Array, weights: Array, row: Array
+) -> None:
     """Forget the point that leaves the window when x arrives, if tree t holds it; insert x if tree t selects it.
 
     `row` is scratch space for a placed row.
     """
     length = ring.shape[0]
-    if number >= length and is_selected(trees.heads, t, number - length, share):
+    if number >= length and is_selected(trees.heads, t, number - length, selection):
         forget_row(trees, t, ring[number % length], row)
-    if is_selected(trees.heads, t, number, share):
+    if is_selected(trees.heads, t, number, selection):
         insert_placed(trees, t, placed_row(trees, t, x, row), weights)
 
 
@@ -126,9 +151,9 @@ def insert_placed(trees: Trees, t: int, x: Array, weights: Array) -> None:
 
 
 @helper
-def store_next_number(trees: Trees, t: int, number: int, share: float) -> None:
+def store_next_number(trees: Trees, t: int, number: int, selection: Selection) -> None:
     """Store the number of the next point in the tree's head. With share 0, rows are only scored: do nothing."""
-    if share > 0.0:
+    if selection.share > 0.0:
         trees.heads[t]["next_number"] = number
 
 
@@ -158,7 +183,7 @@ def count_insertion(trees: Trees, t: int, x: Array, weights: Array) -> None:
 
 @kernel
 def score_depths_and_slide(
-    trees: Trees, ring: Array, share: float, number: int, X: Array, steps: StepPlan, parts: Array
+    trees: Trees, ring: Array, selection: Selection, number: int, X: Array, steps: StepPlan, parts: Array
 ) -> None:
     """Like `slide_trees`; before each row is shown, write its depth in each tree, relative to c(n), to parts[t].
 
@@ -169,19 +194,19 @@ def score_depths_and_slide(
         placed = placed_rows(trees, t, X, rows)
         first, step = 0, 0
         while first < X.shape[0]:
-            end = end_of_rows_before_change(trees, t, ring, share, number, first, X.shape[0])
+            end = end_of_rows_before_change(trees, t, ring, selection, number, first, X.shape[0])
             write_relative_depths(trees, t, placed, first, end, parts[t])
             for i in range(first, end - 1):
                 step = advance_step(trees, t, steps, step, i)
-            slide(trees, t, ring, share, number + end - 1, X[end - 1], steps.weights[step], row)
+            slide(trees, t, ring, selection, number + end - 1, X[end - 1], steps.weights[step], row)
             step = advance_step(trees, t, steps, step, end - 1)
             first = end
-        store_next_number(trees, t, number + X.shape[0], share)
+        store_next_number(trees, t, number + X.shape[0], selection)
 
 
 @helper
 def end_of_rows_before_change(
-    trees: Trees, t: int, ring: Array, share: float, number: int, first: int, n_rows: int
+    trees: Trees, t: int, ring: Array, selection: Selection, number: int, first: int, n_rows: int
 ) -> int:
     """Return the end (exclusive) of the rows from `first` on that see the same tree.
 
@@ -189,7 +214,7 @@ def end_of_rows_before_change(
     """
     for i in range(first, n_rows):
         new, old = number + i, number + i - ring.shape[0]
-        if is_selected(trees.heads, t, new, share) or (old >= 0 and is_selected(trees.heads, t, old, share)):
+        if is_selected(trees.heads, t, new, selection) or (old >= 0 and is_selected(trees.heads, t, old, selection)):
             return i + 1
     return n_rows
 
@@ -207,7 +232,7 @@ def write_relative_depths(trees: Trees, t: int, X: Array, first: int, end: int, 
 
 @kernel
 def score_expected_depths_and_slide(
-    trees: Trees, ring: Array, share: float, number: int, X: Array, steps: StepPlan, parts: Array
+    trees: Trees, ring: Array, selection: Selection, number: int, X: Array, steps: StepPlan, parts: Array
 ) -> None:
     """Like `score_depths_and_slide`, for expected depths."""
     row = new_placed_row(trees)
@@ -220,14 +245,14 @@ def score_expected_depths_and_slide(
                 average = average_path_length(n)
             length = expected_depth_of_row(trees, t, X[i], weights, row) if n > 1 else 0.0
             parts[t, i] = relative_depth(length, average)
-            slide(trees, t, ring, share, number + i, X[i], weights, row)
+            slide(trees, t, ring, selection, number + i, X[i], weights, row)
             step = advance_step(trees, t, steps, step, i)
-        store_next_number(trees, t, number + X.shape[0], share)
+        store_next_number(trees, t, number + X.shape[0], selection)
 
 
 @kernel
 def score_log_sizes_and_slide(
-    trees: Trees, ring: Array, share: float, number: int, X: Array, steps: StepPlan, parts: Array
+    trees: Trees, ring: Array, selection: Selection, number: int, X: Array, steps: StepPlan, parts: Array
 ) -> None:
     """Like `slide_trees`; before each row is shown, write its log size minus the tree's level to parts[t].
 
@@ -240,11 +265,24 @@ def score_log_sizes_and_slide(
             weights, level = steps.weights[step], trees.heads[t]["level"]
             has_level = tree_population(trees, t) > 1 and not np.isnan(level)
             parts[t, i] = excess_of_row(trees, t, X[i], weights, level, row) if has_level else 0.0
-            slide(trees, t, ring, share, number + i, X[i], weights, row)
+            slide(trees, t, ring, selection, number + i, X[i], weights, row)
             if advance_step(trees, t, steps, step, i) > step:
                 step += 1
                 write_level(trees, t, steps.weights[step])
-        store_next_number(trees, t, number + X.shape[0], share)
+        store_next_number(trees, t, number + X.shape[0], selection)
+
+
+@kernel
+def step_length(number: int, window: int) -> int:
+    """Return the distance from a step to the next: an eighth of the window (of the points so far, until it is full)."""
+    length = longest_step(number, window)
+    return length if number < window else length - number % length
+
+
+@kernel
+def longest_step(number: int, window: int) -> int:
+    """Return an upper bound on the distance between the last step at or before `number` and the next."""
+    return max(min(number, window) // STEPS_PER_WINDOW, 1)
 
 
 @helper
@@ -272,50 +310,50 @@ def write_level(trees: Trees, t: int, weights: Array) -> None:
 
 
 @kernel
-def build_on_window(trees: Trees, ring: Array, number: int, weights: Array, share: float) -> None:
+def build_on_window(trees: Trees, ring: Array, number: int, weights: Array, selection: Selection) -> None:
     """Build every (empty) tree on the points of the ring that it holds before point `number` arrives."""
     rows = new_placed_rows(trees, trees.points.shape[1])
     for t in range(trees.heads.size):
-        points = selected_points(trees, t, ring, number, share)
+        points = selected_points(trees, t, ring, number, selection)
         if points.shape[0] > 0:
             build(trees, t, placed_rows(trees, t, points, rows[: points.shape[0]]), weights)
 
 
 @allocating_helper
-def selected_points(trees: Trees, t: int, ring: Array, number: int, share: float) -> Array:
+def selected_points(trees: Trees, t: int, ring: Array, number: int, selection: Selection) -> Array:
     """Copy the points of the window that tree t holds, oldest first, up to the number of its slots."""
     points = np.empty((min(ring.shape[0], trees.points.shape[1]), ring.shape[1]))
     n_selected = 0
     for i in range(max(number - ring.shape[0], 0), number):
         x = ring[i % ring.shape[0]]
-        if is_selected(trees.heads, t, i, share) and not np.isnan(x[0]) and n_selected < points.shape[0]:
+        if is_selected(trees.heads, t, i, selection) and not np.isnan(x[0]) and n_selected < points.shape[0]:
             points[n_selected] = x
             n_selected += 1
     return points[:n_selected]
 
 
 @kernel
-def forget_by_number(trees: Trees, ring: Array, share: float, numbers: Array) -> None:
+def forget_by_number(trees: Trees, ring: Array, selection: Selection, numbers: Array) -> None:
     """Forget the points with these numbers in every tree that holds them, then clear their rows of the ring."""
     row = new_placed_row(trees)
     for t in range(trees.heads.size):
         for i in numbers:
-            if is_selected(trees.heads, t, i, share):
+            if is_selected(trees.heads, t, i, selection):
                 forget_row(trees, t, ring[i % ring.shape[0]], row)
     for i in numbers:
         ring[i % ring.shape[0]] = np.nan
 
 
 @kernel
-def write_selected(heads: Array, numbers: Array, share: float, chosen: Array) -> None:
+def write_selected(heads: Array, numbers: Array, selection: Selection, chosen: Array) -> None:
     """Write, for each point number, whether the first tree holds the point while it is in the window."""
     for i in range(numbers.size):
-        chosen[i] = is_selected(heads, 0, numbers[i], share)
+        chosen[i] = is_selected(heads, 0, numbers[i], selection)
 
 
 @kernel
 def find_foreign_points(
-    trees: Trees, ring: Array, number: int, share: float, key: np.uint64, max_lookups: int, is_foreign: Array
+    trees: Trees, ring: Array, number: int, selection: Selection, key: np.uint64, max_lookups: int, is_foreign: Array
 ) -> None:
     """Write, for every tree, whether it holds a point that is not among the points of the window that it selects.
 
@@ -331,7 +369,7 @@ def find_foreign_points(
             position = find_row(ring, first_of, hash_row_with_key(x, row, key), x)
             n_left: Any = np.int64(trees.copies[t, slot])
             while position >= 0 and n_left > 0 and n_lookups < max_lookups:
-                n_left -= is_selected(trees.heads, t, number_at(position, number, ring.shape[0]), share)
+                n_left -= is_selected(trees.heads, t, number_at(position, number, ring.shape[0]), selection)
                 position = next_of[position]
                 n_lookups += 1
             if n_left > 0 and (position < 0 or n_lookups < max_lookups):

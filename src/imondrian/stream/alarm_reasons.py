@@ -5,7 +5,7 @@ be used: by then it has learned the point and later ones, and the result must no
 into calls.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -63,6 +63,20 @@ def _longest_delay(window: int) -> int:
     return _step(window) - 1
 
 
+class NumberedPoints(Protocol):
+    """The latest points of a stream, numbered as they arrived; a forest with a window, for example."""
+
+    @property
+    def sampler(self) -> Sampler:
+        """The sampler that holds the points; another one: the points are others."""
+
+    def numbered_points(self, first: int, end: int) -> Array:
+        """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
+
+    def n_numbered_points(self, first: int, end: int) -> int:
+        """Return how many of them are in the window."""
+
+
 class _Reference(NamedTuple):
     """A forest that explains alarms, and what it depends on."""
 
@@ -90,14 +104,14 @@ class AlarmExplainer:
         self._reference: _Reference | None = None
 
     def reasons(
-        self, forest: MondrianForest, number: int, point: Array | None, row: Array | None = None
+        self, points: NumberedPoints, number: int, point: Array | None, row: Array | None = None
     ) -> tuple[AlarmReason, ...]:
         """Return the reasons for an alarm, largest share first, at most five; none if too few points came before it.
 
         Parameters
         ----------
-        forest : MondrianForest
-            The forest of the detector.
+        points : NumberedPoints
+            The points of the detector: its forest.
         number : int
             The number of the point that is an alarm, or the next number if the point is not learned.
         point : array of shape (n_values,) or None
@@ -105,11 +119,11 @@ class AlarmExplainer:
         row : array of shape (n_features,), optional
             With the preset "series": the row, of which the point has the deviations.
         """
-        reference = self._reference_for(forest, number)
+        reference = self._reference_for(points, number)
         if reference is None:
             return ()
         if point is None:
-            point = forest.numbered_points(number, number + 1)[0]
+            point = points.numbered_points(number, number + 1)[0]
         return _reasons(reference, point, row, self._layout, self._parameters["kind"])
 
     def release(self, number: int | None) -> None:
@@ -118,17 +132,17 @@ class AlarmExplainer:
         if self._reference is not None and self._reference.end != end:
             self._reference = None
 
-    def _reference_for(self, forest: MondrianForest, number: int) -> MondrianForest | None:
+    def _reference_for(self, points: NumberedPoints, number: int) -> MondrianForest | None:
         """Return the forest that explains the point with this number; None if it would have too few points."""
         window = self._parameters["window"]
         end = reference_end(number, window)
         first = end - n_reference_points(window)
-        key = forest.sampler, end, forest.n_numbered_points(first, end)
+        key = points.sampler, end, points.n_numbered_points(first, end)
         if key[-1] < _MIN_POINTS:
             return None
         if self._reference is None or self._reference[:-1] != key:
             self._reference = None  # before the next one takes memory
-            built = _reference_forest(forest.numbered_points(first, end), self._layout, self._parameters)
+            built = _reference_forest(points.numbered_points(first, end), self._layout, self._parameters)
             self._reference = _Reference(*key, built)
         return self._reference.forest
 

@@ -5,7 +5,7 @@ from imondrian.engine.nodes import NO_LIMIT
 from imondrian.forest.samplers.category_counts import MAX_CATEGORIES, CategoryCounts
 from imondrian.forest.samplers.reservoir import Reservoir
 from imondrian.forest.samplers.sampler import ROWS_PER_BLOCK, NewFeatures, OnTrees, Sampler, Step
-from imondrian.forest.samplers.window import Window
+from imondrian.forest.samplers.window import Window, selection_of
 
 __all__ = ["ROWS_PER_BLOCK", "NewFeatures", "OnTrees", "Reservoir", "Sampler", "Step", "Window", "new_sampler"]
 
@@ -14,6 +14,6 @@ def new_sampler(max_samples: int | None, window: int | None, n_categorical: int 
     """Return the sampler for these settings."""
     limit, sample_size = max_samples or NO_LIMIT, max_samples or MAX_SAMPLES
     if window is not None:
-        return Window(window, min(limit / window, 1.0), CategoryCounts(n_categorical, sample_size, window))
+        return Window(window, selection_of(window, limit), CategoryCounts(n_categorical, sample_size, window))
     max_categories = NO_LIMIT if max_samples is None else MAX_CATEGORIES
     return Reservoir(limit, CategoryCounts(n_categorical, sample_size, max_categories))

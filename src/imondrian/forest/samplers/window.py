@@ -14,16 +14,20 @@ from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, Trees, slice_trees
 from imondrian.engine.threads import even_slices
 from imondrian.engine.window import (
+    Selection,
     StepPlan,
     build_on_window,
     find_foreign_points,
     forget_by_number,
+    longest_step,
     slide_trees,
     slide_trees_by_one,
+    step_length,
     write_levels,
 )
 from imondrian.forest.samplers.category_counts import CategoryCounts
 from imondrian.forest.samplers.sampler import (
+    ANY,
     ROWS_PER_BLOCK,
     Layout,
     NewFeatures,
@@ -37,8 +41,8 @@ from imondrian.forest.samplers.sampler import (
 from imondrian.forest.scales import Scale
 from imondrian.forest.scores import SCORES, ScoringCache
 
-_STEPS_PER_WINDOW = 8
 _ALL = slice(None)
+_NO_POINT = Selection(0.0, 1)  # of rows that are only scored
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
 _UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
 
@@ -46,26 +50,28 @@ _UNLIKELY = 60.0  # minus the log of the largest probability that, at a given ti
 class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
-    Memory is fixed: the ring of points, and enough slots in each tree that, at any given time, the probability of
-    needing more is below exp(-60) (a point without a free slot is not inserted). Trees read from a file get these slots
-    only when points arrive. Feature weights, and the levels to which the score "size" is relative, are updated after
-    every eighth of the window (of the points so far, until it is full).
+    A tree holds at most one of each `stratum` consecutive points, so that it needs few more slots than the points it
+    holds on average. If the stratum is 1, points are selected independently, and there are enough slots that, at any
+    given time, the probability of needing more is below exp(-60) (a point without a free slot is not inserted). So
+    memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the levels to
+    which the score "size" is relative, are updated after every eighth of the window (of the points so far, until it is
+    full).
 
     Parameters
     ----------
     length : int
         Number of points in the window.
-    share : float
-        Probability that a tree holds a given point of the window.
+    selection : Selection
+        Which points of the window a tree holds.
     counts : CategoryCounts, optional
         The counts of categories of the points in the window, none so far. Default: there are no categorical features.
     """
 
-    def __init__(self, length: int, share: float, counts: CategoryCounts | None = None) -> None:
+    def __init__(self, length: int, selection: Selection, counts: CategoryCounts | None = None) -> None:
         self.length = self.n_latest = length
-        self.share = share
+        self.selection = selection
         self.counts = counts or CategoryCounts(0, 1)  # of the points in the ring
-        self.limit = self.fixed_slots = _capacity(length, share)
+        self.limit = self.fixed_slots = capacity(length, selection)
         self.ring = np.empty((0, 0))
         self.number = 0  # number of the next point
         self.next_step = 1  # number of points after which weights and levels are updated next
@@ -106,7 +112,9 @@ class Window:
         self._write_to_ring(X, n_rows - X.shape[0])
         self._take_step(trees, scale)
         weights = scale.weights()
-        on_trees(lambda part: build_on_window(slice_trees(trees, part), self.ring, self.number, weights, self.share))
+        on_trees(
+            lambda part: build_on_window(slice_trees(trees, part), self.ring, self.number, weights, self.selection)
+        )
         trees.heads["next_number"] = self.number
 
     def block_length(self, n_rows: int) -> int:
@@ -124,7 +132,7 @@ class Window:
         weights, number, count = scale.weights(), self.number, self._count_ahead(X)
 
         def show(part: slice) -> None:
-            slide_trees(slice_trees(trees, part), self.ring, self.share, number, X, weights)
+            slide_trees(slice_trees(trees, part), self.ring, self.selection, number, X, weights)
 
         def finish() -> None:
             count()
@@ -156,7 +164,7 @@ class Window:
 
         def show(part: slice) -> None:
             plan = StepPlan(steps.positions, steps.weights, steps.counts[part])
-            scoring.slide(slice_trees(trees, part), self.ring, self.share, number, X, plan, parts[part])
+            scoring.slide(slice_trees(trees, part), self.ring, self.selection, number, X, plan, parts[part])
 
         def finish() -> None:
             count()
@@ -190,7 +198,7 @@ class Window:
 
         def show(part: slice) -> None:
             call_without_dispatch(
-                slide_trees_by_one, slice_trees(trees, part), self.ring, self.share, number, X, weights
+                slide_trees_by_one, slice_trees(trees, part), self.ring, self.selection, number, X, weights
             )
 
         def finish() -> None:
@@ -223,7 +231,7 @@ class Window:
             self._update_levels(trees, scale)
 
         update = TreeUpdate(
-            apply=lambda _all: forget_by_number(trees, self.ring, self.share, numbers),
+            apply=lambda _all: forget_by_number(trees, self.ring, self.selection, numbers),
             is_applied=lambda: np.isnan(self.ring[rows[:1], 0]),
             finish=finish,
         )
@@ -265,29 +273,40 @@ class Window:
         """Return a window like this one whose points have new features."""
         ring = new.rows(self.ring, self.counts.n_categorical)
         ring[np.isnan(self.ring[:, 0])] = np.nan
-        wider = type(self)(self.length, self.share, self.counts.widened(new.codes, self.n_points(trees)))
+        wider = type(self)(self.length, self.selection, self.counts.widened(new.codes, self.n_points(trees)))
         wider.restore({**self.state(), "ring": ring})
         return wider
 
     def state(self) -> dict[str, Array]:
-        """Return the ring and the clock: `number`, `next_step` and `maintains_levels`."""
-        return {"ring": self.ring, "clock": np.array([self.number, self.next_step, self.maintains_levels], np.int64)}
+        """Return the ring and the clock: `number`, `next_step`, `maintains_levels` and the stratum."""
+        clock = [self.number, self.next_step, self.maintains_levels, self.selection.stratum]
+        return {"ring": self.ring, "clock": np.array(clock, np.int64)}
 
     def layout(self, n_coordinates: int) -> dict[str, Layout]:
         """Return the shapes and types of the ring and the clock."""
-        return {"ring": ((self.length, n_coordinates), np.dtype(np.float64)), "clock": ((3,), np.dtype(np.int64))}
+        return {"ring": ((self.length, n_coordinates), np.dtype(np.float64)), "clock": ((ANY,), np.dtype(np.int64))}
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Restore the ring and the clock, and count the categories in the ring."""
         self.ring = arrays["ring"]
         self.counts.reserve(self.length + 1)
         self.counts.restart(_without_empty_rows(self.ring))  # a copy: the rarities of earlier points do not change
-        self.number, self.next_step = (int(value) for value in arrays["clock"][:2])
-        self.maintains_levels = bool(arrays["clock"][2])
+        self.number, self.next_step, maintains_levels, *strata = arrays["clock"].tolist()
+        self.maintains_levels = bool(maintains_levels)
+        self._set_stratum(*strata or [1])  # in older files, points are selected independently
+
+    def _set_stratum(self, stratum: int) -> None:
+        """Select points as the trees have been doing; raise ValueError if no window does so."""
+        if stratum not in (1, self.selection.stratum):
+            raise ValueError(f"the stratum of the window must be {self.selection.stratum} or 1, but is {stratum}.")
+        self.selection = self.selection._replace(stratum=stratum)
+        self.limit = self.fixed_slots = capacity(self.length, self.selection)
 
     def check_join(self, state: dict[str, Array]) -> None:
         """Raise InvalidInputError unless the other window holds the same points with the same numbers."""
-        if state["clock"][0] != self.number or not np.array_equal(state["ring"], self.ring, equal_nan=True):
+        clock = self.state()["clock"]
+        is_same = np.array_equal(state["clock"][[0, -1]], clock[[0, -1]])  # the number of points, and the stratum
+        if not is_same or not np.array_equal(state["ring"], self.ring, equal_nan=True):
             raise InvalidInputError("The forests differ in the points that their windows have seen.")
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
@@ -307,7 +326,7 @@ class Window:
         rarities = self._rarities_of(self.ring)
         if not ((rarities > 0.0) & (rarities <= 1.0) | np.isnan(rarities)).all():
             yield "a rarity in the window is not in (0, 1]"
-        if not 0 <= self.number < self.next_step <= self.number + _longest_step(self.number, self.length):
+        if not 0 <= self.number < self.next_step <= self.number + longest_step(self.number, self.length):
             yield "the clock of the window is impossible"
         elif self.number > MAX_SHOWN:
             yield f"the window has been shown more than {MAX_SHOWN} points"
@@ -346,7 +365,7 @@ class Window:
         """Score the rows of X without showing them to the trees."""
         scoring = SCORES[kind]
         parts, scores = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0])
-        on_trees(lambda part: scoring.slide(slice_trees(trees, part), self.ring, 0.0, 0, X, steps, parts[part]))
+        on_trees(lambda part: scoring.slide(slice_trees(trees, part), self.ring, _NO_POINT, 0, X, steps, parts[part]))
         scoring.combine(parts, scores)
         return scores
 
@@ -370,7 +389,7 @@ class Window:
                 points = _without_empty_rows(rows[positions[-1] : positions[-1] + self.length])
                 ahead.restart(points, points.shape[0])
             weights.append(ahead.weights())
-            next_step += _step_length(next_step, self.length)
+            next_step += step_length(next_step, self.length)
         return _step_plan(trees, positions, weights), next_step, ahead.moments
 
     def _plan_without_steps(self, trees: Trees, weights: Array) -> StepPlan:
@@ -397,7 +416,7 @@ class Window:
         points = self.points(trees)
         scale.restart(points, points.shape[0])
         self._update_levels(trees, scale)
-        self.next_step = self.number + _step_length(self.number, self.length)
+        self.next_step = self.number + step_length(self.number, self.length)
 
     def _oldest_first(self) -> Array:
         """Return a copy of the rows of the ring, oldest first."""
@@ -428,7 +447,7 @@ class Window:
         yield "the level is not finite", np.isinf(heads["level"])
         is_foreign, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
         max_lookups = _LOOKUPS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))
-        find_foreign_points(trees, self.ring, self.number, self.share, key, max_lookups, is_foreign)
+        find_foreign_points(trees, self.ring, self.number, self.selection, key, max_lookups, is_foreign)
         n_held = trees.copies.sum(axis=1, dtype=np.int64)  # bounds the copies that are not looked up
         has_too_many = n_held > min(self.limit, self.n_points(trees))
         yield "the tree holds points that it would not select", is_foreign | has_too_many
@@ -448,17 +467,6 @@ def _without_empty_rows(rows: Array) -> Array:
     return rows[~np.isnan(rows[:, 0])]
 
 
-def _step_length(number: int, window: int) -> int:
-    """Return the distance to the next step: an eighth of the window (of the points so far, until it is full)."""
-    length = _longest_step(number, window)
-    return length if number < window else length - number % length
-
-
-def _longest_step(number: int, window: int) -> int:
-    """Return an upper bound on the distance between the last step at or before `number` and the next."""
-    return max(min(number, window) // _STEPS_PER_WINDOW, 1)
-
-
 def _step_plan(trees: Trees, positions: list[int], weights: list[Array]) -> StepPlan:
     counts = np.empty((trees.heads.size, len(positions), 2), np.int64)
     return StepPlan(np.array(positions, np.int64), np.array(weights), counts)
@@ -471,12 +479,20 @@ def _steps_taken(steps: StepPlan) -> list[Step]:
     return [Step(int(i), int(n), int(outside)) for i, (n, outside) in zip(steps.positions, counts, strict=True)]
 
 
-def _capacity(length: int, share: float) -> int:
-    """Return a number of points that a tree exceeds, at any given time, with a probability below exp(-60).
+def selection_of(window: int, n_samples: int) -> Selection:
+    """Return how a tree selects about n_samples of the points of a window; all of them, if there are not more."""
+    return Selection(min(n_samples / window, 1.0), max(window // n_samples, 1))
 
-    This is Chernoff's bound for a Poisson variable.
+
+def capacity(length: int, selection: Selection) -> int:
+    """Return the number of slots that a tree needs for the points of a window that it selects.
+
+    A window touches one stratum more than it has whole ones. If points are selected independently, a tree exceeds the
+    number, at any given time, with a probability below exp(-60): Chernoff's bound for a Poisson variable.
     """
-    mean = length * share
+    if selection.stratum > 1:
+        return min((length + selection.stratum - 2) // selection.stratum + 1, length)
+    mean = length * selection.share
     n = mean
     while n < length and n * math.log(n / mean) - (n - mean) < _UNLIKELY:
         n += 1

@@ -1,0 +1,296 @@
+"""Detectors of many keys side by side in one set of tables: score, learn and label a block of rows, grouped by key.
+
+A shard holds the detectors of some keys. Detector k has the trees k * n_trees, ..., (k + 1) * n_trees - 1 of the shard
+and entry k of every other array. Each detector does what a `StreamDetector` with a window does, bit for bit.
+
+A group is the rows of one key in a block, in their order. It names the counts that the detector had when the block was
+planned; a kernel skips the groups whose detector has moved on. So an interrupted block can be completed by processing
+all of it again.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.engine.average_path_length import average_path_length, relative_depth
+from imondrian.engine.box_scores_live import excess_of_row, expected_depth_of_row
+from imondrian.engine.histogram import N_BINS, quantile_threshold, two_means_threshold
+from imondrian.engine.jit import Array, helper, kernel
+from imondrian.engine.moments import COUNT, MEAN, SQUARES, add_point, weight
+from imondrian.engine.nodes import Trees, tree_population
+from imondrian.engine.places import new_placed_row
+from imondrian.engine.randomness import start_streams
+from imondrian.engine.score_formula import score_of_depth, score_of_log_size
+from imondrian.engine.surprise import Tail, count_with_surprise, new_clock, surprise_in, tail_of, threshold_in
+from imondrian.engine.window import Selection, slide, step_length, store_next_number, write_level, write_relative_depths
+
+COUNTS = np.dtype(
+    [
+        ("number", np.int64),  # number of the next point of the window
+        ("next_step", np.int64),  # number of points after which weights and levels are updated next
+        ("n_seen", np.int64),
+        ("n_skipped", np.int64),
+        ("n_scored", np.int64),
+    ]
+)
+GROUP = np.dtype(
+    [
+        ("detector", np.int64),  # index in the shard
+        ("first", np.int64),  # its rows are order[first:end]
+        ("end", np.int64),
+        ("number", np.int64),  # `number` of the detector before the block
+        ("n_seen", np.int64),  # `n_seen` of the detector before the block
+    ]
+)
+_CLOCK_SIZE = new_clock().size
+
+
+class Shard(NamedTuple):
+    """The detectors of some keys."""
+
+    trees: Trees
+    rings: Array  # the points of each window: detector, row, feature
+    moments: Array  # of the points of each window at its last step: detector, 3, feature
+    weights: Array  # of the features: detector, feature
+    histograms: Array  # of the scores: detector, 2, N_BINS
+    clocks: Array  # of the histograms
+    counts: Array  # COUNTS of each detector
+
+
+class Block(NamedTuple):
+    """Rows of keys in a shard."""
+
+    groups: Array  # of type GROUP, one per key
+    order: Array  # positions in X, group by group
+    X: Array  # points; an unusable row is NaN
+    scores: Array  # output; NaN for an unusable row
+    deviations: Array  # output: distances from the mean of the key's window, in standard deviations
+
+
+class LabelRule(NamedTuple):
+    """How scores are labelled."""
+
+    value: float  # parameter of the rule: a probability, a share or a score
+    growth: float  # of the weights of scores
+    run_weight: float  # of a surprising score that continues a run
+    warm_up: int  # number of points before any is labelled as an anomaly
+
+
+class Labels(NamedTuple):
+    """Output for each row of a block."""
+
+    thresholds: Array
+    surprises: Array
+    are_anomalies: Array
+
+
+def shard_arrays(n_keys: int, window: int, n_features: int) -> dict[str, Any]:
+    """Return the shapes and types of the arrays of a shard besides its trees, by name."""
+    number = np.dtype(np.float64)
+    return {
+        "rings": ((n_keys, window, n_features), number),
+        "moments": ((n_keys, 3, n_features), number),
+        "weights": ((n_keys, n_features), number),
+        "histograms": ((n_keys, 2, N_BINS), number),
+        "clocks": ((n_keys, _CLOCK_SIZE), number),
+        "counts": ((n_keys,), COUNTS),
+    }
+
+
+@kernel
+def start_detector(shard: Shard, k: int, seed: np.uint64, weights: Array, clock: Array) -> None:
+    """Start a detector in entry k, which must be clear."""
+    n_trees = shard.trees.heads.size // shard.counts.size
+    heads = shard.trees.heads[k * n_trees : (k + 1) * n_trees]
+    start_streams(heads, seed)
+    shard.rings[k] = np.nan
+    shard.weights[k] = weights
+    shard.clocks[k] = clock
+    shard.counts[k]["next_step"] = 1
+
+
+@kernel
+def score_sizes_and_learn(shard: Shard, selection: Selection, n_scaled: int, block: Block) -> None:
+    """Score each row by the log size of its cell, then learn it. The weights of the first n_scaled features adapt."""
+    n_trees, scratch = shard.trees.heads.size // shard.counts.size, new_placed_row(shard.trees)
+    for g in range(block.groups.size):
+        k = block.groups[g]["detector"]
+        if shard.counts[k]["number"] != block.groups[g]["number"]:
+            continue
+        for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+            i = block.order[p]
+            if not begin_row(shard, k, block, i):
+                continue
+            total = 0.0
+            for t in range(k * n_trees, (k + 1) * n_trees):
+                level = shard.trees.heads[t]["level"]
+                if tree_population(shard.trees, t) > 1 and not np.isnan(level):
+                    total += excess_of_row(shard.trees, t, block.X[i], shard.weights[k], level, scratch)
+            block.scores[i] = score_of_log_size(total / n_trees)
+            if learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch):
+                for t in range(k * n_trees, (k + 1) * n_trees):
+                    write_level(shard.trees, t, shard.weights[k])
+
+
+@kernel
+def score_expected_depths_and_learn(shard: Shard, selection: Selection, n_scaled: int, block: Block) -> None:
+    """Like `score_sizes_and_learn`, by expected depth."""
+    n_trees, scratch = shard.trees.heads.size // shard.counts.size, new_placed_row(shard.trees)
+    for g in range(block.groups.size):
+        k = block.groups[g]["detector"]
+        if shard.counts[k]["number"] != block.groups[g]["number"]:
+            continue
+        for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+            i = block.order[p]
+            if not begin_row(shard, k, block, i):
+                continue
+            total, n, average = 0.0, 0, 0.0
+            for t in range(k * n_trees, (k + 1) * n_trees):
+                if tree_population(shard.trees, t) != n:
+                    n = tree_population(shard.trees, t)
+                    average = average_path_length(n)
+                length = 0.0
+                if n > 1:
+                    length = expected_depth_of_row(shard.trees, t, block.X[i], shard.weights[k], scratch)
+                total += relative_depth(length, average)
+            block.scores[i] = score_of_depth(total / n_trees)
+            learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch)
+
+
+@kernel
+def score_depths_and_learn(shard: Shard, selection: Selection, n_scaled: int, block: Block) -> None:
+    """Like `score_sizes_and_learn`, by path length."""
+    n_trees, scratch = shard.trees.heads.size // shard.counts.size, new_placed_row(shard.trees)
+    depths = np.empty(block.X.shape[0])
+    for g in range(block.groups.size):
+        k = block.groups[g]["detector"]
+        if shard.counts[k]["number"] != block.groups[g]["number"]:
+            continue
+        for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+            i = block.order[p]
+            if not begin_row(shard, k, block, i):
+                continue
+            total = 0.0
+            for t in range(k * n_trees, (k + 1) * n_trees):
+                write_relative_depths(shard.trees, t, block.X, i, i + 1, depths)
+                total += depths[i]
+            block.scores[i] = score_of_depth(total / n_trees)
+            learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch)
+
+
+@helper
+def begin_row(shard: Shard, k: int, block: Block, i: int) -> bool:
+    """Write how far row i is from the mean of the window; return False if the row is unusable."""
+    if np.isnan(block.X[i, 0]):
+        block.scores[i] = np.nan
+        return False
+    for j in range(block.X.shape[1]):
+        spread = weight(shard.moments[k, COUNT, j], shard.moments[k, MEAN, j], shard.moments[k, SQUARES, j])
+        block.deviations[i, j] = (block.X[i, j] - shard.moments[k, MEAN, j]) * spread
+    return True
+
+
+@helper
+def learn_row(
+    shard: Shard, k: int, n_trees: int, selection: Selection, n_scaled: int, x: Array, scratch: Array
+) -> bool:
+    """Show x to the trees of detector k, and store it in the ring; return True if that completes a step."""
+    ring, number = shard.rings[k], shard.counts[k]["number"]
+    for t in range(k * n_trees, (k + 1) * n_trees):
+        slide(shard.trees, t, ring, selection, number, x, shard.weights[k], scratch)
+        store_next_number(shard.trees, t, number + 1, selection)
+    for j in range(x.size):
+        ring[number % ring.shape[0], j] = x[j]
+    shard.counts[k]["number"] = number + 1
+    if number + 1 < shard.counts[k]["next_step"]:
+        return False
+    take_step(shard, k, n_scaled)
+    return True
+
+
+@helper
+def take_step(shard: Shard, k: int, n_scaled: int) -> None:
+    """Compute the moments and the weights of the current window."""
+    moments, ring, number = shard.moments[k], shard.rings[k], shard.counts[k]["number"]
+    for j in range(moments.shape[1]):
+        moments[COUNT, j] = moments[MEAN, j] = moments[SQUARES, j] = 0.0
+    for i in range(max(number - ring.shape[0], 0), number):
+        add_point(moments, ring[i % ring.shape[0]])
+    for j in range(n_scaled):
+        shard.weights[k, j] = weight(moments[COUNT, j], moments[MEAN, j], moments[SQUARES, j])
+    shard.counts[k]["next_step"] += step_length(number, ring.shape[0])
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def label_by_surprise(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
+    """Label the scored rows of a block; an ordinary row is an anomaly with the probability `rule.value`."""
+    for g in range(block.groups.size):
+        if is_due(shard, block.groups, g):
+            k = block.groups[g]["detector"]
+            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+                tail = tail_of(shard.histograms[k], shard.clocks[k])
+                threshold = threshold_in(shard.histograms[k], tail, rule.value)
+                label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
+
+
+@kernel
+def label_by_score(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
+    """Label the scored rows of a block: scores above `rule.value` are anomalies."""
+    for g in range(block.groups.size):
+        if is_due(shard, block.groups, g):
+            k = block.groups[g]["detector"]
+            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+                tail = tail_of(shard.histograms[k], shard.clocks[k])
+                label_row(shard, k, rule, block, labels, block.order[p], tail, rule.value)
+
+
+@kernel
+def label_by_share(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
+    """Label the scored rows of a block: about the share `rule.value` of the latest scores are anomalies."""
+    for g in range(block.groups.size):
+        if is_due(shard, block.groups, g):
+            k = block.groups[g]["detector"]
+            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+                tail = tail_of(shard.histograms[k], shard.clocks[k])
+                threshold = quantile_threshold(shard.histograms[k], rule.value)
+                label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
+
+
+@kernel
+def label_by_two_means(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
+    """Label the scored rows of a block: those of the upper of two clusters of scores are anomalies."""
+    for g in range(block.groups.size):
+        if is_due(shard, block.groups, g):
+            k = block.groups[g]["detector"]
+            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+                tail = tail_of(shard.histograms[k], shard.clocks[k])
+                threshold = two_means_threshold(shard.histograms[k])
+                label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
+
+
+@helper
+def is_due(shard: Shard, groups: Array, g: int) -> bool:
+    """Return True if the rows of a group have not been labelled yet."""
+    return shard.counts[groups[g]["detector"]]["n_seen"] == groups[g]["n_seen"]
+
+
+@helper
+def label_row(
+    shard: Shard, k: int, rule: LabelRule, block: Block, labels: Labels, i: int, tail: Tail, threshold: float
+) -> None:
+    """Label row i, and count it: its score counts for the threshold after the first half of the warm-up."""
+    counts, score = shard.counts[k], block.scores[i]
+    surprise = surprise_in(shard.histograms[k], tail, score)
+    if counts["n_scored"] >= rule.warm_up // 2:
+        count_with_surprise(shard.histograms[k], shard.clocks[k], score, surprise, rule.growth, rule.run_weight)
+    labels.thresholds[i] = threshold
+    labels.surprises[i] = surprise
+    labels.are_anomalies[i] = score > threshold and counts["n_scored"] >= rule.warm_up
+    counts["n_seen"] += 1
+    if np.isnan(score):
+        counts["n_skipped"] += 1
+    else:
+        counts["n_scored"] += 1

@@ -1,0 +1,1 @@
+"""One detector per key: many small detectors in shared tables, in bounded memory."""

@@ -1,0 +1,738 @@
+"""`Fleet`: one detector per key, for many keys, in bounded memory."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from imondrian.alarms.incidents import (
+    NO_INCIDENT,
+    AlarmReason,
+    Incident,
+    IncidentRules,
+    IncidentTracker,
+    checked_rules,
+    restored_incident,
+)
+from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, SURPRISE, Rule, StreamingThreshold, stream_rule
+from imondrian.base.defaults import (
+    KEYED_MAX_SAMPLES,
+    KEYED_N_TREES,
+    KEYED_WINDOW,
+    N_JOBS,
+    PRESET,
+    SEED,
+    SERIES,
+    resolved_for_stream,
+    with_stream_preset,
+)
+from imondrian.base.errors import DamagedFileError, InvalidInputError
+from imondrian.base.locking import new_locks, read_locked, write_locked
+from imondrian.base.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
+from imondrian.engine.fleet import (
+    LabelRule,
+    Shard,
+    label_by_score,
+    label_by_share,
+    label_by_surprise,
+    label_by_two_means,
+    score_depths_and_learn,
+    score_expected_depths_and_learn,
+    score_sizes_and_learn,
+)
+from imondrian.engine.histogram import WEIGHT
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.surprise import SINCE
+from imondrian.engine.threads import Threads
+from imondrian.fleet.blocks import KeyedBlock, block_end, plan
+from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, epochs
+from imondrian.fleet.key_states import trees_of
+from imondrian.fleet.key_store import Facts, KeyStore, checked_key, encoded_key
+from imondrian.fleet.key_table import KeyTable, Trackers
+from imondrian.fleet.results import FleetResult, FleetResults, Key, KeyEvent, KeyIncident, joined
+from imondrian.fleet.shards import DetectorSize, Shards
+from imondrian.forest.feature_layout import FeatureLayout
+from imondrian.forest.inputs import as_count
+from imondrian.forest.mondrian_forest import MondrianForest
+from imondrian.forest.samplers import Window, new_sampler
+from imondrian.forest.scales import new_scale
+from imondrian.rows.named_rows import RowConverter, rows_in_memory
+from imondrian.stream.alarm_reasons import AlarmExplainer, longest_block
+from imondrian.stream.detector import StreamDetector
+from imondrian.stream.stream_parameters import check_rules_match, checked_parameters, checked_threshold
+
+N_INCIDENTS_STORED = 1024  # latest incidents of all keys
+_TRACKER_BYTES = 2048  # upper bound of the memory for the incidents of one key
+_LEARN = {
+    "size": score_sizes_and_learn,
+    "expected": score_expected_depths_and_learn,
+    "depth": score_depths_and_learn,
+}
+_LABEL = {
+    SURPRISE: label_by_surprise,
+    FIXED: label_by_score,
+    SHARE: label_by_share,
+    KMEANS: label_by_two_means,
+}
+
+
+class _WindowPoints(NamedTuple):
+    """The points of a key's window, for explanations."""
+
+    sampler: Window
+
+    def numbered_points(self, first: int, end: int) -> Array:
+        """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
+        return self.sampler.numbered_points(first, end)
+
+    def n_numbered_points(self, first: int, end: int) -> int:
+        """Return how many of them are in the window."""
+        return self.sampler.n_numbered_points(first, end)
+
+
+class _Records(NamedTuple):
+    """What a fleet records besides its detectors; replaced as a whole, so that an interruption leaves old or new."""
+
+    trackers: Trackers  # of keys that have had an alarm and are in memory
+    incidents: "OrderedDict[tuple[Key, int], Incident]"  # the latest, in the order of opening
+    n_rows: int = 0  # rows of all keys so far, including skipped ones
+    names: list[Any] | None = None
+    events: tuple[KeyEvent, ...] = ()  # of the last call
+    pending: KeyedBlock | None = None  # a block that has begun
+
+
+class Fleet:
+    """Anomaly detection on many streams: one small detector per key, in shared tables and bounded memory.
+
+    A key gets a detector with its first row. The results for a key are those of a `StreamDetector` with the same
+    settings and the seed `seed_of(key)`, bit for bit, however the rows are divided into calls.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of values in a row.
+    n_trees : int, default=24
+        Number of trees per key.
+    window : int, default=256
+        Number of latest rows that a key's forest holds.
+    max_samples : int or None, default=64
+        Approximate number of rows of the window that a tree holds; None: all of them.
+    threshold : float or str, default="preset"
+        Which rows are anomalies; see `StreamDetector`. Can be changed at any time: `threshold`.
+    preset : "practice" or "paper", default="practice"
+        Values of `kind`, `scale` and `threshold`; see `StreamDetector`.
+    kind : "preset", "depth", "expected" or "size", default="preset"
+        Which score to use; see `MondrianForest.score`.
+    scale : "preset", None, "std" or one weight per feature, default="preset"
+        Weights of the features; see `MondrianForest`.
+    seed : int, default=0
+        The seed of a key is a hash of this seed and the key.
+    warm_up : int, optional
+        Number of rows of a key that are learned before its own detector labels any as an anomaly. By default an eighth
+        of the window.
+    borrow : bool, default=True
+        Whether rows of a key that has not warmed up are scored by a forest common to all keys, as soon as that forest
+        has learned enough rows and the key has had 16. It sees how far a row is from the mean of its key, in standard
+        deviations. Results then have `is_borrowed`.
+    on_error : "raise" or "skip", default="raise"
+        What to do with an unusable row (not finite, not a number, wrong width): raise an InvalidInputError, in which
+        case no row of the call is processed, or count it and return the score NaN.
+    rules : IncidentRules or dict, optional
+        Which alarms form an incident. Can be changed at any time: `rules`.
+    max_bytes : int, optional
+        Upper bound of the memory for detectors. When it is reached, the keys that were not used for the longest time
+        move to the store, and come back unchanged with their next row. Without a store they are dropped, and counted
+        in `n_dropped`. By default there is no bound.
+    store : str or path, optional
+        A file, which is created, for keys that do not fit in memory, and for `save`.
+    n_jobs : int, default=1
+        Number of threads for `process_many`; results do not depend on it.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows of all keys so far, including skipped ones.
+    n_dropped : int
+        Number of keys that were dropped because there was no memory and no store for them.
+    bytes_per_key : int
+        Memory of one key.
+
+    Notes
+    -----
+    Memory is allocated for 256 keys at a time, and used when a key arrives. A fleet may be used from several threads: a
+    call that changes it runs alone. If a call is interrupted (Ctrl+C), the fleet has processed its first rows, up to
+    some row; `n_rows` counts them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from imondrian import Fleet
+    >>> hosts = [f"host{i % 50}" for i in range(10_000)]
+    >>> X = np.random.default_rng(0).normal(size=(10_000, 1))
+    >>> fleet = Fleet(n_features=1)
+    >>> results = fleet.process_many(hosts, X)
+    >>> result = fleet.process("host7", [9.0])
+    >>> result.is_anomaly, result.index, len(fleet)
+    (True, 200, 50)
+    >>> fleet.incidents[-1].key
+    'host7'
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        n_features: int,
+        *,
+        n_trees: int = KEYED_N_TREES,
+        window: int = KEYED_WINDOW,
+        max_samples: int | None = KEYED_MAX_SAMPLES,
+        threshold: ThresholdOrPreset = "preset",
+        preset: PresetName = PRESET,
+        kind: KindOrPreset = "preset",
+        scale: ScaleOrPreset = "preset",
+        seed: int = SEED,
+        warm_up: int | None = None,
+        borrow: bool = True,
+        on_error: OnError = "raise",
+        rules: IncidentRules | dict[str, Any] | None = None,
+        max_bytes: int | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int = N_JOBS,
+    ) -> None:
+        settings = {
+            "n_features": n_features,
+            "n_trees": n_trees,
+            "window": window,
+            "max_samples": max_samples,
+            "threshold": threshold,
+            "preset": preset,
+            "kind": kind,
+            "scale": scale,
+            "seed": seed,
+            "warm_up": warm_up,
+            "on_error": on_error,
+            "rules": IncidentRules() if rules is None else rules,
+            "n_jobs": n_jobs,
+        }
+        self._set(settings, borrow=borrow, max_bytes=max_bytes)
+        if store is not None:
+            self._table.store = _new_store(store)
+
+    def _set(self, settings: dict[str, Any], *, borrow: Any, max_bytes: Any) -> None:
+        """Check the settings and start without keys."""
+        if isinstance(settings["preset"], str) and settings["preset"] == SERIES:
+            raise InvalidInputError("A fleet has no preset 'series': its memory per key would be too large.")
+        self._parameters = checked_parameters(**with_stream_preset(settings | _FIXED_SETTINGS))
+        check_rules_match(self._parameters["rules"], self._parameters["n_features"], None)
+        self._borrows = _checked_bool(borrow, "borrow")
+        parameters = self._parameters
+        window: Window = new_sampler(parameters["max_samples"], parameters["window"])  # type: ignore[assignment]
+        self._selection = window.selection
+        size = DetectorSize(parameters["n_features"], parameters["n_trees"], parameters["window"], window.limit)
+        scale = new_scale(parameters["scale"], FeatureLayout.checked(parameters["n_features"], ()))
+        self._n_scaled = parameters["n_features"] if scale.is_adaptive else 0
+        self.bytes_per_key = size.n_bytes + _TRACKER_BYTES
+        max_keys = MAX_SHOWN
+        if max_bytes is not None:
+            max_keys = as_count(max_bytes, "max_bytes", self.bytes_per_key, 2**62) // self.bytes_per_key
+        self._table = KeyTable(Shards(size, scale.weights()), parameters, max_keys)
+        self._threads, self._locks = Threads(parameters["n_jobs"]), new_locks()
+        self._common = CommonForest(
+            parameters["n_features"], parameters["kind"], parameters["threshold"], parameters["seed"]
+        )
+        self._records = _Records({}, OrderedDict())
+        self._borrowed: dict[int, Borrowed] = {}  # of the epochs of the pending block
+
+    # -- facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The settings of the detectors, with "preset" replaced by the values of the preset."""
+        return {name: value for name, value in self._parameters.items() if name not in _FIXED_SETTINGS}
+
+    @property
+    @read_locked
+    def n_rows(self) -> int:
+        """Number of rows of all keys so far, including skipped ones."""
+        return self._records.n_rows
+
+    @property
+    @read_locked
+    def n_bytes(self) -> int:
+        """Memory of the detectors in use, in bytes."""
+        return len(self._table.entries) * self.bytes_per_key
+
+    @property
+    @read_locked
+    def n_dropped(self) -> int:
+        """Number of keys that were dropped because there was no memory and no store for them."""
+        return self._table.n_dropped
+
+    @property
+    @read_locked
+    def feature_names(self) -> list[Any] | None:
+        """The names of the features, once a dictionary or a data frame has named them."""
+        return None if self._records.names is None else list(self._records.names)
+
+    @property
+    @read_locked
+    def incidents(self) -> tuple[KeyIncident, ...]:
+        """The latest incidents of all keys, at most 1,024, in the order of opening."""
+        return tuple(KeyIncident(key, incident) for (key, _), incident in self._records.incidents.items())
+
+    @property
+    @read_locked
+    def events(self) -> tuple[KeyEvent, ...]:
+        """The incidents that opened or closed in the last call of `process` or `process_many`."""
+        return self._records.events
+
+    @read_locked
+    def keys(self) -> list[Key]:
+        """Return all keys, in memory and in the store."""
+        return self._table.keys()
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    @read_locked
+    def __contains__(self, key: Any) -> bool:
+        return checked_key(key) in self._table
+
+    def seed_of(self, key: Key) -> int:
+        """Return the seed of a key's detector: a hash of the key and the seed of the fleet."""
+        salt = self._parameters["seed"].to_bytes(8, "little")
+        return int.from_bytes(blake2b(encoded_key(checked_key(key)), digest_size=8, key=salt).digest(), "little")
+
+    @property
+    @read_locked
+    def threshold(self) -> float | str:
+        """The rule for anomalies: see the parameter. Setting it changes nothing that the detectors have learned."""
+        threshold: float | str = self._parameters["threshold"]
+        return threshold
+
+    @threshold.setter
+    @write_locked
+    def threshold(self, threshold: float | str) -> None:
+        preset = self._parameters["preset"]
+        checked = checked_threshold(resolved_for_stream(threshold, "threshold", preset), preset)
+        self._common.use_threshold(checked)
+        self._parameters = self._parameters | {"threshold": checked}
+
+    @property
+    @read_locked
+    def rules(self) -> IncidentRules:
+        """The rules for incidents. Setting them changes nothing that the detectors have learned."""
+        rules: IncidentRules = self._parameters["rules"]
+        return rules
+
+    @rules.setter
+    @write_locked
+    def rules(self, rules: IncidentRules | dict[str, Any]) -> None:
+        checked = checked_rules(rules)
+        check_rules_match(checked, self._parameters["n_features"], self._records.names)
+        self._parameters = self._parameters | {"rules": checked}
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def process(self, key: Key, x: Any) -> FleetResult:
+        """Score one row of a key, label it, then learn it.
+
+        Parameters
+        ----------
+        key : str or int
+        x : array of shape (n_features,), dictionary, or a number if there is one feature
+
+        Returns
+        -------
+        FleetResult
+        """
+        row = x if hasattr(x, "keys") else np.atleast_1d(np.asarray(x))
+        results = self.process_many([key], [row])
+        values = {name: column[0].item() for name, column in results._asdict().items()}
+        return FleetResult(**values | {"incident": None if values["incident"] == NO_INCIDENT else values["incident"]})
+
+    def process_many(self, keys: Iterable[Key], X: Any) -> FleetResults:
+        """Process rows of many keys, in their order: the same results as `process`, bit for bit, and much faster.
+
+        Parameters
+        ----------
+        keys : sequence of n_rows keys
+            Text or integers.
+        X : array of shape (n_rows, n_features), data frame (pandas, polars), or iterable of rows or dictionaries
+
+        Returns
+        -------
+        FleetResults
+            One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
+        """
+        return self._process_listed(_listed_keys(keys), rows_in_memory(X))
+
+    @write_locked
+    def _process_listed(self, keys: list[Key], X: Any) -> FleetResults:
+        points, names = self._points(keys, X)
+        self._records = self._records._replace(events=())
+        results, first = list[FleetResults](), 0
+        longest = longest_block(self._parameters["window"])
+        while first < len(keys):
+            end = block_end(keys, first, self._table.max_keys, longest)
+            results.append(self._process_block(keys[first:end], points[first:end], names))
+            first = end
+        return joined(results)
+
+    @write_locked
+    def forget(self, key: Key) -> Self:
+        """Forget a key and everything learned from it; raise InvalidInputError if there is no such key."""
+        key = checked_key(key)
+        if key not in self._table:
+            raise InvalidInputError(f"There is no key {key!r:.200}.")
+        incidents = self._records.incidents
+        kept = OrderedDict((name, incident) for name, incident in incidents.items() if name[0] != key)
+        self._table.forget(key, self._records.trackers)
+        self._records = self._records._replace(incidents=kept)
+        return self
+
+    @write_locked
+    def detector(self, key: Key) -> StreamDetector:
+        """Return an independent `StreamDetector` that goes on like the detector of a key.
+
+        Its drift monitor begins now, because a fleet does not look for drift.
+        """
+        state = self._table.state_of(checked_key(key), self._records.trackers)
+        parameters = self._parameters | {"seed": self.seed_of(key)}
+        fresh = StreamDetector(**parameters)
+        notes, counts, clock = fresh.notes(), state.detector.counts[0], state.detector.clocks[0]
+        threshold = {"histogram": state.detector.histograms[0].tolist(), "weight": clock[WEIGHT], "since": clock[SINCE]}
+        tracker = notes["incidents"] if state.notes is None else state.notes
+        numbers = [int(counts[name]) for name in ("n_seen", "n_skipped", "n_scored")]
+        notes |= {"threshold": threshold, "incidents": tracker, "counts": [*numbers, 0], "names": self._records.names}
+        return StreamDetector.from_notes(self._forest_of(state.detector, fresh.forest), notes)
+
+    def explain(self, key: Key, x: Any) -> dict[Any, float]:
+        """Divide the score of a row of a key, as if it came next, among its features; see `StreamDetector.explain`."""
+        return self.detector(key).explain(x)
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    @write_locked
+    def save(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Save the fleet in its store, or in another file.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            By default the store; then only the keys that have changed are written.
+        """
+        store = self._table.store
+        if path is not None and (store is None or Path(path).absolute() != store.path):
+            self._save_copy(Path(path).absolute())
+        elif store is None:
+            raise InvalidInputError("The fleet has no store: give a path.")
+        else:
+            changed = sorted(self._table.changed, key=repr)
+            store.save(self._facts(), self._table.states(changed, self._records.trackers))
+            self._table.changed.clear()
+
+    def _save_copy(self, path: Path) -> None:
+        """Write all keys to another file, next to the target, and rename it when it is complete."""
+        part = path.with_name(f"{path.name}.part")
+        part.unlink(missing_ok=True)
+        copy = KeyStore(part)
+        try:
+            copy.save(self._facts(), self._table.states(self._table.keys(), self._records.trackers))
+            copy.close()
+            part.replace(path)
+        except BaseException:
+            copy.close()
+            part.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, max_bytes: int | None = None, n_jobs: int = N_JOBS) -> Self:
+        """Open a saved fleet; the file becomes its store, and keys are read from it when they are needed.
+
+        Parameters
+        ----------
+        path : str or path
+        max_bytes : int, optional
+            As in the constructor.
+        n_jobs : int, default=1
+            As in the constructor.
+
+        Raises
+        ------
+        DamagedFileError
+            If the file is damaged or something else.
+        StoreError
+            If the file cannot be opened, for example because another process is using it.
+        """
+        if not Path(path).exists():
+            raise FileNotFoundError(f"There is no file {os.fspath(path)!r}.")
+        fleet, store = cls.__new__(cls), KeyStore(path)
+        try:
+            fleet._restore(store.facts(), max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
+        except BaseException:
+            store.close()
+            raise
+        fleet._table.store = store  # noqa: SLF001
+        return fleet
+
+    @write_locked
+    def close(self) -> None:
+        """Close the store. What has not been saved is lost. The fleet cannot be used any more."""
+        if self._table.store is not None:
+            self._table.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("A fleet cannot be pickled or copied: use save and Fleet.load.")
+
+    def __repr__(self) -> str:
+        return f"Fleet({', '.join(f'{name}={value!r}' for name, value in self.parameters.items())})"
+
+    def _facts(self) -> Facts:
+        records = self._records
+        incidents = [[key, incident.as_json_value()] for (key, _), incident in records.incidents.items()]
+        parameters = self._parameters | {"rules": self._parameters["rules"].as_json_value()}
+        header = {
+            "parameters": {name: value for name, value in parameters.items() if name not in _FIXED_SETTINGS},
+            "borrow": self._borrows,
+            "n_rows": records.n_rows,
+            "n_dropped": self._table.n_dropped,
+            "names": records.names,
+            "incidents": incidents,
+        }
+        return Facts(header, self._common.to_bytes())
+
+    def _restore(self, facts: Facts | None, max_bytes: int | None, n_jobs: int, path: str) -> None:
+        """Start with what a store contains besides the keys; raise DamagedFileError if it is damaged."""
+        if facts is None:
+            raise DamagedFileError(f"{path}: no fleet was saved there.")
+        header = facts.header
+        try:
+            parameters = dict(header["parameters"]) | {"n_jobs": n_jobs}
+            self._set(parameters, borrow=header["borrow"], max_bytes=max_bytes)
+            names = header["names"]
+            if names is not None:
+                names = RowConverter(self._parameters["n_features"]).checked_names(names)
+            n_rows = as_count(header["n_rows"], "the number of rows", 0, MAX_SHOWN)
+            self._table.n_dropped = as_count(header["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN)
+            incidents = OrderedDict[tuple[Key, int], Incident]()
+            for key, values in header["incidents"][-N_INCIDENTS_STORED:]:
+                incident = restored_incident(values, MAX_SHOWN)
+                incidents[checked_key(key), incident.number] = incident
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DamagedFileError(f"{path}: {str(error)[:300]}") from None
+        self._records = _Records({}, incidents, n_rows, names)
+        self._common.restore(facts.common)
+
+    # -- internal -----------------------------------------------------------------------------------------------------
+
+    def _is_settled(self) -> bool:
+        return self._records.pending is None and self._table.is_settled and not self._threads.running
+
+    def _settle(self) -> None:
+        """Finish the work of an interrupted call."""
+        self._threads.wait_for_running_tasks()
+        self._table.settle()
+        if self._records.pending is not None:
+            self._complete(self._records.pending)
+
+    def _points(self, keys: list[Key], X: Any) -> tuple[Array, list[Any] | None]:
+        """Return the points of rows, NaN for unusable ones, and the names of the features."""
+        n_features = self._parameters["n_features"]
+        converter = RowConverter(n_features, self._records.names)
+        if not hasattr(X, "__len__") or len(X) != len(keys):
+            n_rows = len(X) if hasattr(X, "__len__") else repr(X)
+            raise InvalidInputError(f"There must be one key per row, but there are {len(keys)} keys and {n_rows} rows.")
+        if not keys:
+            return np.empty((0, n_features)), self._records.names
+        if self._records.n_rows + len(keys) > MAX_SHOWN:
+            raise InvalidInputError(f"The fleet can count at most {MAX_SHOWN} rows.")
+        if self._parameters["on_error"] == "raise":
+            points = converter.points(X).copy()
+        else:
+            usable, is_usable = converter.usable_points(X)
+            points = np.full((len(keys), n_features), np.nan)
+            points[is_usable] = usable
+        check_rules_match(self._parameters["rules"], n_features, converter.names)
+        return points, converter.names
+
+    def _process_block(self, keys: list[Key], X: Array, names: list[Any] | None) -> FleetResults:
+        """Process the rows of one block."""
+        entries = self._table.entries_of(keys, self.seed_of, self._records.trackers)
+        block = plan(keys, entries, X, self._table.shards, self._records.n_rows)
+        self._borrowed = {}
+        self._records = self._records._replace(names=names, pending=block)
+        return self._complete(block)
+
+    def _complete(self, block: KeyedBlock) -> FleetResults:
+        """Process a planned block; can be repeated after an interruption: nothing is learned or counted twice."""
+        self._table.changed.update(block.keys)
+        self._threads.run([partial(self._run_part, index, block) for index in block.parts])
+        is_borrowed = self._borrow(block)
+        records, incident = self._with_incidents(block)
+        labels = block.labels
+        results = FleetResults(
+            score=block.scores,
+            is_anomaly=labels.are_anomalies,
+            threshold=labels.thresholds,
+            index=block.indices(),
+            surprise=labels.surprises,
+            incident=incident,
+            is_borrowed=is_borrowed,
+        )
+        self._records = records
+        return results
+
+    def _run_part(self, index: int, block: KeyedBlock) -> None:
+        """Score, learn and label the rows of one shard."""
+        shard, part = self._table.shards.shard(index), block.parts[index]
+        _LEARN[self._parameters["kind"]](shard, self._selection, self._n_scaled, part)
+        rule = self._rule
+        _LABEL[rule.name](shard, self._label_rule(rule), part, block.labels)
+
+    @property
+    def _rule(self) -> Rule:
+        return stream_rule(self._parameters["threshold"])
+
+    def _label_rule(self, rule: Rule) -> LabelRule:
+        threshold = StreamingThreshold(self._parameters["threshold"], max(self._parameters["window"] // 2, 1))
+        value = rule.probability if rule.name == SURPRISE else rule.value
+        return LabelRule(value, threshold.growth, threshold.run_weight, self._parameters["warm_up"])
+
+    def _borrow(self, block: KeyedBlock) -> Array:
+        """Score rows of keys that have not warmed up by the common forest; offer it the others. Return which rows."""
+        is_borrowed = np.zeros(len(block.keys), np.bool_)
+        if not self._borrows:
+            return is_borrowed
+        n_scored, is_warm = block.n_scored_before(), np.zeros(len(block.keys), np.bool_)
+        is_warm[block.is_usable] = n_scored[block.is_usable] >= self._parameters["warm_up"]
+        is_cold = block.is_usable & ~is_warm & (n_scored >= MIN_POINTS)
+        for first, end in epochs(block.number, len(block.keys)):
+            rows, epoch = first + np.flatnonzero(is_cold[first:end]), (block.number + first) // EPOCH
+            if epoch not in self._borrowed:
+                spread = np.sqrt(1.0 + 1.0 / np.maximum(n_scored[rows], 1))[:, None]  # of a mean of so few rows
+                self._borrowed[epoch] = self._common.judge(block.deviations[rows] / spread)
+                self._common.offer(block.number + first, block.deviations[first:end], is_warm[first:end])
+            borrowed = self._borrowed[epoch]
+            if borrowed.is_known:
+                is_borrowed[rows] = True
+                block.scores[rows], block.labels.surprises[rows] = borrowed.score, borrowed.surprise
+                block.labels.thresholds[rows] = borrowed.threshold
+                block.labels.are_anomalies[rows] = borrowed.is_anomaly
+        return is_borrowed
+
+    def _with_incidents(self, block: KeyedBlock) -> tuple[_Records, Array]:
+        """Return the records after a block, and the number of the incident that is open after each row."""
+        records, numbers = self._records, np.full(len(block.keys), NO_INCIDENT)
+        trackers, found = dict(records.trackers), list[tuple[int, KeyEvent]]()
+        for i in _concerned(block, trackers):
+            key, rows, labelled = block.key_of(i), block.rows_of(i), block.labelled(i)
+            tracker = trackers[key].copy() if key in trackers else IncidentTracker(self._parameters["rules"])
+            tracker.rules = self._parameters["rules"]
+            explain = partial(self._reasons, block, i)
+            numbers[rows], events = tracker.observe(labelled, self._alarm_level, records.names, explain)
+            tracker.keep_latest(1)
+            trackers[key] = tracker
+            found += [(int(rows[event.index - labelled.first]), KeyEvent(key, event)) for event in events]
+        found.sort(key=lambda pair: pair[0])
+        events_in_order = tuple(event for _, event in found)
+        recorded = records._replace(
+            n_rows=records.n_rows + len(block.keys),
+            trackers=trackers,
+            incidents=_with_latest(records.incidents, events_in_order, trackers),
+            events=(*records.events, *events_in_order),
+            pending=None,
+        )
+        return recorded, numbers
+
+    @property
+    def _alarm_level(self) -> float:
+        rule = self._rule
+        default = stream_rule(resolved_for_stream("preset", "threshold", PRESET)).value
+        return rule.value if rule.name == SURPRISE else default
+
+    def _reasons(self, block: KeyedBlock, i: int, position: int) -> tuple[AlarmReason, ...]:
+        """Return the reasons for the alarm at a position of the rows of the i-th entry."""
+        points = _WindowPoints(self._window_of(self._table.shards.detector(int(block.used[i]))))
+        explainer = AlarmExplainer(self._parameters | {"seed": self.seed_of(block.key_of(i))})
+        return explainer.reasons(points, block.number_of(i, position), None)
+
+    def _window_of(self, detector: Shard) -> Window:
+        """Return the window of a detector, a shard of one; its ring is a view."""
+        window = self._table.new_window()
+        window.ring, counts = detector.rings[0], detector.counts[0]
+        window.number, window.next_step = int(counts["number"]), int(counts["next_step"])
+        window.maintains_levels = self._parameters["kind"] == "size" and window.number > 0
+        return window
+
+    def _forest_of(self, detector: Shard, like: MondrianForest) -> MondrianForest:
+        """Return a forest with the trees of a detector and the parameters of another forest."""
+        arrays = {"moments": detector.moments[0].copy(), **self._window_of(detector).state()}
+        if not self._n_scaled:
+            arrays["moments"][:] = 0.0
+        arrays["ring"] = arrays["ring"].copy()
+        return MondrianForest.from_state(like.snapshot().parameters, trees_of(detector), arrays)
+
+
+_FIXED_SETTINGS: dict[str, Any] = {"learn_anomalies": True, "shingle": 1, "categorical": (), "missing": "raise"}
+
+
+def _checked_bool(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"{name} must be True or False, but is {value!r:.200}.")
+    return value
+
+
+def _listed_keys(keys: Any) -> list[Key]:
+    """Return keys as text and integers of Python."""
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
+        raise InvalidInputError(f"keys must be a sequence of keys, but is {keys!r:.200}.")
+    listed = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+    if all(type(key) is str for key in listed):
+        return listed
+    return [checked_key(key) for key in listed]
+
+
+def _new_store(path: str | os.PathLike[str]) -> KeyStore:
+    """Create a store; raise InvalidInputError if there is one with a fleet already."""
+    store = KeyStore(path)
+    if store.facts() is None:
+        return store
+    store.close()
+    raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
+
+
+def _concerned(block: KeyedBlock, trackers: Trackers) -> list[int]:
+    """Return the entries of a block with an alarm, or whose latest alarms may still be part of an incident."""
+    concerned = set(block.entries_with_alarms())
+    if trackers:
+        keys = map(block.key_of, range(len(block.used)))
+        concerned |= {i for i, key in enumerate(keys) if key in trackers and not trackers[key].is_quiet}
+    return sorted(concerned)
+
+
+def _with_latest(
+    incidents: "OrderedDict[tuple[Key, int], Incident]", events: tuple[KeyEvent, ...], trackers: Trackers
+) -> "OrderedDict[tuple[Key, int], Incident]":
+    """Return the latest incidents after these events, in the order of opening."""
+    latest = incidents.copy()
+    for key, event in events:
+        latest[key, event.incident.number] = event.incident
+    for key, tracker in trackers.items():
+        for incident in tracker.latest:
+            if (key, incident.number) in latest:
+                latest[key, incident.number] = incident
+    while len(latest) > N_INCIDENTS_STORED:
+        latest.popitem(last=False)
+    return latest

@@ -1,0 +1,133 @@
+"""The state of one key as bytes: what a store keeps of a detector, without unused slots; checked when it is read."""
+
+import json
+import struct
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.alarms.thresholds import check_histogram
+from imondrian.base.errors import DamagedFileError
+from imondrian.engine.compiled_invariants import NONE, first_broken_tree
+from imondrian.engine.fleet import COUNTS, Shard, shard_arrays
+from imondrian.engine.histogram import WEIGHT
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import FIELDS, MAX_SHOWN, Trees, shape_of
+from imondrian.engine.surprise import SINCE
+from imondrian.fleet.shards import DetectorSize, new_shard
+from imondrian.forest.samplers import Window
+from imondrian.forest.scales import are_valid_moments
+
+_HEAD = struct.Struct("<4sII")  # magic, slots per tree, length of the notes in bytes
+_MAGIC = b"IMK1"
+_DIGEST_BYTES = 16
+_MAX_SLOTS = 2**20
+_NO_NOTES = b""
+
+
+class KeyState(NamedTuple):
+    """The state of one key."""
+
+    detector: Shard  # a shard of one
+    notes: Any  # JSON value: its incidents; None if it has had no alarm
+
+
+def to_bytes(state: KeyState) -> bytes:
+    """Return the state as bytes, with a digest."""
+    n_slots = int(state.detector.trees.heads["n_leaves"].max())
+    notes = _NO_NOTES if state.notes is None else json.dumps(state.notes).encode()
+    parts = [_HEAD.pack(_MAGIC, n_slots, len(notes)), notes]
+    parts += [_used(name, array, n_slots).tobytes() for name, array in zip(FIELDS, state.detector.trees, strict=True)]
+    parts += [array.tobytes() for array in state.detector[1:]]
+    content = b"".join(parts)
+    return blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
+
+
+def from_bytes(content: bytes, size: DetectorSize, window: Window, key: Any) -> KeyState:
+    """Return the state that `to_bytes` has written, for a detector of this size.
+
+    Raises
+    ------
+    DamagedFileError
+        If the bytes are damaged.
+    """
+    try:
+        if blake2b(content[_DIGEST_BYTES:], digest_size=_DIGEST_BYTES).digest() != content[:_DIGEST_BYTES]:
+            raise ValueError("the digest does not match.")  # noqa: TRY301
+        return _unpacked(memoryview(content)[_DIGEST_BYTES:], size, window)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error) as error:
+        raise DamagedFileError(f"The stored state of the key {key!r:.100} is damaged: {str(error)[:300]}") from None
+
+
+def _used(name: str, array: Array, n_slots: int) -> Array:
+    """Return the part of an array of the trees that is in use if every tree has at most n_slots leaves."""
+    shape = shape_of(FIELDS[name], array.shape[0], n_slots, array.shape[-1])
+    return np.ascontiguousarray(array[tuple(slice(length) for length in shape)])
+
+
+def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeyState:
+    magic, n_slots, n_notes = _HEAD.unpack_from(content)
+    if magic != _MAGIC or n_slots > size.n_slots or n_slots > _MAX_SLOTS:
+        raise ValueError("it is not the state of such a detector.")
+    position = _HEAD.size + n_notes
+    notes = json.loads(bytes(content[_HEAD.size : position]).decode()) if n_notes else None
+    detector, reader = new_shard(size, 1), _Reader(content, position)
+    for field, array in zip(FIELDS.values(), detector.trees, strict=True):
+        shape = shape_of(field, size.n_trees, n_slots, size.n_features)
+        array[tuple(slice(length) for length in shape)] = reader.read(shape, field.dtype)
+    for name, (shape, dtype) in shard_arrays(1, size.window, size.n_features).items():
+        getattr(detector, name)[:] = reader.read(shape, dtype)
+    if reader.position != len(content):
+        raise ValueError(f"it has {len(content)} bytes, but should have {reader.position}.")
+    check(detector, window)
+    return KeyState(detector, notes)
+
+
+class _Reader:
+    """Reads arrays one after the other."""
+
+    def __init__(self, content: memoryview, position: int) -> None:
+        self._content, self.position = content, position
+
+    def read(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return the next array; raise ValueError if there are too few bytes."""
+        count = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(self._content, dtype, count, self.position).reshape(shape) if count else np.empty(shape)
+        self.position += count * dtype.itemsize
+        return array
+
+
+def check(detector: Shard, window: Window) -> None:
+    """Raise ValueError if a detector, a shard of one, is impossible; kernels check nothing."""
+    counts, trees = detector.counts[0], detector.trees
+    _check_counts({name: int(counts[name]) for name in COUNTS.names or ()})
+    window.ring, window.number, window.next_step = detector.rings[0], int(counts["number"]), int(counts["next_step"])
+    for problem in window.problems():
+        raise ValueError(f"{problem}.")
+    if not are_valid_moments(detector.moments[0], 0):
+        raise ValueError("no points can have the moments.")
+    weights = detector.weights[0]
+    if not ((weights >= 0.0) & np.isfinite(weights)).all():
+        raise ValueError("a weight of a feature is impossible.")
+    check_histogram(detector.histograms[0], detector.clocks[0, WEIGHT], detector.clocks[0, SINCE])
+    t = first_broken_tree(trees)
+    if t != NONE:
+        raise ValueError(f"tree {t} is damaged.")
+    for problem, is_wrong in window.tree_check()(trees):
+        if is_wrong.any():
+            raise ValueError(f"tree {is_wrong.argmax()} is damaged: {problem}.")
+
+
+def _check_counts(counts: dict[str, int]) -> None:
+    is_possible = all(0 <= count <= MAX_SHOWN for count in counts.values())
+    if not is_possible or counts["n_skipped"] + counts["n_scored"] != counts["n_seen"]:
+        raise ValueError(f"the counts {counts} are impossible.")
+    if counts["n_scored"] != counts["number"]:
+        raise ValueError(f"the counts {counts} contradict each other.")
+
+
+def trees_of(detector: Shard) -> Trees:
+    """Return a copy of the trees of a detector, without unused slots."""
+    n_slots = max(int(detector.trees.heads["n_leaves"].max()), 1)
+    return Trees(*(_used(name, array, n_slots).copy() for name, array in zip(FIELDS, detector.trees, strict=True)))

@@ -1,0 +1,56 @@
+"""The results of a fleet: scores and labels of rows, and incidents by key."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from imondrian.alarms.incidents import Incident, IncidentEvent
+from imondrian.engine.jit import Array
+
+Key = str | int
+
+
+class FleetResult(NamedTuple):
+    """The result of one row."""
+
+    score: float  # in (0, 1), high is anomalous; NaN for a skipped row
+    is_anomaly: bool  # whether the score lies above the threshold
+    threshold: float  # the threshold before the row was counted
+    index: int  # type: ignore[assignment]  # of the row among those of its key, from 0 (hides tuple.index)
+    surprise: float  # -log10 of the probability that an ordinary recent row scores as high
+    incident: int | None  # number of the key's incident that is open after the row
+    is_borrowed: bool  # whether score, threshold and surprise come from the common forest, before the key has warmed up
+
+
+class FleetResults(NamedTuple):
+    """The results of many rows: the fields of `FleetResult` as arrays; `incident` is -1 where no incident is open."""
+
+    score: Array
+    is_anomaly: Array
+    threshold: Array
+    index: Array  # type: ignore[assignment]
+    surprise: Array
+    incident: Array
+    is_borrowed: Array
+
+
+class KeyIncident(NamedTuple):
+    """An incident of one key."""
+
+    key: Key
+    incident: Incident
+
+
+class KeyEvent(NamedTuple):
+    """An incident of one key opens or closes."""
+
+    key: Key
+    event: IncidentEvent
+
+
+def joined(results: list[FleetResults]) -> FleetResults:
+    """Return the results of consecutive blocks as one."""
+    if not results:
+        numbers, integers, flags = np.empty(0), np.empty(0, np.int64), np.empty(0, np.bool_)
+        return FleetResults(numbers, flags, numbers, integers, numbers, integers, flags)
+    return results[0] if len(results) == 1 else FleetResults(*map(np.concatenate, zip(*results, strict=True)))

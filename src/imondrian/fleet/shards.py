@@ -1,0 +1,131 @@
+"""The tables of a fleet: detectors of many keys side by side, allocated in shards of equal size.
+
+Every detector has an entry number. Entry e is detector e % KEYS_PER_SHARD of shard e // KEYS_PER_SHARD. Shards never
+move or grow, so that more keys never copy what is there; the system provides the memory of an entry when it is used.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from imondrian.engine.fleet import Shard, shard_arrays, start_detector
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import NO_NODE, Trees, empty_trees, slice_trees, table_bytes
+from imondrian.engine.surprise import new_clock
+
+KEYS_PER_SHARD = 256
+
+
+class DetectorSize(NamedTuple):
+    """The sizes of the arrays of one detector."""
+
+    n_features: int
+    n_trees: int
+    window: int
+    n_slots: int  # per tree
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of one detector in its shard, in bytes."""
+        others = shard_arrays(1, self.window, self.n_features).values()
+        trees = table_bytes(self.n_trees, self.n_slots, self.n_features)
+        return trees + sum(math.prod(shape) * dtype.itemsize for shape, dtype in others)
+
+
+class Shards:
+    """The tables of a fleet, and which of their entries are free.
+
+    Parameters
+    ----------
+    size : DetectorSize
+    weights : array of shape (n_features,)
+        The feature weights of a new detector.
+    """
+
+    def __init__(self, size: DetectorSize, weights: Array) -> None:
+        self.size = size
+        self._weights = weights
+        self._shards: list[Shard] = []
+        self._free: list[int] = []  # entries
+
+    @property
+    def n_used(self) -> int:
+        """Number of entries in use."""
+        return len(self._shards) * KEYS_PER_SHARD - len(self._free)
+
+    def shard(self, index: int) -> Shard:
+        """Return a shard."""
+        return self._shards[index]
+
+    def start(self, seed: int) -> int:
+        """Start a detector in a free entry; return the entry."""
+        entry = self._free_entry()
+        self._start(entry, seed)
+        self._free.pop()
+        return entry
+
+    def place(self, detector: Shard) -> int:
+        """Copy a detector, which is a shard of one, into a free entry; return the entry."""
+        entry = self._free_entry()
+        part, n_leaves = self.detector(entry), int(detector.trees.heads["n_leaves"].max())
+        _copy_trees(detector.trees, part.trees, n_leaves)
+        for name in shard_arrays(1, self.size.window, self.size.n_features):
+            getattr(part, name)[:] = getattr(detector, name)
+        self._free.pop()
+        return entry
+
+    def detector(self, entry: int) -> Shard:
+        """Return a view of one detector: a shard of one."""
+        index, k = divmod(entry, KEYS_PER_SHARD)
+        shard = self._shards[index]
+        trees = slice_trees(shard.trees, slice(k * self.size.n_trees, (k + 1) * self.size.n_trees))
+        return Shard(trees, *(array[k : k + 1] for array in shard[1:]))
+
+    def clear(self, entry: int) -> None:
+        """Remove a detector; its entry becomes free and zero."""
+        part = self.detector(entry)
+        n_leaves = int(part.trees.heads["n_leaves"].max())
+        part.trees.heads[:] = np.zeros((), part.trees.heads.dtype)
+        part.trees.heads["root"], part.trees.heads["level"] = NO_NODE, np.nan
+        for array in (part.trees.cuts, part.trees.boxes, part.trees.points, part.trees.copies):
+            array[:, :n_leaves] = np.zeros((), array.dtype)
+        part.trees.parents[:, : 2 * n_leaves] = 0
+        for name in shard_arrays(1, self.size.window, self.size.n_features):
+            array = getattr(part, name)
+            array[:] = np.zeros((), array.dtype)
+        self._free.append(entry)
+
+    def reclaim(self, used: set[int]) -> None:
+        """Clear all entries but those in use; needed after an interruption."""
+        self._free = [entry for entry in self._free if entry not in used]
+        idle = set(range(len(self._shards) * KEYS_PER_SHARD)) - used - set(self._free)
+        for entry in sorted(idle):
+            self.clear(entry)
+
+    def _free_entry(self) -> int:
+        """Return the last free entry, which the caller removes from the list when it is in use."""
+        if not self._free:
+            first = len(self._shards) * KEYS_PER_SHARD
+            self._shards.append(new_shard(self.size, KEYS_PER_SHARD))
+            self._free = list(range(first + KEYS_PER_SHARD - 1, first - 1, -1))
+        return self._free[-1]
+
+    def _start(self, entry: int, seed: int) -> None:
+        index, k = divmod(entry, KEYS_PER_SHARD)
+        start_detector(self._shards[index], k, np.uint64(seed), self._weights, new_clock())
+
+
+def new_shard(size: DetectorSize, n_keys: int) -> Shard:
+    """Return a shard without detectors."""
+    trees = empty_trees(n_keys * size.n_trees, size.n_slots, size.n_features)
+    arrays = shard_arrays(n_keys, size.window, size.n_features)
+    return Shard(trees, **{name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()})
+
+
+def _copy_trees(source: Trees, target: Trees, n_leaves: int) -> None:
+    """Copy the used slots of trees into trees whose slots are zero."""
+    target.heads[:] = source.heads
+    for name in ("cuts", "boxes", "points", "copies"):
+        getattr(target, name)[:, :n_leaves] = getattr(source, name)[:, :n_leaves]
+    target.parents[:, : 2 * n_leaves] = source.parents[:, : 2 * n_leaves]
