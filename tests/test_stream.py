@@ -575,7 +575,9 @@ def test_score_and_explain_do_not_store_feature_names():
     assert detector.feature_names is None
 
 
-@pytest.mark.parametrize("bad", [[[1.0], [2.0, 3.0]], {"a": Decimal("sNaN")}, "1", b"1", {1.0}])
+@pytest.mark.parametrize(
+    "bad", [[[1.0], [2.0, 3.0]], {"a": Decimal("sNaN")}, "1", b"1", {1.0}, np.timedelta64(1, "s"), [np.timedelta64(1)]]
+)
 def test_rows_of_unsupported_types_are_skipped(bad):
     detector = StreamDetector(1, n_trees=3, on_error="skip")
     assert np.isnan(detector.process(bad).score)
