@@ -133,6 +133,27 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_an_interruption_while_a_member_is_opened_is_not_replaced_by_an_error_of_the_zip(tmp_path, monkeypatch):
+    path = saved(tmp_path, MondrianForest(n_trees=2).build(X))
+    before, open_member = path.read_bytes(), zipfile.ZipFile.open
+
+    def opened_and_interrupted(*arguments, **options):
+        open_member(*arguments, **options).write(b"a")
+        raise KeyboardInterrupt
+
+    def interrupted(self, *arguments, **options):
+        self._writing = True  # as `ZipFile.open` does before it writes the header of the member
+        raise KeyboardInterrupt
+
+    for fail in (opened_and_interrupted, interrupted):
+        with monkeypatch.context() as patch:
+            patch.setattr(zipfile.ZipFile, "open", fail)
+            with pytest.raises(KeyboardInterrupt):
+                imondrian.save(MondrianForest(n_trees=3).build(NEW), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
 KILLED_WHILE_SAVING = """
 import os, signal, sys
 import imondrian.models.storage as storage

@@ -25,19 +25,22 @@ _END_MARK, _END64_MARK, _LOCATOR64_MARK = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06
 @contextmanager
 def create(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     """Open an empty file for adding members; on exit, write the digest."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+    try:
         archive.comment = b"-" * _DIGEST_LENGTH
         yield archive
+        archive.close()
+    except BaseException:
+        archive.fp = None  # not closed: the file is incomplete, and an open member would raise another error
+        raise
     digest = _digest(file)
     file.seek(-_DIGEST_LENGTH, os.SEEK_END)
     file.write(digest)
 
 
-@contextmanager
-def create_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    """Open a new member for writing."""
-    with archive.open(zipfile.ZipInfo(name, _TIMESTAMP), "w", force_zip64=True) as member:
-        yield member
+def create_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """Open a new member for writing; the caller closes it."""
+    return archive.open(zipfile.ZipInfo(name, _TIMESTAMP), "w", force_zip64=True)
 
 
 @contextmanager
