@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import imondrian
-from imondrian import InvalidInputError, MondrianForest, StreamDetector
+from imondrian import EmptyForestError, InvalidInputError, MondrianForest, StreamDetector
 from imondrian.base.defaults import PRESETS
 from imondrian.models import storage
 from imondrian.stream.shingles import Shingle
@@ -532,6 +532,16 @@ def test_feature_names_that_cannot_be_stored_are_rejected():
     for name in (np.nan, 10**5000):
         with pytest.raises(InvalidInputError, match="must not be NaN or an integer of more than 64 bits"):
             detector_of().process({name: 1.0, "b": 2.0, "c": 3.0})
+
+
+def test_a_detector_without_points_says_why_it_cannot_rescore():
+    detector = StreamDetector(1, n_trees=3, window=4)
+    with pytest.raises(EmptyForestError, match="has not been shown any points"):
+        detector.rescore()
+    detector.process_many([[1.0], [2.0]])
+    detector.forget([[1.0], [2.0]])
+    with pytest.raises(EmptyForestError, match="has forgotten all its points"):
+        detector.rescore()
 
 
 def test_a_detector_with_empty_trees_can_explain_and_rescore():
