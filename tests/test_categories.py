@@ -49,7 +49,9 @@ def test_codes_never_change():
         (3, 3.0, "3", np.int8(3), np.float32(3), Decimal(3)),
         (True, np.True_, "true"),
         (0, -0.0),
-        (0.1, np.float32(0.1), "0.1"),
+        (0.1, np.longdouble("0.1"), "0.1"),
+        (np.float32(0.1), float(np.float32(0.1)), "0.10000000149011612"),
+        (np.float16(0.1), float(np.float16(0.1))),
     ],
 )
 def test_equal_values_are_the_same_category(same):
@@ -83,7 +85,7 @@ def test_a_column_has_the_codes_of_its_values(values):
     assert codes.tolist() == [category_code(value) for value in values]
 
 
-@pytest.mark.parametrize("value", [float("inf"), [1], {}, object, b"a", 1j])
+@pytest.mark.parametrize("value", [float("inf"), [1], {}, object, b"a", 1j, np.timedelta64(1, "s")])
 def test_other_values_are_refused_by_name(value):
     with pytest.raises(InvalidInputError, match="A category must be text, a boolean or a finite number"):
         category_codes(["a", value])
@@ -112,3 +114,11 @@ def test_numbers_of_other_types_have_a_text():
 def test_an_array_has_the_codes_of_its_values(values):
     assert category_codes(values).tolist() == [category_code(value) for value in values]
     assert category_codes(values > 0.0).tolist() == [category_code(value) for value in values > 0.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+def test_a_float_has_the_code_of_its_float64_value(dtype):
+    values = np.array([0.1, 0.25, np.nan, 3.0], dtype)
+    expected = [category_code(float(value)) for value in values]
+    for same in (values, list(values), values.tolist()):
+        assert category_codes(same).tolist() == expected

@@ -94,3 +94,10 @@ def test_scores_counted_before_the_first_block_are_dropped():
     monitor.count(np.array([0.5]))
     monitor.begin(0, 0, 0)
     assert not monitor.present.any()
+
+
+@pytest.mark.parametrize("name", ["counts", "began"])
+def test_the_damaged_part_of_a_state_is_named(name):
+    state = DriftMonitor().state()
+    with pytest.raises(ValueError, match=f"the state of the drift monitor is damaged: {name}"):
+        DriftMonitor().restore(state | {name: [0, 0, 0]})

@@ -265,6 +265,19 @@ def test_a_side_keeps_alarms_on_the_other_side_out_of_incidents():
     assert not any(incident.first <= 3_010 <= incident.last for incident in high.incidents)
 
 
+@pytest.mark.parametrize("names", [["a", "b"], [1, 0], [1, 2]])
+@pytest.mark.parametrize("rule", [{"side": "high"}, {"ignore_within": 1e9}])
+def test_a_rule_for_one_feature_does_not_apply_to_another(names, rule):
+    """Names may be integers, which are also the indices of other features."""
+    ((name, value),) = rule.items()
+    tracker = IncidentTracker(IncidentRules(gap=1, **{name: {names[0]: value}}))
+    for feature in (0, 1):
+        low = reason(-9.0, 0.0, feature, is_high=False)
+        rows = LabelledRows(2 * feature, np.array([True]), np.array([0.9]), np.array([9.0]))
+        _, events = tracker.observe(rows, 3.0, names, lambda _, low=low: (low,))
+        assert len(events) == feature
+
+
 def test_skipped_rows_belong_to_the_open_incident_until_the_gap_is_over():
     detector = StreamDetector(3, window=512, max_samples=64, n_trees=20, on_error="skip", rules={"gap": 3})
     detector.process_many(stream(n=3_001, length=1))

@@ -16,7 +16,8 @@ import imondrian
 from imondrian import InvalidInputError, IsolationMondrianForest
 from imondrian.base.categories import MISSING_CODE, category_code, category_codes
 from imondrian.pyod import IMForest
-from imondrian.rows.mixed_tables import categorical_columns, is_categorical, numbers_of, points_of_table
+from imondrian.rows.mixed_tables import categorical_columns, codes_of, is_categorical, numbers_of, points_of_table
+from imondrian.rows.named_rows import RowConverter
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -68,6 +69,62 @@ def test_columns_are_converted_by_their_types():
     for table in (FRAME, polars, FRAME.astype(object).to_numpy()):
         assert categorical_columns(table, "auto", None) == CATEGORICAL
         np.testing.assert_array_equal(points_of_table(table, CATEGORICAL, None), coded(FRAME))
+
+
+LARGE = [None, 2**53 + 1, 2**53, 2**53 + 3, -(2**62) - 1]
+CATEGORY_COLUMNS = {
+    "pandas Int64": (pd.array(LARGE, dtype="Int64"), LARGE),
+    "pandas pyarrow": (pd.array(LARGE, dtype="int64[pyarrow]"), LARGE),
+    "pandas categorical": (pd.Categorical(LARGE), LARGE),
+    "polars Int64": (pl.Series(LARGE, dtype=pl.Int64), LARGE),
+    "polars UInt64": (pl.Series([None, 2**64 - 1, 3], dtype=pl.UInt64), [None, 2**64 - 1, 3]),
+    "masked": (np.ma.array([0, *LARGE[1:]], mask=[1, 0, 0, 0, 0]), LARGE),
+    "pandas float32": (np.array([0.1, np.nan], np.float32), [np.float64(np.float32(0.1)), None]),
+    "pandas Float32": (pd.array([0.1, None], dtype="Float32"), [np.float64(np.float32(0.1)), None]),
+    "pandas pyarrow float": (pd.array([0.1, None], dtype="float[pyarrow]"), [np.float64(np.float32(0.1)), None]),
+    "categorical of float32": (pd.Categorical(np.array([0.1, 0.5], np.float32)), [np.float64(np.float32(0.1)), 0.5]),
+    "polars Float32": (pl.Series([0.1, None], dtype=pl.Float32), [np.float64(np.float32(0.1)), None]),
+}
+
+
+@pytest.mark.parametrize("name", CATEGORY_COLUMNS)
+def test_a_category_has_one_code_on_every_path(name):
+    """Integers keep all digits beside missing values, and floats have the text of their float64 value."""
+    column, values = CATEGORY_COLUMNS[name]
+    expected = [category_code(value) for value in values]
+    ones = np.ones(len(values))
+    if isinstance(column, pl.Series):
+        frame, worse = (pl.DataFrame({"c": column, "v": last}) for last in (ones, [*ones[1:], np.inf]))
+    elif np.ma.isMaskedArray(column):
+        assert codes_of(column).tolist() == expected
+        return
+    else:
+        frame, worse = (pd.DataFrame({"c": column, "v": last}) for last in (ones, [*ones[1:], np.inf]))
+    assert points_of_table(frame, [0], None)[:, 0].tolist() == expected
+    assert RowConverter(2, None, ["c"]).points(frame)[:, 0].tolist() == expected
+    rows = [{"c": value, "v": 1.0} for value in values]
+    assert RowConverter(2, None, ["c"]).points(rows)[:, 0].tolist() == expected
+    usable, is_usable = RowConverter(2, None, ["c"]).usable_points(worse)
+    assert usable[:, 0].tolist() == expected[:-1]
+    assert is_usable.tolist() == [True] * (len(values) - 1) + [False]
+
+
+@pytest.mark.parametrize("make", [IsolationMondrianForest, IMForest])
+def test_large_integers_in_lists_are_different_categories(make):
+    """An array of a row of lists would be floats, which do not have as many digits."""
+    ids = [2**53, 2**53 + 1]
+    rows = [[ids[i % 20 == 0], float(x)] for i, x in enumerate(RNG.normal(size=100))]
+    texts = [[str(category), x] for category, x in rows]
+    scores = [make(categorical=[0], **SMALL).fit(X).decision_function(X).tolist() for X in (rows, texts)]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+@pytest.mark.parametrize("kind", ["timedelta64", "datetime64"])
+def test_times_are_not_categories_in_any_unit(kind, unit):
+    column = np.array([1, 2], f"{kind}[{unit}]")
+    with pytest.raises(InvalidInputError, match="A category must be text, a boolean or a finite number"):
+        codes_of(column)
 
 
 @pytest.mark.parametrize("missing", ["median", "indicator"])

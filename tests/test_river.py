@@ -151,6 +151,40 @@ def test_many_equals_one_by_one_with_categories_and_gaps(frame, settings):
     assert copied.score_one(new[1]) == one.score_one(new[1])
 
 
+N_LATE = 100
+LATE = np.where(np.arange(N_LATE) < 30, np.nan, RNG.normal(size=N_LATE))
+COLUMNS = {
+    "categorical integers": pd.Categorical(RNG.integers(0, 3, N_LATE)),
+    "large integers": pd.array([None, *(2**53 + RNG.integers(0, 3, N_LATE - 1))], dtype="Int64"),
+    "late numbers": LATE,
+    "late text": [None if np.isnan(value) else "xy"[int(value > 0)] for value in LATE],
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("has_others", [True, False])
+def test_many_equals_one_by_one_for_unusual_columns(name, has_others):
+    frame = pd.DataFrame({"c": COLUMNS[name]}, index=np.arange(N_LATE) / 2)
+    if has_others:
+        frame["a"], frame["v"] = LATE[::-1], RNG.normal(size=N_LATE)
+    rows = frame.to_dict("records")
+    one, many = (IsolationMondrianForest(n_trees=5, seed=2) for _ in range(2))
+    for x in rows:
+        one.learn_one(x)
+    many.learn_many(frame)
+    assert many._columns == one._columns
+    assert [many.score_one(x) for x in rows] == [one.score_one(x) for x in rows]
+    np.testing.assert_allclose(many.score_many(frame), [one.score_one(x) for x in rows], rtol=1e-14)
+
+
+def test_a_bad_row_after_a_new_feature_changes_nothing():
+    model = IsolationMondrianForest(n_trees=3, seed=0)
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [None, None, 1.0, np.inf]})
+    with pytest.raises(InvalidInputError, match="inf"):
+        model.learn_many(frame)
+    assert (model._forest.n_points, model._columns) == (0, {})
+
+
 def test_a_category_may_appear_later():
     """In the points learned before, it counts as missing."""
     model = IsolationMondrianForest(n_trees=50, seed=0)
@@ -297,7 +331,10 @@ def test_a_bad_data_frame_does_not_change_the_model(frame):
     assert len(model.score_many(frame[:0])) == 0
 
 
-@pytest.mark.parametrize("bad", [{"a": "text"}, {"a": 1e308}, {"new": float("inf")}, {"a": 10**400}, {"a": 1j}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"a": "text"}, {"a": 1e308}, {"new": float("inf")}, {"a": 10**400}, {"a": 1j}, {"a": np.timedelta64(1, "s")}],
+)
 def test_a_bad_point_does_not_change_the_model(bad):
     model = IsolationMondrianForest(n_trees=2, seed=0)
     model.learn_one({"a": 1.0})

@@ -497,6 +497,10 @@ def test_all_forms_of_a_time_give_the_same_seconds(moment, offset):
     assert as_seconds(seconds) == seconds
     assert as_times(np.array([moment], "datetime64[us]"), 1)[0] == seconds
     assert as_times(forms, len(forms)).tolist() == [seconds] * len(forms)
+    near = np.datetime64(int(seconds) % 10**6, "s")
+    for unit in ("ns", "ps"):
+        assert as_seconds(near.astype(f"datetime64[{unit}]")) == as_times([near], 1)[0] == int(seconds) % 10**6
+        assert as_times(np.array([near, "NaT"], f"datetime64[{unit}]"), 2)[0] == int(seconds) % 10**6
     assert seconds == (moment - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import imondrian
-from imondrian import InvalidInputError, MondrianForest, StreamDetector
+from imondrian import EmptyForestError, InvalidInputError, MondrianForest, StreamDetector
 from imondrian.base.defaults import PRESETS
 from imondrian.models import storage
 from imondrian.stream.shingles import Shingle
@@ -534,6 +534,16 @@ def test_feature_names_that_cannot_be_stored_are_rejected():
             detector_of().process({name: 1.0, "b": 2.0, "c": 3.0})
 
 
+def test_a_detector_without_points_says_why_it_cannot_rescore():
+    detector = StreamDetector(1, n_trees=3, window=4)
+    with pytest.raises(EmptyForestError, match="has not been shown any points"):
+        detector.rescore()
+    detector.process_many([[1.0], [2.0]])
+    detector.forget([[1.0], [2.0]])
+    with pytest.raises(EmptyForestError, match="has forgotten all its points"):
+        detector.rescore()
+
+
 def test_a_detector_with_empty_trees_can_explain_and_rescore():
     for seed in range(20):
         detector = StreamDetector(2, n_trees=3, seed=seed)
@@ -575,7 +585,9 @@ def test_score_and_explain_do_not_store_feature_names():
     assert detector.feature_names is None
 
 
-@pytest.mark.parametrize("bad", [[[1.0], [2.0, 3.0]], {"a": Decimal("sNaN")}, "1", b"1", {1.0}])
+@pytest.mark.parametrize(
+    "bad", [[[1.0], [2.0, 3.0]], {"a": Decimal("sNaN")}, "1", b"1", {1.0}, np.timedelta64(1, "s"), [np.timedelta64(1)]]
+)
 def test_rows_of_unsupported_types_are_skipped(bad):
     detector = StreamDetector(1, n_trees=3, on_error="skip")
     assert np.isnan(detector.process(bad).score)

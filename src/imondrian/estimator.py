@@ -494,7 +494,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     def _first_points(self, X: Any) -> tuple[Array, list[int]]:
         """Check the first rows; return them as float64, with gaps, and which columns are categories."""
-        X = mixed_tables.as_table(X)
+        X = mixed_tables.as_table(X, has_categories=not mixed_tables.is_auto_or_empty(self.categorical))
         if mixed_tables.is_numeric(X) and mixed_tables.is_auto_or_empty(self.categorical):
             points, categorical = self._checked_numbers(X, reset=True), []
         else:
@@ -506,8 +506,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     def _next_points(self, X: Any) -> Array:
         """Check further rows; return them as points of the forest."""
-        X, n_changes = mixed_tables.as_table(X), self.forest_.n_changes
-        model = self._model()
+        n_changes, model = self.forest_.n_changes, self._model()
+        X = mixed_tables.as_table(X, has_categories=bool(model.categorical))
         if mixed_tables.is_numeric(X) and not model.categorical:
             points = self._checked_numbers(X, reset=False)
         else:

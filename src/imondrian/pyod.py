@@ -110,7 +110,7 @@ class IMForest(BaseDetector):
 
     def _fit(self, X: Any, y: Any) -> None:
         score_kind(self._kind())  # raises if it is unknown, before any work
-        table = mixed_tables.as_table(X)
+        table = mixed_tables.as_table(X, has_categories=not mixed_tables.is_auto_or_empty(self.categorical))
         if mixed_tables.is_numeric(table) and mixed_tables.is_auto_or_empty(self.categorical):
             points, categorical = self._checked(table), []
         else:
@@ -212,7 +212,8 @@ class IMForest(BaseDetector):
     def _points_and_model(self, X: Any) -> tuple[Array, FittedModel]:
         """Check rows; return them as points of the forest, and the fitted model."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        table, model = mixed_tables.as_table(X), self._model
+        model = self._model
+        table = mixed_tables.as_table(X, has_categories=bool(model.categorical))
         if not mixed_tables.is_numeric(table) or model.categorical:
             table = mixed_tables.points_of_table(table, model.categorical, _names_of(table))
         points = self._checked(table)

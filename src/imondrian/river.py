@@ -1,7 +1,8 @@
 """The River detector: accepts dictionaries or data frames; features may appear and disappear."""
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.scores import score_kind
 from imondrian.models.fitted_model import distribution_of_held_points, medians_of_held_points
 from imondrian.rows.missing_values import have_values
-from imondrian.rows.mixed_tables import codes_of, has_values, is_categorical, is_category, numbers_of
+from imondrian.rows.mixed_tables import codes_of, first_value, is_category, numbers_of
 
 # as in other River detectors; `QuantileFilter` would otherwise learn a high quantile from the first points
 _SCORE_BEFORE_LEARNING = 0.0
@@ -130,15 +131,24 @@ class IsolationMondrianForest(AnomalyDetector):
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one point; features that are missing, and have never had a value, are ignored."""
         kinds = {name: is_category(value) for name, value in x.items() if not is_missing(value)}
-        self._learn(kinds, lambda columns, categorical: _row(x, columns, categorical)[None])
+        columns, categorical = self._with_features(self._columns, self._categorical, kinds)
+        self._learn([_Rows(columns, categorical, _row(x, columns, categorical)[None])])
 
     @write_locked
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...); like calling `learn_one` for each."""
-        frame = _columns_of(X)
-        kinds = {name: is_categorical(column) for name, column in frame.items() if has_values(column)}
-        n_rows = len(X)
-        self._learn(kinds, lambda columns, categorical: _matrix(frame, n_rows, columns, categorical))
+        frame, n_rows = _columns_of(X), len(X)
+        starts: dict[int, dict[Hashable, bool]] = {0: {}}  # by row, the features that appear there: True for categories
+        for name, column in frame.items():
+            first = None if name in self._columns else first_value(column)
+            if first is not None:
+                starts.setdefault(first[0], {})[name] = is_category(first[1])
+        columns, categorical, parts = self._columns, self._categorical, []
+        for start, end in pairwise([*sorted(starts), n_rows]):
+            columns, categorical = self._with_features(columns, categorical, starts[start])
+            part = {name: _between(column, start, end) for name, column in frame.items()}
+            parts.append(_Rows(columns, categorical, _matrix(part, end - start, columns, categorical)))
+        self._learn(parts)
 
     @read_locked
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
@@ -227,33 +237,30 @@ class IsolationMondrianForest(AnomalyDetector):
         """Return the number of points after which what is computed from n_shown points is computed again."""
         return n_shown + max(min(n_shown, self._forest.window or n_shown) // _UPDATES_PER_WINDOW, 1)
 
-    def _learn(
-        self, kinds: dict[Hashable, bool], rows_of: Callable[[dict[Hashable, int], tuple[int, ...]], Array]
-    ) -> None:
-        """Learn rows; `kinds` has the features with values, True for categories; `rows_of` returns the points."""
-        columns = self._columns_with(kinds)
-        new = [columns[name] for name, is_category in kinds.items() if is_category and name not in self._columns]
-        categorical = (*self._categorical, *sorted(new))
-        rows = rows_of(columns, categorical)
-        rows = rows[have_values(rows, categorical)]
-        if not len(rows):
-            return
-        rows = as_points_with_gaps(rows, len(columns)) if len(categorical) < len(columns) else rows
-        self._learning = columns
-        self._widen(len(columns), categorical)
-        while len(rows):
-            self._update_medians()
-            n_rows = self._medians.expires - self._forest.n_shown
-            self._forest.extend(self._medians.filled(rows[:n_rows]))
-            rows = rows[n_rows:]
-        self._columns, self._learning = columns, None
+    def _learn(self, parts: list["_Rows"]) -> None:
+        """Learn rows, each part with at least the features of the part before; if a row is unusable, learn nothing."""
+        for columns, categorical, rows in [part for part in map(_checked, parts) if len(part.rows)]:
+            self._learning = columns
+            self._widen(len(columns), categorical)
+            left = rows
+            while len(left):
+                self._update_medians()
+                n_rows = self._medians.expires - self._forest.n_shown
+                self._forest.extend(self._medians.filled(left[:n_rows]))
+                left = left[n_rows:]
+            self._columns, self._learning = columns, None
 
-    def _columns_with(self, others: Iterable[Hashable]) -> dict[Hashable, int]:
-        """Return the column of each feature; new ones come last, sorted: the order of `others` has no effect."""
-        new = sorted(
-            (name for name in others if name not in self._columns), key=lambda name: (str(type(name)), str(name))
-        )
-        return self._columns | {name: len(self._columns) + i for i, name in enumerate(new)}
+    @staticmethod
+    def _with_features(
+        columns: dict[Hashable, int], categorical: tuple[int, ...], kinds: dict[Hashable, bool]
+    ) -> tuple[dict[Hashable, int], tuple[int, ...]]:
+        """Return the column of each feature, and the columns that are categories, with those in `kinds` that are new.
+
+        New features come last, sorted: the order of `kinds`, which is True for categories, has no effect.
+        """
+        new = sorted((name for name in kinds if name not in columns), key=lambda name: (str(type(name)), str(name)))
+        wider = columns | {name: len(columns) + i for i, name in enumerate(new)}
+        return wider, (*categorical, *(wider[name] for name in new if kinds[name]))
 
     def _widen(self, n_columns: int, categorical: tuple[int, ...]) -> None:
         """Add columns to the forest; before the first point, replace the forest by a wider one."""
@@ -276,6 +283,14 @@ class IsolationMondrianForest(AnomalyDetector):
             values = medians_of_held_points(self._forest) if n_shown else np.empty(0)
             values[[*self._categorical][: values.size]] = 0.0
             self._medians = _Medians(values, self._next_update(n_shown))
+
+
+class _Rows(NamedTuple):
+    """Rows with the same features: codes for categories, NaN for missing numbers."""
+
+    columns: dict[Hashable, int]  # the column of each feature
+    categorical: tuple[int, ...]  # the columns that are categories
+    rows: Array
 
 
 class _Distribution(NamedTuple):
@@ -302,10 +317,23 @@ class _Medians(NamedTuple):
         return np.where(is_gap, medians, rows)
 
 
+def _checked(part: _Rows) -> _Rows:
+    """Return the rows that have a value; raise InvalidInputError if one of them is unusable."""
+    columns, categorical, rows = part
+    rows = rows[have_values(rows, categorical)]
+    has_numbers = len(categorical) < len(columns) and len(rows) > 0
+    return part._replace(rows=as_points_with_gaps(rows, len(columns)) if has_numbers else rows)
+
+
 def _columns_of(X: Any) -> dict[Hashable, Any]:
     """Return the columns of a data frame by name."""
     frame = into_frame(X)
     return {name: column.to_native() for name, column in zip(frame.columns, frame.iter_columns(), strict=True)}
+
+
+def _between(column: Any, start: int, end: int) -> Any:
+    """Return some values of a column, by position."""
+    return column.iloc[start:end] if hasattr(column, "iloc") else column[start:end]
 
 
 def _row(x: Mapping[Hashable, Any], columns: Mapping[Hashable, int], categorical: tuple[int, ...]) -> Array:

@@ -57,3 +57,11 @@ def test_a_series_that_cannot_be_plotted_gives_a_one_line_error(shell):
     assert "column 'b' contains '2'" in shell.fails("plot", "series", "label.csv", "--label", "b", "-q")
     assert "no value that is recognised as a time" in shell.fails("report", "time.csv", "--time", "t", "-q")
     assert "must end in .html or .htm" in shell.fails("report", "label.csv", "-o", "x.png")
+
+
+def test_a_picture_of_a_series_needs_neither_a_first_value_nor_times_that_an_axis_can_show(shell):
+    rows = [f"{'0001-01-01' if i == 5 else f'2024-01-01 {i // 60:02}:{i % 60:02}'},{i % 7}" for i in range(1, 600)]
+    (shell.folder / "far.csv").write_text("\n".join(["ts,v", "2024-01-01 00:00,", *rows]) + "\n")
+    shell.run("plot", "series", "far.csv", "--time", "ts", "--side", "v=high", "--trees", "5", "-o", "far.png")
+    done = shell.run("report", "far.csv", "--time", "ts", "--side", "v=high", "--trees", "5", "-o", "far.html")
+    assert "a row every 1 min, 1 late row" in done.stdout

@@ -580,6 +580,24 @@ def test_unusable_rows_before_the_first_usable_one_are_numbered(shell):
     assert done.stderr.startswith("imondrian: Row 1: ")
 
 
+def test_without_a_usable_row_there_is_no_model_file_and_a_note_says_so(shell):
+    done = shell.run("watch", "--model", "none.imf", stdin="{\n")
+    assert "1 row, 0 anomalies, 0 incidents, 1 unusable row; no usable row, so none.imf is not written" in done.stderr
+    assert not (shell.folder / "none.imf").exists()
+
+
+@pytest.mark.parametrize("depth", [98, 120, 968, 100_000])
+def test_a_deeply_nested_line_is_an_unusable_row(shell, depth):
+    deep = "[" * depth + "]" * depth
+    text = f'{{"v": 1, "anomaly_score": 2}}\n{{"v": 2, "anomaly_score": 2, "x": {deep}}}\n{{"v": 3}}\n'
+    rows = lines_of(shell.run("watch", "-q", *SETTINGS, stdin=text).stdout)
+    assert [row.get("error") for row in rows] == [
+        None,
+        "the JSON is nested more than 100 levels deep." if depth > 98 else None,
+        None,
+    ]
+
+
 def test_anomalies_are_explained_by_the_rows_before_them(shell):
     plain = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", *SETTINGS).stdout)
     rows = lines_of(shell.run("watch", "data.csv", "--features", "a,b,c", "--explain", *SETTINGS).stdout)

@@ -87,6 +87,27 @@ def test_without_a_column_of_dates_the_rows_are_equally_spaced(shell):
         assert "times: none; rows are taken to be equally spaced" in done.stderr
 
 
+def test_one_time_in_another_unit_is_unknown_and_ends_nothing(shell):
+    rows = [f"{(1714572300 + 300 * i) * (1000 if i == 20 else 1)},{i % 7}" for i in range(40)]
+    text = "\n".join(["ts,load", *rows]) + "\n"
+    for _ in range(2):
+        done = shell.run("watch", *SERIES, "--time", "ts", "--model", "s.imf", stdin=text)
+        assert len(done.stdout.splitlines()) == 40
+        assert "1 unknown (the first: row" in done.stderr
+    (shell.folder / "unit.csv").write_text(text)
+    for command in (("plot", "series", "-o", "unit.png"), ("report", "-o", "unit.html")):
+        shell.run(*command, *SERIES, "--time", "ts", "unit.csv")
+
+
+def test_a_time_without_a_date_after_the_first_row_is_unknown(shell):
+    text = "ts,v\n,1\n,2\n12:30,3\n2024-05-01 12:00,4\n"
+    done = shell.run("watch", *SERIES, "--time", "ts", stdin=text)
+    assert len(done.stdout.splitlines()) == 4
+    assert "3 unknown (the first: row 1, missing)" in done.stderr
+    (shell.folder / "tod.csv").write_text(text)
+    assert "3 unknown" in shell.run("report", *SERIES, "--time", "ts", "tod.csv", "-o", "tod.html").stdout
+
+
 def test_impossible_combinations_give_a_one_line_error(shell):
     for options, message in [
         (("--shingle", "4"), "so --shingle 4 is not possible: leave it out."),
@@ -106,7 +127,9 @@ def times_with(column="t", state=None):
     return WatchTimes(column, uses_times=True, state=state or TimeState(), console=QUIET)
 
 
-VALUES = st.lists(st.sampled_from(["2024-01-01 10:00", "2024-02-03", "soon", "", None, 1.5e9, "1e400"]), max_size=8)
+VALUES = st.lists(
+    st.sampled_from(["2024-01-01 10:00", "2024-02-03", "soon", "", None, 1.5e9, 1.5e12, "1e400"]), max_size=8
+)
 
 
 @given(values=VALUES, cut=st.integers(0, 8))

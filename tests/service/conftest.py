@@ -6,7 +6,8 @@ import pytest
 pytest.importorskip("fastapi", reason="fastapi is not installed")
 
 from imondrian.service.detectors.registry import Registry
-from tests.service.serving import Service
+from imondrian.service.http.asgi import create_app
+from tests.service.serving import Service, ThreadServer
 
 
 @pytest.fixture
@@ -14,6 +15,28 @@ def registry(tmp_path):
     with_registry = Registry(tmp_path / "data")
     yield with_registry
     with_registry.close()
+
+
+@pytest.fixture(scope="module")
+def _shared(tmp_path_factory):
+    with_registry = Registry(tmp_path_factory.mktemp("data"))
+    with ThreadServer(create_app(with_registry)) as running:
+        yield with_registry, running
+    with_registry.close()
+
+
+@pytest.fixture
+def shared_registry(_shared):
+    """Return a registry for all tests of a file, without detectors: starting a server takes longer than most tests."""
+    yield _shared[0]
+    for handle in _shared[0].all():
+        _shared[0].remove(handle.record.name)
+
+
+@pytest.fixture
+def shared_server(shared_registry, _shared):
+    """Return the server of `shared_registry`."""
+    return _shared[1]
 
 
 @pytest.fixture(scope="module")

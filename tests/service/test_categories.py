@@ -47,31 +47,10 @@ LISTS = [list(row.values()) for row in ROWS]
 KP = {"amount": 99_999, "country": "KP", "is_new": False}
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """Return a registry and a server for all tests of this file: starting one takes longer than most tests."""
-    registry = Registry(tmp_path_factory.mktemp("data"))
-    with ThreadServer(create_app(registry)) as server:
-        yield registry, server
-    registry.close()
-
-
 @pytest.fixture
-def registry(shared):
-    yield shared[0]
-    for handle in shared[0].all():
-        shared[0].remove(handle.record.name)
-
-
-@pytest.fixture
-def server(registry, shared):
-    return shared[1]
-
-
-@pytest.fixture
-def send(server):
+def send(shared_server):
     """Create the detector `orders`; return a function that sends a request about it and returns status and content."""
-    send_request = sender(server)
+    send_request = sender(shared_server)
     assert send_request("PUT", "", ORDERS)[0] == 201
     return send_request
 
@@ -136,8 +115,8 @@ def test_points_are_explained_before_the_first_one_is_learned(send):
 
 
 @pytest.mark.parametrize("settings", [{"missing": "indicator"}, {"missing": "previous"}, {"shingle": 2}])
-def test_rows_with_gaps_are_explained(server, settings):
-    send = sender(server)
+def test_rows_with_gaps_are_explained(shared_server, settings):
+    send = sender(shared_server)
     send("PUT", "", ORDERS | settings)
     assert send("POST", "/points", {"points": LISTS})[0] == 200
     gap = max(i for i, row in enumerate(ROWS) if row["amount"] is None)
@@ -204,8 +183,8 @@ def test_infinite_categories_are_refused(send):
     assert (status, response["detail"]) == (422, "'country' of point 0 must be a finite number, but is Infinity.")
 
 
-def test_missing_numbers_are_refused_on_request(server):
-    send = sender(server)
+def test_missing_numbers_are_refused_on_request(shared_server):
+    send = sender(shared_server)
     send("PUT", "", ORDERS | {"missing": "raise"})
     for point, message in [
         ([None, "FR", True], "'amount' of point 0 must be a number, but is null."),
@@ -244,8 +223,8 @@ def test_equal_numbers_texts_and_booleans_are_one_category(send):
 # -- times ----------------------------------------------------------------------------------------------------------
 
 
-def test_points_carry_their_own_times(server):
-    send = sender(server, "pumps")
+def test_points_carry_their_own_times(shared_server):
+    send = sender(shared_server, "pumps")
     send("PUT", "", {"features": ["x"], **SMALL})
     times = ["2026-01-31T12:30:00Z", None, "2026-01-31", "2026-01-31 12:30:00.123456+01:00"]
     points = [{"x": float(i), "time": time} for i, time in enumerate(times)]
@@ -259,8 +238,8 @@ def test_points_carry_their_own_times(server):
     assert send("DELETE", "/points", {"points": points[:1]}) == (200, {"n_points": 1})
 
 
-def test_the_time_is_part_of_a_repeated_request(server):
-    send, headers = sender(server, "pumps"), {"Idempotency-Key": "one"}
+def test_the_time_is_part_of_a_repeated_request(shared_server):
+    send, headers = sender(shared_server, "pumps"), {"Idempotency-Key": "one"}
     send("PUT", "", {"features": ["x"], **SMALL})
     first = send("POST", "/points", {"points": [{"x": 1.0, "time": "2026-01-31"}]}, headers)
     assert first[0] == 200
@@ -268,8 +247,8 @@ def test_the_time_is_part_of_a_repeated_request(server):
     assert send("POST", "/points", {"points": [{"x": 1.0, "time": "2026-02-01"}]}, headers)[0] == 422
 
 
-def test_a_feature_may_be_called_time(server):
-    send = sender(server, "old")
+def test_a_feature_may_be_called_time(shared_server):
+    send = sender(shared_server, "old")
     send("PUT", "", {"features": ["time", "x"], **SMALL})
     assert send("POST", "/points", {"points": [{"time": 3.0, "x": 1.0}]})[0] == 200
     status, response = send("POST", "/points", {"points": [{"time": "2026-01-31", "x": 1.0}]})
@@ -351,14 +330,14 @@ def test_a_detector_of_an_older_version_still_refuses_gaps(tmp_path, stream):
         ({"missing": "drop"}, "missing: Input should be 'raise', 'median', 'previous' or 'indicator'"),
     ],
 )
-def test_an_invalid_configuration_is_refused(server, settings, message):
-    status, response = sender(server)("PUT", "", ORDERS | settings)
+def test_an_invalid_configuration_is_refused(shared_server, settings, message):
+    status, response = sender(shared_server)("PUT", "", ORDERS | settings)
     assert status == 422
     assert message in response["detail"]
 
 
-def test_the_order_of_the_categorical_features_does_not_matter(server):
-    send = sender(server)
+def test_the_order_of_the_categorical_features_does_not_matter(shared_server):
+    send = sender(shared_server)
     assert send("PUT", "", ORDERS)[0] == 201
     assert send("PUT", "", ORDERS | {"categorical": ["is_new", "country"]})[0] == 200
     assert send("PUT", "", ORDERS | {"categorical": ["country"]})[0] == 409
@@ -378,45 +357,45 @@ def test_the_memory_of_categories_and_gaps_counts():
 
 
 @pytest.mark.parametrize("settings", [{}, {"missing": "indicator"}, {"shingle": 2, "missing": "previous"}])
-def test_a_model_file_is_downloaded_and_restored(registry, server, settings):
-    send, reference = sender(server), plain_detector(**settings)
+def test_a_model_file_is_downloaded_and_restored(shared_registry, shared_server, settings):
+    send, reference = sender(shared_server), plain_detector(**settings)
     send("PUT", "", ORDERS | settings)
     send("POST", "/points", {"points": LISTS[:200]})
     reference.process_many(LISTS[:200])
     _, content = send("GET", "/model")
     assert from_bytes(content).feature_names == FEATURES
-    assert put(server, "copy", content) == (201, {"n_points": 200})
-    assert registry.get("copy").record.configuration == registry.get("orders").record.configuration
+    assert put(shared_server, "copy", content) == (201, {"n_points": 200})
+    assert shared_registry.get("copy").record.configuration == shared_registry.get("orders").record.configuration
     send("POST", "/points", {"points": LISTS[200:]})
-    assert put(server, "orders", content) == (200, {"n_points": 200})
+    assert put(shared_server, "orders", content) == (200, {"n_points": 200})
     after = expected(reference, LISTS[200:])
     for name in ("orders", "copy"):
-        assert sender(server, name)("POST", "/points", {"points": LISTS[200:]})[1] == {"results": after}
+        assert sender(shared_server, name)("POST", "/points", {"points": LISTS[200:]})[1] == {"results": after}
     assert send("GET", "/history")[1]["index"] == list(range(200, 300))  # the rows before are those of another stream
 
 
-def test_a_detector_with_categories_by_name_is_uploaded(server):
+def test_a_detector_with_categories_by_name_is_uploaded(shared_server):
     order = ["country", "is_new", "amount"]
     detector = StreamDetector(3, categorical=["country", "is_new"], **SMALL)
-    assert put(server, "named", to_bytes(detector))[0] == 422  # it does not know the order of its features
+    assert put(shared_server, "named", to_bytes(detector))[0] == 422  # it does not know the order of its features
     detector.process_many(ROWS)
-    assert put(server, "named", to_bytes(detector)) == (201, {"n_points": 300})
-    configuration = sender(server, "named")("GET", "")[1]["configuration"]
+    assert put(shared_server, "named", to_bytes(detector)) == (201, {"n_points": 300})
+    configuration = sender(shared_server, "named")("GET", "")[1]["configuration"]
     assert (configuration["features"], configuration["categorical"]) == (order, order[:2])
     rows = [[row[name] for name in order] for row in ROWS]
-    found = sender(server, "named")("POST", "/points", {"points": ROWS})[1]["results"]
+    found = sender(shared_server, "named")("POST", "/points", {"points": ROWS})[1]["results"]
     assert found == expected(detector, rows)
 
 
-def test_a_model_with_other_categories_is_refused_before_it_is_journalled(registry, server):
-    sender(server)("PUT", "", ORDERS)
-    before = n_rows(registry)
+def test_a_model_with_other_categories_is_refused_before_it_is_journalled(shared_registry, shared_server):
+    sender(shared_server)("PUT", "", ORDERS)
+    before = n_rows(shared_registry)
     for other in ({"categorical": [0, 1]}, {"categorical": [1]}, {"missing": "raise"}, {"missing": "indicator"}):
         detector = StreamDetector(3, **({"categorical": [1, 2]} | SMALL | other))
-        status, response = put(server, "orders", to_bytes(detector))
+        status, response = put(shared_server, "orders", to_bytes(detector))
         assert status == 422
         assert "The model file contains a different detector: " in response["detail"]
-    assert n_rows(registry) == before
+    assert n_rows(shared_registry) == before
 
 
 # -- large numbers --------------------------------------------------------------------------------------------------

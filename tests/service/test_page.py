@@ -424,6 +424,20 @@ def test_an_incident_is_opened_with_the_keyboard_and_explained(service, page):
     page.fill("#incident-search", "")
 
 
+def test_own_times_are_shown_in_one_notation(page):
+    texts = [
+        "2026-03-16T23:00",
+        "2026-03-16 23:00:00",
+        " 2026-03-16T23:00:00.000 ",
+        "2026-03-16T23:00:05Z",
+        "noon",
+        "7.5",
+    ]
+    script = "(texts) => import('./static/format.js').then((format) => texts.map(format.ownTimeText))"
+    same = ["2026-03-16 23:00"] * 3
+    assert page.evaluate(script, texts) == [*same, "2026-03-16 23:00:05Z", "noon", "7.5"]
+
+
 def test_the_chart_is_shaded_where_incidents_are(service, page):
     create_with_points(service, "shaded", points=bursts(), **BURSTS)
     open_detector(page, service, "shaded")

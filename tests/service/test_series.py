@@ -74,29 +74,9 @@ def expected(detector, values, times):
     return [{**row, "incident": None if row["incident"] < 0 else row["incident"]} for row in rows]
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    registry = Registry(tmp_path_factory.mktemp("data"))
-    with ThreadServer(create_app(registry)) as server:
-        yield registry, server
-    registry.close()
-
-
 @pytest.fixture
-def registry(shared):
-    yield shared[0]
-    for handle in shared[0].all():
-        shared[0].remove(handle.record.name)
-
-
-@pytest.fixture
-def server(registry, shared):
-    return shared[1]
-
-
-@pytest.fixture
-def send(server):
-    send_request = sender(server, "load")
+def send(shared_server):
+    send_request = sender(shared_server, "load")
     assert send_request("PUT", "", LOAD)[0] == 201
     return send_request
 
@@ -105,8 +85,8 @@ def send(server):
 
 
 @pytest.mark.parametrize("preset", STREAM_PRESETS)
-def test_the_preset_decides_what_is_not_given(server, preset):
-    send = sender(server, "load")
+def test_the_preset_decides_what_is_not_given(shared_server, preset):
+    send = sender(shared_server, "load")
     status, found = send("PUT", "", {"features": ["x"], "preset": preset})
     values, configuration = STREAM_PRESETS[preset], found["configuration"]
     assert status == 201
@@ -118,8 +98,8 @@ def test_the_preset_decides_what_is_not_given(server, preset):
     assert send("PUT", "", {**same, "window": 100})[0] == 409
 
 
-def test_a_default_of_one_preset_is_not_that_of_another(server):
-    send = sender(server, "load")
+def test_a_default_of_one_preset_is_not_that_of_another(shared_server):
+    send = sender(shared_server, "load")
     assert send("PUT", "", {"features": ["x"]})[0] == 201
     assert send("PUT", "", {"features": ["x"], "preset": "series"})[0] == 409
 
@@ -143,8 +123,8 @@ def test_a_default_of_one_preset_is_not_that_of_another(server):
         ({"window": "all"}, "window"),
     ],
 )
-def test_invalid_settings_of_a_series_are_refused(server, more, message):
-    status, found = sender(server, "load")("PUT", "", {**LOAD, **more})
+def test_invalid_settings_of_a_series_are_refused(shared_server, more, message):
+    status, found = sender(shared_server, "load")("PUT", "", {**LOAD, **more})
     assert status == 422
     assert message in found["detail"]
 
@@ -226,8 +206,8 @@ def test_a_time_that_cannot_be_read_is_refused_with_its_row_and_value(send, time
 
 
 @pytest.mark.parametrize("preset", STREAM_PRESETS)
-def test_the_time_of_a_point_may_have_another_name(server, preset):
-    send = sender(server, "load")
+def test_the_time_of_a_point_may_have_another_name(shared_server, preset):
+    send = sender(shared_server, "load")
     send("PUT", "", {"features": ["x"], "preset": preset, "time": "ts"})
     points = [{"x": 1.0, "ts": "2026-01-31T12:30:00Z"}, {"x": 2.0}, {"x": 3.0, "ts": "2026-01-31T12:31:00Z"}]
     assert send("POST", "/points", {"points": points})[0] == 200
@@ -237,8 +217,8 @@ def test_the_time_of_a_point_may_have_another_name(server, preset):
     assert send("GET", "")[1]["configuration"]["time"] == "ts"
 
 
-def test_with_other_presets_a_time_is_only_shown(server):
-    send = sender(server, "load")
+def test_with_other_presets_a_time_is_only_shown(shared_server):
+    send = sender(shared_server, "load")
     send("PUT", "", {"features": ["x"], **SMALL})
     points = [{"x": float(i % 7), "time": iso(i * 60.0)} for i in range(80)]
     results = send("POST", "/points", {"points": points})[1]["results"]
@@ -250,10 +230,10 @@ def test_with_other_presets_a_time_is_only_shown(server):
     assert (status, found["detail"][:46]) == (422, "'time' of point 0 must be a time in ISO 8601, ")
 
 
-def test_the_client_sends_the_times_of_a_data_frame(server):
+def test_the_client_sends_the_times_of_a_data_frame(shared_server):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"load": VALUES[:, 0], "ts": pandas.to_datetime(np.array(TIMES), unit="s")})
-    with server.client() as client:
+    with shared_server.client() as client:
         client.create("load", ["load"], **SMALL_SERIES, time="ts")
         found = [result["anomaly_score"] for result in client.process("load", frame)]
         scores = client.score("load", frame[:20])
@@ -323,16 +303,16 @@ def test_everything_is_the_same_after_a_stop_or_a_kill(tmp_path, is_clean):
         registry.close()
 
 
-def test_a_model_file_is_downloaded_and_restored(registry, server, send):
+def test_a_model_file_is_downloaded_and_restored(shared_registry, shared_server, send):
     send("POST", "/points", {"points": SERIES[:300]})
     content = send("GET", "/model")[1]
-    assert put(server, "copy", content)[0] == 201
-    copy = sender(server, "copy")
+    assert put(shared_server, "copy", content)[0] == 201
+    copy = sender(shared_server, "copy")
     assert copy("GET", "")[1]["times"] == send("GET", "")[1]["times"]
     assert copy("GET", "")[1]["configuration"] == send("GET", "")[1]["configuration"]
     later = {"points": SERIES[300:]}
     assert copy("POST", "/points", later) == send("POST", "/points", later)
-    assert put(server, "load", content)[0] == 200
+    assert put(shared_server, "load", content)[0] == 200
     assert send("POST", "/points", later)[1]["results"] == expected(from_first(300), VALUES[300:], TIMES[300:])
 
 
@@ -342,22 +322,22 @@ def from_first(n):
     return detector
 
 
-def test_a_series_with_very_many_features_is_downloaded_and_restored(server):
-    send, copy = sender(server, "wide"), sender(server, "copy")
+def test_a_series_with_very_many_features_is_downloaded_and_restored(shared_server):
+    send, copy = sender(shared_server, "wide"), sender(shared_server, "copy")
     wide = {"features": [f"feature {j}" for j in range(1_000)], "preset": "series", "window": 16, "n_trees": 2}
     assert send("PUT", "", wide)[0] == 201
     rows = np.random.default_rng(0).normal(size=(30, 1_000)).tolist()
     assert send("POST", "/points", {"points": rows})[0] == 200
-    assert put(server, "copy", send("GET", "/model")[1])[0] == 201
+    assert put(shared_server, "copy", send("GET", "/model")[1])[0] == 201
     assert copy("POST", "/points", {"points": rows}) == send("POST", "/points", {"points": rows})
     assert len(copy("GET", "/history/31")[1]["explanation"]) == 1_000
 
 
-def test_a_model_with_another_preset_is_refused(server, send):
-    other = sender(server, "other")
+def test_a_model_with_another_preset_is_refused(shared_server, send):
+    other = sender(shared_server, "other")
     other("PUT", "", {"features": FEATURES, **SMALL, "max_samples": None})
     other("POST", "/points", {"points": [[1.0, 2.0]]})
-    status, found = put(server, "load", other("GET", "/model")[1])
+    status, found = put(shared_server, "load", other("GET", "/model")[1])
     assert status == 422
     assert "preset is 'practice', not 'series'" in str(found)
 
@@ -379,10 +359,10 @@ def test_the_expected_range_is_that_of_the_detector_when_the_row_arrived(send):
         detector.process(values, time)
 
 
-def test_a_stored_row_is_explained_by_what_was_usual_at_its_time(registry, send):
+def test_a_stored_row_is_explained_by_what_was_usual_at_its_time(shared_registry, send):
     send("POST", "/points", {"points": SERIES})
-    history = registry.get("load").worker.history.rows()
-    points = registry.get("load").worker._state.applier.detector.forest.points()
+    history = shared_registry.get("load").worker.history.rows()
+    points = shared_registry.get("load").worker._state.applier.detector.forest.points()
     for row in history[-SMALL["window"] :]:
         usual = ExpectedRow.from_bytes(row.expected).usual
         assert deviations(np.array(row.point), usual).tolist() in points.tolist()  # to the last bit
@@ -417,8 +397,8 @@ def test_what_was_usual_is_known_even_if_anomalies_are_not_learned(learn_anomali
     assert sum(row.is_anomaly for row in rows) > 5
 
 
-def test_the_reason_is_the_hour_if_the_value_is_usual_at_other_hours(server):
-    send = sender(server, "load")
+def test_the_reason_is_the_hour_if_the_value_is_usual_at_other_hours(shared_server):
+    send = sender(shared_server, "load")
     send("PUT", "", {"features": ["load"], "preset": "series", "warm_up": 100})
     hours = np.arange(24 * 40)
     noise = np.random.default_rng(1).normal(scale=0.5, size=hours.size)
@@ -442,8 +422,8 @@ def test_the_reason_is_the_hour_if_the_value_is_usual_at_other_hours(server):
     assert "at this hour" in incident["text"]
 
 
-def test_incidents_in_a_large_request_have_the_times_of_their_rows(server):
-    send = sender(server, "load")
+def test_incidents_in_a_large_request_have_the_times_of_their_rows(shared_server):
+    send = sender(shared_server, "load")
     send("PUT", "", {"features": ["load"], **SMALL_SERIES})
     values = np.random.default_rng(2).normal(size=3_000)
     values[[500, 501, 502, 2_900, 2_901, 2_902]] += 50.0  # labels are stored for the latest 2,000 rows only
@@ -476,10 +456,10 @@ def test_rows_of_a_series_cannot_be_forgotten(send):
     )
 
 
-def test_the_metrics_count_what_was_noticed_about_the_times(server, send):
+def test_the_metrics_count_what_was_noticed_about_the_times(shared_server, send):
     send("POST", "/points", {"points": SERIES})
     counts = from_first(len(SERIES)).time_counts
-    lines = server.request("GET", "/metrics")[2].decode().splitlines()
+    lines = shared_server.request("GET", "/metrics")[2].decode().splitlines()
     for name, value in [
         ("late_points_total", counts.n_late),
         ("repeated_times_total", counts.n_repeated),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.tables.row_seconds import TimeFormat, is_time_format, seconds_of_column, time_format_of
 
 MINUTES = st.datetimes(datetime(1971, 1, 1), datetime(2400, 1, 1)).map(lambda t: t.replace(second=0, microsecond=0))  # noqa: DTZ001
@@ -89,3 +90,24 @@ def test_columns_of_every_type_give_the_same_seconds():
         seconds, found = seconds_of_column(column)
         assert found is None
         assert np.isnan(seconds).all()
+
+
+def test_a_number_in_another_unit_is_an_unknown_time():
+    seconds = [1714572300, 1714572300000, 900000000000, "1714572300000000", -1e12]
+    np.testing.assert_array_equal(TimeFormat("seconds").seconds(seconds), [1714572300, *[math.nan] * 4])
+    np.testing.assert_array_equal(seconds_of_column(pl.Series([1714572300, 1714572300000]))[0], [1714572300, math.nan])
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_a_date_beyond_all_calendars_is_an_unknown_time(unit):
+    column = pl.Series([0, 2**63 - 1, -(2**63) + 1]).cast(pl.Datetime(unit))
+    seconds, _ = seconds_of_column(column)
+    assert seconds[0] == 0.0
+    assert np.isnan(seconds[1:]).all() == (unit != "ns")  # 2**63 nanoseconds are 292 years
+    assert not (np.abs(seconds) > MAX_SECONDS).any()
+
+
+def test_the_first_time_with_a_date_decides_about_a_column():
+    seconds, found = seconds_of_column(pl.Series([None, "soon", "12:30", "1970-01-02 00:00", "1970-01-03 00:00"]))
+    assert found.has_date
+    np.testing.assert_array_equal(seconds, [math.nan, math.nan, math.nan, 86400, 172800])

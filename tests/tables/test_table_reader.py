@@ -139,7 +139,7 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
         ("t.csv", b"\n", "has no rows"),
         ("t.csv", b"\xef\xbb\xbf", "has no rows"),
         ("t.csv", b"a,b\n1,2,3\n" + b"x" * 200_000 + b",2\n", "row 1 has 3 fields|field larger than"),
-        ("t.ndjson", b"[" * 200_000, "line 1 is not JSON"),
+        ("t.ndjson", b"[" * 200_000, "line 1: the JSON is nested more than 100 levels deep"),
         ("t.ndjson", b'{"a": NaN}\n{"b": "\\ud800"}\n', "after line 0: .*surrogates not allowed"),
         ("t.csv", b"a,b\n1,2\n\n3,4,5\n", "row 2 has 3 fields, but the header has 2"),
         ("t.csv", b"a,b\n1,2\n3,\x81\n", "the byte 0x81 is not text in cp1252: choose another --encoding"),

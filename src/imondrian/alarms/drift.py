@@ -136,8 +136,10 @@ class DriftMonitor:
             raise ValueError("the state of the drift monitor is damaged: was_odd.")  # noqa: TRY004
         self.counts = [as_count(n, "a count of the drift monitor", 0, _MAX_INSERTIONS) for n in state["counts"]]
         self.began = [as_count(row, "a row of the drift monitor", -1, 2**62) for row in state["began"]]
-        if len(self.counts) != 2 or len(self.began) != 2:
+        if len(self.counts) != 2:
             raise ValueError("the state of the drift monitor is damaged: counts.")
+        if len(self.began) != 2:
+            raise ValueError("the state of the drift monitor is damaged: began.")
         previous, current = self.began
         if previous > current or (state["was_odd"] and previous < 0):
             raise ValueError("the state of the drift monitor is damaged: began.")

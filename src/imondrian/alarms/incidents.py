@@ -335,12 +335,19 @@ class IncidentTracker:
         if not reasons:
             return False
         main = reasons[0]
-        keys = (main.feature,) if names is None else (names[main.feature], main.feature)
+        keys = self._keys_of(main.feature, names)
         side: Any = next((self.rules.side[key] for key in keys if key in self.rules.side), "both")
         distance = next((self.rules.ignore_within[key] for key in keys if key in self.rules.ignore_within), None)
         if side != "both" and main.is_high != (side == "high"):
             return True
         return distance is not None and abs(main.value - main.median) <= _distance(distance, main.median)
+
+    @staticmethod
+    def _keys_of(feature: int, names: list[Any] | None) -> tuple[Any, ...]:
+        """Return how rules may refer to a feature: by its name, or by its index if no feature has that name."""
+        if names is None:
+            return (feature,)
+        return (names[feature],) if feature in names else (names[feature], feature)
 
     # -- saving -----------------------------------------------------------------------------------------------------
 

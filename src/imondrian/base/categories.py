@@ -21,7 +21,8 @@ _MAX_SHOWN = 100  # characters of a value in an error message
 def category_text(value: Any) -> str:
     """Return the text that identifies a category. Equal numbers are the same category: 3, 3.0 and "3" are "3".
 
-    A member of an enumeration is its value.
+    A float of another precision is converted to float64 first, so float32 0.1 is "0.10000000149011612". A member of an
+    enumeration is its value.
 
     Raises
     ------
@@ -39,7 +40,7 @@ def category_text(value: Any) -> str:
         return str.__str__(value)  # a subclass may have another __str__
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
-    if isinstance(value, (Real, Decimal)):
+    if not isinstance(value, np.timedelta64) and isinstance(value, (Real, Decimal)):
         with suppress(OverflowError, ValueError):  # infinite, or too many digits
             return _number_text(value)
     raise InvalidInputError(f"A category must be text, a boolean or a finite number, but one is {_shown(value)}.")
@@ -92,10 +93,10 @@ def _number_text(number: Any) -> str:
     """Return the text of a number; raise OverflowError or ValueError if it has none."""
     if isinstance(number, Decimal) and number.adjusted() > _MAX_DIGITS:
         raise OverflowError  # before the integer is computed
+    if isinstance(number, np.floating):
+        number = float(number)  # as `tolist` and `to_list` do: float32, too, has the text of its float64 value
     integer = int(number)
-    if integer == number:
-        return str(integer)
-    return repr(float(str(number) if isinstance(number, np.floating) else number))  # float32: 0.1, not 0.10000000149
+    return str(integer) if integer == number else repr(float(number))
 
 
 def _hashed(text: str, key: bytes) -> float:

@@ -33,19 +33,22 @@ def create(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     `zipfile` goes back to the start of each member, which in a file would take several system calls.
     """
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+    archive = zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED)
+    try:
         archive.comment = b"-" * _DIGEST_LENGTH
         yield archive
+        archive.close()
+    except BaseException:
+        archive.fp = None  # not closed: the archive is incomplete, and an open member would raise another error
+        raise
     content = buffer.getbuffer()
     content[-_DIGEST_LENGTH:] = _digest(content)
     file.write(content)
 
 
-@contextmanager
-def create_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    """Open a new member for writing."""
-    with archive.open(zipfile.ZipInfo(name, _TIMESTAMP), "w", force_zip64=True) as member:
-        yield member
+def create_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """Open a new member for writing; the caller closes it."""
+    return archive.open(zipfile.ZipInfo(name, _TIMESTAMP), "w", force_zip64=True)
 
 
 class Members:

@@ -18,6 +18,7 @@ from imondrian.cli.watch_detector import detector_parameters
 from imondrian.cli.watch_times import WITHOUT_TIMES
 from imondrian.engine.jit import Array
 from imondrian.plots import Band, Surprises
+from imondrian.plots.time_axis import FIRST_YEAR, LAST_YEAR
 from imondrian.stream.detector import Results, StreamDetector
 from imondrian.tables.cells import are_booleans, booleans_as_numbers, parse_column, without_missing_texts
 from imondrian.tables.dates import recognise_dates
@@ -25,6 +26,7 @@ from imondrian.tables.feature_columns import TableColumns, check_names
 from imondrian.tables.row_seconds import seconds_of_column
 from imondrian.tables.table_reader import Table
 
+_FIRST_SECOND, _END = (year.astype("datetime64[s]").astype(np.float64) for year in (FIRST_YEAR, LAST_YEAR + 1))
 _N_RANGES = 1_500  # the expected range is computed at about so many rows
 
 
@@ -39,10 +41,15 @@ class SeriesTable(NamedTuple):
 
     @property
     def when(self) -> Array | None:
-        """The times for an axis: an unknown one lies between its neighbours; None if no time is known."""
-        if self.seconds is None or np.isnan(self.seconds).all():
+        """The times for an axis: one that is unknown, or that an axis cannot show, lies between its neighbours.
+
+        None if no time is known.
+        """
+        if self.seconds is None:
             return None
-        is_known, rows = ~np.isnan(self.seconds), np.arange(self.seconds.size)
+        is_known, rows = (self.seconds >= _FIRST_SECOND) & (self.seconds < _END), np.arange(self.seconds.size)
+        if not is_known.any():
+            return None
         seconds = np.interp(rows, rows[is_known], self.seconds[is_known])
         return np.round(seconds * 1e6).astype("datetime64[us]")
 
@@ -124,7 +131,8 @@ def watch_series(
         if detector.is_warm:
             ranges[first] = detector.expected_range(None if times is None or np.isnan(times[0]) else times[0])
         rows = series.values[first : first + length]
-        named = pl.DataFrame(rows, schema=series.names) if first == 0 else rows  # the first rows name the features
+        is_named = detector.feature_names is not None  # the first usable row names the features
+        named = rows if is_named else pl.DataFrame(rows, schema=series.names)
         results.append(detector.process_many(named, times))
         incidents |= {event.incident.number: event.incident for event in detector.events}
         progress((first + length) / len(series.values))

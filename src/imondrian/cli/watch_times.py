@@ -95,23 +95,26 @@ class WatchTimes:
         """
         if not self.uses_times or self.column is None:
             return None
-        for time in times if self._format is None else ():
-            self._recognise(time)
+        for i, time in enumerate(times if self._format is None else ()):
+            self._recognise(time, is_first=first + i == 0)
             if self._format is not None:
                 break
         seconds = np.full(len(times), np.nan) if self._format is None else self._format.seconds(times)
         self._count_unknown(np.flatnonzero(np.isnan(seconds)).tolist(), times, first)
         return seconds
 
-    def _recognise(self, time: TimeValue) -> None:
-        self._format = time_format_of(time)
-        if self._format is None:
+    def _recognise(self, time: TimeValue, *, is_first: bool) -> None:
+        """Recognise how times are written; a time without a date is unknown, except that of the first row: an error."""
+        found = time_format_of(time)
+        if found is None:
             return
-        if not self._format.has_date:
-            self._format = None
-            raise InvalidInputError(f"Column {self.column!r} has times without a date, such as {shown(time)}.")
-        if self._format.describe():
-            self._console.note(f"times: column {self.column!r}: {self._format.describe()}")
+        if not found.has_date:
+            if is_first:
+                raise InvalidInputError(f"Column {self.column!r} has times without a date, such as {shown(time)}.")
+            return
+        self._format = found
+        if found.describe():
+            self._console.note(f"times: column {self.column!r}: {found.describe()}")
 
     def _count_unknown(self, unknown: list[int], times: list[TimeValue], first: int) -> None:
         if unknown and not self.n_unknown:

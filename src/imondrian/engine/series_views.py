@@ -14,7 +14,7 @@ N_STEPS, N_LATE, N_REPEATED, N_HOLES, LATE_RUN = range(5)  # the entries of `cou
 HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_DAY = 24, 3600.0, 86400.0
 N_VALUES_OF_HOUR = 50.0  # the mean for an hour of the day covers about this many of its latest values
 HALF_LIFE = 200.0  # of the recent level, in rows
-N_VALUES_OF_SPREAD = 16.0  # the mean absolute deviation covers about this many of the latest values
+N_VALUES_OF_DEVIATION = 16.0  # the mean absolute deviation covers about this many of the latest values
 LARGEST_DEVIATION = 100.0  # in mean absolute deviations; a mean learns a larger deviation as one of this size
 MAX_SECONDS = 1e12  # largest absolute time; beyond all dates, and differences are exact to 0.0002 seconds
 N_STEPS_AVERAGED = 100  # the typical step is the mean of about this many steps
@@ -30,7 +30,7 @@ def write_views(  # noqa: PLR0913, PLR0917
     times: Array,
     hours: Array,
     level: Array,
-    spread: Array,
+    mean_deviation: Array,
     clock: Array,
     counts: Array,
     usual: Array,
@@ -48,8 +48,8 @@ def write_views(  # noqa: PLR0913, PLR0917
         For each hour of the day, the number of values learned (up to N_VALUES_OF_HOUR), and their mean.
     level : array of shape (2, n_features)
         The number of values learned since the last hole, and their exponential mean.
-    spread : array of shape (N_VIEWS, n_features)
-        The mean absolute deviation of about N_VALUES_OF_SPREAD latest values; 0 if not known.
+    mean_deviation : array of shape (N_VIEWS, n_features)
+        The mean absolute deviation of about N_VALUES_OF_DEVIATION latest values; 0 if not known.
     clock : array of shape (2,)
     counts : int64 array of shape (5,)
     usual : array of shape (n_rows, N_VIEWS, n_features)
@@ -64,8 +64,8 @@ def write_views(  # noqa: PLR0913, PLR0917
             _write_usual(usual[i], j, hours, hour, level)
             _write_deviation(rows[i], usual[i], points[i], j)
             if not math.isnan(rows[i, j]):
-                _learn(rows[i, j], hours[:, hour, :], j, 1.0 / N_VALUES_OF_HOUR, spread[HOUR])
-                _learn(rows[i, j], level, j, _LEVEL_WEIGHT, spread[LEVEL])
+                _learn(rows[i, j], hours[:, hour, :], j, 1.0 / N_VALUES_OF_HOUR, mean_deviation[HOUR])
+                _learn(rows[i, j], level, j, _LEVEL_WEIGHT, mean_deviation[LEVEL])
 
 
 @helper
@@ -156,17 +156,17 @@ def _limited(value: float) -> float:
 
 
 @helper
-def _learn(value: float, means: Array, j: int, weight: float, spread: Array) -> None:
+def _learn(value: float, means: Array, j: int, weight: float, mean_deviation: Array) -> None:
     """Move the mean of feature j towards a value; until it has 1 / weight values, all of them have the same weight.
 
     A single wrong value, however large, must not determine the mean for a long time: its deviation is limited.
     """
     deviation = value - means[MEAN, j]
     if means[COUNT, j] > 0.0:
-        if spread[j] > 0.0:
-            limit = LARGEST_DEVIATION * spread[j]
+        if mean_deviation[j] > 0.0:
+            limit = LARGEST_DEVIATION * mean_deviation[j]
             deviation = min(max(deviation, -limit), limit)
-        spread[j] += (abs(deviation) - spread[j]) / N_VALUES_OF_SPREAD
+        mean_deviation[j] += (abs(deviation) - mean_deviation[j]) / N_VALUES_OF_DEVIATION
     means[COUNT, j] = min(means[COUNT, j] + 1.0, 1.0 / weight)
     mean = means[MEAN, j] + deviation * max(weight, 1.0 / means[COUNT, j])
     means[MEAN, j] = _limited(mean)  # rounding may exceed the limit

@@ -120,7 +120,7 @@ def is_selected(heads: Array, t: int, number: int, selection: Selection) -> bool
 
 
 @helper
-def interval_of(number: int, selection: Selection) -> tuple[int, float, float]:
+def interval_of(number: int, selection: Selection) -> tuple[Any, Any, Any]:
     """Return the index of the stratum of a point, and the interval of the point."""
     index, stratum = np.uint64(number) // np.uint64(selection.stratum), np.uint64(selection.stratum)
     place = np.float64(np.int64(np.uint64(number) - index * stratum))

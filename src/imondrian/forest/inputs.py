@@ -98,7 +98,7 @@ def as_number(value: Any, name: Any) -> float:
     """Check the value of one feature: a number, finite or not; text that looks like a number is rejected."""
     if type(value) is float:
         return value
-    if isinstance(value, _NUMBERS):
+    if not isinstance(value, np.timedelta64) and isinstance(value, _NUMBERS):
         with suppress(OverflowError, ValueError):
             return float(value)
     raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")

@@ -25,6 +25,8 @@ from imondrian.forest.samplers import Sampler, Step
 from imondrian.forest.scores import UNKNOWN_SCORE, ScoringCache, attributions, score_held_points, score_kind
 
 _TREES_PER_TASK = 4
+_NO_POINTS_SHOWN = "The forest has not been shown any points: call build or extend first."
+_ALL_FORGOTTEN = "The forest has forgotten all its points: call build or extend first."
 Answer = TypeVar("Answer")
 
 
@@ -747,14 +749,14 @@ class MondrianForest:
 
     def _known_state(self) -> ForestState:
         if self._state is None:
-            raise EmptyForestError("The forest has not been shown any points: call build or extend first.")
+            raise EmptyForestError(_NO_POINTS_SHOWN)
         return self._state
 
     def _scoring_cache(self) -> ScoringCache:
         state = self._known_state()
         if self._cache is None:
             if state.is_empty:
-                raise EmptyForestError("The forest has forgotten all its points: call build or extend first.")
+                raise EmptyForestError(_ALL_FORGOTTEN if state.n_shown else _NO_POINTS_SHOWN)
             self._cache = ScoringCache(state.trees, state.scale.weights(), self._threads)
         return self._cache
 

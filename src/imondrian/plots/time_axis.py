@@ -14,7 +14,7 @@ from imondrian.plots.style import TEXT_SIZE, axes_size
 from imondrian.plots.validation import as_finite, check_length
 
 _dates: Any = dates  # untyped
-_FIRST_YEAR, _LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # range of matplotlib's date axis
+FIRST_YEAR, LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # range of matplotlib's date axis
 
 
 def x_coordinates(when: Any, n_rows: int) -> Array:
@@ -44,10 +44,10 @@ def _as_days(when: Any) -> Array:
     if times.ndim != 1:
         raise InvalidInputError(f"when must have 1 dimension(s), but its shape is {times.shape}.")
     years = times.astype("datetime64[Y]")  # the coarsest unit, which cannot overflow
-    wrong = ~((years >= _FIRST_YEAR) & (years <= _LAST_YEAR))  # also True for NaT
+    wrong = ~((years >= FIRST_YEAR) & (years <= LAST_YEAR))  # also True for NaT
     if wrong.any():
         i = int(np.flatnonzero(wrong)[0])
-        raise InvalidInputError(f"when[{i}] is {times[i]}: years must be between {_FIRST_YEAR} and {_LAST_YEAR}.")
+        raise InvalidInputError(f"when[{i}] is {times[i]}: years must be between {FIRST_YEAR} and {LAST_YEAR}.")
     return np.asarray(_dates.date2num(times.astype("datetime64[us]")))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from imondrian.base.categories import category_codes, is_missing
+from imondrian.base.categories import MISSING_CODE, category_codes, is_missing
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.forest.inputs import as_number
@@ -27,14 +27,18 @@ def columns_of(X: Any) -> list[Any]:
     return list(X.T)
 
 
-def as_table(X: Any) -> Any:
-    """Return a data frame unchanged, and rows as an array; if one of their values is text, as an array of objects."""
+def as_table(X: Any, *, has_categories: bool) -> Any:
+    """Return a data frame unchanged, and rows as an array: of objects if there is text, or if there are categories.
+
+    In an array of numbers, a column of integers beside one of floats would lose digits.
+    """
     is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
     if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:
         return X
     try:
         array = np.asarray(X)
-        return np.array(X, dtype=object) if array.dtype.kind in "US" else array
+        keeps_objects = array.dtype.kind in "US" or (has_categories and isinstance(X, Sequence))
+        return np.array(X, dtype=object) if keeps_objects else array
     except ValueError:  # rows of different lengths
         return X
 
@@ -151,18 +155,38 @@ def is_category(value: Any) -> bool:
     return isinstance(value, (str, bool, np.bool_, Enum))
 
 
-def has_values(column: Any) -> bool:
-    """Return True if any value of a column is not missing."""
+def first_value(column: Any) -> tuple[int, Any] | None:
+    """Return the index of the first value that is not missing, and the value; None if everything is missing."""
     array = _as_array(column)
     if array.dtype.kind in "biuf":
-        return not bool(np.isnan(array).all()) if array.size else False
-    return any(not is_missing(value) for value in array.tolist())
+        present = np.flatnonzero(~np.isnan(array))
+        return (int(present[0]), array[present[0]]) if present.size else None
+    return next(((i, value) for i, value in enumerate(array.tolist()) if not is_missing(value)), None)
 
 
 def codes_of(column: Any) -> Array:
     """Return the code of each category in a column."""
+    if _is_pandas_categorical(column):
+        codes = np.append(codes_of(column.cat.categories), MISSING_CODE)
+        return np.asarray(codes[column.cat.codes.to_numpy()])  # -1 is a missing value
     array = _as_array(column)
-    return category_codes(array if array.dtype.kind in "biuf" else array.tolist())
+    is_exact = array.dtype.kind in "biu" or (array.dtype.kind == "f" and _has_float_type(column))
+    return category_codes(array if is_exact else column_values(column))
+
+
+def column_values(column: Any) -> list[Any]:
+    """Return the values of a column as Python objects; integers keep all digits, even if other values are missing.
+
+    As an array, a column of integers with missing values would be floats.
+    """
+    if _is_pandas_categorical(column):
+        categories = [*column_values(column.cat.categories), None]  # the code -1 is a missing value
+        return [categories[code] for code in column.cat.codes.tolist()]
+    if isinstance(getattr(column, "dtype", None), np.dtype):
+        array = _as_array(column)
+        return list(array) if array.dtype.kind in "mM" else array.tolist()  # `tolist` makes integers of nanoseconds
+    values: list[Any] = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
+    return values
 
 
 def numbers_of(column: Any, name: Any) -> Array:
@@ -194,6 +218,14 @@ def _number(value: Any, name: Any, row: int) -> float:
         raise InvalidInputError(
             f"Row {row} of the feature {name!r} must be a number or missing, but is {text}."
         ) from None
+
+
+def _is_pandas_categorical(column: Any) -> bool:
+    return hasattr(column, "cat") and hasattr(column.cat, "codes")
+
+
+def _has_float_type(column: Any) -> bool:
+    return str(getattr(column, "dtype", "")).lower().startswith("float")
 
 
 def _has_categorical_type(column: Any) -> bool:

@@ -12,7 +12,14 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.forest.inputs import as_number, as_points, as_points_with_gaps, as_row, as_row_with_gaps
 from imondrian.rows.missing_values import check_rows_have_values
-from imondrian.rows.mixed_tables import is_frame, number_or_nan, points_of_columns, points_of_table
+from imondrian.rows.mixed_tables import (
+    column_values,
+    columns_of,
+    is_frame,
+    number_or_nan,
+    points_of_columns,
+    points_of_table,
+)
 
 _CHECKS = as_row, as_points, as_number
 _CHECKS_WITH_GAPS = as_row_with_gaps, as_points_with_gaps, number_or_nan
@@ -238,8 +245,7 @@ def _has_named_values(x: Any) -> bool:
 
 def _rows(X: Any) -> Iterable[Any]:
     """Return the rows of X; those of a data frame as dictionaries."""
-    if hasattr(X, "to_dicts"):
-        return X.to_dicts()
-    if hasattr(X, "to_dict"):
-        return X.to_dict("records")
-    return X
+    if not is_frame(X):
+        return X
+    columns = dict(zip(X.columns, map(column_values, columns_of(X)), strict=True))
+    return [{name: values[i] for name, values in columns.items()} for i in range(len(X))]

@@ -142,12 +142,7 @@ def _decoded(column: Any, convert: Callable[[Any], Any], missing: float) -> Arra
 
 def _value_in_struct(values: Any) -> Callable[[int, int], Any]:
     columns = values.flatten()
-
-    def value_at(i: int, j: int) -> Any:
-        value = columns[j][i].as_py()
-        return np.float32(value) if value is not None and pa.types.is_float32(columns[j].type) else value
-
-    return value_at
+    return lambda i, j: columns[j][i].as_py()
 
 
 def _is_text(data_type: Any) -> bool:

@@ -99,7 +99,9 @@ def _array_of(times: Any) -> Array:
 
 
 def _of_datetimes(array: Array) -> Array:
-    """Return datetimes of NumPy in seconds; NaT becomes NaN."""
+    """Return datetimes of NumPy in seconds; NaT becomes NaN. Units below nanoseconds are rounded down."""
+    if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as"):
+        array = array.astype("datetime64[ns]")  # otherwise the difference below would overflow
     days = array.astype("datetime64[D]")
     seconds = days.astype(np.int64) * 86400.0 + (array - days) / np.timedelta64(1, "s")
     return np.where(np.isnat(array), np.nan, seconds)

@@ -112,7 +112,7 @@ class SeriesViews:
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
         self._hours, self._level = np.zeros((2, HOURS_PER_DAY, n_features)), np.zeros((2, n_features))
-        self._spread = np.zeros((N_VIEWS, n_features))
+        self._mean_deviation = np.zeros((N_VIEWS, n_features))
         self._clock, self._counts = np.full(2, np.nan), np.zeros(5, np.int64)
         self.viewed = ViewedRows(np.empty((0, n_features)), np.empty((0, N_VIEWS, n_features)))
 
@@ -144,7 +144,7 @@ class SeriesViews:
         times = np.full(len(rows), np.nan) if times is None else times
         usual = np.empty((len(rows), N_VIEWS, self.n_features))
         points = np.empty((len(rows), N_VIEWS * self.n_features))
-        means = self._hours, self._level, self._spread
+        means = self._hours, self._level, self._mean_deviation
         write_views(rows, times, *means, self._clock, self._counts, usual, points)
         self.viewed = ViewedRows(rows, usual)
         return points
@@ -176,7 +176,7 @@ class SeriesViews:
         return {
             "hours": self._hours.ravel().tolist(),
             "level": self._level.ravel().tolist(),
-            "spread": self._spread.ravel().tolist(),
+            "spread": self._mean_deviation.ravel().tolist(),  # its key in model files
             "clock": [None if math.isnan(value) else value for value in self._clock.tolist()],
             "counts": self._counts.tolist(),
         }
@@ -191,13 +191,13 @@ class SeriesViews:
         """
         notes = notes["views"]
         hours, level = _means(notes["hours"], self._hours.shape), _means(notes["level"], self._level.shape)
-        spread = np.array(notes["spread"], np.float64).reshape(self._spread.shape)
+        mean_deviation = np.array(notes["spread"], np.float64).reshape(self._mean_deviation.shape)
         clock = np.array([math.nan if value is None else float(value) for value in notes["clock"]])
         counts = [as_count(count, "a count of times", 0, MAX_SHOWN) for count in notes["counts"]]
         is_valid = (
             (hours[COUNT] <= N_VALUES_OF_HOUR).all()
             and (level[COUNT] <= _MAX_LEVEL_COUNT).all()
-            and ((spread >= 0.0) & (spread <= 2.0 * MAX_SIZE)).all()
+            and ((mean_deviation >= 0.0) & (mean_deviation <= 2.0 * MAX_SIZE)).all()
             and clock.shape == (2,)
             and len(counts) == 5
             and not abs(clock[LAST]) > MAX_SECONDS
@@ -210,7 +210,7 @@ class SeriesViews:
         )
         if not is_valid:
             raise ValueError("the usual values of the series are damaged.")
-        self._hours, self._level, self._spread = hours, level, spread
+        self._hours, self._level, self._mean_deviation = hours, level, mean_deviation
         self._clock, self._counts = clock, np.array(counts)
 
 
@@ -221,7 +221,7 @@ def deviations(row: Array, usual: Array) -> Array:
     return point
 
 
-_ARRAYS = ("_hours", "_level", "_spread", "_clock", "_counts")  # of the state
+_ARRAYS = ("_hours", "_level", "_mean_deviation", "_clock", "_counts")  # of the state
 _MAX_LEVEL_COUNT = 1.0 / (1.0 - 0.5 ** (1.0 / HALF_LIFE))
 
 

@@ -1,10 +1,14 @@
-"""JSON without duplicate keys; NaN, Infinity and integers of any length are accepted."""
+"""JSON without duplicate keys or deep nesting; NaN, Infinity and integers of any length are accepted."""
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
 from imondrian.base.errors import InvalidInputError
+
+MAX_DEPTH = 100  # of arrays and objects inside each other; Python's own limit depends on the depth of the caller
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)  # also a string without an end
 
 
 def decode_json(text: str) -> Any:
@@ -23,9 +27,9 @@ def decode_json(text: str) -> Any:
     Raises
     ------
     InvalidInputError
-        If a key appears more than once in an object.
-    json.JSONDecodeError, RecursionError
-        If the text is not JSON, or is nested too deeply.
+        If a key appears more than once in an object, or if values are nested more than 100 levels deep.
+    json.JSONDecodeError
+        If the text is not JSON.
 
     Examples
     --------
@@ -35,6 +39,8 @@ def decode_json(text: str) -> Any:
     Traceback (most recent call last):
     imondrian.base.errors.InvalidInputError: the key 'a' appears more than once in a JSON object.
     """
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise InvalidInputError(f"the JSON is nested more than {MAX_DEPTH} levels deep.")
     try:
         return _DECODER.decode(text)
     except (json.JSONDecodeError, InvalidInputError):
@@ -57,6 +63,15 @@ def unique_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
         duplicate = next(key for key, count in counts.items() if count > 1)
         raise InvalidInputError(f"the key {duplicate!r:.60} appears more than once in a JSON object.")
     return values
+
+
+def _depth(text: str) -> int:
+    """Return how deeply arrays and objects are nested; brackets in strings do not count."""
+    depth = deepest = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        depth += (found[0] in "[{") - (found[0] in "]}")
+        deepest = max(depth, deepest)
+    return deepest
 
 
 def _integer_or_text(digits: str) -> int | str:

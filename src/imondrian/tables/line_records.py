@@ -112,7 +112,7 @@ def parse_json_line(line: bytes) -> Record:
         values = decode_json(text)
     except UnicodeDecodeError:
         raise InvalidInputError(f"the line is not UTF-8 text: {_start_of(line)}.") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise InvalidInputError(f"the line is not JSON: {error}.") from None
     if not isinstance(values, dict):
         raise InvalidInputError(f"the line is not a JSON object: {_start_of(line)}.")

@@ -7,11 +7,15 @@ import numpy as np
 import polars as pl
 
 from imondrian.engine.jit import Array
+from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.tables.cells import MISSING_TEXTS, without_missing_texts
 from imondrian.tables.dates import DateFormat, as_datetimes, is_known_format, recognise_dates, related_formats
 
 _UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # in a second
-_MAX_SECONDS = 1e11  # the year 5138: a larger number is in a smaller unit
+_UNITS_OF_DATES = {"ms": 1e3, "us": 1e6, "ns": 1e9}
+_MILLISECONDS = pl.Datetime("ms")
+_LARGEST = 1e11  # the year 5138 in seconds: a larger number is in a smaller unit
+_N_TRIED = 100  # distinct values of a column in which a format is looked for, if no format fits all of them
 
 
 class TimeFormat(NamedTuple):
@@ -40,7 +44,7 @@ class TimeFormat(NamedTuple):
         """Return times in seconds; NaN for each value that is missing, or that is not written in this way.
 
         The hour is read as written: time zones are ignored. The date may also have no time of day, or one that is
-        written in another way.
+        written in another way. A number after the year 5138 is in another unit, so its time is not known.
 
         Examples
         --------
@@ -48,7 +52,8 @@ class TimeFormat(NamedTuple):
         [86460.0, 86400.0, nan]
         """
         if self.is_number:
-            return np.array([_number(value) for value in values], np.float64) / _UNITS[self.text]
+            seconds = np.array([_number(value) for value in values], np.float64) / _UNITS[self.text]
+            return np.where(np.abs(seconds) <= _LARGEST, seconds, np.nan)
         cells = pl.Series([value.strip() if isinstance(value, str) else None for value in values], dtype=pl.String)
         parsed = as_datetimes(cells, DateFormat(self.text))
         for related in related_formats(self.text):
@@ -70,7 +75,7 @@ def time_format_of(value: Any) -> TimeFormat | None:
     """
     number = _number(value)
     if not math.isnan(number):
-        units = (unit for unit, size in _UNITS.items() if abs(number) <= _MAX_SECONDS * size)
+        units = (unit for unit, size in _UNITS.items() if abs(number) <= _LARGEST * size)
         unit = next(units, None)
         return None if unit is None else TimeFormat(unit)
     if not isinstance(value, str) or value.strip() in MISSING_TEXTS:
@@ -82,21 +87,35 @@ def time_format_of(value: Any) -> TimeFormat | None:
 def seconds_of_column(column: pl.Series) -> tuple[Array, TimeFormat | None]:
     """Return the times in a column of a table, and how they are written; NaN where a cell is not a time.
 
-    If no format fits the column, or if it has values of type date or datetime, the format is None.
+    If no format fits the column, it is that of the first value that is a time with a date. If there is none, or if the
+    column has values of type date or datetime, the format is None.
     """
     if column.dtype in (pl.Date, pl.Datetime):
-        times = column.dt.replace_time_zone(None) if column.dtype == pl.Datetime else column.cast(pl.Datetime("us"))
-        return times.dt.epoch("us").cast(pl.Float64).fill_null(math.nan).to_numpy() / 1e6, None
+        return _seconds_of_dates(column), None
     cells = without_missing_texts(column)
     dates = recognise_dates(cells) if cells.dtype == pl.String else None
-    present = cells.drop_nulls()
-    found = TimeFormat(*dates) if dates else time_format_of(present[0]) if len(present) else None
+    found = TimeFormat(*dates) if dates else _first_format(cells)
     return np.full(column.len(), math.nan) if found is None else found.seconds(cells.to_list()), found
 
 
 def is_time_format(text: object) -> bool:
     """Return True if a text from a model file is valid as `TimeFormat.text`."""
     return text in _UNITS or is_known_format(text)
+
+
+def _seconds_of_dates(column: pl.Series) -> Array:
+    """Return dates or datetimes in seconds; NaN where one is missing or beyond MAX_SECONDS."""
+    times = column.dt.replace_time_zone(None) if isinstance(column.dtype, pl.Datetime) else column.cast(_MILLISECONDS)
+    unit = times.dtype.time_unit if isinstance(times.dtype, pl.Datetime) else "ms"
+    seconds = times.to_physical().cast(pl.Float64).fill_null(math.nan).to_numpy() / _UNITS_OF_DATES[unit]
+    return np.where(np.abs(seconds) <= MAX_SECONDS, seconds, np.nan)
+
+
+def _first_format(cells: pl.Series) -> TimeFormat | None:
+    """Return the format of the first value that is a time with a date, or else of the first time of day."""
+    values = cells.drop_nulls().unique(maintain_order=True)[:_N_TRIED].to_list()
+    formats = [found for found in map(time_format_of, values) if found is not None]
+    return next((found for found in formats if found.has_date), formats[0] if formats else None)
 
 
 def _number(value: Any) -> float:
@@ -107,7 +126,7 @@ def _number(value: Any) -> float:
         number = float(value) if not isinstance(value, str) or _is_plain(value) else math.nan
     except (ValueError, OverflowError):
         return math.nan
-    return number if abs(number) <= _MAX_SECONDS * _UNITS["nanoseconds"] else math.nan
+    return number if abs(number) <= _LARGEST * _UNITS["nanoseconds"] else math.nan
 
 
 def _is_plain(text: str) -> bool:

@@ -195,7 +195,7 @@ def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame
                 records.append(decode_json(line.decode()))
             except InvalidInputError as error:
                 raise InvalidInputError(f"{text.name}: line {i}: {error}") from None
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise InvalidInputError(f"{text.name}: line {i} is not JSON: {error}.") from None
             if not isinstance(records[-1], dict):
                 raise InvalidInputError(f"{text.name}: line {i} is not a JSON object: {line.decode()[:40]!r}.")

@@ -198,7 +198,8 @@ class Watcher:
         times = self.counts.times_in_words(detector, self._times)
         if times is not None:
             self._console.note(f"times: {times}")
-        saved = f"; saved to {self._options.model}" if self._options.model and detector else ""
+        saved = "" if self._options.model is None else f"; saved to {self._options.model}"
+        saved = saved if detector is not None else saved and f"; no usable row, so {self._options.model} is not written"
         self._console.note(f"{counts}{saved}")
 
     def _process_lines(self, batch: StreamBatch) -> None:

@@ -104,7 +104,13 @@ export function rate(perSecond) {
 }
 
 export function rowTime(ownTime, arrival) {
-  return ownTime ?? time(arrival);
+  return (ownTime ?? null) === null ? time(arrival) : ownTimeText(ownTime);
+}
+
+// A time that a point carried, in one notation whether it was posted as ISO text or computed from seconds.
+export function ownTimeText(text) {
+  const spaced = text.trim().replace(/^(\d{4}-\d\d-\d\d)T(?=\d)/, "$1 ");
+  return spaced.replace(/^(\d{4}-\d\d-\d\d \d\d:\d\d):00(?:\.0+)?(?![.\d])/, "$1");
 }
 
 export function time(seconds) {

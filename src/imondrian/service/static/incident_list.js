@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, setText } from "./dom.js";
-import { integer, oneIn, shortened, time, visible, withUnit } from "./format.js";
+import { integer, oneIn, ownTimeText, shortened, time, visible, withUnit } from "./format.js";
 import { buttonRow, headRow } from "./table_rows.js";
 
 const PERIOD = 10_000; // milliseconds between two requests while an incident is open
@@ -93,7 +93,7 @@ function searchText({ detector, text, kind, is_open: isOpen }) {
 }
 
 function moment({ time: seconds, own_time: own }) {
-  if (own !== null) return visible(own);
+  if (own !== null) return visible(ownTimeText(own));
   return seconds === null ? "unknown" : time(seconds);
 }
 
