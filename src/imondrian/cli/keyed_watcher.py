@@ -106,30 +106,28 @@ class KeyedWatcher:
 
     def _process_rows(self, rows: list[_KeyedRow], first: int) -> None:
         """Process rows, numbered from `first`, counted from 0."""
-        names = self._rows.features.names
-        has_key = any(key is not None for _, key in rows)
         fleet = self._watch_fleet.fleet
-        if fleet is None and names and has_key:
+        if fleet is None and self._rows.features.names and any(row.key is not None for row in rows):
             fleet = self._watch_fleet.create(self._rows.features)
         keyed = [] if fleet is None else self._rows_of_fleet(fleet, rows)
         self._watch_fleet.begin(len(rows), keyed)
         columns: list[dict[str, Any]] = [{**NO_RESULTS, BORROWED: False}] * len(rows)
         events: list[tuple[Key, dict[str, Any]]] = []
         if fleet is not None and keyed:
-            processed = [rows[i] for i in keyed]
-            results = self._learn(fleet, processed)
-            self.counts.n_anomalies += int(results.is_anomaly.sum())
-            for i, values, is_borrowed in zip(
-                keyed, result_columns(results), results.is_borrowed.tolist(), strict=True
-            ):
-                columns[i] = {**values, BORROWED: is_borrowed}
-            shown = [StreamRow(first + i + 1, self._rows.time_of(rows[i].row)) for i in keyed]
-            events = self._incidents.observe(
-                fleet,
-                names,
-                self._rows.keys,
-                KeyedRows([row.key for row in processed], results.index.tolist(), shown, results.is_anomaly.tolist()),  # type: ignore[misc]
-            )
+            keys = [key for key in (rows[i].key for i in keyed) if key is not None]
+            results = self._learn(fleet, keys, [rows[i].row.values for i in keyed])
+            is_borrowed = results.is_borrowed.tolist()
+            for i, values, borrowed in zip(keyed, result_columns(results), is_borrowed, strict=True):
+                columns[i] = {**values, BORROWED: borrowed}
+
+            def stream_row(position: int) -> StreamRow:
+                i = keyed[position]
+                return StreamRow(first + i + 1, self._rows.time_of(rows[i].row))
+
+            labels = results.is_anomaly.tolist()
+            self.counts.n_anomalies += sum(labels)
+            processed = KeyedRows(keys, results.index.tolist(), labels, stream_row)
+            events = self._incidents.observe(fleet, self._rows.features.names, self._rows.keys, processed)
         self._count(rows, events, first)
         self._write(rows, columns, events, first)
 
@@ -141,14 +139,13 @@ class KeyedWatcher:
         counts_unusable = fleet.parameters["on_error"] == "skip"
         return [i for i, (row, key) in enumerate(rows) if key is not None and (row.error is None or counts_unusable)]
 
-    def _learn(self, fleet: FleetWithExtra, rows: list[_KeyedRow]) -> FleetResults:
-        """Score and learn rows that have a key; NaN stands for the values of unusable ones."""
+    def _learn(self, fleet: FleetWithExtra, keys: list[Key], values: list[list[Any]]) -> FleetResults:
+        """Score and learn rows; NaN stands for the values of unusable ones."""
         features = self._rows.features
         nothing = [np.nan] * len(features.names)
-        values = [row.values or nothing for row, _ in rows]
+        filled = [row or nothing for row in values]
         has_names = fleet.feature_names is not None
-        points = features.points(values) if has_names else [features.named(row) for row in values]
-        return fleet.process_many([key for _, key in rows if key is not None], points)
+        return fleet.process_many(keys, features.points(filled) if has_names else list(map(features.named, filled)))
 
     def _count(self, rows: list[_KeyedRow], events: list[tuple[Key, dict[str, Any]]], first: int) -> None:
         """Count rows and incidents; if rows are not written, report the first unusable ones."""

@@ -1,5 +1,6 @@
 """Openings and closings of the incidents of many keys, as JSON values for a person: key, rows from 1, times."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from imondrian.base.errors import InvalidInputError
@@ -28,8 +29,8 @@ class KeyedRows(NamedTuple):
 
     keys: list[Key]
     indices: list[int]  # of each row among those of its key
-    rows: list[StreamRow]
     is_anomaly: list[bool]
+    row: Callable[[int], StreamRow]  # returns the row at a position
 
 
 class KeyIncidents:
@@ -67,11 +68,12 @@ class KeyIncidents:
         """Remember alarms and closings; return the index of the latest row of each remembered key."""
         closings = {(key, event.incident.closed) for key, event in events}
         closing_keys, latest = {key for key, _ in closings}, dict[Key, int]()
-        for key, index, row, is_anomaly in zip(*rows, strict=True):
+        columns = zip(rows.keys, rows.indices, rows.is_anomaly, strict=True)
+        for position, (key, index, is_anomaly) in enumerate(columns):
             if index == 0:  # a new key, or one that was dropped
                 self.alarms.pop(key, None)
             if is_anomaly or (key in closing_keys and (key, index) in closings):
-                self.alarms.setdefault(key, {})[index] = row
+                self.alarms.setdefault(key, {})[index] = rows.row(position)
             if key in self.alarms:
                 latest[key] = index
         return latest
