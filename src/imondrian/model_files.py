@@ -1,13 +1,16 @@
-"""Save and load forests, estimators and detectors: `imondrian.save` and `imondrian.load`."""
+"""Save and load forests, estimators, detectors and fleets: `imondrian.save` and `imondrian.load`."""
 
 import io
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imondrian.alarms.thresholds import stream_rule
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
+from imondrian.fleet.fleet import Fleet
+from imondrian.fleet.key_store import MAGIC
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.models import storage
 from imondrian.models.fitted_model import FittedModel
@@ -22,27 +25,33 @@ _ESTIMATOR, _DETECTOR, EXTRA = "IsolationMondrianForest", "StreamDetector", "bes
 
 
 def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
-    """Write a forest, a fitted IsolationMondrianForest or a StreamDetector to a model file (.imf).
+    """Write a forest, a fitted IsolationMondrianForest, a StreamDetector or a Fleet to a model file (.imf).
 
-    The file is written under a temporary name and then renamed, so that it is never incomplete.
+    The file is written under a temporary name and then renamed, so that it is never incomplete. A fleet whose store is
+    this file is saved there in one transaction.
 
     Parameters
     ----------
-    model : MondrianForest, IsolationMondrianForest or StreamDetector
+    model : MondrianForest, IsolationMondrianForest, StreamDetector or Fleet
         The model.
     path : str or path-like
         The file to write.
     extra : dict, optional
-        JSON values to store with a detector or an estimator, ignored for a forest; `load_extra` returns them.
+        JSON values to store with a detector or an estimator, ignored for a forest or a fleet; `load_extra` returns
+        them.
     """
+    if isinstance(model, Fleet):
+        model.save(path)
+        return
     forest, notes = _parts(model, extra or {})
     storage.save(forest, path, notes)
 
 
-def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianForest | StreamDetector":
+def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianForest | StreamDetector | Fleet":
     """Read a model that `save` has written; it continues bit for bit as if it had never been saved.
 
-    Untrusted files are safe to load: nothing in a file is executed, and everything is checked.
+    Untrusted files are safe to load: nothing in a file is executed, and everything is checked. The file of a fleet
+    becomes its store, and a key is checked when it is read; see `Fleet.load`, which can also limit the memory.
 
     Parameters
     ----------
@@ -51,7 +60,7 @@ def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianFor
 
     Returns
     -------
-    MondrianForest, IsolationMondrianForest or StreamDetector
+    MondrianForest, IsolationMondrianForest, StreamDetector or Fleet
         The model.
 
     Raises
@@ -59,6 +68,8 @@ def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianFor
     DamagedFileError
         If the file is truncated, altered or not a model file.
     """
+    if is_fleet_file(path):
+        return Fleet.load(path)
     model = load_model(path)
     if not isinstance(model, FittedModel):
         return model
@@ -69,8 +80,25 @@ def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianFor
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model file like `load`, but return an estimator as a FittedModel, without scikit-learn."""
+    """Read a model file like `load`, but return an estimator as a FittedModel, without scikit-learn.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model is a fleet.
+    """
+    if is_fleet_file(path):
+        raise InvalidInputError(
+            f"{os.fspath(path)} is a fleet (one detector per key): only imondrian watch --by, imondrian info and the"
+            " class Fleet can use it."
+        )
     return _model_of(*storage.load(path), path)
+
+
+def is_fleet_file(path: str | os.PathLike[str]) -> bool:
+    """Return True if a file begins like the store of a fleet."""
+    with Path(path).open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -163,7 +191,11 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[storage.PackedForest, dic
         except ValueError as error:
             raise InvalidInputError(f"The model cannot be saved: {error}") from None
         return forest, {_ESTIMATOR: notes, **({EXTRA: extra} if extra else {})}
-    raise InvalidInputError(f"Only a forest, a fitted estimator or a StreamDetector can be saved, but not {model!r}.")
+    if isinstance(model, Fleet):
+        raise InvalidInputError("A fleet can be saved only to a file: use its method save.")
+    raise InvalidInputError(
+        f"Only a forest, a fitted estimator, a StreamDetector or a Fleet can be saved, but not {model!r}."
+    )
 
 
 def _consistent_copy(model: Any) -> tuple[FittedModel, storage.PackedForest]:

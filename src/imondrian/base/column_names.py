@@ -2,6 +2,7 @@
 
 ROW, SCORE, LABEL, EXPLANATION = "row", "anomaly_score", "is_anomaly", "explanation"
 SURPRISE, INCIDENT = "surprise", "incident"
+BORROWED = "is_borrowed"  # only on streams with one detector per key
 THRESHOLD, ERROR = "threshold", "error"
 EXPLANATION_TEXT = "explanation_text"  # on Spark, where "explanation" is a map
 TABLE_RESULTS = (SCORE, SURPRISE, LABEL, EXPLANATION)  # columns added to tables

@@ -7,6 +7,7 @@ from imondrian.alarms.incidents import IncidentRules, checked_rules
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.option_checks import parse_threshold
 from imondrian.cli.options import AlarmOptions
+from imondrian.fleet.fleet import Fleet
 from imondrian.forest.inputs import number_of_text
 from imondrian.stream.detector import StreamDetector
 
@@ -43,8 +44,11 @@ class AlarmSettings(NamedTuple):
                 if names.index(name) in categorical:
                     raise InvalidInputError(f"{_option(rule)}: the feature {name!r} is a category, not a number.")
 
-    def apply(self, detector: StreamDetector) -> list[str]:
-        """Change the settings of a detector; return what has changed, in words. Rules for other features remain."""
+    def apply(self, detector: StreamDetector | Fleet) -> list[str]:
+        """Change the settings of a detector or a fleet; return what has changed, in words.
+
+        Rules for other features remain.
+        """
         threshold, rules = detector.threshold, detector.rules
         merged = {name: {**getattr(rules, name), **self.rules.get(name, {})} for name in _BY_FEATURE}
         detector.rules = rules._replace(**(self.rules | merged))

@@ -194,6 +194,12 @@ def explain(*, rows: str | None, **values: Any) -> None:
     integer_option(
         "--save-every", "Also save the detector about every ROWS rows.  [default: only at the end]", metavar="ROWS"
     ),
+    click.option(
+        "--max-memory",
+        metavar="SIZE",
+        help="With --by: upper bound of the memory for detectors, such as 500MB or 2GB. Keys that were not used for the"
+        " longest time move to the model file; without --model they are dropped.  [default: no bound]",
+    ),
     click.option("--explain", is_flag=True, help="Add an explanation to anomalies; slower."),
     click.option(
         "--on-error",
@@ -223,6 +229,8 @@ def watch(*, quiet: bool, fail_on_anomaly: bool, **values: Any) -> None:
 
     Every input line becomes an output line of NDJSON: the record, its score and its label. With --incidents, only the
     openings and closings of incidents are written. DATA is a CSV, TSV or NDJSON file; the default is standard input.
+
+    With --by, every value of a column, such as a host, gets a detector of its own.
 
     If the model file exists, its detector goes on with what it has learned; the threshold and the rules for incidents
     (--gap, --min-points, --cooldown, --side, --ignore-within) can be changed, the other options of the detector cannot.
@@ -354,7 +362,7 @@ def report(**values: Any) -> None:
 @options.MODEL
 @options.JSON
 def info(*, model: str, as_json: bool) -> None:
-    """Show the content of a model file, after checking every byte of it."""
+    """Show the content of a model file, after checking every byte of it (of a fleet: all but the keys)."""
     from imondrian.cli.commands.info import info as run
 
     run(model, ConsoleOptions(as_json=as_json))

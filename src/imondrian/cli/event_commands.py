@@ -67,12 +67,13 @@ class EventCommands:
         self.n_events = self.n_failed = 0
         threading.Thread(target=self._run_all, daemon=True).start()
 
-    def put(self, event: dict[str, Any], line: str) -> None:
-        """Run the command for an event soon; wait while too many are pending."""
+    def put(self, event: dict[str, Any], line: str, key: str = "") -> None:
+        """Run the command for an event soon; wait while too many are pending. With --by, `key` names the detector."""
         self.n_events += 1
         kind, name, number = (str(event[key]) for key in ("kind", "event", "incident"))
         variables = {"IMONDRIAN_KIND": kind, "IMONDRIAN_EVENT": name, "IMONDRIAN_INCIDENT": number}
-        pending = _Event(line, variables, f"--exec, incident {number} ({kind}) {name}")
+        of_key = f" of {key}" if key else ""
+        pending = _Event(line, variables, f"--exec, incident {number}{of_key} ({kind}) {name}")
         while True:
             with suppress(Full):
                 self._queue.put(pending, timeout=_SIGNAL_SECONDS)

@@ -1,6 +1,7 @@
 """Checks of options that run before any work is done."""
 
 import os
+import re
 from typing import Any
 
 from imondrian.alarms.thresholds import contamination_of, is_auto
@@ -14,11 +15,16 @@ from imondrian.cli.options import (
     DetectorOptions,
     FeatureOptions,
     ForestOptions,
+    IncidentOptions,
     OutputOptions,
     SourceOptions,
+    WatchOptions,
 )
 from imondrian.forest.inputs import number_of_text
 from imondrian.tables.formats import output_format
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)b", re.IGNORECASE | re.ASCII).fullmatch
+_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def check_outputs(source: SourceOptions, outputs: OutputOptions, console: ConsoleOptions) -> None:
@@ -95,3 +101,47 @@ def check_series_options(detector: DetectorOptions, features: FeatureOptions) ->
         raise InvalidInputError(
             f"With --preset series, --missing must be {' or '.join(SERIES_MISSING)}, but is {detector.missing}."
         )
+
+
+def check_key_options(
+    detector: DetectorOptions, features: FeatureOptions, incidents: IncidentOptions, watch: WatchOptions
+) -> None:
+    """Raise an InvalidInputError if an option cannot be combined with --by, or needs it."""
+    if not features.by:
+        if watch.max_memory is not None:
+            raise InvalidInputError("--max-memory needs --by: a single detector has a fixed size.")
+        return
+    not_supported = {
+        f"--preset {detector.preset}": detector.preset == SERIES,
+        f"--shingle {detector.shingle}": detector.shingle not in (None, 1),
+        "--no-learn-anomalies": detector.learn_anomalies is False,
+    }
+    for option in (option for option, is_given in not_supported.items() if is_given):
+        raise InvalidInputError(f"With --by, {option} is not possible.")
+    if detector.missing not in (None, "drop"):
+        raise InvalidInputError(
+            f"With --by, --missing {detector.missing} is not possible: a row with a missing number is unusable."
+        )
+    if features.categorical:
+        raise InvalidInputError(
+            f"With --by, all features must be numbers, so --categorical {','.join(features.categorical)} is not"
+            " possible: leave the columns out with --ignore."
+        )
+    if watch.explain:
+        raise InvalidInputError("With --by, --explain is not possible: only incidents are explained (--incidents).")
+    if incidents.silence is not None:
+        raise InvalidInputError("With --by, --silence is not possible: the silence of a single key is not noticed.")
+
+
+def parse_bytes(text: str, name: str) -> int:
+    """Return the number of bytes of a size such as 500MB; raise InvalidInputError if it is something else.
+
+    Examples
+    --------
+    >>> parse_bytes("1.5GB", "--max-memory")
+    1500000000
+    """
+    found = _SIZE(text.strip())
+    if found is None:
+        raise InvalidInputError(f"{name} must be a number and KB, MB, GB or TB, such as 500MB, but is {text!r:.200}.")
+    return int(float(found[1]) * _BYTES[found[2].lower()])

@@ -8,6 +8,9 @@ import click
 
 from imondrian.base.defaults import (
     GAP,
+    KEYED_MAX_SAMPLES,
+    KEYED_N_TREES,
+    KEYED_WINDOW,
     MAX_SAMPLES,
     MISSING_VALUES,
     N_JOBS,
@@ -53,6 +56,7 @@ class FeatureOptions(NamedTuple):
     calendar: bool = False
     id: str | None = None
     time: str | None = None
+    by: tuple[str, ...] = ()
     decimal: str | None = None
     thousands: str | None = None
     missing: str | None = None  # None: the default, or the rule of the model
@@ -129,6 +133,7 @@ class WatchOptions(NamedTuple):
     model: str | None = None
     save_every: int | None = None
     follow: str | None = None
+    max_memory: str | None = None
     explain: bool = False
     on_error: str = "skip"
     jobs: int = N_JOBS
@@ -304,6 +309,15 @@ STREAM_TIME = click.option(
     help="Timestamp column: displayed, not used as a feature. With --preset series, the times of the rows: dates, or"
     " numbers since 1970.  [default with --preset series: the only column of dates]",
 )
+BY = click.option(
+    "--by",
+    multiple=True,
+    metavar="A,B",
+    help="Key columns, such as host: one detector for each of their values; may be repeated. They are not used as"
+    f" features, and all features must be numbers. Defaults with --by: --window {KEYED_WINDOW}, --samples"
+    f" {KEYED_MAX_SAMPLES}, --trees {KEYED_N_TREES}. Not with --explain, --silence, --shingle, --categorical, --preset"
+    " series or --no-learn-anomalies.",
+)
 MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(MISSING),
@@ -333,7 +347,7 @@ TABLE_FEATURES = grouped(
     MISSING_OPTION,
 )
 MODEL_FEATURES = grouped("feature_options", FeatureOptions, ID, TIME, *NUMBERS, MODEL_MISSING_OPTION)
-STREAM_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, CATEGORICAL, STREAM_TIME)
+STREAM_FEATURES = grouped("feature_options", FeatureOptions, BY, FEATURES, IGNORE, CATEGORICAL, STREAM_TIME)
 
 SERIES_FEATURES = grouped("feature_options", FeatureOptions, FEATURES, IGNORE, STREAM_TIME, *NUMBERS)
 

@@ -14,7 +14,7 @@ from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console, Progress
 from imondrian.cli.options import AlarmOptions, DetectorOptions, FeatureOptions
 from imondrian.cli.table_rows import column_rules, errors_named_after
-from imondrian.cli.watch_detector import detector_parameters
+from imondrian.cli.watch_detector import detector_parameters, explicit_options
 from imondrian.cli.watch_times import WITHOUT_TIMES
 from imondrian.engine.jit import Array
 from imondrian.plots import Band, Surprises
@@ -120,7 +120,7 @@ def watch_series(
     """Process all rows of a series in their order; the expected range is computed before its row is learned."""
     settings = AlarmSettings.of(alarm_options)
     settings.check_features(series.names, ())
-    parameters = detector_parameters(detector_options) | settings.parameters()
+    parameters = detector_parameters(explicit_options(detector_options)) | settings.parameters()
     detector = StreamDetector(len(series.names), on_error="skip", **parameters)
     seconds = series.seconds if detector.preset == SERIES else None
     length = max(math.ceil(len(series.values) / _N_RANGES), 1)

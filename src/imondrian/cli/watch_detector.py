@@ -49,7 +49,7 @@ class WatchDetector:
         self._options = options
         self.settings = settings
         self.extra: dict[str, Any] = {}
-        self._explicit_options = _explicit_options(detector_options)
+        self._explicit_options = explicit_options(detector_options)
         self.position: FilePosition | None = None  # in a followed file, before the current batch
         self._position_after: PositionAfter | None = None  # the position after n rows of the current batch
         self._n_before = 0  # rows before the current batch
@@ -61,6 +61,16 @@ class WatchDetector:
     def n_seen(self) -> int:
         """Number of rows so far, including those of earlier runs."""
         return self._n_skipped if self.detector is None else self.detector.n_seen
+
+    @property
+    def features(self) -> StreamFeatures | None:
+        """The features of the detector; None if there is no detector, or if they have no names yet."""
+        return None if self.detector is None else features_of_detector(self.detector)
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features of the detector; None if there is no detector."""
+        return None if self.detector is None else int(self.detector.parameters["n_features"])
 
     @property
     def preset(self) -> str:
@@ -82,7 +92,7 @@ class WatchDetector:
             len(features.names),
             n_jobs=self._options.jobs,
             categorical=categorical,
-            **_parameters(self._explicit_options),
+            **detector_parameters(self._explicit_options),
             **self.settings.parameters(),
         )
         detector.skip(self._n_skipped)
@@ -139,7 +149,7 @@ class WatchDetector:
         self.extra = model_files.load_extra(path)
         if not isinstance(detector, StreamDetector):
             raise InvalidInputError(f"{path} does not contain a stream detector; use it with imondrian score.")
-        self._check_parameters(detector.parameters, path)
+        check_parameters(self._explicit_options, detector.parameters, path)
         if _POSITION in self.extra:
             self.position = check_position(self.extra[_POSITION], path)
         detector.forest.n_jobs = self._options.jobs
@@ -151,23 +161,21 @@ class WatchDetector:
             console.note(f"{path}: {change}.")
         return detector
 
-    def _check_parameters(self, parameters: dict[str, Any], path: str) -> None:
-        for name, value in self._explicit_options.items():
-            stored = parameters[_PARAMETERS.get(name, name)]
-            if stored != value:
-                raise InvalidInputError(
-                    f"{path} was created with {_as_option(name, stored)}; {_as_option(name, value)} is not possible. "
-                    "Omit the option, or choose another model file."
-                )
+
+def check_parameters(explicit: dict[str, Any], parameters: dict[str, Any], path: str) -> None:
+    """Raise an InvalidInputError if the user set an option that differs from the parameters in the model file."""
+    for name, value in explicit.items():
+        stored = parameters[_PARAMETERS.get(name, name)]
+        if stored != value:
+            raise InvalidInputError(
+                f"{path} was created with {_as_option(name, stored)}; {_as_option(name, value)} is not possible. "
+                "Omit the option, or choose another model file."
+            )
 
 
-def detector_parameters(options: DetectorOptions) -> dict[str, Any]:
+def detector_parameters(explicit: dict[str, Any]) -> dict[str, Any]:
     """Return the options that the user set as arguments of a new detector."""
-    return _parameters(_explicit_options(options))
-
-
-def _parameters(explicit_options: dict[str, Any]) -> dict[str, Any]:
-    return {_PARAMETERS.get(name, name): value for name, value in explicit_options.items()}
+    return {_PARAMETERS.get(name, name): value for name, value in explicit.items()}
 
 
 def _as_option(name: str, value: Any) -> str:
@@ -179,7 +187,7 @@ def _as_option(name: str, value: Any) -> str:
     return f"--{option} {0 if value is None else value}"  # only --samples may be None: all rows
 
 
-def _explicit_options(options: DetectorOptions) -> dict[str, Any]:
+def explicit_options(options: DetectorOptions) -> dict[str, Any]:
     """Return the options that the user set, by name, with the values that a detector accepts."""
     given = {name: value for name, value in options._asdict().items() if value is not None}
     if "samples" in given:

@@ -21,7 +21,6 @@ from imondrian.tables.line_records import Values, category_in, is_missing, is_nu
 from imondrian.tables.number_formats import recognise_format
 
 NO_VALUE = "every value is missing."
-NUMBERS_ONLY = "--preset series reads numbers only"
 _WORDS_OF_FREE_TEXT = 4
 _code = lru_cache(maxsize=2**16)(category_code)
 
@@ -88,11 +87,12 @@ class StreamChoice(NamedTuple):
     ignore: Collection[str] = ()
     categorical: Collection[str] = ()  # columns of numbers that are categories
     time: str | None = None
-    numbers_only: bool = False  # True: categories cannot be features
+    keys: Collection[str] = ()  # columns that say to which detector a row belongs
+    numbers_only: str = ""  # the option because of which all features must be numbers
 
     def has_no_value(self, record: Values) -> bool:
         """Return True if everything in a record that could be a feature is missing."""
-        others = {*self.ignore, *result_names(record), self.time}
+        others = {*self.ignore, *self.keys, *result_names(record), self.time}
         names = list(self.features) or [name for name in record if name not in others]
         return bool(names) and all(is_missing(record[name]) for name in names)
 
@@ -108,6 +108,7 @@ class StreamChoice(NamedTuple):
         reasons |= dict.fromkeys(result_names(record), "result of an earlier run")
         reasons |= dict.fromkeys(self.ignore, "ignored")
         reasons |= {} if self.time is None else {self.time: "the timestamp column"}
+        reasons |= dict.fromkeys(self.keys, "the key")
         names = list(self.features) or [name for name in record if not reasons.get(name)]
         if not names:
             raise InvalidInputError(f"No column of the first row can be used as a feature: {json.dumps(record)[:200]}.")
@@ -116,17 +117,18 @@ class StreamChoice(NamedTuple):
         )
         if self.numbers_only and categorical:
             text = names[min(categorical)]
-            raise InvalidInputError(f"{NUMBERS_ONLY}, but column {text!r} is {shown(record[text])} in the first row.")
+            raise InvalidInputError(
+                f"With {self.numbers_only}, all features must be numbers, but column {text!r} is {shown(record[text])}"
+                " in the first row: leave it out of --features."
+            )
         left_out = {name: reasons.get(name) or "not among the chosen features" for name in record if name not in names}
         return StreamFeatures(names, categorical, allows_gaps), left_out
 
     def _why_not(self, value: Any) -> str:
         """Return why a column with this value in the first record is not a feature; an empty string if it is one."""
         reason = _why_not_feature(value)
-        return "text, but the preset reads numbers only" if not reason and self._must_not_be(value) else reason
-
-    def _must_not_be(self, value: Any) -> bool:
-        return self.numbers_only and _is_category(value)
+        is_refused = not reason and self.numbers_only and _is_category(value)
+        return f"text, but with {self.numbers_only} all features must be numbers" if is_refused else reason
 
 
 def features_of_detector(detector: StreamDetector) -> StreamFeatures | None:

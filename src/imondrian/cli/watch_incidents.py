@@ -1,17 +1,22 @@
 """Openings and closings of incidents on a stream, as JSON values for a person: rows from 1, times, texts."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from imondrian.alarms.incidents import Incident, IncidentEvent
+from imondrian.alarms.incidents import Incident
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.watch_features import StreamFeatures, has_code
 from imondrian.models.explanations import Reason
 from imondrian.stream.detector import StreamDetector
-from imondrian.stream.incident_records import reasons_in_words
+from imondrian.stream.incident_records import CategoryText, reasons_in_words, unknown_category
 
 OPENED, CLOSED = "opened", "closed"  # events
 ANOMALIES, SILENCE = "anomalies", "silence"  # kinds of incidents
+FIELDS = (  # of a line for an incident
+    *("kind", "event", "incident", "first_row", "first_time", "last_row", "last_time", "opened_row", "closed_row"),
+    *("closed_time", "n_alarms", "peak", "explanation"),
+)
 TimeValue = str | int | float | None  # a value of the time column
 _N_REASONS = 3  # in an explanation
 _MIN_SHARE = 0.05  # of the score; reasons with a smaller one are left out, except for the first
@@ -60,7 +65,7 @@ class WatchIncidents:
         named = alarms + [i for i in closings if i >= 0]
         times = self.state.times | {rows.first + i: rows.times[i] for i in named}
         events = [
-            self._as_json(event, features, times, self._texts(event.incident, features, rows))
+            self._as_json(event.incident, features, times, self._texts(event.incident, features, rows))
             for event in detector.events
         ]
         latest = open_incident(detector)
@@ -104,37 +109,68 @@ class WatchIncidents:
 
     def _as_json(
         self,
-        event: IncidentEvent,
+        incident: Incident,
         features: StreamFeatures,
         times: dict[int, TimeValue],
         texts: dict[tuple[int, float], str],
     ) -> dict[str, Any]:
-        incident = event.incident
-        reasons = reasons_in_words(incident, features.names, lambda feature, code: texts.get((feature, code), ""))
-        shown = [reason for i, reason in enumerate(reasons[:_N_REASONS]) if i == 0 or reason.share >= _MIN_SHARE]
-        return {
-            "kind": ANOMALIES,
-            "event": OPENED if incident.is_open else CLOSED,
-            "incident": incident.number,
-            "first_row": incident.first + 1,
-            **self._time("first_time", incident.first, times),
-            "last_row": incident.last + 1,
-            **self._time("last_time", incident.last, times),
-            "opened_row": incident.opened + 1,
-            "closed_row": None if incident.closed is None else incident.closed + 1,
-            **self._time("closed_time", incident.closed, times),
-            "n_alarms": incident.n_alarms,
-            "peak": {
-                "row": incident.peak + 1,
-                **self._time("time", incident.peak, times),
-                "anomaly_score": incident.score,
-                "surprise": incident.surprise,
-            },
-            "explanation": "; ".join(reason_text(reason, features.names) for reason in shown) or None,
-        }
+        time = None if self.time_column is None else times.get
+        return incident_as_json(
+            incident, features.names, _number_of, time, lambda feature, code: texts.get((feature, code), "")
+        )
 
-    def _time(self, name: str, index: int | None, times: dict[int, TimeValue]) -> dict[str, TimeValue]:
-        return {} if self.time_column is None else {name: None if index is None else times.get(index)}
+
+def _number_of(index: int) -> int:
+    """Return the number of a row, from 1."""
+    return index + 1
+
+
+def incident_as_json(
+    incident: Incident,
+    names: list[str],
+    row: Callable[[int], int | None],
+    time: Callable[[int], TimeValue] | None,
+    category_text: CategoryText = unknown_category,
+) -> dict[str, Any]:
+    """Return the opening or the closing of an incident for a person.
+
+    Parameters
+    ----------
+    incident : Incident
+        The incident, as it is after the event.
+    names : list of str
+        The names of the features.
+    row, time : callable
+        Return the number and the time of the row with an index; `time` is None if there is no time column.
+    category_text : callable
+        Returns the category of a feature with a code.
+    """
+
+    def timed(name: str, index: int | None) -> dict[str, TimeValue]:
+        return {} if time is None else {name: None if index is None else time(index)}
+
+    reasons = reasons_in_words(incident, names, category_text)
+    shown = [reason for i, reason in enumerate(reasons[:_N_REASONS]) if i == 0 or reason.share >= _MIN_SHARE]
+    return {
+        "kind": ANOMALIES,
+        "event": OPENED if incident.is_open else CLOSED,
+        "incident": incident.number,
+        "first_row": row(incident.first),
+        **timed("first_time", incident.first),
+        "last_row": row(incident.last),
+        **timed("last_time", incident.last),
+        "opened_row": row(incident.opened),
+        "closed_row": None if incident.closed is None else row(incident.closed),
+        **timed("closed_time", incident.closed),
+        "n_alarms": incident.n_alarms,
+        "peak": {
+            "row": row(incident.peak),
+            **timed("time", incident.peak),
+            "anomaly_score": incident.score,
+            "surprise": incident.surprise,
+        },
+        "explanation": "; ".join(reason_text(reason, names) for reason in shown) or None,
+    }
 
 
 def open_incident(detector: StreamDetector | None) -> Incident | None:

@@ -44,15 +44,16 @@ class WatchOutput:
         with Path(self._options.scored).open("ab") as self._scored:
             yield
 
-    def write(self, rows: list[str], events: list[dict[str, Any]]) -> None:
+    def write(self, rows: list[str], events: list[dict[str, Any]], keys: list[str] | None = None) -> None:
         """Write scored rows, then openings and closings of incidents; run the command for each of these.
 
-        The commands come first: they must run even if nobody reads the output any more.
+        `keys` are the keys of the events as text for a person, if there is one detector per key. The commands come
+        first: they must run even if nobody reads the output any more.
         """
         lines = [f"{as_json(event)}\n" for event in events]
         if self._commands is not None:
-            for event, line in zip(events, lines, strict=True):
-                self._commands.put(event, line)
+            for event, line, key in zip(events, lines, keys or [""] * len(events), strict=True):
+                self._commands.put(event, line, key)
         if self._scored is not None and rows:
             self._write("".join(rows), self._scored)
         if self._options.incidents and lines:

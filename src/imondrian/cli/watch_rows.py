@@ -1,15 +1,15 @@
 """The rows of a stream: records, and the values of the features, which the first record determines."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from imondrian.base.column_names import RESULTS, SCORE
+from imondrian.base.column_names import BORROWED, RESULTS, SCORE
 from imondrian.base.errors import InvalidInputError
+from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
 from imondrian.cli.options import FeatureOptions
 from imondrian.cli.table_rows import split_names
-from imondrian.cli.watch_detector import WatchDetector
-from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures, features_of_detector
-from imondrian.cli.watch_incidents import TimeValue
+from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures
+from imondrian.cli.watch_incidents import FIELDS, TimeValue
 from imondrian.cli.watch_times import WatchTimes
 from imondrian.tables.feature_columns import check_names
 from imondrian.tables.line_records import Parser, Record
@@ -25,24 +25,49 @@ class Row(NamedTuple):
     error: str | None
 
 
+class WatchedModel(Protocol):
+    """What the rows of a stream must match: a detector or a fleet, once it exists, and the options."""
+
+    settings: AlarmSettings
+
+    @property
+    def features(self) -> StreamFeatures | None:
+        """The features; None if they are not known yet."""
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None if it is not known yet."""
+
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether rows may have missing values."""
+
+    @property
+    def path(self) -> str | None:
+        """The model file."""
+
+
 class WatchRows:
     """Parses lines into rows.
 
     Attributes
     ----------
+    keys : list of str
+        The key columns; none before the first record.
     features : StreamFeatures
         The features; none before the first record.
     numbers : frozenset of str
         Names of the features that are numbers.
     """
 
-    def __init__(self, detector: WatchDetector, options: FeatureOptions, times: WatchTimes, console: Console) -> None:
-        self._watch_detector = detector
+    def __init__(self, model: WatchedModel, options: FeatureOptions, times: WatchTimes, console: Console) -> None:
+        self._model = model
         self._times = times
         self._feature_options = options
         self._console = console
-        self._features = None if detector.detector is None else features_of_detector(detector.detector)
+        self._features = model.features
         self._has_record = False  # True: the first record has been read
+        self.keys: list[str] = []
         self.numbers: frozenset[str] = frozenset()
 
     @property
@@ -78,32 +103,44 @@ class WatchRows:
         if self._features is None and not record.values:
             return None
         columns, options = list(record.values), self._feature_options
-        features, ignore, categorical = (
-            split_names(names, columns) for names in (options.features, options.ignore, options.categorical)
+        features, ignore, categorical, self.keys = (
+            split_names(names, columns) for names in (options.features, options.ignore, options.categorical, options.by)
         )
         self._times.choose(record.values, {*features, *ignore, *categorical})
         column, is_csv = self._times.column, record.text is None
         time = [column] if column is not None and (options.time is not None or is_csv) else []
-        check_names((*features, *ignore, *categorical, *time), columns)
+        keys = self.keys if is_csv else []  # the next JSON record may have a key that this one lacks
+        check_names((*features, *ignore, *categorical, *time, *keys), columns)
+        self._check_keys(features)
         self._check_result_names(columns)
         if self._features is not None:
             self._check_features(self._features, features, categorical, record)
         else:
-            choice = StreamChoice(
-                features, ignore, categorical, self._times.column, numbers_only=self._times.uses_times
-            )
+            numbers_only = "--preset series" if self._times.uses_times else "--by" if self.keys else ""
+            choice = StreamChoice(features, ignore, categorical, self._times.column, self.keys, numbers_only)
             if choice.has_no_value(record.values):
                 return None
             self._features = self._choose_features(record, choice)
         self._times.announce()
         numbers = (name for j, name in enumerate(self._features.names) if j not in self._features.categorical)
         self.numbers = frozenset(numbers)
-        self._watch_detector.settings.check_features(self._features.names, self._features.categorical)
+        self._model.settings.check_features(self._features.names, self._features.categorical)
         self._has_record = True
         return self._features
 
+    def _check_keys(self, features: list[str]) -> None:
+        """Raise an InvalidInputError if a key column is a feature, or has the name of a field of incidents."""
+        known = features or ([] if self._features is None else self._features.names)
+        both = [name for name in self.keys if name in known]
+        if both:
+            raise InvalidInputError(f"The column {both[0]!r} cannot be both a key and a feature.")
+        taken = [name for name in self.keys if name in FIELDS]
+        if taken:
+            raise InvalidInputError(f"The key column {taken[0]!r} has the name of a field of incidents: rename it.")
+
     def _check_result_names(self, columns: list[str]) -> None:
-        taken = [name for name in RESULTS if name in columns]
+        results = (*RESULTS, BORROWED) if self.keys else RESULTS
+        taken = [name for name in results if name in columns]
         if taken and SCORE not in columns:
             raise InvalidInputError(
                 f"The stream has its own column {taken[0]!r}, which is the name of a result: rename it."
@@ -116,7 +153,7 @@ class WatchRows:
 
         A JSON record may lack some features, since the next record may have them.
         """
-        model = self._watch_detector.path
+        model = self._model.path
         lacking = [name for name in known.names if name not in record.values]
         is_csv = record.text is None
         if lacking and (is_csv or len(lacking) == len(known.names)):
@@ -129,10 +166,10 @@ class WatchRows:
 
     def _choose_features(self, record: Record, choice: StreamChoice) -> StreamFeatures:
         """Choose the features: the given ones, or all numbers and categories of the first record."""
-        detector = self._watch_detector.detector
-        chosen, left_out = choice.choose(record.values, allows_gaps=self._watch_detector.allows_gaps)
-        if detector is not None and detector.parameters["n_features"] != len(chosen.names):
-            expected, names = detector.parameters["n_features"], ", ".join(chosen.names)
+        expected = self._model.n_features
+        chosen, left_out = choice.choose(record.values, allows_gaps=self._model.allows_gaps)
+        if expected is not None and expected != len(chosen.names):
+            names = ", ".join(chosen.names)
             raise InvalidInputError(
                 f"The detector has {expected} unnamed features, but the stream has {len(chosen.names)}: {names}."
             )

@@ -6,8 +6,11 @@ from imondrian.cli.event_commands import EventCommands
 from imondrian.cli.watch_incidents import open_incident
 from imondrian.cli.watch_silence import Silence
 from imondrian.cli.watch_times import WatchTimes, times_in_words
+from imondrian.fleet.fleet import Fleet
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.series_views import TimeCounts
+
+_N_OPEN_SHOWN = 3  # incidents of keys that are still open at the end
 
 
 class WatchCounts:
@@ -40,9 +43,7 @@ class WatchCounts:
             _counted(n_silences, "silence") if n_silences else "",
             _counted(self.n_errors, "unusable row") if self.n_errors else "",
             f"{n_filled:,} missing numbers filled in" if n_filled else "",
-            f"{commands.n_failed:,} of {_counted(commands.n_events, 'command')} failed"
-            if commands is not None and commands.n_events
-            else "",
+            _failures(commands),
         ]
         latest = open_incident(detector)
         is_open = [
@@ -55,6 +56,44 @@ class WatchCounts:
         """Return what was noticed about times; None if the detector does not use them."""
         now = time_counts_of(detector)
         return None if now is None else times_in_words(now, self._times_before, times)
+
+
+class KeyedCounts:
+    """Counts of a run with one detector per key; those of a resumed fleet before the run are subtracted."""
+
+    def __init__(self, fleet: Fleet | None) -> None:
+        self._n_dropped_before = 0 if fleet is None else fleet.n_dropped
+        self.n_rows = self.n_anomalies = self.n_incidents = self.n_errors = 0
+
+    def in_words(self, fleet: Fleet | None, still_open: list[str], commands: EventCommands | None) -> str:
+        """Return the counts, such as "90 rows of 3 keys, 9 anomalies, 2 incidents; still open: incident 1 of host 'a'".
+
+        `still_open` are the open incidents in words.
+        """
+        n_keys = 0 if fleet is None else len(fleet)
+        n_dropped = 0 if fleet is None else fleet.n_dropped - self._n_dropped_before
+        counts = [
+            f"{_counted(self.n_rows, 'row')} of {_counted(n_keys, 'key')}",
+            _counted(self.n_anomalies, "anomaly", "anomalies"),
+            _counted(self.n_incidents, "incident"),
+            _counted(self.n_errors, "unusable row") if self.n_errors else "",
+            _failures(commands),
+        ]
+        shown = still_open[:_N_OPEN_SHOWN]
+        more = [f"{len(still_open) - len(shown):,} more"] if len(still_open) > len(shown) else []
+        dropped = f"{_counted(n_dropped, 'key')} dropped to stay below --max-memory; --model would keep them"
+        parts = [
+            ", ".join(filter(None, counts)),
+            f"still open: {', '.join(shown + more)}" if shown else "",
+            dropped if n_dropped else "",
+        ]
+        return "; ".join(filter(None, parts))
+
+
+def _failures(commands: EventCommands | None) -> str:
+    if commands is None or not commands.n_events:
+        return ""
+    return f"{commands.n_failed:,} of {_counted(commands.n_events, 'command')} failed"
 
 
 def time_counts_of(detector: StreamDetector | None) -> TimeCounts | None:

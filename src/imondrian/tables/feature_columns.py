@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from imondrian.base.categories import MISSING_CODE, category_codes
-from imondrian.base.column_names import NO_NAME, RESULTS, SCORE
+from imondrian.base.column_names import BORROWED, NO_NAME, RESULTS, SCORE
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SIZE
@@ -220,7 +220,7 @@ def check_names(names: Collection[str], columns: Collection[str]) -> None:
 
 def result_names(columns: Collection[str]) -> set[str]:
     """Return the columns that are results of an earlier run: those named like results, if there is a score column."""
-    return {name for name in RESULTS if name in columns} if SCORE in columns else set()
+    return {name for name in (*RESULTS, BORROWED) if name in columns} if SCORE in columns else set()
 
 
 def with_numeric_features(frame: pl.DataFrame, features: Iterable[FeatureColumn]) -> pl.DataFrame:

@@ -8,15 +8,16 @@ from imondrian.cli.console import Console
 from imondrian.cli.options import ConsoleOptions
 from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.summary import describe_rule, escaped
+from imondrian.fleet.fleet import Fleet
 from imondrian.forest.mondrian_forest import MondrianForest
-from imondrian.model_files import Model
+from imondrian.model_files import Model, is_fleet_file
 from imondrian.stream.detector import StreamDetector
 
 
 def info(path: str, console_options: ConsoleOptions) -> None:
-    """Load a model file, which checks every byte of it, and print its content."""
-    model = load_model_file(path)
-    facts = {"file": path, "bytes": Path(path).stat().st_size, **_facts(model)}
+    """Load a model file, which checks every byte of it, and print its content; the keys of a fleet are not checked."""
+    described = _fleet_facts(path) if Path(path).is_file() and is_fleet_file(path) else _facts(load_model_file(path))
+    facts = {"file": path, "bytes": Path(path).stat().st_size, **described}
 
     def print_on(console: Any) -> None:
         for name, value in facts.items():
@@ -49,6 +50,22 @@ def _facts(model: Model) -> dict[str, Any]:
         "threshold": model.stored_threshold,
         "rule": describe_rule(model.rule),
     }
+
+
+def _fleet_facts(path: str) -> dict[str, Any]:
+    with Fleet.load(path) as fleet:
+        return {
+            "type": "fleet",
+            "keys": len(fleet),
+            "rows_seen": fleet.n_rows,
+            "features": fleet.feature_names,
+            "parameters": fleet.parameters | {"rules": fleet.rules.as_json_value()},
+            "rule": describe_rule(stream_rule(fleet.threshold), "latest rows of a key"),
+            "latest_incidents": len(fleet.incidents),
+            "open_incidents": sum(incident.is_open for _, incident in fleet.incidents),
+            "keys_dropped": fleet.n_dropped,
+            "bytes_per_key": fleet.bytes_per_key,
+        }
 
 
 def _forest_facts(forest: MondrianForest) -> dict[str, Any]:

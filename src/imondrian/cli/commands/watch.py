@@ -3,19 +3,19 @@
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import groupby, takewhile
 from typing import Any
 
-from imondrian.alarms.incidents import NO_INCIDENT
-from imondrian.base.column_names import ERROR, EXPLANATION, INCIDENT, LABEL, ROW, SCORE, SURPRISE, THRESHOLD
+from imondrian.base.column_names import ERROR, EXPLANATION, ROW
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.files import real_path
 from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console, discard_output
 from imondrian.cli.event_commands import EventCommands, parse_command
-from imondrian.cli.option_checks import check_jobs, check_output_path, check_series_options
+from imondrian.cli.keyed_watcher import KeyedWatcher
+from imondrian.cli.option_checks import check_jobs, check_key_options, check_output_path, check_series_options
 from imondrian.cli.options import (
     AlarmOptions,
     ConsoleOptions,
@@ -29,16 +29,16 @@ from imondrian.cli.signals import ending_signals
 from imondrian.cli.watch_detector import WatchDetector
 from imondrian.cli.watch_explanations import RowExplanations
 from imondrian.cli.watch_features import StreamFeatures
+from imondrian.cli.watch_fleet import WatchFleet
 from imondrian.cli.watch_incidents import ProcessedRows, WatchIncidents, restored_incidents, stored_incidents
 from imondrian.cli.watch_input import StreamBatch, WatchInput
-from imondrian.cli.watch_output import WatchOutput, as_json
+from imondrian.cli.watch_output import WatchOutput
+from imondrian.cli.watch_results import NO_RESULTS, result_columns, scored_line
 from imondrian.cli.watch_rows import Row, WatchRows
 from imondrian.cli.watch_silence import Silence, parse_duration, restored_silence
 from imondrian.cli.watch_summary import WatchCounts
 from imondrian.cli.watch_times import WatchTimes, restored_times, stored_times
-from imondrian.stream.detector import Results, StreamDetector
-from imondrian.tables.feature_columns import result_names
-from imondrian.tables.verbatim_json import json_members
+from imondrian.stream.detector import StreamDetector
 
 _WRITE_TIMEOUT = 3  # seconds to wait after a signal until the output is read
 _INCIDENTS, _SILENCE, _TIMES = "incidents", "silence", "times"  # keys among the extra values of the model file
@@ -56,13 +56,35 @@ def watch(
 ) -> bool:
     """Watch a stream until it ends or a signal arrives; return True if there were anomalies."""
     _check_options(source_options, watch_options, incident_options)
+    check_key_options(detector_options, feature_options, incident_options, watch_options)
     check_series_options(detector_options, feature_options)
     console = Console(console_options, output="-")
-    detector = WatchDetector(watch_options, detector_options, AlarmSettings.of(alarm_options), console)
+    settings = AlarmSettings.of(alarm_options)
     commands = _commands(incident_options, console)
     output = WatchOutput(incident_options, commands)
-    watcher = Watcher(detector, output, feature_options, incident_options, watch_options, console)
+    detector: WatchDetector | WatchFleet
+    watcher: Watcher | KeyedWatcher
+    if feature_options.by:
+        detector = WatchFleet(watch_options, detector_options, feature_options.by, settings, console)
+        watcher = KeyedWatcher(detector, output, feature_options, watch_options, console)
+    else:
+        detector = WatchDetector(watch_options, detector_options, settings, console)
+        watcher = Watcher(detector, output, feature_options, incident_options, watch_options, console)
     stream = WatchInput(source_options, watch_options, detector.position, console)
+    with closing(watcher):
+        _run(watcher, detector, stream, output, commands)
+        watcher.print_summary(commands)
+    return watcher.counts.n_anomalies > 0
+
+
+def _run(
+    watcher: "Watcher | KeyedWatcher",
+    detector: WatchDetector | WatchFleet,
+    stream: WatchInput,
+    output: WatchOutput,
+    commands: EventCommands | None,
+) -> None:
+    """Process the stream until it ends or a signal arrives; save the detector."""
     running: AbstractContextManager[Any] = nullcontext() if commands is None else commands
     with stream.open(), output.open():
         _stop_on_signals(stream, output, commands)
@@ -79,8 +101,6 @@ def watch(
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             watcher.save()
-    watcher.print_summary(commands)
-    return watcher.counts.n_anomalies > 0
 
 
 def _check_options(source: SourceOptions, options: WatchOptions, incidents: IncidentOptions) -> None:
@@ -109,7 +129,7 @@ def _commands(options: IncidentOptions, console: Console) -> EventCommands | Non
     return EventCommands(parse_command(options.exec), options.exec_timeout, console)
 
 
-def _wait_and_save(watcher: "Watcher", commands: EventCommands | None) -> None:
+def _wait_and_save(watcher: "Watcher | KeyedWatcher", commands: EventCommands | None) -> None:
     """Save the detector once no command is pending: a later run does not repeat commands for rows before the save."""
     if commands is not None:
         commands.wait()
@@ -191,6 +211,9 @@ class Watcher:
             }
         )
 
+    def close(self) -> None:
+        """Do nothing: the model file is open only while it is read or saved."""
+
     def print_summary(self, commands: EventCommands | None) -> None:
         """Print how many rows, anomalies and incidents there were."""
         detector = self._watch_detector.detector
@@ -246,10 +269,10 @@ class Watcher:
         results = self._watch_detector.skip(len(rows))
         self._incidents.skip(self._watch_detector.detector, first, [self._rows.time_of(row) for row in rows])
         extra = {EXPLANATION: None} if self._options.explain else {}
-        empty = {SCORE: None, SURPRISE: None, LABEL: False, THRESHOLD: None, INCIDENT: None}
-        columns = [empty] * len(rows) if results is None else _result_columns(results)
+        columns = [NO_RESULTS] * len(rows) if results is None else result_columns(results)
         lines = [
-            self._line(row, {ROW: first + i + 1, **columns[i], **extra, ERROR: row.error}) for i, row in enumerate(rows)
+            scored_line(row, self._rows.numbers, {ROW: first + i + 1, **columns[i], **extra, ERROR: row.error})
+            for i, row in enumerate(rows)
         ]
         if not self._output.shows_rows:
             for i, row in enumerate(rows[: max(_N_REPORTED - self.counts.n_errors, 0)]):
@@ -274,20 +297,13 @@ class Watcher:
         self.counts.n_anomalies += sum(labels)
         lines = (
             [
-                self._line(row, {ROW: i + 1, **columns, **extra})
-                for row, i, columns in zip(rows, results.index.tolist(), _result_columns(results), strict=True)
+                scored_line(row, self._rows.numbers, {ROW: i + 1, **columns, **extra})
+                for row, i, columns in zip(rows, results.index.tolist(), result_columns(results), strict=True)
             ]
             if self._output.shows_rows
             else []
         )
         self._output.write(lines, events)
-
-    def _line(self, row: Row, results: dict[str, Any]) -> str:
-        """Return a record with its results as a line of JSON."""
-        values = row.record.values
-        replaced = result_names(values) or results.keys() & values.keys()
-        members = json_members(row.record, self._rows.numbers, replaced)
-        return f"{{{members}{', ' if members else ''}{as_json(results)[1:]}\n"
 
 
 def _points(detector: StreamDetector, features: StreamFeatures, values: list[list[Any]]) -> Any:
@@ -295,23 +311,3 @@ def _points(detector: StreamDetector, features: StreamFeatures, values: list[lis
     if detector.feature_names is None:
         return [features.named(row) for row in values]
     return features.points(values)
-
-
-def _result_columns(results: Results) -> list[dict[str, Any]]:
-    """Return the results of each row by name; null for a threshold of 1, which means that there is none yet."""
-    columns = (results.score, results.surprise, results.is_anomaly, results.threshold, results.incident)
-    return [
-        {
-            SCORE: _number_or_none(score),
-            SURPRISE: _number_or_none(surprise),
-            LABEL: label,
-            THRESHOLD: threshold if threshold < 1.0 else None,
-            INCIDENT: None if incident == NO_INCIDENT else incident,
-        }
-        for score, surprise, label, threshold, incident in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-
-
-def _number_or_none(number: float) -> float | None:
-    """Return None for NaN."""
-    return number if number == number else None  # noqa: PLR0124
