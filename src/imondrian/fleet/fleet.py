@@ -3,7 +3,7 @@
 import os
 from collections import OrderedDict
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,6 +13,7 @@ import numpy as np
 from imondrian.alarms.incidents import (
     NO_INCIDENT,
     AlarmReason,
+    Explain,
     Incident,
     IncidentRules,
     IncidentTracker,
@@ -31,7 +32,7 @@ from imondrian.base.defaults import (
     resolved_for_stream,
     with_stream_preset,
 )
-from imondrian.base.errors import DamagedFileError, InvalidInputError
+from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
 from imondrian.base.locking import new_locks, read_locked, write_locked
 from imondrian.base.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.engine.fleet import (
@@ -47,14 +48,14 @@ from imondrian.engine.fleet import (
 )
 from imondrian.engine.histogram import WEIGHT
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.nodes import MAX_POINTS, MAX_SHOWN
 from imondrian.engine.surprise import SINCE
 from imondrian.engine.threads import Threads
-from imondrian.fleet.blocks import KeyedBlock, block_end, plan
+from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan
 from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, epochs
 from imondrian.fleet.key_states import trees_of
 from imondrian.fleet.key_store import Facts, KeyStore, checked_key, encoded_key
-from imondrian.fleet.key_table import KeyTable, Trackers
+from imondrian.fleet.key_table import KeyTable
 from imondrian.fleet.results import FleetResult, FleetResults, Key, KeyEvent, KeyIncident, joined
 from imondrian.fleet.shards import DetectorSize, Shards
 from imondrian.forest.feature_layout import FeatureLayout
@@ -96,15 +97,29 @@ class _WindowPoints(NamedTuple):
         return self.sampler.n_numbered_points(first, end)
 
 
-class _Records(NamedTuple):
-    """What a fleet records besides its detectors; replaced as a whole, so that an interruption leaves old or new."""
+_IncidentName = tuple[Key, int]  # the key, and the number of the incident among those of the key
 
-    trackers: Trackers  # of keys that have had an alarm and are in memory
-    incidents: "OrderedDict[tuple[Key, int], Incident]"  # the latest, in the order of opening
+
+class _Outcome(NamedTuple):
+    """What a block changes besides the detectors. To apply it twice is the same as once."""
+
+    is_borrowed: Array
+    incident: Array  # number of the incident that is open after each row
+    trackers: dict[Key, IncidentTracker]  # those that changed
+    incidents: dict[_IncidentName, Incident]  # those that opened or changed
+    opened: tuple[_IncidentName, ...]  # at most N_INCIDENTS_STORED, in the order of opening
+    events: tuple[KeyEvent, ...]
+
+
+class _Records(NamedTuple):
+    """What a fleet records besides its keys; replaced as a whole, so that an interruption leaves old or new."""
+
     n_rows: int = 0  # rows of all keys so far, including skipped ones
     names: list[Any] | None = None
     events: tuple[KeyEvent, ...] = ()  # of the last call
     pending: KeyedBlock | None = None  # a block that has begun
+    outcome: _Outcome | None = None  # of the pending block, when its rows have been scored and learned
+    forgetting: Key | None = None
 
 
 class Fleet:
@@ -146,9 +161,10 @@ class Fleet:
     rules : IncidentRules or dict, optional
         Which alarms form an incident. Can be changed at any time: `rules`.
     max_bytes : int, optional
-        Upper bound of the memory for detectors. When it is reached, the keys that were not used for the longest time
-        move to the store, and come back unchanged with their next row. Without a store they are dropped, and counted
-        in `n_dropped`. By default there is no bound.
+        Upper bound of the memory for detectors; the text of the keys is not counted. When it is reached, the keys that
+        were not used for the longest time move to the store, and come back unchanged with their next row. Without a
+        store they are dropped, and counted in `n_dropped`; a dropped key starts again like a new one. By default there
+        is no bound.
     store : str or path, optional
         A file, which is created, for keys that do not fit in memory, and for `save`.
     n_jobs : int, default=1
@@ -166,8 +182,9 @@ class Fleet:
     Notes
     -----
     Memory is allocated for 256 keys at a time, and used when a key arrives. A fleet may be used from several threads: a
-    call that changes it runs alone. If a call is interrupted (Ctrl+C), the fleet has processed its first rows, up to
-    some row; `n_rows` counts them.
+    call that changes it runs alone. If a call is interrupted (Ctrl+C), or the store fails, the fleet has processed the
+    first rows of the call, up to some row; `n_rows` counts them. A fleet with a store cannot be used in a forked
+    process.
 
     Examples
     --------
@@ -240,12 +257,14 @@ class Fleet:
         max_keys = MAX_SHOWN
         if max_bytes is not None:
             max_keys = as_count(max_bytes, "max_bytes", self.bytes_per_key, 2**62) // self.bytes_per_key
-        self._table = KeyTable(Shards(size, scale.weights()), parameters, max_keys)
+        self._table = KeyTable(Shards(size, scale.weights(), max_keys), parameters, max_keys)
         self._threads, self._locks = Threads(parameters["n_jobs"]), new_locks()
         self._common = CommonForest(
             parameters["n_features"], parameters["kind"], parameters["threshold"], parameters["seed"]
         )
-        self._records = _Records({}, OrderedDict())
+        self._records = _Records()
+        self._incidents: OrderedDict[_IncidentName, Incident] = OrderedDict()  # the latest, in the order of opening
+        self._is_closed = False
         self._borrowed: dict[int, Borrowed] = {}  # of the epochs of the pending block
 
     # -- facts --------------------------------------------------------------------------------------------------------
@@ -283,7 +302,7 @@ class Fleet:
     @read_locked
     def incidents(self) -> tuple[KeyIncident, ...]:
         """The latest incidents of all keys, at most 1,024, in the order of opening."""
-        return tuple(KeyIncident(key, incident) for (key, _), incident in self._records.incidents.items())
+        return tuple(KeyIncident(key, incident) for (key, _), incident in self._incidents.items())
 
     @property
     @read_locked
@@ -291,16 +310,20 @@ class Fleet:
         """The incidents that opened or closed in the last call of `process` or `process_many`."""
         return self._records.events
 
-    @read_locked
+    @write_locked
     def keys(self) -> list[Key]:
-        """Return all keys, in memory and in the store."""
-        return self._table.keys()
+        """Return all keys, in memory and in the store: integers in ascending order, then texts in ascending order."""
+        self._check_is_open()
+        return sorted(self._table.keys(), key=lambda key: (isinstance(key, str), key))
 
+    @write_locked
     def __len__(self) -> int:
-        return len(self.keys())
+        self._check_is_open()
+        return len(self._table.keys())
 
-    @read_locked
+    @write_locked
     def __contains__(self, key: Any) -> bool:
+        self._check_is_open()
         return checked_key(key) in self._table
 
     def seed_of(self, key: Key) -> int:
@@ -357,7 +380,7 @@ class Fleet:
         return FleetResult(**values | {"incident": None if values["incident"] == NO_INCIDENT else values["incident"]})
 
     def process_many(self, keys: Iterable[Key], X: Any) -> FleetResults:
-        """Process rows of many keys, in their order: the same results as `process`, bit for bit, and much faster.
+        """Process rows of many keys, in their order: the same results as `process`, bit for bit, in less time.
 
         Parameters
         ----------
@@ -374,12 +397,13 @@ class Fleet:
 
     @write_locked
     def _process_listed(self, keys: list[Key], X: Any) -> FleetResults:
-        points, names = self._points(keys, X)
         self._records = self._records._replace(events=())
-        results, first = list[FleetResults](), 0
-        longest = longest_block(self._parameters["window"])
+        self._check_is_open()
+        points, names = self._points(keys, X)
+        results, first, table = list[FleetResults](), 0, self._table
+        limits = Limits(table.max_keys, longest_block(self._parameters["window"]), table.store is None)
         while first < len(keys):
-            end = block_end(keys, first, self._table.max_keys, longest)
+            end = block_end(keys, first, table.entries, limits)
             results.append(self._process_block(keys[first:end], points[first:end], names))
             first = end
         return joined(results)
@@ -388,12 +412,11 @@ class Fleet:
     def forget(self, key: Key) -> Self:
         """Forget a key and everything learned from it; raise InvalidInputError if there is no such key."""
         key = checked_key(key)
+        self._check_is_open()
         if key not in self._table:
             raise InvalidInputError(f"There is no key {key!r:.200}.")
-        incidents = self._records.incidents
-        kept = OrderedDict((name, incident) for name, incident in incidents.items() if name[0] != key)
-        self._table.forget(key, self._records.trackers)
-        self._records = self._records._replace(incidents=kept)
+        self._records = self._records._replace(forgetting=key)
+        self._finish_forgetting(key)
         return self
 
     @write_locked
@@ -402,7 +425,8 @@ class Fleet:
 
         Its drift monitor begins now, because a fleet does not look for drift.
         """
-        state = self._table.state_of(checked_key(key), self._records.trackers)
+        self._check_is_open()
+        state = self._table.state_of(checked_key(key))
         parameters = self._parameters | {"seed": self.seed_of(key)}
         fresh = StreamDetector(**parameters)
         notes, counts, clock = fresh.notes(), state.detector.counts[0], state.detector.clocks[0]
@@ -427,6 +451,7 @@ class Fleet:
         path : str or path, optional
             By default the store; then only the keys that have changed are written.
         """
+        self._check_is_open()
         store = self._table.store
         if path is not None and (store is None or Path(path).absolute() != store.path):
             self._save_copy(Path(path).absolute())
@@ -434,7 +459,7 @@ class Fleet:
             raise InvalidInputError("The fleet has no store: give a path.")
         else:
             changed = sorted(self._table.changed, key=repr)
-            store.save(self._facts(), self._table.states(changed, self._records.trackers))
+            store.save(self._facts(), self._table.states(changed))
             self._table.changed.clear()
 
     def _save_copy(self, path: Path) -> None:
@@ -443,7 +468,7 @@ class Fleet:
         part.unlink(missing_ok=True)
         copy = KeyStore(part)
         try:
-            copy.save(self._facts(), self._table.states(self._table.keys(), self._records.trackers))
+            copy.save(self._facts(), self._table.states(self._table.keys()))
             copy.close()
             part.replace(path)
         except BaseException:
@@ -472,6 +497,7 @@ class Fleet:
         """
         if not Path(path).exists():
             raise FileNotFoundError(f"There is no file {os.fspath(path)!r}.")
+        n_jobs = as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS)
         fleet, store = cls.__new__(cls), KeyStore(path)
         try:
             fleet._restore(store.facts(), max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
@@ -483,9 +509,14 @@ class Fleet:
 
     @write_locked
     def close(self) -> None:
-        """Close the store. What has not been saved is lost. The fleet cannot be used any more."""
+        """Close the store. What has not been saved is lost. The fleet cannot process rows any more."""
+        self._is_closed = True
         if self._table.store is not None:
             self._table.store.close()
+
+    def _check_is_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("The fleet is closed.")
 
     def __enter__(self) -> Self:
         return self
@@ -501,7 +532,7 @@ class Fleet:
 
     def _facts(self) -> Facts:
         records = self._records
-        incidents = [[key, incident.as_json_value()] for (key, _), incident in records.incidents.items()]
+        incidents = [[key, incident.as_json_value()] for (key, _), incident in self._incidents.items()]
         parameters = self._parameters | {"rules": self._parameters["rules"].as_json_value()}
         header = {
             "parameters": {name: value for name, value in parameters.items() if name not in _FIXED_SETTINGS},
@@ -520,32 +551,44 @@ class Fleet:
         header = facts.header
         try:
             parameters = dict(header["parameters"]) | {"n_jobs": n_jobs}
-            self._set(parameters, borrow=header["borrow"], max_bytes=max_bytes)
+            self._set(parameters, borrow=header["borrow"], max_bytes=None)
             names = header["names"]
             if names is not None:
                 names = RowConverter(self._parameters["n_features"]).checked_names(names)
             n_rows = as_count(header["n_rows"], "the number of rows", 0, MAX_SHOWN)
-            self._table.n_dropped = as_count(header["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN)
+            n_dropped = as_count(header["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN)
             incidents = OrderedDict[tuple[Key, int], Incident]()
             for key, values in header["incidents"][-N_INCIDENTS_STORED:]:
                 incident = restored_incident(values, MAX_SHOWN)
                 incidents[checked_key(key), incident.number] = incident
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise DamagedFileError(f"{path}: {str(error)[:300]}") from None
-        self._records = _Records({}, incidents, n_rows, names)
-        self._common.restore(facts.common)
+        self._set(parameters, borrow=self._borrows, max_bytes=max_bytes)
+        self._records, self._incidents, self._table.n_dropped = _Records(n_rows, names), incidents, n_dropped
+        self._common.restore(facts.common, n_rows)
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
-        return self._records.pending is None and self._table.is_settled and not self._threads.running
+        records = self._records
+        is_complete = records.pending is None and records.forgetting is None
+        return is_complete and self._table.is_settled and not self._threads.running
 
     def _settle(self) -> None:
         """Finish the work of an interrupted call."""
         self._threads.wait_for_running_tasks()
-        self._table.settle()
         if self._records.pending is not None:
+            self._table.begin_block()
             self._complete(self._records.pending)
+        self._table.settle()
+        if self._records.forgetting is not None:
+            self._finish_forgetting(self._records.forgetting)
+
+    def _finish_forgetting(self, key: Key) -> None:
+        self._table.forget(key)
+        for name in [name for name in self._incidents if name[0] == key]:
+            self._incidents.pop(name, None)
+        self._records = self._records._replace(forgetting=None)
 
     def _points(self, keys: list[Key], X: Any) -> tuple[Array, list[Any] | None]:
         """Return the points of rows, NaN for unusable ones, and the names of the features."""
@@ -569,18 +612,21 @@ class Fleet:
 
     def _process_block(self, keys: list[Key], X: Array, names: list[Any] | None) -> FleetResults:
         """Process the rows of one block."""
-        entries = self._table.entries_of(keys, self.seed_of, self._records.trackers)
+        entries = self._table.entries_of(keys, self.seed_of)
         block = plan(keys, entries, X, self._table.shards, self._records.n_rows)
         self._borrowed = {}
         self._records = self._records._replace(names=names, pending=block)
+        self._table.begin_block()
         return self._complete(block)
 
     def _complete(self, block: KeyedBlock) -> FleetResults:
         """Process a planned block; can be repeated after an interruption: nothing is learned or counted twice."""
-        self._table.changed.update(block.keys)
-        self._threads.run([partial(self._run_part, index, block) for index in block.parts])
-        is_borrowed = self._borrow(block)
-        records, incident = self._with_incidents(block)
+        outcome = self._records.outcome
+        if outcome is None:
+            self._table.changed.update(block.keys)
+            self._threads.run([partial(self._run_part, index, block) for index in block.parts])
+            outcome = self._outcome(block, self._borrow(block))
+            self._records = self._records._replace(outcome=outcome)
         labels = block.labels
         results = FleetResults(
             score=block.scores,
@@ -588,10 +634,17 @@ class Fleet:
             threshold=labels.thresholds,
             index=block.indices(),
             surprise=labels.surprises,
-            incident=incident,
-            is_borrowed=is_borrowed,
+            incident=outcome.incident,
+            is_borrowed=outcome.is_borrowed,
         )
-        self._records = records
+        self._table.trackers.update(outcome.trackers)
+        _record_incidents(self._incidents, outcome)
+        self._records = self._records._replace(
+            n_rows=block.number + len(block.keys),
+            events=(*self._records.events, *outcome.events),
+            pending=None,
+            outcome=None,
+        )
         return results
 
     def _run_part(self, index: int, block: KeyedBlock) -> None:
@@ -615,15 +668,15 @@ class Fleet:
         is_borrowed = np.zeros(len(block.keys), np.bool_)
         if not self._borrows:
             return is_borrowed
-        n_scored, is_warm = block.n_scored_before(), np.zeros(len(block.keys), np.bool_)
-        is_warm[block.is_usable] = n_scored[block.is_usable] >= self._parameters["warm_up"]
-        is_cold = block.is_usable & ~is_warm & (n_scored >= MIN_POINTS)
+        n_scored, is_usable = block.n_scored_before(), block.is_usable
+        is_warm = is_usable & (n_scored >= self._parameters["warm_up"])
+        is_cold = is_usable & ~is_warm & (n_scored >= MIN_POINTS)
         for first, end in epochs(block.number, len(block.keys)):
             rows, epoch = first + np.flatnonzero(is_cold[first:end]), (block.number + first) // EPOCH
             if epoch not in self._borrowed:
                 spread = np.sqrt(1.0 + 1.0 / np.maximum(n_scored[rows], 1))[:, None]  # of a mean of so few rows
                 self._borrowed[epoch] = self._common.judge(block.deviations[rows] / spread)
-                self._common.offer(block.number + first, block.deviations[first:end], is_warm[first:end])
+            self._common.offer(block.number + first, block.deviations[first:end], is_warm[first:end])
             borrowed = self._borrowed[epoch]
             if borrowed.is_known:
                 is_borrowed[rows] = True
@@ -632,29 +685,29 @@ class Fleet:
                 block.labels.are_anomalies[rows] = borrowed.is_anomaly
         return is_borrowed
 
-    def _with_incidents(self, block: KeyedBlock) -> tuple[_Records, Array]:
-        """Return the records after a block, and the number of the incident that is open after each row."""
-        records, numbers = self._records, np.full(len(block.keys), NO_INCIDENT)
-        trackers, found = dict(records.trackers), list[tuple[int, KeyEvent]]()
-        for i in _concerned(block, trackers):
+    def _outcome(self, block: KeyedBlock, is_borrowed: Array) -> _Outcome:
+        """Return what a block changes in the incidents."""
+        incident, rules = np.full(len(block.keys), NO_INCIDENT), self._parameters["rules"]
+        trackers, found = dict[Key, IncidentTracker](), list[tuple[int, KeyEvent]]()
+        for i in _concerned(block, self._table.trackers):
             key, rows, labelled = block.key_of(i), block.rows_of(i), block.labelled(i)
-            tracker = trackers[key].copy() if key in trackers else IncidentTracker(self._parameters["rules"])
-            tracker.rules = self._parameters["rules"]
-            explain = partial(self._reasons, block, i)
-            numbers[rows], events = tracker.observe(labelled, self._alarm_level, records.names, explain)
+            known = self._table.trackers.get(key)
+            tracker = trackers[key] = IncidentTracker(rules) if known is None else known.copy()
+            tracker.rules = rules
+            incident[rows], events = tracker.observe(
+                labelled, self._alarm_level, self._records.names, self._explainer(block, i)
+            )
             tracker.keep_latest(1)
-            trackers[key] = tracker
-            found += [(int(rows[event.index - labelled.first]), KeyEvent(key, event)) for event in events]
+            positions = [max(event.index - labelled.first, 0) for event in events]  # of rules that changed: before
+            found += [(int(rows[p]), KeyEvent(key, event)) for p, event in zip(positions, events, strict=True)]
         found.sort(key=lambda pair: pair[0])
         events_in_order = tuple(event for _, event in found)
-        recorded = records._replace(
-            n_rows=records.n_rows + len(block.keys),
-            trackers=trackers,
-            incidents=_with_latest(records.incidents, events_in_order, trackers),
-            events=(*records.events, *events_in_order),
-            pending=None,
+        incidents = {(key, event.incident.number): event.incident for key, event in events_in_order}
+        incidents |= {(key, latest.number): latest for key in trackers for latest in trackers[key].latest}
+        opened = [(key, event.incident.number) for key, event in events_in_order if event.incident.is_open]
+        return _Outcome(
+            is_borrowed, incident, trackers, incidents, tuple(opened[-N_INCIDENTS_STORED:]), events_in_order
         )
-        return recorded, numbers
 
     @property
     def _alarm_level(self) -> float:
@@ -662,11 +715,19 @@ class Fleet:
         default = stream_rule(resolved_for_stream("preset", "threshold", PRESET)).value
         return rule.value if rule.name == SURPRISE else default
 
-    def _reasons(self, block: KeyedBlock, i: int, position: int) -> tuple[AlarmReason, ...]:
-        """Return the reasons for the alarm at a position of the rows of the i-th entry."""
-        points = _WindowPoints(self._window_of(self._table.shards.detector(int(block.used[i]))))
-        explainer = AlarmExplainer(self._parameters | {"seed": self.seed_of(block.key_of(i))})
-        return explainer.reasons(points, block.number_of(i, position), None)
+    def _explainer(self, block: KeyedBlock, i: int) -> Explain:
+        """Return a function that returns the reasons for the alarm at a position of the rows of the i-th entry."""
+
+        @cache
+        def prepared() -> tuple[AlarmExplainer, _WindowPoints]:
+            window = self._window_of(self._table.shards.detector(int(block.used[i])))
+            return AlarmExplainer(self._parameters | {"seed": self.seed_of(block.key_of(i))}), _WindowPoints(window)
+
+        def reasons(position: int) -> tuple[AlarmReason, ...]:
+            explainer, points = prepared()
+            return explainer.reasons(points, block.number_of(i, position), None)
+
+        return reasons
 
     def _window_of(self, detector: Shard) -> Window:
         """Return the window of a detector, a shard of one; its ring is a view."""
@@ -707,13 +768,16 @@ def _listed_keys(keys: Any) -> list[Key]:
 def _new_store(path: str | os.PathLike[str]) -> KeyStore:
     """Create a store; raise InvalidInputError if there is one with a fleet already."""
     store = KeyStore(path)
-    if store.facts() is None:
-        return store
-    store.close()
-    raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
+    try:
+        if store.facts() is not None:
+            raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
-def _concerned(block: KeyedBlock, trackers: Trackers) -> list[int]:
+def _concerned(block: KeyedBlock, trackers: dict[Key, IncidentTracker]) -> list[int]:
     """Return the entries of a block with an alarm, or whose latest alarms may still be part of an incident."""
     concerned = set(block.entries_with_alarms())
     if trackers:
@@ -722,17 +786,12 @@ def _concerned(block: KeyedBlock, trackers: Trackers) -> list[int]:
     return sorted(concerned)
 
 
-def _with_latest(
-    incidents: "OrderedDict[tuple[Key, int], Incident]", events: tuple[KeyEvent, ...], trackers: Trackers
-) -> "OrderedDict[tuple[Key, int], Incident]":
-    """Return the latest incidents after these events, in the order of opening."""
-    latest = incidents.copy()
-    for key, event in events:
-        latest[key, event.incident.number] = event.incident
-    for key, tracker in trackers.items():
-        for incident in tracker.latest:
-            if (key, incident.number) in latest:
-                latest[key, incident.number] = incident
-    while len(latest) > N_INCIDENTS_STORED:
-        latest.popitem(last=False)
-    return latest
+def _record_incidents(incidents: "OrderedDict[_IncidentName, Incident]", outcome: _Outcome) -> None:
+    """Update the latest incidents, which are in the order of opening."""
+    for name, incident in outcome.incidents.items():
+        if name in incidents:
+            incidents[name] = incident
+    for name in outcome.opened:
+        incidents[name] = outcome.incidents[name]
+    while len(incidents) > N_INCIDENTS_STORED:
+        incidents.popitem(last=False)
