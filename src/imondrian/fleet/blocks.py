@@ -1,7 +1,6 @@
 """Rows of many keys as blocks: how many rows a block takes, and its groups in every shard."""
 
-from collections import OrderedDict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -9,6 +8,9 @@ from imondrian.alarms.incidents import LabelledRows
 from imondrian.engine.fleet import GROUP, Block, Labels
 from imondrian.engine.jit import Array
 from imondrian.fleet.shards import Shards
+
+if TYPE_CHECKING:
+    from collections import OrderedDict
 
 MAX_ROWS = 2**17
 
@@ -127,13 +129,10 @@ def plan(keys: list[str | int], entries: Array, X: Array, shards: Shards, number
     order = np.argsort(entries, kind="stable")
     used, starts = np.unique(entries[order], return_index=True)
     starts = np.append(starts, len(entries))
-    indices = used // shards.keys_per_shard
-    counts = [
-        shards.shard(index).counts[used[indices == index] % shards.keys_per_shard] for index in np.unique(indices)
-    ]
-    before = np.concatenate(counts)
+    indices, detectors = np.divmod(used, shards.keys_per_shard)
+    before = np.concatenate([shards.shard(i).counts[detectors[indices == i]] for i in np.unique(indices)])
     groups = np.zeros(used.size, GROUP)
-    groups["detector"], groups["first"], groups["end"] = used % shards.keys_per_shard, starts[:-1], starts[1:]
+    groups["detector"], groups["first"], groups["end"] = detectors, starts[:-1], starts[1:]
     groups["number"], groups["n_seen"] = before["number"], before["n_seen"]
     scores, deviations = np.full(len(entries), np.nan), np.zeros(X.shape)
     parts = {int(i): Block(groups[indices == i], order, X, scores, deviations) for i in np.unique(indices)}

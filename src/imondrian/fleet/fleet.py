@@ -767,13 +767,14 @@ def _listed_keys(keys: Any) -> list[Key]:
 
 def _new_store(path: str | os.PathLike[str]) -> KeyStore:
     """Create a store; raise InvalidInputError if there is one with a fleet already."""
-    store = KeyStore(path)
+    store, is_new = KeyStore(path), False
     try:
-        if store.facts() is not None:
-            raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
-    except BaseException:
-        store.close()
-        raise
+        is_new = store.facts() is None
+    finally:
+        if not is_new:
+            store.close()
+    if not is_new:
+        raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
     return store
 
 
