@@ -245,7 +245,6 @@ class Fleet:
         if isinstance(settings["preset"], str) and settings["preset"] == SERIES:
             raise InvalidInputError("A fleet has no preset 'series': its memory per key would be too large.")
         self._parameters = checked_parameters(**with_stream_preset(settings | _FIXED_SETTINGS))
-        check_rules_match(self._parameters["rules"], self._parameters["n_features"], None)
         self._borrows = _checked_bool(borrow, "borrow")
         parameters = self._parameters
         window: Window = new_sampler(parameters["max_samples"], parameters["window"])  # type: ignore[assignment]
@@ -357,7 +356,8 @@ class Fleet:
     @write_locked
     def rules(self, rules: IncidentRules | dict[str, Any]) -> None:
         checked = checked_rules(rules)
-        check_rules_match(checked, self._parameters["n_features"], self._records.names)
+        if self._records.names is not None:
+            check_rules_match(checked, self._parameters["n_features"], self._records.names)
         self._parameters = self._parameters | {"rules": checked}
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -555,6 +555,7 @@ class Fleet:
             names = header["names"]
             if names is not None:
                 names = RowConverter(self._parameters["n_features"]).checked_names(names)
+                check_rules_match(self._parameters["rules"], self._parameters["n_features"], names)
             n_rows = as_count(header["n_rows"], "the number of rows", 0, MAX_SHOWN)
             n_dropped = as_count(header["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN)
             incidents = OrderedDict[tuple[Key, int], Incident]()
