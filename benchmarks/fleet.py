@@ -112,14 +112,8 @@ def return_seconds(n_keys: int) -> list[float]:
 
 def measure_peer(n_keys: int, n_blocks: int) -> None:
     """Measure krcf (Rust) with one forest per key: score a row, then learn it."""
-    from krcf import RandomCutForest
-
-    before, rng = resident_bytes(), np.random.default_rng(0)
-    sizes = {"dimensions": 1, "shingle_size": 1, "num_trees": TREES, "sample_size": SAMPLES, "output_after": 32}
-    forests = [RandomCutForest({**sizes, "id": key}) for key in range(n_keys)]
-    for forest in forests:
-        for row in rng.normal(size=(WINDOW, 1)):
-            forest.update(row)
+    before, rng = resident_bytes(), np.random.default_rng(1)
+    forests = peer_forests(n_keys)
     per_key, rates = (resident_bytes() - before) / n_keys, Rates([], [])
     for _ in range(n_blocks):
         keys, rows = rng.integers(0, n_keys, BLOCK).tolist(), list(rng.normal(size=(BLOCK, 1)))
@@ -130,6 +124,30 @@ def measure_peer(n_keys: int, n_blocks: int) -> None:
         rates.elapsed.append(BLOCK / (time.perf_counter() - elapsed))
         rates.processor.append(BLOCK / (time.process_time() - processor))
     print(f"krcf, {n_keys:,} forests: {per_key:,.0f} bytes a key measured; {rates}")
+
+
+def peer_forests(n_keys: int) -> list[Any]:
+    """Return forests of krcf that have learned 256 rows each."""
+    from krcf import RandomCutForest
+
+    rng = np.random.default_rng(0)
+    sizes = {"dimensions": 1, "shingle_size": 1, "num_trees": TREES, "sample_size": SAMPLES, "output_after": 32}
+    forests = [RandomCutForest({**sizes, "id": key}) for key in range(n_keys)]
+    for forest in forests:
+        for row in rng.normal(size=(WINDOW, 1)):
+            forest.update(row)
+    return forests
+
+
+def bytes_per_key(contestant: str, n_keys: int) -> float:
+    """Return the resident memory that a key adds."""
+    make = peer_forests if contestant == "krcf" else lambda n: warm_fleet(n, n)
+    make(10)  # so that the memory of the library is not counted
+    gc.collect()
+    before = resident_bytes()
+    made = make(n_keys)
+    gc.collect()
+    return (resident_bytes() - before) / len(made)
 
 
 def resident_bytes() -> int:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from imondrian import Fleet, StreamDetector
 from tests.fleet.fleets import (
     FIELDS,
-    SIZES,
     assert_same,
     cut,
     detector_of,
@@ -206,4 +205,4 @@ def test_the_seed_of_a_key_depends_on_the_key_and_the_seed_of_the_fleet():
 def test_the_memory_of_a_key_is_known_before_its_first_row():
     """With the default sizes and one feature, it is at most 128 KiB."""
     assert Fleet(1).bytes_per_key <= 131_072
-    assert Fleet(1).parameters | SIZES | {"n_features": 2, "seed": 5} == new_fleet().parameters
+    assert new_fleet(max_samples=None).bytes_per_key > new_fleet().bytes_per_key == new_fleet(seed=6).bytes_per_key

@@ -1,6 +1,7 @@
 """The common forest of a fleet: scores the rows of keys that have not warmed up, by what is ordinary for other keys.
 
-It sees how far a row is from the mean of its key's window, in standard deviations. It learns a sample of the rows of
+It sees how far a row is from the mean of its key's window, in standard deviations, corrected for the number of points
+of the key. It learns a sample of the rows of
 keys that have warmed up, at the end of every EPOCH rows of the fleet, so that its scores do not depend on how the rows
 are divided into calls.
 """
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.jit import Array
+from imondrian.engine.window import step_length
 from imondrian.models import storage
 from imondrian.stream.detector import StreamDetector
 
@@ -29,6 +31,28 @@ def epochs(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
         end = min(n_rows, first + EPOCH - (number + first) % EPOCH)
         yield first, end
         first = end
+
+
+def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
+    """Return deviations of rows with a normal distribution, if the values of their keys have one.
+
+    The deviation of a row from the mean of n points, in their standard deviations, has a Student distribution (up to a
+    factor): its tails are heavy if n is small. Wallace's approximation of the normal quantile [Wallace1959]. `n_points`
+    is the number of points of its key before each row; the mean is that of the last step of the window.
+    """
+    n = np.minimum(_last_step(n_points, window), window).astype(np.float64)[:, None]
+    freedom = np.maximum(n - 1.0, 1.0)
+    t_squared = deviations**2 * (freedom / (n + 1.0))
+    normal = np.sqrt(freedom * np.log1p(t_squared / freedom)) * (8.0 * freedom + 1.0) / (8.0 * freedom + 3.0)
+    return np.copysign(normal, deviations)
+
+
+def _last_step(n_points: Array, window: int) -> Array:
+    """Return the number of points at the last step of a window that has seen n_points points."""
+    steps = [0, 1]
+    while steps[-1] < min(window, n_points.max(initial=0)):
+        steps.append(steps[-1] + step_length(steps[-1], window))
+    return np.array(steps)[np.searchsorted(steps, n_points, side="right") - 1]
 
 
 class Borrowed(NamedTuple):

@@ -2,7 +2,7 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -48,17 +48,18 @@ from imondrian.engine.fleet import (
 )
 from imondrian.engine.histogram import WEIGHT
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, MAX_SHOWN
+from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.engine.surprise import SINCE
 from imondrian.engine.threads import Threads
 from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan
-from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, epochs
+from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, as_normal, epochs
 from imondrian.fleet.key_states import trees_of
 from imondrian.fleet.key_store import Facts, KeyStore, checked_key, encoded_key
 from imondrian.fleet.key_table import KeyTable
 from imondrian.fleet.results import FleetResult, FleetResults, Key, KeyEvent, KeyIncident, joined
 from imondrian.fleet.shards import DetectorSize, Shards
 from imondrian.forest.feature_layout import FeatureLayout
+from imondrian.forest.forest_parameters import checked_n_jobs, checked_scale
 from imondrian.forest.inputs import as_count
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Window, new_sampler
@@ -111,12 +112,21 @@ class _Outcome(NamedTuple):
     events: tuple[KeyEvent, ...]
 
 
+class _Rows(NamedTuple):
+    """Rows of a block."""
+
+    keys: list[Key]
+    X: Array
+    names: list[Any] | None
+
+
 class _Records(NamedTuple):
     """What a fleet records besides its keys; replaced as a whole, so that an interruption leaves old or new."""
 
     n_rows: int = 0  # rows of all keys so far, including skipped ones
     names: list[Any] | None = None
     events: tuple[KeyEvent, ...] = ()  # of the last call
+    arriving: _Rows | None = None  # of a block that begins with dropping keys
     pending: KeyedBlock | None = None  # a block that has begun
     outcome: _Outcome | None = None  # of the pending block, when its rows have been scored and learned
     forgetting: Key | None = None
@@ -250,14 +260,14 @@ class Fleet:
         window: Window = new_sampler(parameters["max_samples"], parameters["window"])  # type: ignore[assignment]
         self._selection = window.selection
         size = DetectorSize(parameters["n_features"], parameters["n_trees"], parameters["window"], window.limit)
-        scale = new_scale(parameters["scale"], FeatureLayout.checked(parameters["n_features"], ()))
+        scale = new_scale(checked_scale(parameters["scale"]), FeatureLayout.checked(parameters["n_features"], ()))
         self._n_scaled = parameters["n_features"] if scale.is_adaptive else 0
         self.bytes_per_key = size.n_bytes + _TRACKER_BYTES
         max_keys = MAX_SHOWN
         if max_bytes is not None:
             max_keys = as_count(max_bytes, "max_bytes", self.bytes_per_key, 2**62) // self.bytes_per_key
         self._table = KeyTable(Shards(size, scale.weights(), max_keys), parameters, max_keys)
-        self._threads, self._locks = Threads(parameters["n_jobs"]), new_locks()
+        self._threads, self._locks = Threads(checked_n_jobs(parameters["n_jobs"])), new_locks()
         self._common = CommonForest(
             parameters["n_features"], parameters["kind"], parameters["threshold"], parameters["seed"]
         )
@@ -324,6 +334,9 @@ class Fleet:
     def __contains__(self, key: Any) -> bool:
         self._check_is_open()
         return checked_key(key) in self._table
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.keys())
 
     def seed_of(self, key: Key) -> int:
         """Return the seed of a key's detector: a hash of the key and the seed of the fleet."""
@@ -404,7 +417,7 @@ class Fleet:
         limits = Limits(table.max_keys, longest_block(self._parameters["window"]), table.store is None)
         while first < len(keys):
             end = block_end(keys, first, table.entries, limits)
-            results.append(self._process_block(keys[first:end], points[first:end], names))
+            results.append(self._process_block(_Rows(keys[first:end], points[first:end], names)))
             first = end
         return joined(results)
 
@@ -497,7 +510,7 @@ class Fleet:
         """
         if not Path(path).exists():
             raise FileNotFoundError(f"There is no file {os.fspath(path)!r}.")
-        n_jobs = as_count(n_jobs, "n_jobs", -MAX_POINTS, MAX_POINTS)
+        n_jobs = checked_n_jobs(n_jobs)
         fleet, store = cls.__new__(cls), KeyStore(path)
         try:
             fleet._restore(store.facts(), max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
@@ -572,12 +585,15 @@ class Fleet:
 
     def _is_settled(self) -> bool:
         records = self._records
-        is_complete = records.pending is None and records.forgetting is None
+        is_complete = records.arriving is None and records.pending is None and records.forgetting is None
         return is_complete and self._table.is_settled and not self._threads.running
 
     def _settle(self) -> None:
         """Finish the work of an interrupted call."""
         self._threads.wait_for_running_tasks()
+        if self._records.arriving is not None:
+            self._table.resume()
+            self._begin(self._records.arriving)
         if self._records.pending is not None:
             self._table.begin_block()
             self._complete(self._records.pending)
@@ -611,14 +627,24 @@ class Fleet:
         check_rules_match(self._parameters["rules"], n_features, converter.names)
         return points, converter.names
 
-    def _process_block(self, keys: list[Key], X: Array, names: list[Any] | None) -> FleetResults:
+    def _process_block(self, rows: _Rows) -> FleetResults:
         """Process the rows of one block."""
-        entries = self._table.entries_of(keys, self.seed_of)
-        block = plan(keys, entries, X, self._table.shards, self._records.n_rows)
+        if self._table.store is None:  # a dropped key cannot be brought back: from now on, the block will be completed
+            self._records = self._records._replace(arriving=rows)
+        return self._complete(self._begin(rows))
+
+    def _begin(self, rows: _Rows) -> KeyedBlock:
+        """Make room for the keys of a block, and plan it."""
+        try:
+            entries = self._table.entries_of(rows.keys, self.seed_of)
+            block = plan(rows.keys, entries, rows.X, self._table.shards, self._records.n_rows)
+        except Exception:
+            self._records = self._records._replace(arriving=None)
+            raise
         self._borrowed = {}
-        self._records = self._records._replace(names=names, pending=block)
+        self._records = self._records._replace(names=rows.names, arriving=None, pending=block)
         self._table.begin_block()
-        return self._complete(block)
+        return block
 
     def _complete(self, block: KeyedBlock) -> FleetResults:
         """Process a planned block; can be repeated after an interruption: nothing is learned or counted twice."""
@@ -672,12 +698,12 @@ class Fleet:
         n_scored, is_usable = block.n_scored_before(), block.is_usable
         is_warm = is_usable & (n_scored >= self._parameters["warm_up"])
         is_cold = is_usable & ~is_warm & (n_scored >= MIN_POINTS)
+        deviations = as_normal(block.deviations, n_scored, self._parameters["window"])
         for first, end in epochs(block.number, len(block.keys)):
             rows, epoch = first + np.flatnonzero(is_cold[first:end]), (block.number + first) // EPOCH
             if epoch not in self._borrowed:
-                spread = np.sqrt(1.0 + 1.0 / np.maximum(n_scored[rows], 1))[:, None]  # of a mean of so few rows
-                self._borrowed[epoch] = self._common.judge(block.deviations[rows] / spread)
-            self._common.offer(block.number + first, block.deviations[first:end], is_warm[first:end])
+                self._borrowed[epoch] = self._common.judge(deviations[rows])
+            self._common.offer(block.number + first, deviations[first:end], is_warm[first:end])
             borrowed = self._borrowed[epoch]
             if borrowed.is_known:
                 is_borrowed[rows] = True

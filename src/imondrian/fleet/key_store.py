@@ -191,14 +191,18 @@ class KeyStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._base.execute("BEGIN IMMEDIATE")
+        self._roll_back()  # a transaction that was interrupted twice
         try:
+            self._base.execute("BEGIN IMMEDIATE")
             yield
+            self._base.execute("COMMIT")
         except BaseException:
-            if self._base.in_transaction:
-                self._base.execute("ROLLBACK")
+            self._roll_back()
             raise
-        self._base.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        if self._base.in_transaction:
+            self._base.execute("ROLLBACK")
 
 
 def _checked_header(content: bytes) -> dict[str, Any]:

@@ -80,13 +80,17 @@ class KeyTable:
         """Keep the keys that were started for a block: it has begun, and will be completed."""
         self._started, self._is_moving = [], False
 
+    def resume(self) -> None:
+        """Complete departures that were interrupted, and free entries that belong to no key."""
+        self._finish_leaving()
+        self.shards.reclaim(set(self.entries.values()))
+
     def settle(self) -> None:
         """Complete or undo a move that was interrupted before a block began."""
         if self._is_moving:
-            self._finish_leaving()
+            self.resume()
             for key in self._started:
                 self._remove(key)
-            self.shards.reclaim(set(self.entries.values()))
             self._started, self._is_moving = [], False
 
     def keys(self) -> list[Key]:
