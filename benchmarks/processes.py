@@ -76,6 +76,13 @@ def stream_memory(contestant: str, n_points: int) -> dict[str, float]:
     return {"MB": peak_megabytes()}
 
 
+def fleet_memory(contestant: str, n_keys: int) -> dict[str, float]:
+    """Start keys and show them rows until their windows are full."""
+    from fleet import bytes_per_key
+
+    return {"KB": bytes_per_key(contestant, n_keys) / 1024}
+
+
 def online_mode(n_rows: int, n_first: int) -> dict[str, float]:
     """Extend a forest in which each tree holds every point."""
     from imondrian import MondrianForest

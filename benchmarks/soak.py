@@ -14,6 +14,7 @@ import numpy as np
 from imondrian import StreamDetector
 from imondrian.engine.invariants import broken_invariants
 from imondrian.forest.samplers import Window
+from imondrian.forest.samplers.window import selection_of
 
 N_FEATURES, WINDOW, SAMPLES, BATCH = 10, 2048, 256, 10_000
 N_SETTLED = 100_000  # from here on memory must not grow
@@ -52,7 +53,7 @@ def batch(rng: np.random.Generator, progress: float) -> np.ndarray:
 def problems_of(detector: StreamDetector) -> list[str]:
     """Return the violated invariants of the forest."""
     trees, arrays = detector.forest.state()
-    window = Window(WINDOW, SAMPLES / WINDOW)
+    window = Window(WINDOW, selection_of(WINDOW, SAMPLES))
     window.restore(arrays)
     of_trees = [text for t in range(trees.heads.size) for text in broken_invariants(trees, t, window.tree_check())]
     return [*window.problems(), *of_trees]

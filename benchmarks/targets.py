@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from suites import boxes, categories, files, fit, one_row, online, score, start_up, streams, threads
+from suites import boxes, categories, files, fit, fleet, one_row, online, score, start_up, streams, threads
 
 
 class Side(NamedTuple):
@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 
 SPEED, BEFORE, PAPER = "speed goals", "first benchmark", "1/30 of the paper's 1,612 s"
-CATEGORIES, FILES = "categories", "small files"
+CATEGORIES, FILES, KEYS = "categories", "small files", "one detector per key"
 
 
 def faster(workload: str, peer: str, times: float, source: str = SPEED) -> Target:
@@ -100,6 +100,9 @@ TARGETS = (
     at_most(files.name_of(files.LOAD, 10), 8.0, "ms", FILES),
     at_most(files.name_of(files.SAVE, 10), 8.0, "ms", FILES),
     at_most(files.name_of(files.SIZE, 500), 12.0, "MB", FILES),
+    at_most(fleet.ROWS, 20.0, "us a row", KEYS),
+    at_most(fleet.MEMORY, 128.0, "KB", KEYS),
+    at_most(fleet.RETURN, 1.0, "ms", KEYS),
     *(categories_cost_at_most(work, 1.4) for work in categories.WORKLOADS),
     two_threads_gain(threads.ARITHMETIC, threads.MACHINE),
     two_threads_gain(threads.FIT),

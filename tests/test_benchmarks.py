@@ -71,6 +71,12 @@ WORKLOADS = {
         "stream, practice: process",
         "stream, practice: many",
     ],
+    "fleet": [
+        "fleet, 10000 keys, d = 1: blocks of 100000",
+        "fleet, d = 1: memory a key",
+        "fleet, d = 1: back from the store",
+        "fleet, d = 1: back from the store, 99 %",
+    ],
     "categories": [
         "categories, d = 10: score by depth",
         "categories, d = 10: score by expected",

@@ -1,29 +1,47 @@
 """Rows of many keys as blocks: how many rows a block takes, and its groups in every shard."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from imondrian.alarms.incidents import LabelledRows
 from imondrian.engine.fleet import GROUP, Block, Labels
 from imondrian.engine.jit import Array
-from imondrian.fleet.shards import KEYS_PER_SHARD, Shards
+from imondrian.fleet.shards import Shards
+
+if TYPE_CHECKING:
+    from collections import OrderedDict
 
 MAX_ROWS = 2**17
 
 
-def block_end(keys: list[str | int], first: int, max_keys: int, max_rows_per_key: int) -> int:
-    """Return the end of the block that begins with row `first`.
+class Limits(NamedTuple):
+    """How many rows a block may have."""
 
-    A block has at most max_keys different keys, and at most max_rows_per_key rows of each.
+    max_keys: int  # different keys
+    max_rows_per_key: int
+    drops_keys: bool  # whether keys that leave memory are lost
+
+
+def block_end(keys: list[str | int], first: int, entries: "OrderedDict[str | int, int]", limits: Limits) -> int:
+    """Return the end of the block that begins with row `first`; `entries` has the keys in memory, oldest use first.
+
+    If keys are dropped, a block ends before a key that would have been dropped had its rows come one by one: which keys
+    are dropped does not depend on the blocks.
     """
     counts: dict[str | int, int] = {}
+    n_free, idle, dropped = limits.max_keys - len(entries), iter(entries), set[str | int]()
     end = min(first + MAX_ROWS, len(keys))
     for i in range(first, end):
-        count = counts.get(keys[i], 0)
-        if count == max_rows_per_key or (count == 0 and len(counts) == max_keys):
+        key = keys[i]
+        count = counts.get(key, 0)
+        if count == limits.max_rows_per_key or (count == 0 and len(counts) == limits.max_keys) or key in dropped:
             return i
-        counts[keys[i]] = count + 1
+        if count == 0 and limits.drops_keys and key not in entries:
+            n_free -= 1
+            if n_free < 0:
+                dropped.add(next(other for other in idle if other not in counts))
+        counts[key] = count + 1
     return end
 
 
@@ -111,11 +129,10 @@ def plan(keys: list[str | int], entries: Array, X: Array, shards: Shards, number
     order = np.argsort(entries, kind="stable")
     used, starts = np.unique(entries[order], return_index=True)
     starts = np.append(starts, len(entries))
-    indices = used // KEYS_PER_SHARD
-    counts = [shards.shard(index).counts[used[indices == index] % KEYS_PER_SHARD] for index in np.unique(indices)]
-    before = np.concatenate(counts)
+    indices, detectors = np.divmod(used, shards.keys_per_shard)
+    before = np.concatenate([shards.shard(i).counts[detectors[indices == i]] for i in np.unique(indices)])
     groups = np.zeros(used.size, GROUP)
-    groups["detector"], groups["first"], groups["end"] = used % KEYS_PER_SHARD, starts[:-1], starts[1:]
+    groups["detector"], groups["first"], groups["end"] = detectors, starts[:-1], starts[1:]
     groups["number"], groups["n_seen"] = before["number"], before["n_seen"]
     scores, deviations = np.full(len(entries), np.nan), np.zeros(X.shape)
     parts = {int(i): Block(groups[indices == i], order, X, scores, deviations) for i in np.unique(indices)}

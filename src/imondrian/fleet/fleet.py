@@ -2,8 +2,8 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Iterator
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,6 +13,7 @@ import numpy as np
 from imondrian.alarms.incidents import (
     NO_INCIDENT,
     AlarmReason,
+    Explain,
     Incident,
     IncidentRules,
     IncidentTracker,
@@ -31,7 +32,7 @@ from imondrian.base.defaults import (
     resolved_for_stream,
     with_stream_preset,
 )
-from imondrian.base.errors import DamagedFileError, InvalidInputError
+from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
 from imondrian.base.locking import new_locks, read_locked, write_locked
 from imondrian.base.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.engine.fleet import (
@@ -50,14 +51,15 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.engine.surprise import SINCE
 from imondrian.engine.threads import Threads
-from imondrian.fleet.blocks import KeyedBlock, block_end, plan
-from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, epochs
+from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan
+from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, as_normal, epochs
 from imondrian.fleet.key_states import trees_of
 from imondrian.fleet.key_store import Facts, KeyStore, checked_key, encoded_key
-from imondrian.fleet.key_table import KeyTable, Trackers
+from imondrian.fleet.key_table import KeyTable
 from imondrian.fleet.results import FleetResult, FleetResults, Key, KeyEvent, KeyIncident, joined
 from imondrian.fleet.shards import DetectorSize, Shards
 from imondrian.forest.feature_layout import FeatureLayout
+from imondrian.forest.forest_parameters import checked_n_jobs, checked_scale
 from imondrian.forest.inputs import as_count
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Window, new_sampler
@@ -96,15 +98,38 @@ class _WindowPoints(NamedTuple):
         return self.sampler.n_numbered_points(first, end)
 
 
-class _Records(NamedTuple):
-    """What a fleet records besides its detectors; replaced as a whole, so that an interruption leaves old or new."""
+_IncidentName = tuple[Key, int]  # the key, and the number of the incident among those of the key
 
-    trackers: Trackers  # of keys that have had an alarm and are in memory
-    incidents: "OrderedDict[tuple[Key, int], Incident]"  # the latest, in the order of opening
+
+class _Outcome(NamedTuple):
+    """What a block changes besides the detectors. To apply it twice is the same as once."""
+
+    is_borrowed: Array
+    incident: Array  # number of the incident that is open after each row
+    trackers: dict[Key, IncidentTracker]  # those that changed
+    incidents: dict[_IncidentName, Incident]  # those that opened or changed
+    opened: tuple[_IncidentName, ...]  # at most N_INCIDENTS_STORED, in the order of opening
+    events: tuple[KeyEvent, ...]
+
+
+class _Rows(NamedTuple):
+    """Rows of a block."""
+
+    keys: list[Key]
+    X: Array
+    names: list[Any] | None
+
+
+class _Records(NamedTuple):
+    """What a fleet records besides its keys; replaced as a whole, so that an interruption leaves old or new."""
+
     n_rows: int = 0  # rows of all keys so far, including skipped ones
     names: list[Any] | None = None
     events: tuple[KeyEvent, ...] = ()  # of the last call
+    arriving: _Rows | None = None  # of a block that begins with dropping keys
     pending: KeyedBlock | None = None  # a block that has begun
+    outcome: _Outcome | None = None  # of the pending block, when its rows have been scored and learned
+    forgetting: Key | None = None
 
 
 class Fleet:
@@ -146,9 +171,10 @@ class Fleet:
     rules : IncidentRules or dict, optional
         Which alarms form an incident. Can be changed at any time: `rules`.
     max_bytes : int, optional
-        Upper bound of the memory for detectors. When it is reached, the keys that were not used for the longest time
-        move to the store, and come back unchanged with their next row. Without a store they are dropped, and counted
-        in `n_dropped`. By default there is no bound.
+        Upper bound of the memory for detectors; the text of the keys is not counted. When it is reached, the keys that
+        were not used for the longest time move to the store, and come back unchanged with their next row. Without a
+        store they are dropped, and counted in `n_dropped`; a dropped key starts again like a new one. By default there
+        is no bound.
     store : str or path, optional
         A file, which is created, for keys that do not fit in memory, and for `save`.
     n_jobs : int, default=1
@@ -166,8 +192,9 @@ class Fleet:
     Notes
     -----
     Memory is allocated for 256 keys at a time, and used when a key arrives. A fleet may be used from several threads: a
-    call that changes it runs alone. If a call is interrupted (Ctrl+C), the fleet has processed its first rows, up to
-    some row; `n_rows` counts them.
+    call that changes it runs alone. If a call is interrupted (Ctrl+C), or the store fails, the fleet has processed the
+    first rows of the call, up to some row; `n_rows` counts them. A fleet with a store cannot be used in a forked
+    process.
 
     Examples
     --------
@@ -228,24 +255,25 @@ class Fleet:
         if isinstance(settings["preset"], str) and settings["preset"] == SERIES:
             raise InvalidInputError("A fleet has no preset 'series': its memory per key would be too large.")
         self._parameters = checked_parameters(**with_stream_preset(settings | _FIXED_SETTINGS))
-        check_rules_match(self._parameters["rules"], self._parameters["n_features"], None)
         self._borrows = _checked_bool(borrow, "borrow")
         parameters = self._parameters
         window: Window = new_sampler(parameters["max_samples"], parameters["window"])  # type: ignore[assignment]
         self._selection = window.selection
         size = DetectorSize(parameters["n_features"], parameters["n_trees"], parameters["window"], window.limit)
-        scale = new_scale(parameters["scale"], FeatureLayout.checked(parameters["n_features"], ()))
+        scale = new_scale(checked_scale(parameters["scale"]), FeatureLayout.checked(parameters["n_features"], ()))
         self._n_scaled = parameters["n_features"] if scale.is_adaptive else 0
         self.bytes_per_key = size.n_bytes + _TRACKER_BYTES
         max_keys = MAX_SHOWN
         if max_bytes is not None:
             max_keys = as_count(max_bytes, "max_bytes", self.bytes_per_key, 2**62) // self.bytes_per_key
-        self._table = KeyTable(Shards(size, scale.weights()), parameters, max_keys)
-        self._threads, self._locks = Threads(parameters["n_jobs"]), new_locks()
+        self._table = KeyTable(Shards(size, scale.weights(), max_keys), parameters, max_keys)
+        self._threads, self._locks = Threads(checked_n_jobs(parameters["n_jobs"])), new_locks()
         self._common = CommonForest(
             parameters["n_features"], parameters["kind"], parameters["threshold"], parameters["seed"]
         )
-        self._records = _Records({}, OrderedDict())
+        self._records = _Records()
+        self._incidents: OrderedDict[_IncidentName, Incident] = OrderedDict()  # the latest, in the order of opening
+        self._is_closed = False
         self._borrowed: dict[int, Borrowed] = {}  # of the epochs of the pending block
 
     # -- facts --------------------------------------------------------------------------------------------------------
@@ -283,7 +311,7 @@ class Fleet:
     @read_locked
     def incidents(self) -> tuple[KeyIncident, ...]:
         """The latest incidents of all keys, at most 1,024, in the order of opening."""
-        return tuple(KeyIncident(key, incident) for (key, _), incident in self._records.incidents.items())
+        return tuple(KeyIncident(key, incident) for (key, _), incident in self._incidents.items())
 
     @property
     @read_locked
@@ -291,17 +319,24 @@ class Fleet:
         """The incidents that opened or closed in the last call of `process` or `process_many`."""
         return self._records.events
 
-    @read_locked
+    @write_locked
     def keys(self) -> list[Key]:
-        """Return all keys, in memory and in the store."""
-        return self._table.keys()
+        """Return all keys, in memory and in the store: integers in ascending order, then texts in ascending order."""
+        self._check_is_open()
+        return sorted(self._table.keys(), key=lambda key: (isinstance(key, str), key))
 
+    @write_locked
     def __len__(self) -> int:
-        return len(self.keys())
+        self._check_is_open()
+        return len(self._table.keys())
 
-    @read_locked
+    @write_locked
     def __contains__(self, key: Any) -> bool:
+        self._check_is_open()
         return checked_key(key) in self._table
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.keys())
 
     def seed_of(self, key: Key) -> int:
         """Return the seed of a key's detector: a hash of the key and the seed of the fleet."""
@@ -334,7 +369,8 @@ class Fleet:
     @write_locked
     def rules(self, rules: IncidentRules | dict[str, Any]) -> None:
         checked = checked_rules(rules)
-        check_rules_match(checked, self._parameters["n_features"], self._records.names)
+        if self._records.names is not None:
+            check_rules_match(checked, self._parameters["n_features"], self._records.names)
         self._parameters = self._parameters | {"rules": checked}
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -357,7 +393,7 @@ class Fleet:
         return FleetResult(**values | {"incident": None if values["incident"] == NO_INCIDENT else values["incident"]})
 
     def process_many(self, keys: Iterable[Key], X: Any) -> FleetResults:
-        """Process rows of many keys, in their order: the same results as `process`, bit for bit, and much faster.
+        """Process rows of many keys, in their order: the same results as `process`, bit for bit, in less time.
 
         Parameters
         ----------
@@ -374,13 +410,14 @@ class Fleet:
 
     @write_locked
     def _process_listed(self, keys: list[Key], X: Any) -> FleetResults:
-        points, names = self._points(keys, X)
         self._records = self._records._replace(events=())
-        results, first = list[FleetResults](), 0
-        longest = longest_block(self._parameters["window"])
+        self._check_is_open()
+        points, names = self._points(keys, X)
+        results, first, table = list[FleetResults](), 0, self._table
+        limits = Limits(table.max_keys, longest_block(self._parameters["window"]), table.store is None)
         while first < len(keys):
-            end = block_end(keys, first, self._table.max_keys, longest)
-            results.append(self._process_block(keys[first:end], points[first:end], names))
+            end = block_end(keys, first, table.entries, limits)
+            results.append(self._process_block(_Rows(keys[first:end], points[first:end], names)))
             first = end
         return joined(results)
 
@@ -388,12 +425,11 @@ class Fleet:
     def forget(self, key: Key) -> Self:
         """Forget a key and everything learned from it; raise InvalidInputError if there is no such key."""
         key = checked_key(key)
+        self._check_is_open()
         if key not in self._table:
             raise InvalidInputError(f"There is no key {key!r:.200}.")
-        incidents = self._records.incidents
-        kept = OrderedDict((name, incident) for name, incident in incidents.items() if name[0] != key)
-        self._table.forget(key, self._records.trackers)
-        self._records = self._records._replace(incidents=kept)
+        self._records = self._records._replace(forgetting=key)
+        self._finish_forgetting(key)
         return self
 
     @write_locked
@@ -402,7 +438,8 @@ class Fleet:
 
         Its drift monitor begins now, because a fleet does not look for drift.
         """
-        state = self._table.state_of(checked_key(key), self._records.trackers)
+        self._check_is_open()
+        state = self._table.state_of(checked_key(key))
         parameters = self._parameters | {"seed": self.seed_of(key)}
         fresh = StreamDetector(**parameters)
         notes, counts, clock = fresh.notes(), state.detector.counts[0], state.detector.clocks[0]
@@ -427,6 +464,7 @@ class Fleet:
         path : str or path, optional
             By default the store; then only the keys that have changed are written.
         """
+        self._check_is_open()
         store = self._table.store
         if path is not None and (store is None or Path(path).absolute() != store.path):
             self._save_copy(Path(path).absolute())
@@ -434,7 +472,7 @@ class Fleet:
             raise InvalidInputError("The fleet has no store: give a path.")
         else:
             changed = sorted(self._table.changed, key=repr)
-            store.save(self._facts(), self._table.states(changed, self._records.trackers))
+            store.save(self._facts(), self._table.states(changed))
             self._table.changed.clear()
 
     def _save_copy(self, path: Path) -> None:
@@ -443,7 +481,7 @@ class Fleet:
         part.unlink(missing_ok=True)
         copy = KeyStore(part)
         try:
-            copy.save(self._facts(), self._table.states(self._table.keys(), self._records.trackers))
+            copy.save(self._facts(), self._table.states(self._table.keys()))
             copy.close()
             part.replace(path)
         except BaseException:
@@ -472,6 +510,7 @@ class Fleet:
         """
         if not Path(path).exists():
             raise FileNotFoundError(f"There is no file {os.fspath(path)!r}.")
+        n_jobs = checked_n_jobs(n_jobs)
         fleet, store = cls.__new__(cls), KeyStore(path)
         try:
             fleet._restore(store.facts(), max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
@@ -483,9 +522,14 @@ class Fleet:
 
     @write_locked
     def close(self) -> None:
-        """Close the store. What has not been saved is lost. The fleet cannot be used any more."""
+        """Close the store. What has not been saved is lost. The fleet cannot process rows any more."""
+        self._is_closed = True
         if self._table.store is not None:
             self._table.store.close()
+
+    def _check_is_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("The fleet is closed.")
 
     def __enter__(self) -> Self:
         return self
@@ -501,7 +545,7 @@ class Fleet:
 
     def _facts(self) -> Facts:
         records = self._records
-        incidents = [[key, incident.as_json_value()] for (key, _), incident in records.incidents.items()]
+        incidents = [[key, incident.as_json_value()] for (key, _), incident in self._incidents.items()]
         parameters = self._parameters | {"rules": self._parameters["rules"].as_json_value()}
         header = {
             "parameters": {name: value for name, value in parameters.items() if name not in _FIXED_SETTINGS},
@@ -520,32 +564,48 @@ class Fleet:
         header = facts.header
         try:
             parameters = dict(header["parameters"]) | {"n_jobs": n_jobs}
-            self._set(parameters, borrow=header["borrow"], max_bytes=max_bytes)
+            self._set(parameters, borrow=header["borrow"], max_bytes=None)
             names = header["names"]
             if names is not None:
                 names = RowConverter(self._parameters["n_features"]).checked_names(names)
+                check_rules_match(self._parameters["rules"], self._parameters["n_features"], names)
             n_rows = as_count(header["n_rows"], "the number of rows", 0, MAX_SHOWN)
-            self._table.n_dropped = as_count(header["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN)
+            n_dropped = as_count(header["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN)
             incidents = OrderedDict[tuple[Key, int], Incident]()
             for key, values in header["incidents"][-N_INCIDENTS_STORED:]:
                 incident = restored_incident(values, MAX_SHOWN)
                 incidents[checked_key(key), incident.number] = incident
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise DamagedFileError(f"{path}: {str(error)[:300]}") from None
-        self._records = _Records({}, incidents, n_rows, names)
-        self._common.restore(facts.common)
+        self._set(parameters, borrow=self._borrows, max_bytes=max_bytes)
+        self._records, self._incidents, self._table.n_dropped = _Records(n_rows, names), incidents, n_dropped
+        self._common.restore(facts.common, n_rows)
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
-        return self._records.pending is None and self._table.is_settled and not self._threads.running
+        records = self._records
+        is_complete = records.arriving is None and records.pending is None and records.forgetting is None
+        return is_complete and self._table.is_settled and not self._threads.running
 
     def _settle(self) -> None:
         """Finish the work of an interrupted call."""
         self._threads.wait_for_running_tasks()
-        self._table.settle()
+        if self._records.arriving is not None:
+            self._table.resume()
+            self._begin(self._records.arriving)
         if self._records.pending is not None:
+            self._table.begin_block()
             self._complete(self._records.pending)
+        self._table.settle()
+        if self._records.forgetting is not None:
+            self._finish_forgetting(self._records.forgetting)
+
+    def _finish_forgetting(self, key: Key) -> None:
+        self._table.forget(key)
+        for name in [name for name in self._incidents if name[0] == key]:
+            self._incidents.pop(name, None)
+        self._records = self._records._replace(forgetting=None)
 
     def _points(self, keys: list[Key], X: Any) -> tuple[Array, list[Any] | None]:
         """Return the points of rows, NaN for unusable ones, and the names of the features."""
@@ -567,20 +627,33 @@ class Fleet:
         check_rules_match(self._parameters["rules"], n_features, converter.names)
         return points, converter.names
 
-    def _process_block(self, keys: list[Key], X: Array, names: list[Any] | None) -> FleetResults:
+    def _process_block(self, rows: _Rows) -> FleetResults:
         """Process the rows of one block."""
-        entries = self._table.entries_of(keys, self.seed_of, self._records.trackers)
-        block = plan(keys, entries, X, self._table.shards, self._records.n_rows)
+        if self._table.store is None:  # a dropped key cannot be brought back: from now on, the block will be completed
+            self._records = self._records._replace(arriving=rows)
+        return self._complete(self._begin(rows))
+
+    def _begin(self, rows: _Rows) -> KeyedBlock:
+        """Make room for the keys of a block, and plan it."""
+        try:
+            entries = self._table.entries_of(rows.keys, self.seed_of)
+            block = plan(rows.keys, entries, rows.X, self._table.shards, self._records.n_rows)
+        except Exception:
+            self._records = self._records._replace(arriving=None)
+            raise
         self._borrowed = {}
-        self._records = self._records._replace(names=names, pending=block)
-        return self._complete(block)
+        self._records = self._records._replace(names=rows.names, arriving=None, pending=block)
+        self._table.begin_block()
+        return block
 
     def _complete(self, block: KeyedBlock) -> FleetResults:
         """Process a planned block; can be repeated after an interruption: nothing is learned or counted twice."""
-        self._table.changed.update(block.keys)
-        self._threads.run([partial(self._run_part, index, block) for index in block.parts])
-        is_borrowed = self._borrow(block)
-        records, incident = self._with_incidents(block)
+        outcome = self._records.outcome
+        if outcome is None:
+            self._table.changed.update(block.keys)
+            self._threads.run([partial(self._run_part, index, block) for index in block.parts])
+            outcome = self._outcome(block, self._borrow(block))
+            self._records = self._records._replace(outcome=outcome)
         labels = block.labels
         results = FleetResults(
             score=block.scores,
@@ -588,10 +661,17 @@ class Fleet:
             threshold=labels.thresholds,
             index=block.indices(),
             surprise=labels.surprises,
-            incident=incident,
-            is_borrowed=is_borrowed,
+            incident=outcome.incident,
+            is_borrowed=outcome.is_borrowed,
         )
-        self._records = records
+        self._table.trackers.update(outcome.trackers)
+        _record_incidents(self._incidents, outcome)
+        self._records = self._records._replace(
+            n_rows=block.number + len(block.keys),
+            events=(*self._records.events, *outcome.events),
+            pending=None,
+            outcome=None,
+        )
         return results
 
     def _run_part(self, index: int, block: KeyedBlock) -> None:
@@ -615,15 +695,15 @@ class Fleet:
         is_borrowed = np.zeros(len(block.keys), np.bool_)
         if not self._borrows:
             return is_borrowed
-        n_scored, is_warm = block.n_scored_before(), np.zeros(len(block.keys), np.bool_)
-        is_warm[block.is_usable] = n_scored[block.is_usable] >= self._parameters["warm_up"]
-        is_cold = block.is_usable & ~is_warm & (n_scored >= MIN_POINTS)
+        n_scored, is_usable = block.n_scored_before(), block.is_usable
+        is_warm = is_usable & (n_scored >= self._parameters["warm_up"])
+        is_cold = is_usable & ~is_warm & (n_scored >= MIN_POINTS)
+        deviations = as_normal(block.deviations, n_scored, self._parameters["window"])
         for first, end in epochs(block.number, len(block.keys)):
             rows, epoch = first + np.flatnonzero(is_cold[first:end]), (block.number + first) // EPOCH
             if epoch not in self._borrowed:
-                spread = np.sqrt(1.0 + 1.0 / np.maximum(n_scored[rows], 1))[:, None]  # of a mean of so few rows
-                self._borrowed[epoch] = self._common.judge(block.deviations[rows] / spread)
-                self._common.offer(block.number + first, block.deviations[first:end], is_warm[first:end])
+                self._borrowed[epoch] = self._common.judge(deviations[rows])
+            self._common.offer(block.number + first, deviations[first:end], is_warm[first:end])
             borrowed = self._borrowed[epoch]
             if borrowed.is_known:
                 is_borrowed[rows] = True
@@ -632,29 +712,29 @@ class Fleet:
                 block.labels.are_anomalies[rows] = borrowed.is_anomaly
         return is_borrowed
 
-    def _with_incidents(self, block: KeyedBlock) -> tuple[_Records, Array]:
-        """Return the records after a block, and the number of the incident that is open after each row."""
-        records, numbers = self._records, np.full(len(block.keys), NO_INCIDENT)
-        trackers, found = dict(records.trackers), list[tuple[int, KeyEvent]]()
-        for i in _concerned(block, trackers):
+    def _outcome(self, block: KeyedBlock, is_borrowed: Array) -> _Outcome:
+        """Return what a block changes in the incidents."""
+        incident, rules = np.full(len(block.keys), NO_INCIDENT), self._parameters["rules"]
+        trackers, found = dict[Key, IncidentTracker](), list[tuple[int, KeyEvent]]()
+        for i in _concerned(block, self._table.trackers):
             key, rows, labelled = block.key_of(i), block.rows_of(i), block.labelled(i)
-            tracker = trackers[key].copy() if key in trackers else IncidentTracker(self._parameters["rules"])
-            tracker.rules = self._parameters["rules"]
-            explain = partial(self._reasons, block, i)
-            numbers[rows], events = tracker.observe(labelled, self._alarm_level, records.names, explain)
+            known = self._table.trackers.get(key)
+            tracker = trackers[key] = IncidentTracker(rules) if known is None else known.copy()
+            tracker.rules = rules
+            incident[rows], events = tracker.observe(
+                labelled, self._alarm_level, self._records.names, self._explainer(block, i)
+            )
             tracker.keep_latest(1)
-            trackers[key] = tracker
-            found += [(int(rows[event.index - labelled.first]), KeyEvent(key, event)) for event in events]
+            positions = [max(event.index - labelled.first, 0) for event in events]  # of rules that changed: before
+            found += [(int(rows[p]), KeyEvent(key, event)) for p, event in zip(positions, events, strict=True)]
         found.sort(key=lambda pair: pair[0])
         events_in_order = tuple(event for _, event in found)
-        recorded = records._replace(
-            n_rows=records.n_rows + len(block.keys),
-            trackers=trackers,
-            incidents=_with_latest(records.incidents, events_in_order, trackers),
-            events=(*records.events, *events_in_order),
-            pending=None,
+        incidents = {(key, event.incident.number): event.incident for key, event in events_in_order}
+        incidents |= {(key, latest.number): latest for key in trackers for latest in trackers[key].latest}
+        opened = [(key, event.incident.number) for key, event in events_in_order if event.incident.is_open]
+        return _Outcome(
+            is_borrowed, incident, trackers, incidents, tuple(opened[-N_INCIDENTS_STORED:]), events_in_order
         )
-        return recorded, numbers
 
     @property
     def _alarm_level(self) -> float:
@@ -662,11 +742,19 @@ class Fleet:
         default = stream_rule(resolved_for_stream("preset", "threshold", PRESET)).value
         return rule.value if rule.name == SURPRISE else default
 
-    def _reasons(self, block: KeyedBlock, i: int, position: int) -> tuple[AlarmReason, ...]:
-        """Return the reasons for the alarm at a position of the rows of the i-th entry."""
-        points = _WindowPoints(self._window_of(self._table.shards.detector(int(block.used[i]))))
-        explainer = AlarmExplainer(self._parameters | {"seed": self.seed_of(block.key_of(i))})
-        return explainer.reasons(points, block.number_of(i, position), None)
+    def _explainer(self, block: KeyedBlock, i: int) -> Explain:
+        """Return a function that returns the reasons for the alarm at a position of the rows of the i-th entry."""
+
+        @cache
+        def prepared() -> tuple[AlarmExplainer, _WindowPoints]:
+            window = self._window_of(self._table.shards.detector(int(block.used[i])))
+            return AlarmExplainer(self._parameters | {"seed": self.seed_of(block.key_of(i))}), _WindowPoints(window)
+
+        def reasons(position: int) -> tuple[AlarmReason, ...]:
+            explainer, points = prepared()
+            return explainer.reasons(points, block.number_of(i, position), None)
+
+        return reasons
 
     def _window_of(self, detector: Shard) -> Window:
         """Return the window of a detector, a shard of one; its ring is a view."""
@@ -706,14 +794,18 @@ def _listed_keys(keys: Any) -> list[Key]:
 
 def _new_store(path: str | os.PathLike[str]) -> KeyStore:
     """Create a store; raise InvalidInputError if there is one with a fleet already."""
-    store = KeyStore(path)
-    if store.facts() is None:
-        return store
-    store.close()
-    raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
+    store, is_new = KeyStore(path), False
+    try:
+        is_new = store.facts() is None
+    finally:
+        if not is_new:
+            store.close()
+    if not is_new:
+        raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
+    return store
 
 
-def _concerned(block: KeyedBlock, trackers: Trackers) -> list[int]:
+def _concerned(block: KeyedBlock, trackers: dict[Key, IncidentTracker]) -> list[int]:
     """Return the entries of a block with an alarm, or whose latest alarms may still be part of an incident."""
     concerned = set(block.entries_with_alarms())
     if trackers:
@@ -722,17 +814,12 @@ def _concerned(block: KeyedBlock, trackers: Trackers) -> list[int]:
     return sorted(concerned)
 
 
-def _with_latest(
-    incidents: "OrderedDict[tuple[Key, int], Incident]", events: tuple[KeyEvent, ...], trackers: Trackers
-) -> "OrderedDict[tuple[Key, int], Incident]":
-    """Return the latest incidents after these events, in the order of opening."""
-    latest = incidents.copy()
-    for key, event in events:
-        latest[key, event.incident.number] = event.incident
-    for key, tracker in trackers.items():
-        for incident in tracker.latest:
-            if (key, incident.number) in latest:
-                latest[key, incident.number] = incident
-    while len(latest) > N_INCIDENTS_STORED:
-        latest.popitem(last=False)
-    return latest
+def _record_incidents(incidents: "OrderedDict[_IncidentName, Incident]", outcome: _Outcome) -> None:
+    """Update the latest incidents, which are in the order of opening."""
+    for name, incident in outcome.incidents.items():
+        if name in incidents:
+            incidents[name] = incident
+    for name in outcome.opened:
+        incidents[name] = outcome.incidents[name]
+    while len(incidents) > N_INCIDENTS_STORED:
+        incidents.popitem(last=False)

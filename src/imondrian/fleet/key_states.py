@@ -71,6 +71,9 @@ def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeySta
     if magic != _MAGIC or n_slots > size.n_slots or n_slots > _MAX_SLOTS:
         raise ValueError("it is not the state of such a detector.")
     position = _HEAD.size + n_notes
+    n_bytes = position + _n_bytes(size, n_slots)
+    if len(content) != n_bytes:
+        raise ValueError(f"it has {len(content)} bytes, but should have {n_bytes}.")
     notes = json.loads(bytes(content[_HEAD.size : position]).decode()) if n_notes else None
     detector, reader = new_shard(size, 1), _Reader(content, position)
     for field, array in zip(FIELDS.values(), detector.trees, strict=True):
@@ -78,10 +81,13 @@ def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeySta
         array[tuple(slice(length) for length in shape)] = reader.read(shape, field.dtype)
     for name, (shape, dtype) in shard_arrays(1, size.window, size.n_features).items():
         getattr(detector, name)[:] = reader.read(shape, dtype)
-    if reader.position != len(content):
-        raise ValueError(f"it has {len(content)} bytes, but should have {reader.position}.")
     check(detector, window)
     return KeyState(detector, notes)
+
+
+def _n_bytes(size: DetectorSize, n_slots: int) -> int:
+    """Return the size of the arrays of a stored detector in bytes."""
+    return size._replace(n_slots=n_slots).n_bytes
 
 
 class _Reader:
@@ -91,7 +97,7 @@ class _Reader:
         self._content, self.position = content, position
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return the next array; raise ValueError if there are too few bytes."""
+        """Return the next array."""
         count = int(np.prod(shape, dtype=np.int64))
         array = np.frombuffer(self._content, dtype, count, self.position).reshape(shape) if count else np.empty(shape)
         self.position += count * dtype.itemsize

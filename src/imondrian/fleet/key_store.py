@@ -21,10 +21,10 @@ _APPLICATION_ID = 0x494D464C  # "IMFL"
 _FORMAT, _VERSION = "imondrian fleet", 1
 _MAX_ENTRY = 2**30  # bytes of one stored value
 _SPILL = "-spill"
-_TABLES = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE saved (key BLOB PRIMARY KEY, state BLOB NOT NULL);
-"""
+_TABLES = (
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
+    "CREATE TABLE saved (key BLOB PRIMARY KEY, state BLOB NOT NULL)",
+)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
 
@@ -44,14 +44,16 @@ def encoded_key(key: str | int) -> bytes:
 def decoded_key(content: bytes) -> str | int:
     """Return the key that `encoded_key` has encoded; raise ValueError if there is none."""
     if content[:1] == b"i":
-        return int(content[1:21])
+        number = int(content[1:21])
+        if encoded_key(number) == content:
+            return number
     if content[:1] != b"t":
         raise ValueError("a key of the store is damaged.")
     return content[1:].decode("utf-8", "surrogatepass")
 
 
 class KeyStore:
-    """An open store. No other process can open it meanwhile.
+    """An open store. Nobody else can open it meanwhile, and a process that is forked cannot use it.
 
     Parameters
     ----------
@@ -62,9 +64,9 @@ class KeyStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.fspath(path)).absolute()
         self._spill_path = self.path.with_name(self.path.name + _SPILL)
-        self._removed: set[bytes] = set()  # keys in `saved` that have been forgotten since the last save
+        self._removed: set[bytes] = set()  # keys that have been forgotten since the last save
+        self._process = os.getpid()
         with self._errors():
-            self._spill_path.unlink(missing_ok=True)
             self._base = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
             try:
                 self._open()
@@ -80,11 +82,15 @@ class KeyStore:
         is_new = not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if is_new:
             self._base.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            for statement in filter(str.strip, _TABLES.split(";")):
+            for statement in _TABLES:
                 self._base.execute(statement)
         elif self._base.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
             raise DamagedFileError(f"{self.path}: this is not the store of a fleet.")
+        schema = self._base.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+        if schema != [(statement,) for statement in _TABLES]:
+            raise DamagedFileError(f"{self.path}: the tables are not those of a fleet.")
         self._base.execute("COMMIT")
+        self._spill_path.unlink(missing_ok=True)  # now that no other process uses it
         self._base.execute("ATTACH DATABASE ? AS spill", (str(self._spill_path),))
         self._base.execute("PRAGMA spill.journal_mode = MEMORY")
         self._base.execute("PRAGMA spill.synchronous = OFF")
@@ -92,20 +98,25 @@ class KeyStore:
 
     def close(self) -> None:
         """Close the store; what was not saved is lost."""
-        self._base.close()
-        self._spill_path.unlink(missing_ok=True)
+        if self._process == os.getpid():
+            self._base.close()
+            self._spill_path.unlink(missing_ok=True)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Convert errors of SQLite to errors that name the store."""
+        if self._process != os.getpid():
+            raise StoreError(f"{self.path}: the store was opened by another process, before this one was forked.")
         try:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in _DAMAGED:
                 raise DamagedFileError(f"{self.path}: the store is damaged: {error}.") from None
-            reason = "another process is using it" if code == sqlite3.SQLITE_BUSY else str(error)
+            reason = "another process or fleet is using it" if code == sqlite3.SQLITE_BUSY else str(error)
             raise StoreError(f"{self.path}: the store cannot be used: {reason}.") from None
+        except OSError as error:
+            raise StoreError(f"{self.path}: the store cannot be used: {error}.") from None
 
     def facts(self) -> Facts | None:
         """Return what was saved besides the keys; None if nothing was saved."""
@@ -114,7 +125,7 @@ class KeyStore:
         if not values:
             return None
         try:
-            return Facts(_checked_header(values["header"]), bytes(values["common"]))
+            return Facts(_checked_header(values["header"]), _checked_bytes(values["common"]))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DamagedFileError(f"{self.path}: {str(error)[:300]}") from None
 
@@ -129,14 +140,25 @@ class KeyStore:
 
     def read(self, key: str | int) -> bytes | None:
         """Return the latest state of a key; None if the store does not have it."""
+        found = self._select("state", key)
+        try:
+            return None if found is None else _checked_bytes(found)
+        except TypeError as error:
+            raise DamagedFileError(f"{self.path}: the key {key!r:.100} is damaged: {error}") from None
+
+    def __contains__(self, key: str | int) -> bool:
+        return self._select("1", key) is not None
+
+    def _select(self, what: str, key: str | int) -> Any:
+        """Return an expression for the latest state of a key; None if the store does not have it."""
         encoded = encoded_key(key)
+        if encoded in self._removed:
+            return None
         with self._errors():
             for table in ("spill.spilled", "saved"):
-                if table == "saved" and encoded in self._removed:
-                    return None
-                row = self._base.execute(f"SELECT state FROM {table} WHERE key = ?", (encoded,)).fetchone()  # noqa: S608
+                row = self._base.execute(f"SELECT {what} FROM {table} WHERE key = ?", (encoded,)).fetchone()  # noqa: S608
                 if row is not None:
-                    return bytes(row[0])
+                    return row[0]
         return None
 
     def spill(self, states: Iterable[tuple[str | int, bytes]]) -> None:
@@ -148,17 +170,17 @@ class KeyStore:
 
     def remove(self, key: str | int) -> None:
         """Forget a key; it disappears from `saved` with the next save."""
-        encoded = encoded_key(key)
-        with self._errors(), self._transaction():
-            self._base.execute("DELETE FROM spill.spilled WHERE key = ?", (encoded,))
-        self._removed.add(encoded)
+        self._removed.add(encoded_key(key))
 
     def save(self, facts: Facts, states: Iterable[tuple[str | int, bytes]]) -> None:
         """Save the fleet: these states, those that were spilled, and the others as of the last save."""
         header = {"format": _FORMAT, "version": _VERSION, **facts.header}
         values = [("header", json.dumps(header).encode()), ("common", facts.common)]
+        removed = [(key,) for key in self._removed]
         with self._errors(), self._transaction():
-            self._base.executemany("DELETE FROM saved WHERE key = ?", [(key,) for key in self._removed])
+            self._base.executemany("DELETE FROM spill.spilled WHERE key = ?", removed)
+        with self._errors(), self._transaction():
+            self._base.executemany("DELETE FROM saved WHERE key = ?", removed)
             self._base.execute("INSERT OR REPLACE INTO saved SELECT key, state FROM spill.spilled")
             rows = ((encoded_key(key), state) for key, state in states)
             self._base.executemany("INSERT OR REPLACE INTO saved VALUES (?, ?)", rows)
@@ -169,14 +191,18 @@ class KeyStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._base.execute("BEGIN IMMEDIATE")
+        self._roll_back()  # a transaction that was interrupted twice
         try:
+            self._base.execute("BEGIN IMMEDIATE")
             yield
+            self._base.execute("COMMIT")
         except BaseException:
-            if self._base.in_transaction:
-                self._base.execute("ROLLBACK")
+            self._roll_back()
             raise
-        self._base.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        if self._base.in_transaction:
+            self._base.execute("ROLLBACK")
 
 
 def _checked_header(content: bytes) -> dict[str, Any]:
@@ -184,6 +210,12 @@ def _checked_header(content: bytes) -> dict[str, Any]:
     if header["format"] != _FORMAT or header["version"] != _VERSION:
         raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads {_VERSION}.")
     return header
+
+
+def _checked_bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"it must be bytes, but is {value!r:.50}.")
+    return value
 
 
 def checked_key(key: Any) -> str | int:

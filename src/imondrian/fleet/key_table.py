@@ -1,8 +1,9 @@
 """The keys of a fleet: which are in memory, which are in the store, and how they move from one to the other."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,14 @@ from imondrian.forest.samplers import Window, new_sampler
 if TYPE_CHECKING:
     from imondrian.fleet.key_store import KeyStore
 
-Trackers = dict[Key, IncidentTracker]
+_KEYS_AT_ONCE = 64  # that move between memory and the store: their states need memory besides that of the shards
+
+
+class _Departures(NamedTuple):
+    """Keys that leave memory; replaced as a whole, so that an interruption leaves old or new."""
+
+    leaving: tuple[Key, ...] = ()
+    n_dropped: int = 0  # including those that are leaving
 
 
 class KeyTable:
@@ -35,78 +43,102 @@ class KeyTable:
     Attributes
     ----------
     store : KeyStore or None
+    entries : OrderedDict
+        The entries of the keys in memory; the key that was not used for the longest time comes first.
+    trackers : dict
+        The incidents of the keys in memory that have had an alarm.
     changed : set
         The keys in memory that differ from the store.
-    n_dropped : int
-        Number of keys that left memory and were lost, because there is no store.
     """
 
     def __init__(self, shards: Shards, parameters: dict[str, Any], max_keys: int) -> None:
         self.shards, self.max_keys = shards, max_keys
         self.store: KeyStore | None = None
+        self.entries: OrderedDict[Key, int] = OrderedDict()
+        self.trackers: dict[Key, IncidentTracker] = {}
         self.changed: set[Key] = set()
-        self.n_dropped = 0
-        self.entries: OrderedDict[Key, int] = OrderedDict()  # least recently used first
         self._parameters = parameters
+        self._departures = _Departures()
+        self._started: list[Key] = []  # keys of a block that has not begun; they have no rows yet
         self._is_moving = False  # True while keys enter or leave memory
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of keys that left memory and were lost, because there is no store."""
+        return self._departures.n_dropped
+
+    @n_dropped.setter
+    def n_dropped(self, n_dropped: int) -> None:
+        self._departures = _Departures(n_dropped=n_dropped)
 
     @property
     def is_settled(self) -> bool:
         """Whether no move of keys was interrupted."""
         return not self._is_moving
 
+    def begin_block(self) -> None:
+        """Keep the keys that were started for a block: it has begun, and will be completed."""
+        self._started, self._is_moving = [], False
+
+    def resume(self) -> None:
+        """Complete departures that were interrupted, and free entries that belong to no key."""
+        self._finish_leaving()
+        self.shards.reclaim(set(self.entries.values()))
+
     def settle(self) -> None:
-        """Complete a move that was interrupted: free the entries that belong to no key."""
+        """Complete or undo a move that was interrupted before a block began."""
         if self._is_moving:
-            self.shards.reclaim(set(self.entries.values()))
-            self._is_moving = False
+            self.resume()
+            for key in self._started:
+                self._remove(key)
+            self._started, self._is_moving = [], False
 
     def keys(self) -> list[Key]:
-        """Return all keys."""
+        """Return all keys, those in memory first."""
         stored = [] if self.store is None else self.store.keys()
         return list(dict.fromkeys([*self.entries, *stored]))
 
     def __contains__(self, key: Key) -> bool:
-        return key in self.entries or (self.store is not None and self.store.read(key) is not None)
+        return key in self.entries or (self.store is not None and key in self.store)
 
-    def entries_of(self, keys: list[Key], seeds: Any, trackers: Trackers) -> Array:
+    def entries_of(self, keys: list[Key], seed_of: Callable[[Key], int]) -> Array:
         """Return the entry of each key; start new keys, read stored ones, and make room for both.
 
-        `seeds` returns the seed of a new key. `trackers`, those of the keys in memory, are updated.
+        Call `begin_block` afterwards, or `settle` if the rows are not processed.
         """
-        missing = list(dict.fromkeys(key for key in keys if key not in self.entries))
-        if missing:
-            states = {key: self._stored(key) for key in missing}
+        needed = dict.fromkeys(keys)
+        missing = iter([key for key in needed if key not in self.entries])
+        while some := list(islice(missing, _KEYS_AT_ONCE)):
+            states = {key: self._stored(key) for key in some}
             self._is_moving = True
-            self._make_room(len(missing), set(keys), trackers)
+            self._make_room(len(some), needed)
             for key, state in states.items():
-                self._bring_in(key, state, seeds, trackers)
-            self._is_moving = False
-        for key in dict.fromkeys(keys):
+                self._bring_in(key, state, seed_of)
+        for key in reversed(dict.fromkeys(reversed(keys))):  # in the order of their last rows
             self.entries.move_to_end(key)
         return np.array([self.entries[key] for key in keys], np.int64)
 
-    def forget(self, key: Key, trackers: Trackers) -> None:
-        """Forget a key."""
-        self._is_moving = True
+    def forget(self, key: Key) -> None:
+        """Forget a key; can be repeated after an interruption."""
         if self.store is not None:
             self.store.remove(key)
-        self._leave(key, trackers)
+        self._is_moving = True
+        self._remove(key)
         self._is_moving = False
 
-    def state_of(self, key: Key, trackers: Trackers) -> KeyState:
+    def state_of(self, key: Key) -> KeyState:
         """Return the state of a key; raise InvalidInputError if there is no such key."""
         if key in self.entries:
-            tracker = trackers.get(key)
+            tracker = self.trackers.get(key)
             return KeyState(self.shards.detector(self.entries[key]), None if tracker is None else tracker.state())
         state = self._stored(key)
         if state is None:
             raise InvalidInputError(f"There is no key {key!r:.200}.")
         return state
 
-    def states(self, keys: Iterable[Key], trackers: Trackers) -> Iterable[tuple[Key, bytes]]:
+    def states(self, keys: Iterable[Key]) -> Iterable[tuple[Key, bytes]]:
         """Yield the states of keys as bytes."""
-        return ((key, key_states.to_bytes(self.state_of(key, trackers))) for key in keys)
+        return ((key, key_states.to_bytes(self.state_of(key))) for key in keys)
 
     def new_window(self) -> Window:
         """Return a window like those of the detectors, without points."""
@@ -134,33 +166,39 @@ class KeyTable:
             raise DamagedFileError(f"The incidents of the key {key!r:.100} are damaged: {str(error)[:300]}") from None
         return tracker
 
-    def _bring_in(self, key: Key, state: KeyState | None, seeds: Any, trackers: Trackers) -> None:
+    def _bring_in(self, key: Key, state: KeyState | None, seed_of: Callable[[Key], int]) -> None:
         """Give a key an entry: as stored, or a new detector."""
         if state is None:
-            self.entries[key] = self.shards.start(seeds(key))
+            self._started.append(key)
+            self.entries[key] = self.shards.start(seed_of(key))
             return
         tracker = self._tracker_of(key, state)
         if tracker is not None:
-            trackers[key] = tracker
+            self.trackers[key] = tracker
         self.entries[key] = self.shards.place(state.detector)
 
-    def _make_room(self, n_keys: int, needed: set[Key], trackers: Trackers) -> None:
+    def _make_room(self, n_keys: int, needed: dict[Key, None]) -> None:
         """Let the keys that were not used for the longest time leave memory, until n_keys more fit."""
         n_surplus = len(self.entries) + n_keys - self.max_keys
         if n_surplus <= 0:
             return
-        idle = (key for key in self.entries if key not in needed)
-        leaving = [key for key, _ in zip(idle, range(n_surplus), strict=False)]
+        leaving = tuple(islice((key for key in self.entries if key not in needed), n_surplus))
         if self.store is not None:
-            self.store.spill(self.states([key for key in leaving if key in self.changed], trackers))
-        for key in leaving:
-            self._leave(key, trackers)
-            self.n_dropped += self.store is None
+            self.store.spill(self.states([key for key in leaving if key in self.changed]))
+        n_dropped = 0 if self.store is not None else len(leaving)
+        self._departures = _Departures(leaving, self.n_dropped + n_dropped)
+        self._finish_leaving()
 
-    def _leave(self, key: Key, trackers: Trackers) -> None:
-        """Remove a key from memory, if it is there."""
-        entry = self.entries.pop(key, None)
-        trackers.pop(key, None)
+    def _finish_leaving(self) -> None:
+        """Remove the keys that leave from memory."""
+        for key in self._departures.leaving:
+            self._remove(key)
+        self._departures = self._departures._replace(leaving=())
+
+    def _remove(self, key: Key) -> None:
+        """Remove a key from memory, if it is there; after an interruption, `settle` clears its entry."""
+        self.trackers.pop(key, None)
         self.changed.discard(key)
+        entry = self.entries.pop(key, None)
         if entry is not None:
             self.shards.clear(entry)

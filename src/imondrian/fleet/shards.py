@@ -1,6 +1,6 @@
 """The tables of a fleet: detectors of many keys side by side, allocated in shards of equal size.
 
-Every detector has an entry number. Entry e is detector e % KEYS_PER_SHARD of shard e // KEYS_PER_SHARD. Shards never
+Every detector has an entry number. Entry e is detector e % keys_per_shard of shard e // keys_per_shard. Shards never
 move or grow, so that more keys never copy what is there; the system provides the memory of an entry when it is used.
 """
 
@@ -14,7 +14,7 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import NO_NODE, Trees, empty_trees, slice_trees, table_bytes
 from imondrian.engine.surprise import new_clock
 
-KEYS_PER_SHARD = 256
+_KEYS_PER_SHARD = 256
 
 
 class DetectorSize(NamedTuple):
@@ -41,10 +41,13 @@ class Shards:
     size : DetectorSize
     weights : array of shape (n_features,)
         The feature weights of a new detector.
+    max_keys : int
+        Largest number of detectors.
     """
 
-    def __init__(self, size: DetectorSize, weights: Array) -> None:
+    def __init__(self, size: DetectorSize, weights: Array, max_keys: int) -> None:
         self.size = size
+        self.keys_per_shard = min(max_keys, _KEYS_PER_SHARD)
         self._weights = weights
         self._shards: list[Shard] = []
         self._free: list[int] = []  # entries
@@ -52,7 +55,7 @@ class Shards:
     @property
     def n_used(self) -> int:
         """Number of entries in use."""
-        return len(self._shards) * KEYS_PER_SHARD - len(self._free)
+        return len(self._shards) * self.keys_per_shard - len(self._free)
 
     def shard(self, index: int) -> Shard:
         """Return a shard."""
@@ -77,7 +80,7 @@ class Shards:
 
     def detector(self, entry: int) -> Shard:
         """Return a view of one detector: a shard of one."""
-        index, k = divmod(entry, KEYS_PER_SHARD)
+        index, k = divmod(entry, self.keys_per_shard)
         shard = self._shards[index]
         trees = slice_trees(shard.trees, slice(k * self.size.n_trees, (k + 1) * self.size.n_trees))
         return Shard(trees, *(array[k : k + 1] for array in shard[1:]))
@@ -86,33 +89,34 @@ class Shards:
         """Remove a detector; its entry becomes free and zero."""
         part = self.detector(entry)
         n_leaves = int(part.trees.heads["n_leaves"].max())
-        part.trees.heads[:] = np.zeros((), part.trees.heads.dtype)
-        part.trees.heads["root"], part.trees.heads["level"] = NO_NODE, np.nan
         for array in (part.trees.cuts, part.trees.boxes, part.trees.points, part.trees.copies):
             array[:, :n_leaves] = np.zeros((), array.dtype)
         part.trees.parents[:, : 2 * n_leaves] = 0
         for name in shard_arrays(1, self.size.window, self.size.n_features):
             array = getattr(part, name)
             array[:] = np.zeros((), array.dtype)
+        empty = np.zeros((), part.trees.heads.dtype)
+        empty["root"], empty["level"] = NO_NODE, np.nan
+        part.trees.heads[:] = empty  # last: after an interruption, n_leaves still says what to clear
         self._free.append(entry)
 
     def reclaim(self, used: set[int]) -> None:
         """Clear all entries but those in use; needed after an interruption."""
         self._free = [entry for entry in self._free if entry not in used]
-        idle = set(range(len(self._shards) * KEYS_PER_SHARD)) - used - set(self._free)
+        idle = set(range(len(self._shards) * self.keys_per_shard)) - used - set(self._free)
         for entry in sorted(idle):
             self.clear(entry)
 
     def _free_entry(self) -> int:
         """Return the last free entry, which the caller removes from the list when it is in use."""
         if not self._free:
-            first = len(self._shards) * KEYS_PER_SHARD
-            self._shards.append(new_shard(self.size, KEYS_PER_SHARD))
-            self._free = list(range(first + KEYS_PER_SHARD - 1, first - 1, -1))
+            first = len(self._shards) * self.keys_per_shard
+            self._shards.append(new_shard(self.size, self.keys_per_shard))
+            self._free = list(range(first + self.keys_per_shard - 1, first - 1, -1))
         return self._free[-1]
 
     def _start(self, entry: int, seed: int) -> None:
-        index, k = divmod(entry, KEYS_PER_SHARD)
+        index, k = divmod(entry, self.keys_per_shard)
         start_detector(self._shards[index], k, np.uint64(seed), self._weights, new_clock())
 
 

@@ -33,7 +33,7 @@ class ForestParameters(NamedTuple):
             n_trees=as_count(n_trees, "n_trees", 1, MAX_POINTS),
             max_samples=None if max_samples is None else as_count(max_samples, "max_samples", 1, MAX_POINTS),
             window=None if window is None else as_count(window, "window", 1, MAX_POINTS),
-            scale=_checked_scale(scale),
+            scale=checked_scale(scale),
             seed=as_count(seed, "seed", 0, MAX_SEED),
             n_jobs=checked_n_jobs(n_jobs),
             categorical=checked_categorical(categorical),
@@ -52,7 +52,8 @@ def checked_n_jobs(n_jobs: Any) -> int:
     return n_jobs
 
 
-def _checked_scale(scale: Any) -> Any:
+def checked_scale(scale: Any) -> Any:
+    """Check a scale: None, the name of a scale, or one weight per feature."""
     if scale is None or (isinstance(scale, str) and scale in SCALES):
         return scale
     if isinstance(scale, str):
