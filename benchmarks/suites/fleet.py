@@ -1,6 +1,6 @@
 """Fleets: one detector per key (24 trees, 64 of the last 256 points, d = 1), and krcf with one forest per key."""
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from fleet import BLOCK, peer_forests, return_seconds, warm_fleet
 from peers import why_missing
 from processes import in_new_process
 from timing import Entrant, Measurement, Task, measurements, time_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 N_KEYS, N_PEER_KEYS, N_PEER_ROWS, N_STORED, REPEATS = 10_000, 500, 2_000, 500, 5
 ROWS = f"fleet, {N_KEYS} keys, d = 1: blocks of {BLOCK}"
