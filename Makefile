@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench quality expected soak spark service streams alarms series thresholds reproduce pictures format clean
+.PHONY: demo check test bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -59,6 +59,10 @@ series: $(VENV)/.bench
 
 thresholds: $(VENV)/.base
 	$(BIN)/python benchmarks/thresholds.py
+
+# Exported models in ONNX Runtime: labels and scores on all open data sets, and speed.
+onnx: $(VENV)/.dev
+	$(BIN)/python benchmarks/onnx_export.py
 
 reproduce: $(VENV)/.experiments
 	$(BIN)/imondrian reproduce all

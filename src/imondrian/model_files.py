@@ -27,6 +27,8 @@ _ESTIMATOR, _DETECTOR, EXTRA = "IsolationMondrianForest", "StreamDetector", "bes
 def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
     """Write a forest, a fitted IsolationMondrianForest, a StreamDetector or a Fleet to a model file (.imf).
 
+    A fitted `imondrian.pyod.IMForest` is saved as an IsolationMondrianForest with the same threshold.
+
     The file is written under a temporary name and then renamed, so that it is never incomplete. A fleet whose store is
     this file is saved there in one transaction.
 

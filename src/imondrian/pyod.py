@@ -1,5 +1,6 @@
 """The PyOD detector."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 from pyod.models.base import BaseDetector
@@ -208,6 +209,12 @@ class IMForest(BaseDetector):
         """
         points, model = self._points_and_model(X)
         return without_indicators(model.forest.explain(points, self._kind()), list(model.indicators))
+
+    def fitted_model(self) -> FittedModel:
+        """Return the forest with its parameters and its threshold, for `imondrian.onnx.export`."""
+        check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
+        detector = shallow_copy(self)
+        return replace(detector._model, stored_threshold=float(detector.threshold_))  # noqa: SLF001
 
     def _points_and_model(self, X: Any) -> tuple[Array, FittedModel]:
         """Check rows; return them as points of the forest, and the fitted model."""
